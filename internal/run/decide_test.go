@@ -1,0 +1,229 @@
+package run
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+)
+
+// running is a task in its first attempt, with token 7.
+func running() Task {
+	return Task{
+		State: Running, Version: 3, Attempt: 1, Token: 7, Timeout: 60, Worker: "w",
+		StartedAt: epoch, Deadline: epoch.Add(time.Minute), ExpiresAt: epoch.Add(time.Minute),
+	}
+}
+
+// after decides and evolves.
+func after(t *testing.T, task Task, cmd Command, facts Facts) Task {
+	t.Helper()
+	body, err := task.Decide(cmd, facts)
+	require.NoError(t, err)
+	if body == nil {
+		return task
+	}
+	next, err := task.Evolve(event.Event{Version: task.Version + 1, At: facts.Now, Body: body})
+	require.NoError(t, err)
+	return next
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	now := Facts{Now: epoch.Add(10 * time.Second)}
+	late := Facts{Now: epoch.Add(10 * time.Minute)}
+	policy := Resolve("")
+	no := false
+
+	t.Run("only the token fences", func(t *testing.T) {
+		t.Parallel()
+		for _, cmd := range []Command{
+			Start{Token: 6}, Advance{Token: 6}, FanOut{Token: 6}, Yield{Token: 6}, Succeed{Token: 6}, Fail{Token: 6},
+		} {
+			_, err := running().Decide(cmd, now)
+			require.True(t, fault.Is(err, fault.Stale), "%T", cmd)
+		}
+		require.Equal(t, Succeeded, after(t, running(), Succeed{Token: 7, Outcome: Success}, late).State,
+			"an expired lease still belongs to its worker while nobody else has claimed the task")
+	})
+
+	t.Run("failures are counted apart from attempts", func(t *testing.T) {
+		t.Parallel()
+		task := running()
+		task.State = Dispatched
+		for range maxFruitless - 1 {
+			task = after(t, task, Expire{Policy: policy}, late)
+			require.Equal(t, Queued, task.State)
+			task = after(t, task, Claim{Token: task.Token + 1, Worker: "w"}, now)
+			task.ExpiresAt = epoch
+		}
+		require.EqualValues(t, maxFruitless, task.Attempt)
+		require.Zero(t, task.Failures)
+		task = after(t, task, Expire{Policy: policy}, late)
+		require.Equal(t, Failed, task.State)
+		require.Equal(t, Poison, task.Outcome)
+	})
+
+	t.Run("progress makes a delivery fruitful", func(t *testing.T) {
+		t.Parallel()
+		task := running()
+		task.Fruitless = maxFruitless - 1
+		task = after(t, task, Advance{Token: 7, Expected: "", Next: "1"}, now)
+		require.Equal(t, Ready, after(t, task, Yield{Token: 7}, now).State)
+		task.Fruitless = maxFruitless - 1
+		cursor := "2"
+		moved := after(t, task, Yield{Token: 7, Cursor: &cursor}, now)
+		require.Equal(t, Ready, moved.State)
+		require.Zero(t, moved.Fruitless)
+		require.Equal(t, "2", moved.Cursor)
+	})
+
+	t.Run("a cursor moves once, from where it is", func(t *testing.T) {
+		t.Parallel()
+		task := after(t, running(), Advance{Token: 7, Expected: "", Next: "30"}, now)
+		require.Equal(t, "30", task.Cursor)
+		body, err := task.Decide(Advance{Token: 7, Expected: "", Next: "30"}, now)
+		require.NoError(t, err)
+		require.Nil(t, body, "a repeat changes nothing")
+		_, err = task.Decide(Advance{Token: 7, Expected: "0", Next: "60"}, now)
+		require.True(t, fault.Is(err, fault.Conflict))
+	})
+
+	t.Run("max_attempts limits failures", func(t *testing.T) {
+		t.Parallel()
+		task := running()
+		fail := Fail{Token: 7, Failure: Failure{Code: "NETWORK_ERROR"}, Policy: Resolve("NETWORK_ERROR")}
+		for failures := int32(1); failures < 3; failures++ {
+			task = after(t, task, fail, now)
+			require.Equal(t, RetryWait, task.State)
+			require.Equal(t, failures, task.Failures)
+			require.Equal(t, now.Now.Add(5*time.Minute<<(failures-1)), task.DueAt)
+			task.State, task.Token = Running, 7
+		}
+		task = after(t, task, fail, now)
+		require.Equal(t, Failed, task.State)
+		require.EqualValues(t, 3, task.Failures)
+	})
+
+	t.Run("the class decides, and a hint can only say no", func(t *testing.T) {
+		t.Parallel()
+		yes := true
+		cases := map[string]struct {
+			fail Fail
+			want TaskState
+		}{
+			"transient":                  {Fail{Failure: Failure{Code: "TRANSIENT_NETWORK"}}, RetryWait},
+			"transient, hint no":         {Fail{Failure: Failure{Code: "NETWORK_ERROR"}, Retry: &no}, Failed},
+			"user code":                  {Fail{Failure: Failure{Code: "USER_CODE_EXCEPTION"}}, Failed},
+			"user code, hint yes":        {Fail{Failure: Failure{Code: "USER_CODE_EXCEPTION"}, Retry: &yes}, Failed},
+			"unknown code":               {Fail{Failure: Failure{Code: "OUT_OF_COFFEE"}}, Failed},
+			"listed in retry_on":         {Fail{Failure: Failure{Code: "OUT_OF_COFFEE"}, Policy: RetryPolicy{RetryOn: []string{"OUT_OF_COFFEE"}}}, RetryWait},
+			"listed in no_retry_on":      {Fail{Failure: Failure{Code: "NETWORK_ERROR"}, Policy: RetryPolicy{NoRetryOn: []string{"NETWORK_ERROR"}}}, Failed},
+			"internal":                   {Fail{Failure: Failure{Code: "INTERNAL_ERROR"}}, RetryWait},
+			"not implemented":            {Fail{Failure: Failure{Code: "NOT_IMPLEMENTED"}}, Failed},
+			"interrupted is not counted": {Fail{Failure: Failure{Code: "INTERRUPTED"}}, Ready},
+		}
+		for name, c := range cases {
+			c.fail.Token = 7
+			c.fail.Policy = Resolve(c.fail.Failure.Code, c.fail.Policy)
+			require.Equal(t, c.want, after(t, running(), c.fail, now).State, name)
+		}
+	})
+
+	t.Run("a run under cancel ends its tasks, whatever comes", func(t *testing.T) {
+		t.Parallel()
+		cancelling := Facts{Now: late.Now, Cancelling: true}
+		for _, cmd := range []Command{
+			Yield{Token: 7}, Fail{Token: 7, Failure: Failure{Code: "NETWORK_ERROR"}, Policy: policy},
+			Fail{Token: 7, Failure: Failure{Code: "INTERRUPTED"}}, Expire{Policy: policy}, TimeOut{Policy: policy},
+		} {
+			require.Equal(t, Cancelled, after(t, running(), cmd, cancelling).State, "%T", cmd)
+		}
+		done := after(t, running(), Succeed{Token: 7, Outcome: Success, Result: []byte(`{"rows":1}`)}, cancelling)
+		require.Equal(t, Cancelled, done.State)
+		require.True(t, done.LateResult)
+		require.JSONEq(t, `{"rows":1}`, string(done.Result))
+	})
+
+	t.Run("a live lease does not expire and a deadline is not early", func(t *testing.T) {
+		t.Parallel()
+		_, err := running().Decide(Expire{Policy: policy}, now)
+		require.True(t, fault.Is(err, fault.Conflict))
+		_, err = running().Decide(TimeOut{Policy: policy}, now)
+		require.True(t, fault.Is(err, fault.Conflict))
+		require.Equal(t, RetryWait, after(t, running(), Expire{Policy: policy}, late).State)
+	})
+
+	t.Run("a timeout grows by the policy", func(t *testing.T) {
+		t.Parallel()
+		task := after(t, running(), TimeOut{Policy: Resolve("TIMEOUT", RetryPolicy{TimeoutGrowth: 1.5})}, late)
+		require.Equal(t, RetryWait, task.State)
+		require.EqualValues(t, 90, task.Timeout)
+	})
+
+	t.Run("what cannot be stored is refused with its field", func(t *testing.T) {
+		t.Parallel()
+		cases := map[string]Command{
+			"result":        Succeed{Token: 7, Outcome: Success, Result: []byte(`{`)},
+			"status":        Succeed{Token: 7, Outcome: "GREAT"},
+			"error.code":    Fail{Token: 7},
+			"error.message": Fail{Token: 7, Failure: Failure{Code: "X", Message: "a\x00b"}},
+			"error.details": Fail{Token: 7, Failure: Failure{Code: "X", Details: []byte("nope")}},
+			"next":          Advance{Token: 7, Next: strings.Repeat("x", MaxCursorLength+1)},
+			"ordinal":       FanOut{Token: 7, Ordinal: 3},
+		}
+		for field, cmd := range cases {
+			_, err := running().Decide(cmd, now)
+			f, ok := fault.As(err)
+			require.True(t, ok, "%s: %v", field, err)
+			require.Equal(t, field, f.Violation.Field)
+			require.NotEmpty(t, f.Violation.Remedy, field)
+		}
+	})
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+
+	t.Run("each field comes from the strongest layer that says it", func(t *testing.T) {
+		t.Parallel()
+		got := Resolve("RATE_LIMITED",
+			RetryPolicy{MaxDelay: time.Minute},              // config
+			RetryPolicy{MaxDelay: time.Hour, Multiplier: 3}, // pipeline
+			RetryPolicy{Multiplier: 4, RetryOn: []string{"X"}},
+		)
+		require.Equal(t, RetryPolicy{
+			MaxAttempts: 5, InitialDelay: 15 * time.Minute, MaxDelay: time.Minute, Multiplier: 3,
+			RetryOn: []string{"X"}, TimeoutGrowth: 1,
+		}, got)
+	})
+
+	t.Run("a delay never exceeds the maximum and never shrinks without jitter", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(t *rapid.T) {
+			p := Resolve("", RetryPolicy{
+				InitialDelay: time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "initial")),
+				Multiplier:   rapid.Float64Range(1, 10).Draw(t, "multiplier"),
+			})
+			task := id.Of[id.Task](uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "task")))
+			previous := time.Duration(0)
+			for n := int32(1); n < 2000; n = n*3/2 + 1 {
+				d := p.Delay(n, task)
+				require.GreaterOrEqual(t, d, previous)
+				require.LessOrEqual(t, d, p.MaxDelay)
+				jittered := p
+				jittered.Jitter = 0.5
+				require.LessOrEqual(t, jittered.Delay(n, task), d)
+				require.GreaterOrEqual(t, jittered.Delay(n, task), d/2-1)
+				previous = d
+			}
+		})
+	})
+}

@@ -1,0 +1,196 @@
+package run
+
+import (
+	"encoding/json"
+	"time"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+)
+
+// Events declares every event of this package.
+func Events() []event.Definition {
+	return []event.Definition{
+		event.Define[RunCreated](),
+		event.Define[RunTasksAdded](),
+		event.Define[RunStarted](),
+		event.Define[RunCancelRequested](),
+		event.Define[RunEnded](),
+		event.Define[TaskReadied](),
+		event.Define[TaskQueued](),
+		event.Define[TaskClaimed](),
+		event.Define[TaskStarted](),
+		event.Define[TaskCursorAdvanced](),
+		event.Define[TaskFannedOut](),
+		event.Define[TaskReturned](),
+		event.Define[TaskRetrying](),
+		event.Define[TaskSucceeded](),
+		event.Define[TaskFailed](),
+		event.Define[TaskSkipped](),
+		event.Define[TaskCancelRequested](),
+		event.Define[TaskCancelled](),
+	}
+}
+
+// TaskSpec is a task as it is made: what it is and what it waits for.
+type TaskSpec struct {
+	ID        id.Task `json:"id"`
+	Index     int32   `json:"ix"` // its place in the run's plan; fan-outs count on
+	Asset     string  `json:"asset"`
+	Partition string  `json:"part,omitempty"`
+	Pool      string  `json:"pool"`
+	Priority  int16   `json:"prio"`
+	Timeout   int32   `json:"timeout"` // seconds
+	Upstream  []int32 `json:"up,omitempty"`
+	// Dependents says whether any task waits for this one when it is made.
+	Dependents bool `json:"deps,omitempty"`
+}
+
+type (
+	// RunCreated begins a run. It carries the first tasks; RunTasksAdded the rest.
+	RunCreated struct {
+		Workspace   id.Workspace    `json:"workspace"`
+		Deployment  id.Deployment   `json:"deployment"`
+		Pipeline    string          `json:"pipeline"`
+		Parameters  json.RawMessage `json:"params,omitempty"`
+		Priority    int16           `json:"prio"`
+		TriggerType string          `json:"trigger"`
+		TriggeredBy string          `json:"by,omitempty"`
+		Parent      *id.Run         `json:"parent,omitempty"`
+		Fingerprint string          `json:"fingerprint"`
+		Retry       *RetryPolicy    `json:"retry,omitempty"`
+		Started     bool            `json:"started,omitempty"` // RUNNING at once
+		Tasks       []TaskSpec      `json:"tasks"`
+	}
+
+	// RunTasksAdded adds tasks to a run: the rest of a large plan, or a fan-out of By.
+	RunTasksAdded struct {
+		By    *id.Task   `json:"by,omitempty"`
+		Tasks []TaskSpec `json:"tasks"`
+		// Barrier lists the tasks that now wait for the added ones too.
+		Barrier []int32 `json:"barrier,omitempty"`
+	}
+
+	// RunStarted lets a waiting run go.
+	RunStarted struct{}
+
+	// RunCancelRequested marks a run: its tasks end as soon as they can.
+	RunCancelRequested struct {
+		TimedOut bool   `json:"timed_out,omitempty"`
+		Reason   string `json:"reason,omitempty"`
+	}
+
+	// RunEnded ends a run.
+	RunEnded struct {
+		State State `json:"state"`
+	}
+)
+
+type (
+	// TaskReadied makes a task ready: its upstreams succeeded, or its backoff is over.
+	TaskReadied struct{}
+
+	// TaskQueued admits a task into its pool's queue.
+	TaskQueued struct{}
+
+	// TaskClaimed is a new attempt, leased to a worker; started in the same step if said.
+	TaskClaimed struct {
+		Attempt  int32     `json:"attempt"`
+		Token    int64     `json:"token"`
+		Worker   string    `json:"worker"`
+		Claim    id.Claim  `json:"claim"`
+		Started  bool      `json:"started,omitempty"`
+		Deadline time.Time `json:"deadline,omitzero"`
+	}
+
+	// TaskStarted says that the worker executes the task.
+	TaskStarted struct {
+		Deadline time.Time `json:"deadline"`
+	}
+
+	// TaskCursorAdvanced moves the resumable position.
+	TaskCursorAdvanced struct {
+		Cursor string `json:"cursor"`
+	}
+
+	// TaskFannedOut says that the task has added tasks to its run.
+	TaskFannedOut struct {
+		Ordinal int32     `json:"ordinal"`
+		Tasks   []id.Task `json:"tasks"`
+	}
+
+	// TaskReturned ends an attempt without the task's fault: back to where it can be
+	// claimed again.
+	TaskReturned struct {
+		Reason    ReturnReason `json:"reason"`
+		Fruitless int32        `json:"fruitless"`
+		Cursor    *string      `json:"cursor,omitempty"`
+	}
+
+	// TaskRetrying ends an attempt in failure, with another to come.
+	TaskRetrying struct {
+		Failures int32     `json:"failures"`
+		Failure  Failure   `json:"error"`
+		DueAt    time.Time `json:"due"`
+		Timeout  int32     `json:"timeout"`
+	}
+
+	// TaskSucceeded ends a task well.
+	TaskSucceeded struct {
+		Outcome Outcome         `json:"outcome"`
+		Result  json.RawMessage `json:"result,omitempty"`
+	}
+
+	// TaskFailed ends a task in failure.
+	TaskFailed struct {
+		Outcome  Outcome `json:"outcome"`
+		Failures int32   `json:"failures"`
+		Failure  Failure `json:"error"`
+	}
+
+	// TaskSkipped ends a task that cannot run because Upstream did not succeed.
+	TaskSkipped struct {
+		Upstream id.Task `json:"upstream"`
+	}
+
+	// TaskCancelRequested asks the task's worker to stop.
+	TaskCancelRequested struct{}
+
+	// TaskCancelled ends a task because its run was cancelled. A result that came too
+	// late is kept, and nothing comes of it.
+	TaskCancelled struct {
+		LateResult bool            `json:"late_result,omitempty"`
+		Result     json.RawMessage `json:"result,omitempty"`
+		Failure    *Failure        `json:"error,omitempty"`
+	}
+)
+
+// ReturnReason says why an attempt ended without the task's fault.
+type ReturnReason string
+
+// The reasons for a return.
+const (
+	ReturnExpired     ReturnReason = "LEASE_EXPIRED"
+	ReturnYielded     ReturnReason = "YIELDED"
+	ReturnInterrupted ReturnReason = "INTERRUPTED"
+)
+
+// EventType implements event.Body.
+func (RunCreated) EventType() event.Type          { return "run.created" }
+func (RunTasksAdded) EventType() event.Type       { return "run.tasks_added" }
+func (RunStarted) EventType() event.Type          { return "run.started" }
+func (RunCancelRequested) EventType() event.Type  { return "run.cancel_requested" }
+func (RunEnded) EventType() event.Type            { return "run.ended" }
+func (TaskReadied) EventType() event.Type         { return "task.readied" }
+func (TaskQueued) EventType() event.Type          { return "task.queued" }
+func (TaskClaimed) EventType() event.Type         { return "task.claimed" }
+func (TaskStarted) EventType() event.Type         { return "task.started" }
+func (TaskCursorAdvanced) EventType() event.Type  { return "task.cursor_advanced" }
+func (TaskFannedOut) EventType() event.Type       { return "task.fanned_out" }
+func (TaskReturned) EventType() event.Type        { return "task.returned" }
+func (TaskRetrying) EventType() event.Type        { return "task.retrying" }
+func (TaskSucceeded) EventType() event.Type       { return "task.succeeded" }
+func (TaskFailed) EventType() event.Type          { return "task.failed" }
+func (TaskSkipped) EventType() event.Type         { return "task.skipped" }
+func (TaskCancelRequested) EventType() event.Type { return "task.cancel_requested" }
+func (TaskCancelled) EventType() event.Type       { return "task.cancelled" }

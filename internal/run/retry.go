@@ -1,0 +1,121 @@
+package run
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+	"slices"
+	"time"
+
+	"go.arco.dev/servo/internal/id"
+)
+
+// RetryPolicy says how often and when a failed task is tried again. Each field may be
+// left unsaid; Resolve fills it from the layers below.
+type RetryPolicy struct {
+	MaxAttempts   int           `json:"max_attempts,omitempty"`
+	InitialDelay  time.Duration `json:"initial_delay,omitempty"`
+	MaxDelay      time.Duration `json:"max_delay,omitempty"`
+	Multiplier    float64       `json:"multiplier,omitempty"`
+	Jitter        float64       `json:"jitter,omitempty"` // share of the delay that is spread, 0 to 1
+	RetryOn       []string      `json:"retry_on,omitempty"`
+	NoRetryOn     []string      `json:"no_retry_on,omitempty"`
+	TimeoutGrowth float64       `json:"timeout_growth,omitempty"`
+}
+
+// globalRetryPolicy is what holds when nobody says anything.
+func globalRetryPolicy() RetryPolicy {
+	return RetryPolicy{MaxAttempts: 3, InitialDelay: time.Minute, MaxDelay: time.Hour, Multiplier: 2, TimeoutGrowth: 1}
+}
+
+// codeRetryPolicy is the default of one error code.
+func codeRetryPolicy(code string) RetryPolicy {
+	switch canonicalCode(code) {
+	case "RATE_LIMITED":
+		return RetryPolicy{MaxAttempts: 5, InitialDelay: 15 * time.Minute}
+	case "NETWORK_ERROR":
+		return RetryPolicy{MaxAttempts: 3, InitialDelay: 5 * time.Minute}
+	case "SERVICE_UNAVAILABLE":
+		return RetryPolicy{MaxAttempts: 3, InitialDelay: 10 * time.Minute}
+	}
+	return RetryPolicy{}
+}
+
+// Resolve merges the layers, the strongest first (config, pipeline, asset), over the
+// default of the error code and the global one. Each field comes from the first layer
+// that says it.
+func Resolve(code string, layers ...RetryPolicy) RetryPolicy {
+	var resolved RetryPolicy
+	for _, layer := range append(slices.Clone(layers), codeRetryPolicy(code), globalRetryPolicy()) {
+		resolved = resolved.or(layer)
+	}
+	return resolved
+}
+
+func (p RetryPolicy) or(weaker RetryPolicy) RetryPolicy {
+	pick := func(mine *float64, theirs float64) {
+		if *mine == 0 {
+			*mine = theirs
+		}
+	}
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = weaker.MaxAttempts
+	}
+	if p.InitialDelay == 0 {
+		p.InitialDelay = weaker.InitialDelay
+	}
+	if p.MaxDelay == 0 {
+		p.MaxDelay = weaker.MaxDelay
+	}
+	pick(&p.Multiplier, weaker.Multiplier)
+	pick(&p.Jitter, weaker.Jitter)
+	pick(&p.TimeoutGrowth, weaker.TimeoutGrowth)
+	if p.RetryOn == nil {
+		p.RetryOn = weaker.RetryOn
+	}
+	if p.NoRetryOn == nil {
+		p.NoRetryOn = weaker.NoRetryOn
+	}
+	return p
+}
+
+// retries says whether a failure with this code is worth another attempt. The class
+// decides; the policy's lists overrule it; a worker's hint can only say no, unless the
+// policy lists the code.
+func (p RetryPolicy) retries(code string, hint *bool) bool {
+	listed := func(codes []string) bool {
+		return slices.ContainsFunc(codes, func(c string) bool { return canonicalCode(c) == canonicalCode(code) })
+	}
+	if listed(p.NoRetryOn) {
+		return false
+	}
+	if hint != nil && !*hint {
+		return false
+	}
+	if listed(p.RetryOn) {
+		return true
+	}
+	_, retried := classOf(code)
+	return retried
+}
+
+// Delay is the wait after the n-th failure: min(initial × multiplier^(n−1), max), spread
+// by the jitter. The spread comes from the task's id, so that deciding stays repeatable.
+func (p RetryPolicy) Delay(failures int32, task id.Task) time.Duration {
+	delay := float64(p.InitialDelay) * math.Pow(p.Multiplier, float64(failures-1))
+	if limit := float64(p.MaxDelay); delay > limit || math.IsNaN(delay) || math.IsInf(delay, 0) {
+		delay = limit
+	}
+	if p.Jitter > 0 {
+		delay -= delay * min(p.Jitter, 1) * spread(task, failures)
+	}
+	return time.Duration(delay)
+}
+
+// spread is a stable number in [0, 1) for a task and a failure count.
+func spread(task id.Task, failures int32) float64 {
+	hash := fnv.New64a()
+	_, _ = hash.Write(task.UUID[:])
+	_ = binary.Write(hash, binary.BigEndian, failures)
+	return float64(hash.Sum64()>>11) / (1 << 53)
+}

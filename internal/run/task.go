@@ -1,0 +1,135 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+)
+
+// Task is one asset × partition inside a run: the narrow row that moves between the
+// queue tables, and the end that the wide row keeps.
+type Task struct {
+	Tenant id.Tenant
+	Run    id.Run
+	ID     id.Task
+
+	State    TaskState
+	Version  int32 // of the task's stream: how many events it has
+	Pool     string
+	Priority int16
+	Timeout  int32 // seconds that one attempt may take
+
+	Attempt    int32  // how often it was claimed
+	Failures   int32  // what max_attempts limits
+	Fruitless  int32  // deliveries in a row that ended without failure and without progress
+	FanOuts    int32  // how often it has added tasks
+	Cursor     string // its resumable position
+	Dependents bool   // whether any task waits for it
+
+	Unmet int32     // PENDING: upstreams that have not succeeded
+	Since time.Time // when it came into its state; when it ended
+	DueAt time.Time // RETRY_WAIT: when it is ready again
+
+	// The lease of the attempt, while DISPATCHED or RUNNING. Token and Attempt stay
+	// afterwards, so that a repeated report is recognised.
+	Token           int64
+	Worker          string
+	Claim           id.Claim
+	StartedAt       time.Time
+	Deadline        time.Time
+	ExpiresAt       time.Time // volatile: renewed by heartbeats, in no event
+	CancelRequested bool
+
+	Outcome    Outcome
+	Result     json.RawMessage
+	Failure    *Failure // the last one
+	LateResult bool
+}
+
+// NewTask is a task as its run makes it: PENDING with upstreams, else READY.
+func NewTask(tenant id.Tenant, run id.Run, spec TaskSpec, now time.Time) Task {
+	t := Task{
+		Tenant: tenant, Run: run, ID: spec.ID,
+		State: Ready, Pool: spec.Pool, Priority: spec.Priority, Timeout: spec.Timeout,
+		Dependents: spec.Dependents, Unmet: int32(len(spec.Upstream)), Since: now, //nolint:gosec // bounded by the plan
+	}
+	if t.Unmet > 0 {
+		t.State = Pending
+	}
+	return t
+}
+
+// Evolve folds one event into the row.
+func (t Task) Evolve(e event.Event) (Task, error) {
+	if e.Version != t.Version+1 {
+		return t, fmt.Errorf("task %s: event %s has version %d after %d", t.ID, e.Body.EventType(), e.Version, t.Version)
+	}
+	t.Version = e.Version
+	from := t.State
+
+	switch body := e.Body.(type) {
+	case TaskReadied:
+		t.State, t.Unmet, t.DueAt = Ready, 0, time.Time{}
+	case TaskQueued:
+		t.State = Queued
+	case TaskClaimed:
+		t.State, t.Attempt, t.Token, t.Worker, t.Claim = Dispatched, body.Attempt, body.Token, body.Worker, body.Claim
+		t.CancelRequested = false
+		if body.Started {
+			t.State, t.StartedAt, t.Deadline = Running, e.At, body.Deadline
+		}
+	case TaskStarted:
+		t.State, t.StartedAt, t.Deadline = Running, e.At, body.Deadline
+	case TaskCursorAdvanced:
+		t.Cursor, t.Fruitless = body.Cursor, 0
+	case TaskFannedOut:
+		t.FanOuts = body.Ordinal + 1
+	case TaskReturned:
+		t.State = Ready
+		if from == Dispatched {
+			t.State = Queued
+		}
+		t.Fruitless = body.Fruitless
+		if body.Cursor != nil {
+			t.Cursor = *body.Cursor
+		}
+		t.endLease()
+	case TaskRetrying:
+		t.State, t.Failures, t.Failure, t.DueAt, t.Timeout = RetryWait, body.Failures, &body.Failure, body.DueAt, body.Timeout
+		t.endLease()
+	case TaskSucceeded:
+		t.State, t.Outcome, t.Result = Succeeded, body.Outcome, body.Result
+		t.endLease()
+	case TaskFailed:
+		t.State, t.Outcome, t.Failures, t.Failure = Failed, body.Outcome, body.Failures, &body.Failure
+		t.endLease()
+	case TaskSkipped:
+		t.State, t.Outcome = Skipped, UpstreamFailed
+	case TaskCancelRequested:
+		t.CancelRequested = true
+	case TaskCancelled:
+		t.State, t.Outcome, t.LateResult, t.Result = Cancelled, WasCancelled, body.LateResult, body.Result
+		if body.Failure != nil {
+			t.Failure = body.Failure
+		}
+		t.DueAt = time.Time{}
+		t.endLease()
+	default:
+		return t, fmt.Errorf("task %s: %s is not an event of a task", t.ID, e.Body.EventType())
+	}
+	if t.State != from {
+		t.Since = e.At
+	}
+	return t, nil
+}
+
+// endLease forgets what belonged to the attempt. Attempt and token stay: they are how
+// its worker's repeats are recognised.
+func (t *Task) endLease() {
+	t.Worker, t.Claim = "", id.Claim{}
+	t.StartedAt, t.Deadline, t.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
+	t.CancelRequested = false
+}
