@@ -1,0 +1,80 @@
+# Everything a contributor or a CI runs. `make` alone lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+bin := .bin
+packages ?= ./...
+# What a test run may take as a whole; a hanging test shows its goroutines then.
+timeout := 20m
+soak ?= 20m
+
+# The tests share one throwaway PostgreSQL, or the server in SERVO_DATABASE_URL.
+withpg = go run ./internal/servotest/withpg --
+gotest = $(withpg) $(bin)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -timeout $(timeout)
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z\/]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## find or install what tests need beside Go (PostgreSQL >= 15, a C compiler)
+	@scripts/setup.sh
+
+.PHONY: build
+build: ## compile everything; the binary is ./servo
+	CGO_ENABLED=0 go build ./...
+	CGO_ENABLED=0 go build -trimpath -o servo ./cmd/servo
+
+.PHONY: generate
+generate: $(bin)/sqlc ## run the generators (SQL to Go, diagrams)
+	scripts/generate.sh
+
+.PHONY: verify
+verify: $(bin)/sqlc ## check that what is generated is up to date
+	@scripts/verify.sh
+
+.PHONY: lint
+lint: $(bin)/golangci-lint ## run the linters, and show that the layer rules bite
+	$(bin)/golangci-lint run $(packages)
+	@scripts/prove-layers.sh
+
+.PHONY: fmt
+fmt: $(bin)/golangci-lint ## format the code
+	$(bin)/golangci-lint fmt
+
+.PHONY: test
+test: setup $(bin)/gotestsum ## run the tests (packages=./internal/run/... for some)
+	$(gotest) $(packages)
+
+.PHONY: test/race
+test/race: setup $(bin)/gotestsum ## run the tests with the race detector
+	CGO_ENABLED=1 $(gotest) -race $(packages)
+
+.PHONY: soak
+soak: setup ## run the chaos test for long (soak=20m), servers and PostgreSQL killed
+	SERVO_SOAK=$(soak) go test -v -count=1 -run TestSoak -timeout 60m ./internal/engine/...
+
+.PHONY: bench
+bench: setup ## measure the engine against a PostgreSQL with fsync on
+	go run ./cmd/servo bench engine
+
+.PHONY: check
+check: verify lint test/race ## everything a change must pass; the test summary comes last
+
+.PHONY: clean
+clean: ## remove what was built, the tools included
+	rm -rf $(bin) servo
+
+# The tools are built from their own module, so that their dependencies stay out of the
+# product's, and again only when a pin changes.
+$(bin)/sqlc: tool = github.com/sqlc-dev/sqlc/cmd/sqlc
+$(bin)/golangci-lint: tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(bin)/gotestsum: tool = gotest.tools/gotestsum
+$(bin)/sqlc $(bin)/golangci-lint $(bin)/gotestsum: tools/go.mod tools/go.sum
+	@echo "building $@ (once; a few minutes for the large ones)"
+	@mkdir -p $(bin)
+	@go build -C tools -o ../$@ $(tool)

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Finds what the tests need beside Go, and installs what is missing where that can be
+# done: the server binaries of PostgreSQL 15 or newer, and a C compiler for the race
+# detector. It creates no cluster and starts no server: tests have a private one.
+#
+# With SERVO_DATABASE_URL set an existing server is used and none is looked for.
+set -euo pipefail
+
+readonly oldest=15
+
+# server_dir prints the directory of a PostgreSQL server that is new enough. It looks
+# where package devpg looks.
+server_dir() {
+  local path dir version
+  path=$(command -v postgres || true)
+  for dir in ${path:+"$(dirname "$path")"} \
+    /usr/lib/postgresql/*/bin \
+    /usr/pgsql-*/bin \
+    /usr/lib/postgresql*/bin \
+    /opt/homebrew/opt/postgresql@*/bin \
+    /usr/local/opt/postgresql@*/bin \
+    /Applications/Postgres.app/Contents/Versions/*/bin \
+    /usr/local/pgsql/bin; do
+    [[ -x $dir/postgres && -x $dir/initdb ]] || continue
+    version=$("$dir/postgres" --version 2>/dev/null | sed -nE 's/.* ([0-9]+)([^0-9].*)?$/\1/p')
+    if [[ ${version:-0} -ge $oldest ]]; then
+      echo "$dir"
+      return
+    fi
+  done
+}
+
+has_compiler() {
+  local cc=${CC:-gcc}
+  command -v "$cc" >/dev/null && echo '#include <stdlib.h>' | "$cc" -E - >/dev/null 2>&1
+}
+
+# as_root runs a command with the rights that apt needs, without ever asking.
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    "$@"
+  else
+    sudo -n "$@"
+  fi
+}
+
+can_install() {
+  command -v apt-get >/dev/null &&
+    { [[ $(id -u) -eq 0 ]] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }; }
+}
+
+apt_install() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" </dev/null
+}
+
+# install_postgresql installs the server while the packages' wish to create and start a
+# cluster is switched off; afterwards that setting is as it was.
+install_postgresql() {
+  local drop_in=/etc/postgresql-common/createcluster.d/servo-setup.conf
+  apt_install postgresql-common
+  as_root mkdir -p "$(dirname "$drop_in")"
+  # shellcheck disable=SC2064 # the name is meant to be expanded now
+  trap "as_root rm -f '$drop_in'" EXIT
+  echo 'create_main_cluster = false' | as_root tee "$drop_in" >/dev/null
+  apt_install postgresql
+}
+
+# advise says what to type where nothing can be installed from here, and gives up.
+advise() {
+  local missing=$1 apt_packages=$2 brew_packages=$3 dnf_packages=$4
+  echo "setup: $missing. Install it with:" >&2
+  if command -v apt-get >/dev/null; then
+    echo "  sudo apt-get update && sudo apt-get install -y $apt_packages" >&2
+  elif command -v brew >/dev/null; then
+    echo "  brew install $brew_packages" >&2
+  elif command -v dnf >/dev/null; then
+    echo "  sudo dnf install -y $dnf_packages" >&2
+  else
+    echo "  the package manager of this system: $apt_packages (Debian's names)" >&2
+  fi
+  exit 1
+}
+
+need_postgresql=false
+need_compiler=false
+[[ -n ${SERVO_DATABASE_URL:-} || -n $(server_dir) ]] || need_postgresql=true
+has_compiler || need_compiler=true
+
+if ! $need_postgresql && ! $need_compiler; then
+  exit 0
+fi
+
+if can_install; then
+  as_root apt-get update -q </dev/null
+  if $need_compiler; then
+    apt_install gcc libc6-dev
+  fi
+  if $need_postgresql; then
+    install_postgresql
+  fi
+fi
+
+if $need_compiler && ! has_compiler; then
+  advise "no C compiler, which the race detector needs" "gcc libc6-dev" "gcc" "gcc"
+fi
+if $need_postgresql && [[ -z $(server_dir) ]]; then
+  if can_install; then
+    echo "setup: the distribution's PostgreSQL is older than $oldest; take a newer one from apt.postgresql.org:" >&2
+    echo "  sudo /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh -y && sudo apt-get install -y postgresql-17" >&2
+    exit 1
+  fi
+  advise "no PostgreSQL server of version $oldest or newer" "postgresql" "postgresql@17" "postgresql-server postgresql-contrib"
+fi
+if $need_postgresql; then
+  echo "setup: PostgreSQL in $(server_dir)"
+fi
