@@ -3,7 +3,8 @@
 # done: the server binaries of PostgreSQL 15 or newer, and a C compiler for the race
 # detector. It creates no cluster and starts no server: tests have a private one.
 #
-# With SERVO_DATABASE_URL set an existing server is used and none is looked for.
+# With SERVO_DATABASE_URL set an existing server is used and none is looked for;
+# SERVO_PG_BIN names the directory of binaries that stand in an unusual place.
 set -euo pipefail
 
 readonly oldest=15
@@ -13,15 +14,13 @@ readonly oldest=15
 server_dir() {
   local path dir version
   path=$(command -v postgres || true)
-  for dir in ${path:+"$(dirname "$path")"} \
+  for dir in ${SERVO_PG_BIN:-} ${path:+"$(dirname "$path")"} \
     /usr/lib/postgresql/*/bin \
     /usr/pgsql-*/bin \
-    /usr/lib/postgresql*/bin \
+    /usr/local/pgsql/bin \
     /opt/homebrew/opt/postgresql@*/bin \
-    /usr/local/opt/postgresql@*/bin \
-    /Applications/Postgres.app/Contents/Versions/*/bin \
-    /usr/local/pgsql/bin; do
-    [[ -x $dir/postgres && -x $dir/initdb ]] || continue
+    /usr/local/opt/postgresql@*/bin; do
+    [[ -x $dir/postgres && -x $dir/initdb && -x $dir/pg_ctl ]] || continue
     version=$("$dir/postgres" --version 2>/dev/null | sed -nE 's/.* ([0-9]+)([^0-9].*)?$/\1/p')
     if [[ ${version:-0} -ge $oldest ]]; then
       echo "$dir"
