@@ -70,11 +70,12 @@ clean: ## remove what was built, the tools included
 	rm -rf $(bin) servo
 
 # The tools are built from their own module, so that their dependencies stay out of the
-# product's, and again only when a pin changes.
+# product's, and again only when a pin changes. Without cgo sqlc takes its parser as
+# WebAssembly: built in a third of the time, and no compiler is needed.
 $(bin)/sqlc: tool = github.com/sqlc-dev/sqlc/cmd/sqlc
 $(bin)/golangci-lint: tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(bin)/gotestsum: tool = gotest.tools/gotestsum
 $(bin)/sqlc $(bin)/golangci-lint $(bin)/gotestsum: tools/go.mod tools/go.sum
 	@echo "building $@ (once; a few minutes for the large ones)"
 	@mkdir -p $(bin)
-	@go build -C tools -o ../$@ $(tool)
+	@CGO_ENABLED=0 go build -C tools -o ../$@ $(tool)
