@@ -37,9 +37,7 @@ func TestParentDies(t *testing.T) {
 		kill(t, first.cmd)
 		until(t, "watcher gone", func() bool { return !alive(first.Watcher) })
 		require.False(t, alive(first.Postmaster))
-		log, err := os.ReadFile(filepath.Join(dir, "postgres.log"))
-		require.NoError(t, err)
-		require.Contains(t, string(log), "received fast shutdown request")
+		requireFastStop(t, dir)
 
 		second := start(t, Options{Dir: dir, Settings: fast()})
 		require.Equal(t, "7", query(t, second, second.URL(""), "SELECT n FROM kept"))
@@ -57,6 +55,7 @@ func TestParentDies(t *testing.T) {
 
 		second := start(t, Options{Dir: dir, Settings: fast()})
 		require.False(t, alive(first.Postmaster))
+		requireFastStop(t, dir)
 		require.Equal(t, "7", query(t, second, second.URL(""), "SELECT n FROM kept"))
 	})
 
@@ -212,4 +211,13 @@ func anyInstall(t *testing.T) installation {
 	found, err := systemFinder(own).find(t.Context())
 	require.NoError(t, err)
 	return found[0]
+}
+
+// requireFastStop reads in the log that PostgreSQL was asked to stop cleanly and did.
+func requireFastStop(t *testing.T, dir string) {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(dir, "postgres.log"))
+	require.NoError(t, err)
+	require.Contains(t, string(log), "received fast shutdown request")
+	require.Contains(t, string(log), "database system is shut down")
 }
