@@ -33,8 +33,8 @@ type Task struct {
 	Since time.Time // when it came into its state; when it ended
 	DueAt time.Time // RETRY_WAIT: when it is ready again
 
-	// The lease of the attempt, while DISPATCHED or RUNNING. Token and Attempt stay
-	// afterwards, so that a repeated report is recognised.
+	// The lease of the attempt, while DISPATCHED or RUNNING. The token of the attempt that
+	// ended the task stays, so that a repeated report is recognised.
 	Token           int64
 	Worker          string
 	Claim           id.Claim
@@ -45,7 +45,7 @@ type Task struct {
 
 	Outcome    Outcome
 	Result     json.RawMessage
-	Failure    *Failure // the last one
+	Failure    *Failure // why it waits for a retry, or how it ended
 	LateResult bool
 }
 
@@ -72,7 +72,7 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 
 	switch body := e.Body.(type) {
 	case TaskReadied:
-		t.State, t.Unmet, t.DueAt = Ready, 0, time.Time{}
+		t.State, t.Unmet, t.DueAt, t.Failure = Ready, 0, time.Time{}, nil
 	case TaskQueued:
 		t.State = Queued
 	case TaskClaimed:
@@ -96,9 +96,11 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 		if body.Cursor != nil {
 			t.Cursor = *body.Cursor
 		}
+		t.Token = 0
 		t.endLease()
 	case TaskRetrying:
 		t.State, t.Failures, t.Failure, t.DueAt, t.Timeout = RetryWait, body.Failures, &body.Failure, body.DueAt, body.Timeout
+		t.Token = 0
 		t.endLease()
 	case TaskSucceeded:
 		t.State, t.Outcome, t.Result = Succeeded, body.Outcome, body.Result
@@ -126,8 +128,7 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 	return t, nil
 }
 
-// endLease forgets what belonged to the attempt. Attempt and token stay: they are how
-// its worker's repeats are recognised.
+// endLease forgets what belonged to the attempt.
 func (t *Task) endLease() {
 	t.Worker, t.Claim = "", id.Claim{}
 	t.StartedAt, t.Deadline, t.ExpiresAt = time.Time{}, time.Time{}, time.Time{}

@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Duty is the right to do what must be done by one: holder and epoch as they were when it
+// was taken.
+type Duty struct {
+	Name   string
+	Holder string
+	Epoch  int64
+}
+
+// ErrDutyLost says that somebody else holds the duty by now.
+var ErrDutyLost = errors.New("the duty is held by another server")
+
+// TakeDuty takes a duty that is free or expired, or renews one's own, for ttl.
+func (s *Store) TakeDuty(ctx context.Context, name, holder string, ttl time.Duration) (Duty, error) {
+	duty := Duty{Name: name, Holder: holder}
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		duty.Epoch, err = tx.q.TakeDuty(ctx, db.TakeDutyParams{Name: name, Holder: holder, Now: now, ExpiresAt: now.Add(ttl)})
+		return lostIfNone(err)
+	})
+	return duty, err
+}
+
+// ReleaseDuty lets the next server take the duty at once.
+func (s *Store) ReleaseDuty(ctx context.Context, d Duty) error {
+	return s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		return tx.q.ReleaseDuty(ctx, db.ReleaseDutyParams{Name: d.Name, Holder: d.Holder})
+	})
+}
+
+// HoldDuty makes sure that the duty does not change hands before this transaction ends.
+func (tx *Tx) HoldDuty(ctx context.Context, d Duty) error {
+	_, err := tx.q.HoldDuty(ctx, db.HoldDutyParams{Name: d.Name, Holder: d.Holder, Epoch: d.Epoch})
+	return lostIfNone(err)
+}
+
+func lostIfNone(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ErrDutyLost
+	}
+	return err
+}

@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var errReadInPipeline = errors.New("store: a read was put into the pipeline of writes")
+
+// MismatchError says that a statement touched another number of rows than were locked.
+type MismatchError struct {
+	Statement string
+	Want, Got int
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("store: %s touched %d rows instead of %d", e.Statement, e.Got, e.Want)
+}
+
+// Trouble says what can be done about a failed transaction.
+type Trouble int
+
+const (
+	// Broken is a mistake of ours: report it.
+	Broken Trouble = iota
+	// Collided transactions (deadlock, serialization) work when tried again.
+	Collided
+	// Away means the database did not answer; whether the commit happened is unknown.
+	Away
+	// Poisoned means a value that the database refuses: find the command that carries it.
+	Poisoned
+)
+
+// Diagnose sorts an error of a transaction.
+func Diagnose(err error) Trouble {
+	if _, ok := errors.AsType[*MismatchError](err); ok {
+		return Poisoned
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return diagnoseCode(pg.Code)
+	}
+	var network net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return Broken
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, net.ErrClosed), errors.As(err, &network), pgconn.SafeToRetry(err),
+		errors.Is(err, pgx.ErrTxCommitRollback), strings.Contains(err.Error(), "conn closed"):
+		return Away
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return Away
+	}
+	return Broken
+}
+
+func diagnoseCode(code string) Trouble {
+	switch {
+	case code == "40001", code == "40P01", code == "55P03":
+		return Collided
+	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"):
+		return Away
+	case strings.HasPrefix(code, "22"), strings.HasPrefix(code, "23"), strings.HasPrefix(code, "54"):
+		return Poisoned
+	}
+	return Broken
+}

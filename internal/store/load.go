@@ -1,0 +1,266 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// RunLock is how strongly a transaction holds the rows of its runs (docs/adr/0002).
+type RunLock int
+
+const (
+	// LockForMove keeps a cancel out while a task moves backward.
+	LockForMove RunLock = iota
+	// LockForCount makes the run's counters ours.
+	LockForCount
+	// LockForCancel keeps out everything but forward moves.
+	LockForCancel
+)
+
+// LockRuns locks runs in id order and reads them. Runs that do not exist are left out.
+func (tx *Tx) LockRuns(ctx context.Context, lock RunLock, keys []RunKey) ([]run.Run, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	tenants, ids := column(keys, RunKey.tenantID), column(keys, RunKey.runID)
+	var (
+		rows []db.ServoRun
+		err  error
+	)
+	switch lock {
+	case LockForMove:
+		var got []db.LockRunsForMoveRow
+		got, err = tx.q.LockRunsForMove(ctx, db.LockRunsForMoveParams{TenantIds: tenants, Ids: ids})
+		rows = column(got, func(r db.LockRunsForMoveRow) db.ServoRun { return r.ServoRun })
+	case LockForCount:
+		var got []db.LockRunsForCountRow
+		got, err = tx.q.LockRunsForCount(ctx, db.LockRunsForCountParams{TenantIds: tenants, Ids: ids})
+		rows = column(got, func(r db.LockRunsForCountRow) db.ServoRun { return r.ServoRun })
+	case LockForCancel:
+		var got []db.LockRunsForUpdateRow
+		got, err = tx.q.LockRunsForUpdate(ctx, db.LockRunsForUpdateParams{TenantIds: tenants, Ids: ids})
+		rows = column(got, func(r db.LockRunsForUpdateRow) db.ServoRun { return r.ServoRun })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, runFromRow)
+}
+
+// convert maps rows with a function that may fail.
+func convert[R, T any](rows []R, of func(R) (T, error)) ([]T, error) {
+	out := make([]T, len(rows))
+	for i, row := range rows {
+		var err error
+		if out[i], err = of(row); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// LockLeases locks the leases of these tasks in id order. A task that is not leased is
+// left out.
+func (tx *Tx) LockLeases(ctx context.Context, keys []TaskKey) ([]run.Task, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.q.LockLeasesOnly(ctx, db.LockLeasesOnlyParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID)})
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.LockLeasesOnlyRow) run.Task { return taskFromLease(r.ServoLease) }), nil
+}
+
+// LockLeasesWithHeartbeats is LockLeases where a later heartbeat counts as the expiry.
+func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]run.Task, error) {
+	rows, err := tx.q.LockLeases(ctx, db.LockLeasesParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID)})
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.LockLeasesRow) run.Task {
+		t := taskFromLease(r.ServoLease)
+		if r.HeartbeatExpiresAt.After(t.ExpiresAt) {
+			t.ExpiresAt = r.HeartbeatExpiresAt
+		}
+		return t
+	}), nil
+}
+
+// Dependent is a waiting task and one upstream of it.
+type Dependent struct {
+	Upstream id.Task
+	Task     run.Task
+}
+
+// LockDependents locks and reads who waits for these tasks, once for each upstream.
+func (tx *Tx) LockDependents(ctx context.Context, keys []TaskKey) ([]Dependent, error) {
+	rows, err := tx.q.LockDependents(ctx, db.LockDependentsParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.LockDependentsRow) Dependent {
+		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(r.ServoWaiting)}
+	}), nil
+}
+
+// LockCone locks and reads up to chunk waiting tasks downstream of these, however far.
+func (tx *Tx) LockCone(ctx context.Context, keys []TaskKey, chunk int) ([]run.Task, error) {
+	rows, err := tx.q.LockConeFrom(ctx, db.LockConeFromParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+		Chunk: int32(chunk), //nolint:gosec // a small constant
+	})
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.LockConeFromRow) run.Task { return taskFromWaiting(r.ServoWaiting) }), nil
+}
+
+// LockDoomed locks and reads up to chunk waiting tasks of one run that have an upstream
+// which ended without success.
+func (tx *Tx) LockDoomed(ctx context.Context, key RunKey, chunk int) ([]Dependent, error) {
+	rows, err := tx.q.LockDoomed(ctx, db.LockDoomedParams{RunID: key.Run.UUID, Chunk: int32(chunk)}) //nolint:gosec // a small constant
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.LockDoomedRow) Dependent {
+		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(r.ServoWaiting)}
+	}), nil
+}
+
+// Sweep locks and reads every queue row of these runs, in the order in which tasks move,
+// a statement for each table (docs/adr/0002 says why that meets every task).
+func (tx *Tx) Sweep(ctx context.Context, runs []id.Run) ([]run.Task, error) {
+	ids := column(runs, func(r id.Run) uuid.UUID { return r.UUID })
+	var tasks []run.Task
+	waiting, err := tx.q.SweepWaiting(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range waiting {
+		tasks = append(tasks, taskFromWaiting(r.ServoWaiting))
+	}
+	ready, err := tx.q.SweepReady(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range ready {
+		tasks = append(tasks, taskFromQueue(r.ServoReadyQ, run.Ready))
+	}
+	queued, err := tx.q.SweepQueued(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range queued {
+		tasks = append(tasks, taskFromQueue(db.ServoReadyQ(r.ServoPoolQ), run.Queued))
+	}
+	leases, err := tx.q.SweepLeases(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range leases {
+		tasks = append(tasks, taskFromLease(r.ServoLease))
+	}
+	retrying, err := tx.q.SweepRetrying(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range retrying {
+		t, err := taskFromRetry(r.ServoRetryQ)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+// TakeReady locks the ready tasks that come next, waiting for nobody.
+func (tx *Tx) TakeReady(ctx context.Context, most int) ([]run.Task, error) {
+	rows, err := tx.q.TakeReady(ctx, int32(most)) //nolint:gosec // a batch size
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.TakeReadyRow) run.Task { return taskFromQueue(r.ServoReadyQ, run.Ready) }), nil
+}
+
+// CountQueued counts the tasks in all pools' queues, no further than most.
+func (tx *Tx) CountQueued(ctx context.Context, most int) (int, error) {
+	n, err := tx.q.CountQueued(ctx, int32(most)) //nolint:gosec // a queue length
+	return int(n), err
+}
+
+// Assignment is what a worker needs to know of a task besides its lease.
+type Assignment struct {
+	Index      int32
+	Asset      string
+	Partition  string
+	Workspace  id.Workspace
+	Deployment id.Deployment
+	Pipeline   string
+	Parameters json.RawMessage
+}
+
+// Offer is a queued task at the head of its pool, with the token it would get.
+type Offer struct {
+	Task  run.Task
+	Token int64
+	Assignment
+}
+
+// TakeQueued locks the tasks that come next in a pool, waiting for nobody.
+func (tx *Tx) TakeQueued(ctx context.Context, pool string, most int) ([]Offer, error) {
+	rows, err := tx.q.TakeQueued(ctx, db.TakeQueuedParams{Pool: pool, Most: int32(most)}) //nolint:gosec // a batch size
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.TakeQueuedRow) Offer {
+		return Offer{Task: taskFromQueue(db.ServoReadyQ(r.ServoPoolQ), run.Queued), Token: r.Token, Assignment: Assignment{
+			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
+			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters,
+		}}
+	}), nil
+}
+
+// LockClaims makes a repeated claim wait for its first try, until the transaction ends.
+func (tx *Tx) LockClaims(ctx context.Context, claims []id.Claim) error {
+	return tx.q.LockClaims(ctx, column(claims, func(c id.Claim) int64 {
+		var key int64
+		for _, b := range c.UUID[8:] { // the random half
+			key = key<<8 | int64(b)
+		}
+		return key
+	}))
+}
+
+// LeasesOfClaims are the leases that were given for these claims.
+func (tx *Tx) LeasesOfClaims(ctx context.Context, claims []id.Claim) ([]Offer, error) {
+	rows, err := tx.q.LeasesOfClaims(ctx, column(claims, func(c id.Claim) uuid.UUID { return c.UUID }))
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.LeasesOfClaimsRow) Offer {
+		return Offer{Task: taskFromLease(r.ServoLease), Token: r.ServoLease.Token, Assignment: Assignment{
+			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
+			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters,
+		}}
+	}), nil
+}
+
+// LockRetries locks the retries among these that are due, skipping what others work on.
+func (tx *Tx) LockRetries(ctx context.Context, keys []TaskKey, now time.Time) ([]run.Task, error) {
+	rows, err := tx.q.LockRetries(ctx, db.LockRetriesParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID), Now: now})
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, func(r db.LockRetriesRow) (run.Task, error) { return taskFromRetry(r.ServoRetryQ) })
+}

@@ -1,0 +1,239 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// table is a queue table, in the order in which rows of them are locked and written.
+type table int
+
+const (
+	noTable table = iota
+	waitingTable
+	readyTable
+	poolTable
+	leaseTable
+	retryTable
+	tables
+)
+
+func tableOf(s run.TaskState) table {
+	switch s {
+	case run.Pending:
+		return waitingTable
+	case run.Ready:
+		return readyTable
+	case run.Queued:
+		return poolTable
+	case run.Dispatched, run.Running:
+		return leaseTable
+	case run.RetryWait:
+		return retryTable
+	case run.Succeeded, run.Failed, run.Skipped, run.Cancelled:
+	}
+	return noTable
+}
+
+// moveTasks deletes each moved task from the table it was in and inserts it into the next,
+// updates what stayed, and ends the rest: a statement for each table and kind.
+func (tx *Tx) moveTasks(ctx context.Context, c Changes) error {
+	var (
+		gone, come [tables][]run.Task
+		stayed     [tables][]run.Task
+		ended      []run.Task
+	)
+	for _, m := range c.Moves {
+		from, to := noTable, tableOf(m.Task.State)
+		if m.From != 0 {
+			from = tableOf(m.From)
+		}
+		switch {
+		case from == to:
+			stayed[to] = append(stayed[to], m.Task)
+			continue
+		case from != noTable:
+			gone[from] = append(gone[from], m.Task)
+		}
+		if to == noTable {
+			ended = append(ended, m.Task)
+		} else {
+			come[to] = append(come[to], m.Task)
+		}
+	}
+	for t := waitingTable; t < tables; t++ {
+		if err := tx.deleteFrom(ctx, t, gone[t]); err != nil {
+			return err
+		}
+	}
+	if err := tx.updateWaiting(ctx, stayed[waitingTable]); err != nil {
+		return err
+	}
+	if err := tx.updateLeases(ctx, stayed[leaseTable]); err != nil {
+		return err
+	}
+	for t := waitingTable; t < tables; t++ {
+		if err := tx.insertInto(ctx, t, come[t]); err != nil {
+			return err
+		}
+	}
+	return tx.endTasks(ctx, ended)
+}
+
+func (tx *Tx) deleteFrom(ctx context.Context, t table, rows []run.Task) error {
+	runs := column(rows, func(t run.Task) uuid.UUID { return t.Run.UUID })
+	ids := column(rows, func(t run.Task) uuid.UUID { return t.ID.UUID })
+	switch t {
+	case waitingTable:
+		return tx.writes.write("delete waiting", len(rows), func(q *db.Queries) error {
+			return q.DeleteWaiting(ctx, db.DeleteWaitingParams{RunIds: runs, TaskIds: ids})
+		})
+	case readyTable:
+		return tx.writes.write("delete ready_q", len(rows), func(q *db.Queries) error {
+			return q.DeleteReady(ctx, db.DeleteReadyParams{RunIds: runs, TaskIds: ids})
+		})
+	case poolTable:
+		return tx.writes.write("delete pool_q", len(rows), func(q *db.Queries) error {
+			return q.DeleteQueued(ctx, db.DeleteQueuedParams{RunIds: runs, TaskIds: ids})
+		})
+	case leaseTable:
+		return tx.writes.write("delete leases", len(rows), func(q *db.Queries) error {
+			return q.DeleteLeases(ctx, db.DeleteLeasesParams{RunIds: runs, TaskIds: ids})
+		})
+	case retryTable:
+		return tx.writes.write("delete retry_q", len(rows), func(q *db.Queries) error {
+			return q.DeleteRetrying(ctx, db.DeleteRetryingParams{RunIds: runs, TaskIds: ids})
+		})
+	case noTable, tables:
+	}
+	return nil
+}
+
+func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
+	c := columnsOf(rows)
+	switch t {
+	case waitingTable:
+		return tx.writes.write("insert waiting", len(rows), func(q *db.Queries) error {
+			return q.InsertWaiting(ctx, db.InsertWaitingParams{
+				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
+				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
+				Unmets: column(rows, func(t run.Task) int32 { return t.Unmet }),
+			})
+		})
+	case readyTable:
+		return tx.writes.write("insert ready_q", len(rows), func(q *db.Queries) error { return q.InsertReady(ctx, c) })
+	case poolTable:
+		return tx.writes.write("insert pool_q", len(rows), func(q *db.Queries) error {
+			return q.InsertQueued(ctx, db.InsertQueuedParams(c))
+		})
+	case leaseTable:
+		return tx.writes.write("insert leases", len(rows), func(q *db.Queries) error {
+			return q.InsertLeases(ctx, db.InsertLeasesParams{
+				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
+				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
+				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, FanOuts: c.FanOuts, Cursors: c.Cursors,
+				Tokens:           column(rows, func(t run.Task) int64 { return t.Token }),
+				ClaimIds:         column(rows, func(t run.Task) uuid.UUID { return t.Claim.UUID }),
+				StartedAts:       column(rows, func(t run.Task) time.Time { return t.StartedAt }),
+				Deadlines:        column(rows, func(t run.Task) time.Time { return t.Deadline }),
+				ExpiresAts:       column(rows, func(t run.Task) time.Time { return t.ExpiresAt }),
+				DueAts:           column(rows, leaseDue),
+				CancelRequesteds: column(rows, func(t run.Task) bool { return t.CancelRequested }),
+				Workers:          column(rows, func(t run.Task) string { return t.Worker }),
+			})
+		})
+	case retryTable:
+		failures, err := convert(rows, func(t run.Task) (string, error) { return jsonText(t.Failure) })
+		if err != nil {
+			return err
+		}
+		return tx.writes.write("insert retry_q", len(rows), func(q *db.Queries) error {
+			return q.InsertRetrying(ctx, db.InsertRetryingParams{
+				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
+				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
+				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, FanOuts: c.FanOuts, Cursors: c.Cursors,
+				DueAts: column(rows, func(t run.Task) time.Time { return t.DueAt }), Failures: failures,
+			})
+		})
+	case noTable, tables:
+	}
+	return nil
+}
+
+// columnsOf transposes what every queue table keeps of a task.
+func columnsOf(rows []run.Task) db.InsertReadyParams {
+	return db.InsertReadyParams{
+		TenantIds:     column(rows, func(t run.Task) uuid.UUID { return t.Tenant.UUID }),
+		RunIds:        column(rows, func(t run.Task) uuid.UUID { return t.Run.UUID }),
+		TaskIds:       column(rows, func(t run.Task) uuid.UUID { return t.ID.UUID }),
+		Sinces:        column(rows, func(t run.Task) time.Time { return t.Since }),
+		Versions:      column(rows, func(t run.Task) int32 { return t.Version }),
+		TimeoutSs:     column(rows, func(t run.Task) int32 { return t.Timeout }),
+		Priorities:    column(rows, func(t run.Task) int16 { return t.Priority }),
+		Dependents:    column(rows, func(t run.Task) bool { return t.Dependents }),
+		Pools:         column(rows, func(t run.Task) string { return t.Pool }),
+		Attempts:      column(rows, func(t run.Task) int32 { return t.Attempt }),
+		FailureCounts: column(rows, func(t run.Task) int32 { return t.Failures }),
+		Fruitlesses:   column(rows, func(t run.Task) int32 { return t.Fruitless }),
+		FanOuts:       column(rows, func(t run.Task) int32 { return t.FanOuts }),
+		Cursors:       column(rows, func(t run.Task) string { return t.Cursor }),
+	}
+}
+
+func (tx *Tx) updateWaiting(ctx context.Context, rows []run.Task) error {
+	return tx.writes.write("update waiting", len(rows), func(q *db.Queries) error {
+		return q.UpdateWaiting(ctx, db.UpdateWaitingParams{
+			RunIds:  column(rows, func(t run.Task) uuid.UUID { return t.Run.UUID }),
+			TaskIds: column(rows, func(t run.Task) uuid.UUID { return t.ID.UUID }),
+			Unmets:  column(rows, func(t run.Task) int32 { return t.Unmet }),
+		})
+	})
+}
+
+func (tx *Tx) updateLeases(ctx context.Context, rows []run.Task) error {
+	return tx.writes.write("update leases", len(rows), func(q *db.Queries) error {
+		return q.UpdateLeases(ctx, db.UpdateLeasesParams{
+			RunIds:           column(rows, func(t run.Task) uuid.UUID { return t.Run.UUID }),
+			TaskIds:          column(rows, func(t run.Task) uuid.UUID { return t.ID.UUID }),
+			Versions:         column(rows, func(t run.Task) int32 { return t.Version }),
+			Fruitlesses:      column(rows, func(t run.Task) int32 { return t.Fruitless }),
+			FanOuts:          column(rows, func(t run.Task) int32 { return t.FanOuts }),
+			Cursors:          column(rows, func(t run.Task) string { return t.Cursor }),
+			Dependents:       column(rows, func(t run.Task) bool { return t.Dependents }),
+			StartedAts:       column(rows, func(t run.Task) time.Time { return t.StartedAt }),
+			Deadlines:        column(rows, func(t run.Task) time.Time { return t.Deadline }),
+			CancelRequesteds: column(rows, func(t run.Task) bool { return t.CancelRequested }),
+		})
+	})
+}
+
+func (tx *Tx) endTasks(ctx context.Context, rows []run.Task) error {
+	failures, err := convert(rows, func(t run.Task) (string, error) { return jsonText(t.Failure) })
+	if err != nil {
+		return err
+	}
+	return tx.writes.write("end tasks", len(rows), func(q *db.Queries) error {
+		return q.EndTasks(ctx, db.EndTasksParams{
+			TenantIds:     column(rows, func(t run.Task) uuid.UUID { return t.Tenant.UUID }),
+			RunIds:        column(rows, func(t run.Task) uuid.UUID { return t.Run.UUID }),
+			Ids:           column(rows, func(t run.Task) uuid.UUID { return t.ID.UUID }),
+			States:        column(rows, func(t run.Task) int16 { return int16(t.State) }),
+			Outcomes:      column(rows, func(t run.Task) string { return string(t.Outcome) }),
+			Versions:      column(rows, func(t run.Task) int32 { return t.Version }),
+			Attempts:      column(rows, func(t run.Task) int32 { return t.Attempt }),
+			FailureCounts: column(rows, func(t run.Task) int32 { return t.Failures }),
+			FanOuts:       column(rows, func(t run.Task) int32 { return t.FanOuts }),
+			Tokens:        column(rows, func(t run.Task) int64 { return t.Token }),
+			FinishedAts:   column(rows, func(t run.Task) time.Time { return t.Since }),
+			LateResults:   column(rows, func(t run.Task) bool { return t.LateResult }),
+			Cursors:       column(rows, func(t run.Task) string { return t.Cursor }),
+			Results:       column(rows, func(t run.Task) string { return string(t.Result) }),
+			Failures:      failures,
+		})
+	})
+}

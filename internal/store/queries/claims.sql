@@ -1,0 +1,53 @@
+-- name: LockClaims :exec
+-- The repeat of a claim waits until the first try has committed or failed.
+SELECT pg_advisory_xact_lock(key) FROM (SELECT unnest(@keys::bigint[]) AS key ORDER BY 1) AS k;
+
+-- name: LeasesOfClaims :many
+SELECT sqlc.embed(q), t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+FROM   servo.leases q
+JOIN   servo.tasks t ON t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id
+JOIN   servo.runs r ON r.tenant_id = q.tenant_id AND r.id = q.run_id
+WHERE  q.claim_id = ANY(@claim_ids::uuid[])
+ORDER  BY q.token;
+
+-- name: TakeQueued :many
+-- The head of a queue, without waiting for anybody, with a new token for each row
+-- and all that a worker needs to know.
+SELECT sqlc.embed(q), nextval('servo.fencing_token')::bigint AS token,
+       t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+FROM   (SELECT p.run_id, p.task_id FROM servo.pool_q p
+        WHERE p.pool = @pool::text ORDER BY p.priority DESC, p.since, p.task_id
+        LIMIT @most::int FOR UPDATE SKIP LOCKED) AS head
+JOIN   servo.pool_q q ON q.run_id = head.run_id AND q.task_id = head.task_id
+JOIN   servo.tasks t ON t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id
+JOIN   servo.runs r ON r.tenant_id = q.tenant_id AND r.id = q.run_id;
+
+-- name: TakeReady :many
+SELECT sqlc.embed(q)
+FROM   servo.ready_q q
+ORDER  BY q.priority DESC, q.since, q.task_id
+LIMIT  @most::int
+FOR    UPDATE SKIP LOCKED;
+
+-- name: CountQueued :one
+-- How many tasks stand in the queues of all pools, counted no further than `most`.
+SELECT count(*)::int AS queued FROM (SELECT 1 FROM servo.pool_q LIMIT @most::int) AS q;
+
+-- name: Heartbeat :many
+-- Renews the leases that are still held with these tokens, and says which should stop.
+WITH alive AS (
+    SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, n.phase, n.stage, n.progress
+    FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id, unnest(@tokens::bigint[]) AS token,
+                   unnest(@phases::text[]) AS phase, unnest(@stages::text[]) AS stage, unnest(@progresses::real[]) AS progress) AS n
+    JOIN   servo.leases q ON q.run_id = n.run_id AND q.task_id = n.task_id AND q.token = n.token
+    ORDER  BY q.run_id, q.task_id
+), renewed AS (
+    INSERT INTO servo.heartbeats AS h (tenant_id, run_id, task_id, token, seen_at, expires_at, phase, stage, progress)
+    SELECT tenant_id, run_id, task_id, token, @now::timestamptz, @expires_at::timestamptz, phase, stage, progress
+    FROM   alive
+    ON CONFLICT (run_id, task_id) DO UPDATE
+    SET    token = excluded.token, seen_at = excluded.seen_at, expires_at = excluded.expires_at,
+           phase = excluded.phase, stage = excluded.stage, progress = excluded.progress
+    WHERE  h.token <= excluded.token
+)
+SELECT run_id, task_id, token, cancel_requested FROM alive;

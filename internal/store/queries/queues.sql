@@ -1,0 +1,160 @@
+-- The queue tables: one insert, one delete and one locking read for each, all by the
+-- run and task of known rows. Reads that lock go in id order.
+
+-- name: InsertWaiting :exec
+INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
+       unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
+       unnest(@pools::text[]), unnest(@unmets::int[]);
+
+-- name: DeleteWaiting :exec
+DELETE FROM servo.waiting q
+USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+
+-- name: SweepWaiting :many
+-- A cancel meets what is here, and waits for whoever is moving it on.
+SELECT sqlc.embed(q) FROM servo.waiting q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+
+-- name: InsertReady :exec
+INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
+        fan_outs, cursor)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
+       unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
+       unnest(@pools::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]),
+       unnest(@fan_outs::int[]), unnest(@cursors::text[]);
+
+-- name: DeleteReady :exec
+DELETE FROM servo.ready_q q
+USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+
+-- name: SweepReady :many
+-- A cancel meets what is here, and waits for whoever is moving it on.
+SELECT sqlc.embed(q) FROM servo.ready_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+
+-- name: InsertQueued :exec
+INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
+        fan_outs, cursor)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
+       unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
+       unnest(@pools::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]),
+       unnest(@fan_outs::int[]), unnest(@cursors::text[]);
+
+-- name: DeleteQueued :exec
+DELETE FROM servo.pool_q q
+USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+
+-- name: SweepQueued :many
+-- A cancel meets what is here, and waits for whoever is moving it on.
+SELECT sqlc.embed(q) FROM servo.pool_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+
+-- name: InsertLeases :exec
+INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
+        fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
+       unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
+       unnest(@pools::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]),
+       unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@tokens::bigint[]), unnest(@claim_ids::uuid[]),
+       nullif(unnest(@started_ats::timestamptz[]), '0001-01-01 00:00:00+00'),
+       nullif(unnest(@deadlines::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@expires_ats::timestamptz[]),
+       unnest(@due_ats::timestamptz[]), unnest(@cancel_requesteds::bool[]), unnest(@workers::text[]);
+
+-- name: DeleteLeases :exec
+DELETE FROM servo.leases q
+USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+
+-- name: SweepLeases :many
+-- A cancel meets what is here, and waits for whoever is moving it on.
+SELECT sqlc.embed(q) FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+
+-- name: InsertRetrying :exec
+INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
+        fan_outs, cursor, due_at, failure)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
+       unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
+       unnest(@pools::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]),
+       unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@due_ats::timestamptz[]),
+       unnest(@failures::text[])::jsonb;
+
+-- name: DeleteRetrying :exec
+DELETE FROM servo.retry_q q
+USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+
+-- name: SweepRetrying :many
+-- A cancel meets what is here, and waits for whoever is moving it on.
+SELECT sqlc.embed(q) FROM servo.retry_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+
+-- name: UpdateWaiting :exec
+UPDATE servo.waiting q
+SET    unmet = n.unmet
+FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id, unnest(@unmets::int[]) AS unmet) AS n
+WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+
+-- name: UpdateLeases :exec
+-- expires_at and due_at stay as they are: due_at is indexed, and only the reaper moves it.
+UPDATE servo.leases q
+SET    version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
+       started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),
+       cancel_requested = n.cancel_requested
+FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id, unnest(@versions::int[]) AS version,
+               unnest(@fruitlesses::int[]) AS fruitless, unnest(@fan_outs::int[]) AS fan_outs, unnest(@cursors::text[]) AS cursor,
+               unnest(@dependents::bool[]) AS dependents,
+               unnest(@started_ats::timestamptz[]) AS started_at, unnest(@deadlines::timestamptz[]) AS deadline,
+               unnest(@cancel_requesteds::bool[]) AS cancel_requested) AS n
+WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+
+-- name: RescheduleLeases :exec
+-- The next look of the reaper at leases that were renewed, or whose deadline is nearer than it knew.
+UPDATE servo.leases q
+SET    expires_at = n.expires_at, due_at = n.due_at
+FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id,
+               unnest(@expires_ats::timestamptz[]) AS expires_at, unnest(@due_ats::timestamptz[]) AS due_at) AS n
+WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+
+-- name: LockLeases :many
+-- The heartbeat of a worker counts as the expiry of its lease if it is later.
+SELECT sqlc.embed(q), coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
+FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+JOIN   servo.leases q ON q.run_id = n.run_id AND q.task_id = n.task_id
+LEFT   JOIN servo.heartbeats h ON h.run_id = q.run_id AND h.task_id = q.task_id AND h.token = q.token
+ORDER  BY q.run_id, q.task_id
+FOR    UPDATE OF q;
+
+-- name: LockLeasesOnly :many
+SELECT sqlc.embed(q)
+FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+JOIN   servo.leases q ON q.run_id = n.run_id AND q.task_id = n.task_id
+ORDER  BY q.run_id, q.task_id
+FOR    UPDATE OF q;
+
+-- name: LockDependents :many
+-- Who waits for these tasks. Rows of waiting are touched under the lock of their run only, and
+-- that is held: nobody can be waited for here.
+SELECT e.upstream_id, sqlc.embed(w)
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
+JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
+ORDER  BY w.run_id, w.task_id, e.upstream_id
+FOR    UPDATE OF w;
+
+-- name: LockConeFrom :many
+-- The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
+WITH RECURSIVE cone AS (
+    SELECT e.tenant_id, e.run_id, e.task_id
+    FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+    JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
+    UNION
+    SELECT e.tenant_id, e.run_id, e.task_id
+    FROM   cone c
+    JOIN   servo.edges e ON e.tenant_id = c.tenant_id AND e.run_id = c.run_id AND e.upstream_id = c.task_id
+)
+SELECT sqlc.embed(w)
+FROM   servo.waiting w
+WHERE  (w.run_id, w.task_id) IN (SELECT c.run_id, c.task_id FROM cone c)
+ORDER  BY w.run_id, w.task_id
+LIMIT  @chunk::int
+FOR    UPDATE OF w;

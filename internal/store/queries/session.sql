@@ -1,0 +1,25 @@
+-- name: EnterEngine :exec
+-- Role and planner settings of one engine transaction, in one statement. The
+-- statements of the engine are all keyed probes for a batch of known rows; without the settings stale
+-- statistics of a queue table that was empty a second ago choose whole-table plans.
+SELECT set_config('role', 'servo_engine', true),
+       set_config('enable_seqscan', 'off', true),
+       set_config('enable_hashjoin', 'off', true),
+       set_config('enable_mergejoin', 'off', true),
+       set_config('plan_cache_mode', 'force_generic_plan', true);
+
+-- name: EnterTenant :exec
+SELECT set_config('role', 'servo_tenant', true), set_config('servo.tenant', @tenant::text, true);
+
+-- name: EnterEngineRead :exec
+-- For reads over everything (verify): the role of the engine with plans as the planner likes them.
+SELECT set_config('role', 'servo_engine', true);
+
+-- name: Clock :one
+SELECT servo.clock()::timestamptz AS now;
+
+-- name: RaiseFencingToken :one
+SELECT servo.raise_fencing_token()::bigint AS token;
+
+-- name: MakePartitions :one
+SELECT servo.make_partitions(@ahead::int)::int AS made;

@@ -1,0 +1,42 @@
+-- name: InsertTenant :exec
+INSERT INTO servo.tenants (id, name, version, created_at) VALUES (@id::uuid, @name::text, @version::int, @now::timestamptz);
+
+-- name: InsertWorkspace :exec
+INSERT INTO servo.workspaces (tenant_id, id, name, version, created_at)
+VALUES (@tenant_id::uuid, @id::uuid, @name::text, @version::int, @now::timestamptz);
+
+-- name: InsertDeployment :execrows
+INSERT INTO servo.deployments (tenant_id, id, workspace_id, digest, manifest, version, created_at)
+VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @digest::text, (@manifest::text)::jsonb, @version::int, @now::timestamptz)
+ON CONFLICT (tenant_id, workspace_id, digest) DO NOTHING;
+
+-- name: DeploymentByDigest :one
+SELECT id FROM servo.deployments WHERE tenant_id = @tenant_id::uuid AND workspace_id = @workspace_id::uuid AND digest = @digest::text;
+
+-- name: LockWorkspace :one
+SELECT sqlc.embed(w) FROM servo.workspaces w WHERE w.tenant_id = @tenant_id::uuid AND w.name = @name::text FOR NO KEY UPDATE;
+
+-- name: ActivateDeployment :exec
+UPDATE servo.workspaces SET active_deployment_id = @deployment_id::uuid, version = @version::int
+WHERE  tenant_id = @tenant_id::uuid AND id = @id::uuid;
+
+-- name: InsertEntityEvents :exec
+INSERT INTO servo.entity_events (tenant_id, subject_id, version, recorded_at, schema, type, actor, trace, data)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@subject_ids::uuid[]), unnest(@versions::int[]), unnest(@recorded_ats::timestamptz[]),
+       unnest(@schemas::smallint[]), unnest(@types::text[]), unnest(@actors::text[]), unnest(@traces::text[]), unnest(@datas::text[])::jsonb;
+
+-- name: ActiveDeployments :many
+SELECT w.tenant_id, w.name, w.id AS workspace_id, w.active_deployment_id
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@names::text[]) AS name) AS n
+JOIN   servo.workspaces w ON w.tenant_id = n.tenant_id AND w.name = n.name;
+
+-- name: Deployments :many
+SELECT d.tenant_id, d.id, d.workspace_id, d.digest, d.manifest
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
+JOIN   servo.deployments d ON d.tenant_id = n.tenant_id AND d.id = n.id;
+
+-- name: TenantByName :one
+SELECT id FROM servo.tenants WHERE name = @name::text;
+
+-- name: ListTenants :many
+SELECT id, name, created_at FROM servo.tenants WHERE name > @after::text ORDER BY name LIMIT @most::int;

@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Ended is how a task ended, for the repeat of the report that ended it.
+type Ended struct {
+	Task       id.Task
+	Token      int64
+	State      run.TaskState
+	Outcome    run.Outcome
+	LateResult bool
+}
+
+// EndedTasks reads those of these tasks that have ended.
+func (tx *Tx) EndedTasks(ctx context.Context, keys []TaskKey) ([]Ended, error) {
+	rows, err := tx.q.EndedTasks(ctx, db.EndedTasksParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.EndedTasksRow) Ended {
+		return Ended{
+			Task: id.Of[id.Task](r.ID), Token: *r.Token, State: run.TaskState(*r.State),
+			Outcome: run.Outcome(*r.Outcome), LateResult: r.LateResult,
+		}
+	}), nil
+}
+
+// TaskEvents reads the streams of these tasks, each in order.
+func (tx *Tx) TaskEvents(ctx context.Context, keys []TaskKey) (map[id.Task][]event.Event, error) {
+	rows, err := tx.q.TaskEvents(ctx, db.TaskEventsParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+	})
+	if err != nil {
+		return nil, err
+	}
+	streams := map[id.Task][]event.Event{}
+	for _, r := range rows {
+		body, err := tx.codec.Decode(event.Type(r.Type), r.Schema, r.Data)
+		if err != nil {
+			return nil, err
+		}
+		task := id.Of[id.Task](r.SubjectID)
+		streams[task] = append(streams[task], event.Event{Subject: r.SubjectID, Version: r.Version, At: r.RecordedAt, Body: body})
+	}
+	return streams, nil
+}
+
+// TriggerKey is a caller's idempotency key for a run, with a digest of what it asked for.
+type TriggerKey struct {
+	Tenant id.Tenant
+	Key    string
+	Digest string
+	Run    id.Run
+}
+
+// TakeTriggerKeys writes keys that are new and returns those that were there before, with
+// the runs that they stand for. The insert comes first: of two at once, one waits.
+func (tx *Tx) TakeTriggerKeys(ctx context.Context, keys []TriggerKey, now time.Time) ([]TriggerKey, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	tenants := column(keys, func(k TriggerKey) uuid.UUID { return k.Tenant.UUID })
+	names := column(keys, func(k TriggerKey) string { return k.Key })
+	inserted, err := tx.q.InsertIdempotencyKeys(ctx, db.InsertIdempotencyKeysParams{
+		TenantIds: tenants, Keys: names, Now: now,
+		Digests: column(keys, func(k TriggerKey) string { return k.Digest }),
+		RunIds:  column(keys, func(k TriggerKey) uuid.UUID { return k.Run.UUID }),
+	})
+	if err != nil || len(inserted) == len(keys) {
+		return nil, err
+	}
+	rows, err := tx.q.IdempotencyKeys(ctx, db.IdempotencyKeysParams{TenantIds: tenants, Keys: names})
+	if err != nil {
+		return nil, err
+	}
+	mine := make(map[db.InsertIdempotencyKeysRow]bool, len(inserted))
+	for _, r := range inserted {
+		mine[r] = true
+	}
+	var earlier []TriggerKey
+	for _, r := range rows {
+		if !mine[db.InsertIdempotencyKeysRow{TenantID: r.TenantID, Key: r.Key}] {
+			earlier = append(earlier, TriggerKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.Key, Digest: r.Digest, Run: id.Of[id.Run](r.RunID)})
+		}
+	}
+	return earlier, nil
+}
+
+// ExistingRuns says which of these runs are there: after a commit whose answer was lost.
+func (tx *Tx) ExistingRuns(ctx context.Context, keys []RunKey) (map[id.Run]bool, error) {
+	ids, err := tx.q.ExistingRuns(ctx, db.ExistingRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)})
+	existing := make(map[id.Run]bool, len(ids))
+	for _, u := range ids {
+		existing[id.Of[id.Run](u)] = true
+	}
+	return existing, err
+}
+
+// TaskView is a task as people read it.
+type TaskView struct {
+	ID         id.Task
+	Index      int32
+	Asset      string
+	Partition  string
+	State      run.TaskState
+	Since      time.Time
+	Attempt    int32
+	Failures   int32
+	Outcome    run.Outcome
+	Result     json.RawMessage
+	Failure    json.RawMessage
+	LateResult bool
+}
+
+// GetRun reads a run and its tasks as its tenant sees them.
+func (s *Store) GetRun(ctx context.Context, key RunKey) (run.Run, []TaskView, error) {
+	var (
+		found run.Run
+		tasks []TaskView
+	)
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.GetRun(ctx, db.GetRunParams{TenantID: key.Tenant.UUID, ID: key.Run.UUID})
+		if err != nil {
+			return notFound(err, "run", key.Run.String())
+		}
+		if found, err = runFromRow(row.ServoRun); err != nil {
+			return err
+		}
+		rows, err := tx.q.RunTasks(ctx, db.RunTasksParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID})
+		tasks = column(rows, func(r db.RunTasksRow) TaskView {
+			view := TaskView{
+				ID: id.Of[id.Task](r.ID), Index: r.Ix, Asset: r.Asset, Partition: r.Partition, State: run.TaskState(r.State),
+				Since: r.Since, Attempt: r.Attempt, Failures: r.Failures, Result: r.Result, Failure: r.Failure, LateResult: r.LateResult,
+			}
+			if r.Outcome != nil {
+				view.Outcome = run.Outcome(*r.Outcome)
+			}
+			return view
+		})
+		return err
+	})
+	return found, tasks, err
+}

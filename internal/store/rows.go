@@ -1,0 +1,112 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// TaskKey finds a task anywhere: the run leads to its partition, the tenant to its owner.
+type TaskKey struct {
+	Tenant id.Tenant
+	Run    id.Run
+	Task   id.Task
+}
+
+// RunKey finds a run.
+type RunKey struct {
+	Tenant id.Tenant
+	Run    id.Run
+}
+
+// column transposes rows into one array of a set-based statement.
+func column[R, C any](rows []R, of func(R) C) []C {
+	out := make([]C, len(rows))
+	for i, row := range rows {
+		out[i] = of(row)
+	}
+	return out
+}
+
+func (k TaskKey) runID() uuid.UUID    { return k.Run.UUID }
+func (k TaskKey) taskID() uuid.UUID   { return k.Task.UUID }
+func (k TaskKey) tenantID() uuid.UUID { return k.Tenant.UUID }
+
+func (k RunKey) runID() uuid.UUID    { return k.Run.UUID }
+func (k RunKey) tenantID() uuid.UUID { return k.Tenant.UUID }
+
+func runFromRow(r db.ServoRun) (run.Run, error) {
+	out := run.Run{
+		Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Run](r.ID),
+		Workspace: id.Of[id.Workspace](r.WorkspaceID), Deployment: id.Of[id.Deployment](r.DeploymentID),
+		State: run.State(r.State), Version: r.Version, Pipeline: r.Pipeline, Parameters: r.Parameters, Priority: r.Priority,
+		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint,
+		Total: r.Total, Remaining: r.Remaining, Succeeded: r.Succeeded, Failed: r.Failed, Skipped: r.Skipped, Cancelled: r.Cancelled,
+		TimedOut: r.TimedOut, CancelReason: r.CancelReason,
+		CreatedAt: r.CreatedAt, StartedAt: timeOf(r.StartedAt), FinishedAt: timeOf(r.FinishedAt),
+	}
+	if r.ParentRunID != nil {
+		parent := id.Of[id.Run](*r.ParentRunID)
+		out.Parent = &parent
+	}
+	if r.Retry != nil {
+		out.Retry = &run.RetryPolicy{}
+		if err := json.Unmarshal(r.Retry, out.Retry); err != nil {
+			return run.Run{}, err
+		}
+	}
+	return out, nil
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+func taskFromWaiting(w db.ServoWaiting) run.Task {
+	return run.Task{
+		Tenant: id.Of[id.Tenant](w.TenantID), Run: id.Of[id.Run](w.RunID), ID: id.Of[id.Task](w.TaskID),
+		State: run.Pending, Version: w.Version, Since: w.Since, Pool: w.Pool, Priority: w.Priority, Timeout: w.TimeoutS,
+		Dependents: w.Dependents, Unmet: w.Unmet,
+	}
+}
+
+// taskFromQueue reads a row of ready_q or pool_q: they have the same columns.
+func taskFromQueue(q db.ServoReadyQ, state run.TaskState) run.Task {
+	return run.Task{
+		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
+		State: state, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
+		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, FanOuts: q.FanOuts, Cursor: q.Cursor,
+	}
+}
+
+func taskFromLease(l db.ServoLease) run.Task {
+	t := run.Task{
+		Tenant: id.Of[id.Tenant](l.TenantID), Run: id.Of[id.Run](l.RunID), ID: id.Of[id.Task](l.TaskID),
+		State: run.Dispatched, Version: l.Version, Since: l.Since, Pool: l.Pool, Priority: l.Priority, Timeout: l.TimeoutS,
+		Dependents: l.Dependents, Attempt: l.Attempt, Failures: l.Failures, Fruitless: l.Fruitless, FanOuts: l.FanOuts, Cursor: l.Cursor,
+		Token: l.Token, Worker: l.Worker, Claim: id.Of[id.Claim](l.ClaimID), StartedAt: timeOf(l.StartedAt), Deadline: timeOf(l.Deadline),
+		ExpiresAt: l.ExpiresAt, CancelRequested: l.CancelRequested,
+	}
+	if l.StartedAt != nil {
+		t.State = run.Running
+	}
+	return t
+}
+
+func taskFromRetry(q db.ServoRetryQ) (run.Task, error) {
+	t := run.Task{
+		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
+		State: run.RetryWait, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
+		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, FanOuts: q.FanOuts, Cursor: q.Cursor,
+		DueAt: q.DueAt, Failure: &run.Failure{},
+	}
+	return t, json.Unmarshal(q.Failure, t.Failure)
+}

@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+	"go.arco.dev/servo/internal/tenant"
+)
+
+// Options say how to reach the database.
+type Options struct {
+	URL      string
+	MaxConns int32 // 0 leaves it to the URL or the driver
+	Logger   *slog.Logger
+}
+
+// Store is a pool of connections to one Servo database.
+type Store struct {
+	pool  *pgxpool.Pool
+	codec *event.Codec
+	log   *slog.Logger
+	stats *counter
+}
+
+// Stats count what the store has sent since it was opened.
+type Stats struct {
+	Transactions int64
+	Statements   int64
+}
+
+// Open connects and checks that the database answers.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
+	}
+	if o.MaxConns > 0 {
+		config.MaxConns = o.MaxConns
+	}
+	stats := &counter{}
+	config.ConnConfig.Tracer = stats
+	config.AfterConnect = registerTypes
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("reach the database: %w", err)
+	}
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{pool: pool, codec: Codec(), log: log, stats: stats}, nil
+}
+
+// Codec knows every event of this version of Servo.
+func Codec() *event.Codec {
+	return event.NewCodec(append(run.Events(), tenant.Events()...)...)
+}
+
+// registerTypes makes UUIDs travel in binary and times come back in UTC.
+func registerTypes(_ context.Context, conn *pgx.Conn) error {
+	pgxuuid.Register(conn.TypeMap())
+	conn.TypeMap().RegisterType(&pgtype.Type{
+		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	})
+	return nil
+}
+
+// Close waits for connections in use and closes all.
+func (s *Store) Close() { s.pool.Close() }
+
+// Stats are the counts so far.
+func (s *Store) Stats() Stats {
+	return Stats{Transactions: s.stats.transactions.Load(), Statements: s.stats.statements.Load()}
+}
+
+// counter counts statements as the driver sends them.
+type counter struct{ transactions, statements atomic.Int64 }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	c.statements.Add(1)
+	if data.SQL == "commit" {
+		c.transactions.Add(1)
+	}
+	return ctx
+}
+
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {
+	c.statements.Add(1)
+}
+
+func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// Tx is one transaction. Reads and locks go out at once; writes are collected and sent
+// together by flush.
+type Tx struct {
+	tx     pgx.Tx
+	q      *db.Queries
+	codec  *event.Codec
+	writes *pipeline
+}
+
+// Engine runs fn in a transaction of the engine's role, which spans tenants, and commits.
+// What fn collected is written before the commit.
+func (s *Store) Engine(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	return s.in(ctx, pgx.TxOptions{}, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.EnterEngine(ctx); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// Snapshot runs fn in a read-only transaction of the engine's role that sees one moment.
+func (s *Store) Snapshot(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return s.in(ctx, options, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.EnterEngineRead(ctx); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// Tenant runs fn in a transaction that sees one tenant's rows and nobody else's.
+func (s *Store) Tenant(ctx context.Context, tenant string, fn func(ctx context.Context, tx *Tx) error) error {
+	return s.in(ctx, pgx.TxOptions{}, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.EnterTenant(ctx, tenant); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
+}
+
+func (s *Store) in(ctx context.Context, options pgx.TxOptions, fn func(ctx context.Context, tx *Tx) error) error {
+	return pgx.BeginTxFunc(ctx, s.pool, options, func(raw pgx.Tx) error {
+		tx := &Tx{tx: raw, q: db.New(raw), codec: s.codec, writes: &pipeline{}}
+		if err := fn(ctx, tx); err != nil {
+			return err
+		}
+		return tx.writes.flush(ctx, raw)
+	})
+}
+
+// Clock is the database's time now. The engine reads it once, after its locks.
+func (tx *Tx) Clock(ctx context.Context) (time.Time, error) { return tx.q.Clock(ctx) }
+
+// pipeline stands where a connection would and collects the writes that sqlc's methods
+// send, so that they travel in one round trip.
+type pipeline struct {
+	batch  pgx.Batch
+	expect []expectation
+}
+
+type expectation struct {
+	what string
+	rows int
+}
+
+// Exec implements db.DBTX.
+func (p *pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	p.batch.Queue(sql, args...)
+	return pgconn.CommandTag{}, nil
+}
+
+// Query implements db.DBTX.
+func (p *pipeline) Query(context.Context, string, ...any) (pgx.Rows, error) {
+	return nil, errReadInPipeline
+}
+
+// QueryRow implements db.DBTX.
+func (p *pipeline) QueryRow(context.Context, string, ...any) pgx.Row { return readInPipeline{} }
+
+type readInPipeline struct{}
+
+func (readInPipeline) Scan(...any) error { return errReadInPipeline }
+
+// write collects one statement that must touch exactly rows rows.
+func (p *pipeline) write(what string, rows int, queue func(q *db.Queries) error) error {
+	if rows == 0 {
+		return nil
+	}
+	p.expect = append(p.expect, expectation{what, rows})
+	return queue(db.New(p))
+}
+
+// flush sends what was collected and checks every row count: rows were locked before, so
+// a missing one means that a rule was broken, and nothing of the batch may stand.
+func (p *pipeline) flush(ctx context.Context, tx pgx.Tx) error {
+	if len(p.expect) == 0 {
+		return nil
+	}
+	results := tx.SendBatch(ctx, &p.batch)
+	defer func() { _ = results.Close() }() // an error of it came out of Exec before
+	for _, e := range p.expect {
+		tag, err := results.Exec()
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.what, err)
+		}
+		if got := tag.RowsAffected(); e.rows >= 0 && got != int64(e.rows) {
+			return &MismatchError{Statement: e.what, Want: e.rows, Got: int(got)}
+		}
+	}
+	*p = pipeline{}
+	return results.Close()
+}

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Workspace is an environment of a tenant and the deployment that is active in it.
+type Workspace struct {
+	Tenant  id.Tenant
+	ID      id.Workspace
+	Name    string
+	Version int32
+	Active  *id.Deployment
+}
+
+// Deployment is an immutable snapshot of assets and pipelines.
+type Deployment struct {
+	Tenant    id.Tenant
+	ID        id.Deployment
+	Workspace id.Workspace
+	Digest    string
+	Manifest  json.RawMessage
+}
+
+// InsertTenant writes a new tenant.
+func (tx *Tx) InsertTenant(ctx context.Context, tenant id.Tenant, name string, version int32, now time.Time) error {
+	err := tx.q.InsertTenant(ctx, db.InsertTenantParams{ID: tenant.UUID, Name: name, Version: version, Now: now})
+	return taken(err, "tenant", name)
+}
+
+// InsertWorkspace writes a new workspace.
+func (tx *Tx) InsertWorkspace(ctx context.Context, w Workspace, now time.Time) error {
+	err := tx.q.InsertWorkspace(ctx, db.InsertWorkspaceParams{TenantID: w.Tenant.UUID, ID: w.ID.UUID, Name: w.Name, Version: w.Version, Now: now})
+	return taken(err, "workspace", w.Name)
+}
+
+// InsertDeployment writes a deployment, or finds the one with the same digest.
+func (tx *Tx) InsertDeployment(ctx context.Context, d Deployment, now time.Time) (found id.Deployment, isNew bool, err error) {
+	n, err := tx.q.InsertDeployment(ctx, db.InsertDeploymentParams{
+		TenantID: d.Tenant.UUID, ID: d.ID.UUID, WorkspaceID: d.Workspace.UUID, Digest: d.Digest, Manifest: string(d.Manifest), Version: 1, Now: now,
+	})
+	if err != nil || n == 1 {
+		return d.ID, n == 1, err
+	}
+	existing, err := tx.q.DeploymentByDigest(ctx, db.DeploymentByDigestParams{TenantID: d.Tenant.UUID, WorkspaceID: d.Workspace.UUID, Digest: d.Digest})
+	return id.Of[id.Deployment](existing), false, err
+}
+
+// LockWorkspace locks a workspace by name.
+func (tx *Tx) LockWorkspace(ctx context.Context, tenant id.Tenant, name string) (Workspace, error) {
+	row, err := tx.q.LockWorkspace(ctx, db.LockWorkspaceParams{TenantID: tenant.UUID, Name: name})
+	if err != nil {
+		return Workspace{}, notFound(err, "workspace", name)
+	}
+	w := row.ServoWorkspace
+	out := Workspace{Tenant: tenant, ID: id.Of[id.Workspace](w.ID), Name: w.Name, Version: w.Version}
+	if w.ActiveDeploymentID != nil {
+		active := id.Of[id.Deployment](*w.ActiveDeploymentID)
+		out.Active = &active
+	}
+	return out, nil
+}
+
+// ActivateDeployment makes a deployment the workspace's active one.
+func (tx *Tx) ActivateDeployment(ctx context.Context, w Workspace) error {
+	return tx.q.ActivateDeployment(ctx, db.ActivateDeploymentParams{
+		TenantID: w.Tenant.UUID, ID: w.ID.UUID, Version: w.Version, DeploymentID: w.Active.UUID,
+	})
+}
+
+// AppendEntityEvents records events of tenants, workspaces and deployments.
+func (tx *Tx) AppendEntityEvents(ctx context.Context, events ...event.Event) error {
+	schemas, datas := make([]int16, len(events)), make([]string, len(events))
+	for i, e := range events {
+		schema, data, err := tx.codec.Encode(e.Body)
+		if err != nil {
+			return err
+		}
+		schemas[i], datas[i] = schema, string(data)
+	}
+	return tx.q.InsertEntityEvents(ctx, db.InsertEntityEventsParams{
+		TenantIds:   column(events, func(e event.Event) uuid.UUID { return e.Tenant.UUID }),
+		SubjectIds:  column(events, func(e event.Event) uuid.UUID { return e.Subject }),
+		Versions:    column(events, func(e event.Event) int32 { return e.Version }),
+		RecordedAts: column(events, func(e event.Event) time.Time { return e.At }),
+		Types:       column(events, func(e event.Event) string { return string(e.Body.EventType()) }),
+		Actors:      column(events, func(e event.Event) string { return e.Meta.Actor }),
+		Traces:      column(events, func(e event.Event) string { return e.Meta.Trace }),
+		Schemas:     schemas, Datas: datas,
+	})
+}
+
+// WorkspaceName finds a workspace of a tenant.
+type WorkspaceName struct {
+	Tenant id.Tenant
+	Name   string
+}
+
+// Workspaces reads workspaces by name.
+func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspace, error) {
+	rows, err := tx.q.ActiveDeployments(ctx, db.ActiveDeploymentsParams{
+		TenantIds: column(names, func(n WorkspaceName) uuid.UUID { return n.Tenant.UUID }),
+		Names:     column(names, func(n WorkspaceName) string { return n.Name }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.ActiveDeploymentsRow) Workspace {
+		w := Workspace{Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name}
+		if r.ActiveDeploymentID != nil {
+			active := id.Of[id.Deployment](*r.ActiveDeploymentID)
+			w.Active = &active
+		}
+		return w
+	}), nil
+}
+
+// DeploymentKey finds a deployment.
+type DeploymentKey struct {
+	Tenant     id.Tenant
+	Deployment id.Deployment
+}
+
+// Deployments reads deployments with their manifests.
+func (tx *Tx) Deployments(ctx context.Context, keys []DeploymentKey) ([]Deployment, error) {
+	rows, err := tx.q.Deployments(ctx, db.DeploymentsParams{
+		TenantIds: column(keys, func(k DeploymentKey) uuid.UUID { return k.Tenant.UUID }),
+		Ids:       column(keys, func(k DeploymentKey) uuid.UUID { return k.Deployment.UUID }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return column(rows, func(r db.DeploymentsRow) Deployment {
+		return Deployment{
+			Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Deployment](r.ID), Workspace: id.Of[id.Workspace](r.WorkspaceID),
+			Digest: r.Digest, Manifest: r.Manifest,
+		}
+	}), nil
+}
+
+// TenantByName finds a tenant.
+func (s *Store) TenantByName(ctx context.Context, name string) (id.Tenant, error) {
+	var tenant id.Tenant
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		u, err := tx.q.TenantByName(ctx, name)
+		tenant = id.Of[id.Tenant](u)
+		return notFound(err, "tenant", name)
+	})
+	return tenant, err
+}
+
+// TenantView is a tenant in a list.
+type TenantView struct {
+	ID        id.Tenant
+	Name      string
+	CreatedAt time.Time
+}
+
+// ListTenants reads tenants by name, after the name given.
+func (s *Store) ListTenants(ctx context.Context, after string, most int) ([]TenantView, error) {
+	var tenants []TenantView
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListTenants(ctx, db.ListTenantsParams{After: after, Most: int32(most)}) //nolint:gosec // a page size
+		tenants = column(rows, func(r db.ListTenantsRow) TenantView {
+			return TenantView{ID: id.Of[id.Tenant](r.ID), Name: r.Name, CreatedAt: r.CreatedAt}
+		})
+		return err
+	})
+	return tenants, err
+}
+
+func notFound(err error, kind, name string) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fault.New(fault.NotFound, "no "+kind+" "+name, fault.Field(kind), fault.Remedy("check the name or id"))
+	}
+	return err
+}
+
+func taken(err error, kind, name string) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "23505" {
+		return fault.New(fault.AlreadyExists, kind+" "+name+" exists", fault.Field("name"), fault.Remedy("choose another name"))
+	}
+	return err
+}

@@ -1,0 +1,220 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Changes are the difference that one transaction makes: new rows, moves between queue
+// tables, changed runs, and the events that say why.
+type Changes struct {
+	Now         time.Time
+	NewRuns     []run.Run
+	NewTasks    []NewTask
+	NewEdges    []Edge
+	Moves       []Move
+	ChangedRuns []run.Run
+	Events      []event.Event
+	OpenCones   []RunKey // runs whose cone of skipped tasks goes on in another transaction
+	CloseCones  []RunKey
+	Reschedule  []run.Task // leases that the reaper looks at again at another time
+}
+
+// NewTask is a task as its run makes it.
+type NewTask struct {
+	Key  TaskKey
+	Spec run.TaskSpec
+}
+
+// Edge says that Task waits for Upstream.
+type Edge struct {
+	Key      RunKey
+	Upstream id.Task
+	Task     id.Task
+}
+
+// Move is a task whose row changed: From is its state as it was loaded, 0 if it is new.
+type Move struct {
+	From run.TaskState
+	Task run.Task
+}
+
+// Apply collects the statements that make the changes: one for each table touched.
+func (tx *Tx) Apply(ctx context.Context, c Changes) error {
+	for _, step := range []func(context.Context, Changes) error{
+		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.moveTasks, tx.insertEvents, tx.writeCones, tx.reschedule,
+	} {
+		if err := step(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
+	rows := c.NewRuns
+	retries, err := convert(rows, func(r run.Run) (string, error) { return jsonText(r.Retry) })
+	if err != nil {
+		return err
+	}
+	return tx.writes.write("insert runs", len(rows), func(q *db.Queries) error {
+		return q.InsertRuns(ctx, db.InsertRunsParams{
+			Now:           c.Now,
+			TenantIds:     column(rows, func(r run.Run) uuid.UUID { return r.Tenant.UUID }),
+			Ids:           column(rows, func(r run.Run) uuid.UUID { return r.ID.UUID }),
+			WorkspaceIds:  column(rows, func(r run.Run) uuid.UUID { return r.Workspace.UUID }),
+			DeploymentIds: column(rows, func(r run.Run) uuid.UUID { return r.Deployment.UUID }),
+			ParentRunIds: column(rows, func(r run.Run) uuid.UUID {
+				if r.Parent == nil {
+					return uuid.UUID{}
+				}
+				return r.Parent.UUID
+			}),
+			States:       column(rows, func(r run.Run) int16 { return int16(r.State) }),
+			Versions:     column(rows, func(r run.Run) int32 { return r.Version }),
+			Totals:       column(rows, func(r run.Run) int32 { return r.Total }),
+			Priorities:   column(rows, func(r run.Run) int16 { return r.Priority }),
+			Pipelines:    column(rows, func(r run.Run) string { return r.Pipeline }),
+			TriggerTypes: column(rows, func(r run.Run) string { return r.TriggerType }),
+			TriggeredBys: column(rows, func(r run.Run) string { return r.TriggeredBy }),
+			Fingerprints: column(rows, func(r run.Run) string { return r.Fingerprint }),
+			Parameters:   column(rows, func(r run.Run) string { return string(r.Parameters) }),
+			Retries:      retries,
+		})
+	})
+}
+
+// jsonText is a value as JSON text, "" for nil.
+func jsonText[T any](value *T) (string, error) {
+	if value == nil {
+		return "", nil
+	}
+	text, err := json.Marshal(value)
+	return string(text), err
+}
+
+func (tx *Tx) insertTasks(ctx context.Context, c Changes) error {
+	rows := c.NewTasks
+	return tx.writes.write("insert tasks", len(rows), func(q *db.Queries) error {
+		return q.InsertTasks(ctx, db.InsertTasksParams{
+			Now:        c.Now,
+			TenantIds:  column(rows, func(t NewTask) uuid.UUID { return t.Key.Tenant.UUID }),
+			RunIds:     column(rows, func(t NewTask) uuid.UUID { return t.Key.Run.UUID }),
+			Ids:        column(rows, func(t NewTask) uuid.UUID { return t.Key.Task.UUID }),
+			Ixs:        column(rows, func(t NewTask) int32 { return t.Spec.Index }),
+			Timeouts:   column(rows, func(t NewTask) int32 { return t.Spec.Timeout }),
+			Priorities: column(rows, func(t NewTask) int16 { return t.Spec.Priority }),
+			Assets:     column(rows, func(t NewTask) string { return t.Spec.Asset }),
+			Partitions: column(rows, func(t NewTask) string { return t.Spec.Partition }),
+			Pools:      column(rows, func(t NewTask) string { return t.Spec.Pool }),
+		})
+	})
+}
+
+func (tx *Tx) insertEdges(ctx context.Context, c Changes) error {
+	rows := c.NewEdges
+	return tx.writes.write("insert edges", len(rows), func(q *db.Queries) error {
+		return q.InsertEdges(ctx, db.InsertEdgesParams{
+			TenantIds:   column(rows, func(e Edge) uuid.UUID { return e.Key.Tenant.UUID }),
+			RunIds:      column(rows, func(e Edge) uuid.UUID { return e.Key.Run.UUID }),
+			UpstreamIds: column(rows, func(e Edge) uuid.UUID { return e.Upstream.UUID }),
+			TaskIds:     column(rows, func(e Edge) uuid.UUID { return e.Task.UUID }),
+		})
+	})
+}
+
+func (tx *Tx) updateRuns(ctx context.Context, c Changes) error {
+	rows := c.ChangedRuns
+	return tx.writes.write("update runs", len(rows), func(q *db.Queries) error {
+		return q.UpdateRuns(ctx, db.UpdateRunsParams{
+			TenantIds:     column(rows, func(r run.Run) uuid.UUID { return r.Tenant.UUID }),
+			Ids:           column(rows, func(r run.Run) uuid.UUID { return r.ID.UUID }),
+			Versions:      column(rows, func(r run.Run) int32 { return r.Version }),
+			Totals:        column(rows, func(r run.Run) int32 { return r.Total }),
+			Remainings:    column(rows, func(r run.Run) int32 { return r.Remaining }),
+			Succeededs:    column(rows, func(r run.Run) int32 { return r.Succeeded }),
+			Faileds:       column(rows, func(r run.Run) int32 { return r.Failed }),
+			Skippeds:      column(rows, func(r run.Run) int32 { return r.Skipped }),
+			Cancelleds:    column(rows, func(r run.Run) int32 { return r.Cancelled }),
+			States:        column(rows, func(r run.Run) int16 { return int16(r.State) }),
+			TimedOuts:     column(rows, func(r run.Run) bool { return r.TimedOut }),
+			CancelReasons: column(rows, func(r run.Run) string { return r.CancelReason }),
+			StartedAts:    column(rows, func(r run.Run) time.Time { return r.StartedAt }),
+			FinishedAts:   column(rows, func(r run.Run) time.Time { return r.FinishedAt }),
+		})
+	})
+}
+
+func (tx *Tx) insertEvents(ctx context.Context, c Changes) error {
+	rows := c.Events
+	schemas, datas := make([]int16, len(rows)), make([]string, len(rows))
+	for i, e := range rows {
+		schema, data, err := tx.codec.Encode(e.Body)
+		if err != nil {
+			return err
+		}
+		schemas[i], datas[i] = schema, string(data)
+	}
+	return tx.writes.write("insert events", len(rows), func(q *db.Queries) error {
+		return q.InsertRunEvents(ctx, db.InsertRunEventsParams{
+			TenantIds:   column(rows, func(e event.Event) uuid.UUID { return e.Tenant.UUID }),
+			RunIds:      column(rows, func(e event.Event) uuid.UUID { return e.Run.UUID }),
+			SubjectIds:  column(rows, func(e event.Event) uuid.UUID { return e.Subject }),
+			RecordedAts: column(rows, func(e event.Event) time.Time { return e.At }),
+			Versions:    column(rows, func(e event.Event) int32 { return e.Version }),
+			Types:       column(rows, func(e event.Event) string { return string(e.Body.EventType()) }),
+			Actors:      column(rows, func(e event.Event) string { return e.Meta.Actor }),
+			Traces:      column(rows, func(e event.Event) string { return e.Meta.Trace }),
+			Schemas:     schemas,
+			Datas:       datas,
+		})
+	})
+}
+
+func (tx *Tx) writeCones(ctx context.Context, c Changes) error {
+	if len(c.OpenCones) > 0 {
+		err := tx.writes.write("open cones", anyRows, func(q *db.Queries) error {
+			return q.InsertCones(ctx, db.InsertConesParams{TenantIds: column(c.OpenCones, RunKey.tenantID), RunIds: column(c.OpenCones, RunKey.runID)})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(c.CloseCones) == 0 {
+		return nil
+	}
+	return tx.writes.write("close cones", anyRows, func(q *db.Queries) error {
+		return q.DeleteCones(ctx, column(c.CloseCones, RunKey.runID))
+	})
+}
+
+// anyRows marks a statement that may touch any number of rows.
+const anyRows = -1
+
+func (tx *Tx) reschedule(ctx context.Context, c Changes) error {
+	rows := c.Reschedule
+	return tx.writes.write("reschedule leases", len(rows), func(q *db.Queries) error {
+		return q.RescheduleLeases(ctx, db.RescheduleLeasesParams{
+			RunIds:     column(rows, func(t run.Task) uuid.UUID { return t.Run.UUID }),
+			TaskIds:    column(rows, func(t run.Task) uuid.UUID { return t.ID.UUID }),
+			ExpiresAts: column(rows, func(t run.Task) time.Time { return t.ExpiresAt }),
+			DueAts:     column(rows, leaseDue),
+		})
+	})
+}
+
+// leaseDue is when the reaper must look at a lease: at its expiry or its deadline.
+func leaseDue(t run.Task) time.Time {
+	if !t.Deadline.IsZero() && t.Deadline.Before(t.ExpiresAt) {
+		return t.Deadline
+	}
+	return t.ExpiresAt
+}
