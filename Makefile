@@ -71,7 +71,7 @@ clean: ## remove what was built, the tools included
 
 # The tools are built from their own module, so that their dependencies stay out of the
 # product's, and again only when a pin changes. Without cgo sqlc takes its parser as
-# WebAssembly: built in a third of the time, and no compiler is needed.
+# WebAssembly: it generates in seconds rather than at once, but needs no C compiler.
 $(bin)/sqlc: tool = github.com/sqlc-dev/sqlc/cmd/sqlc
 $(bin)/golangci-lint: tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(bin)/gotestsum: tool = gotest.tools/gotestsum
