@@ -1,6 +1,8 @@
 -- +goose Up
 -- Clock, roles and the maker of partitions: what every later table stands on.
 
+CREATE SCHEMA IF NOT EXISTS servo;
+
 -- The one clock of all SQL. Tests replace this function; nothing else reads a clock.
 CREATE FUNCTION servo.clock() RETURNS timestamptz
     LANGUAGE sql VOLATILE
