@@ -75,7 +75,7 @@ func Number(f float64) (string, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("%v is not a JSON number", f), fault.Remedy("use a finite number"))
 	}
-	return jcs.NumberToJSON(f) //nolint:wrapcheck // cannot fail for finite numbers
+	return jcs.NumberToJSON(f)
 }
 
 // transform sorts and prints what check has accepted.

@@ -7,23 +7,29 @@ import (
 	"unicode/utf8"
 )
 
-// maxLength bounds the names that are compared: the comparison is quadratic in it.
-const maxLength = 256
+// The limits of the work: comparing is quadratic in the length of the names, and is done
+// with each candidate.
+const (
+	maxLength     = 256
+	maxCandidates = 20_000
+)
 
 // Closest is the candidate nearest to word, if one is near enough: at most a third of the
 // word may differ, and never more than three letters. Of equally near ones the first in
-// alphabetical order is taken, whatever the order of the candidates.
+// alphabetical order is taken, whatever the order of the candidates. Among very many
+// candidates it does not look.
 func Closest(word string, candidates []string) (string, bool) {
 	length := utf8.RuneCountInString(word)
-	if length > maxLength {
+	if length > maxLength || len(candidates) > maxCandidates {
 		return "", false
 	}
+	var c comparer
 	best, nearest := "", min(3, max(1, length/3))+1
 	for _, candidate := range candidates {
 		if candidate == word || len(candidate) > 4*maxLength {
 			continue
 		}
-		d := distance(word, candidate, nearest)
+		d := c.distance(word, candidate, nearest)
 		if d < nearest || (d == nearest && best != "" && candidate < best) {
 			best, nearest = candidate, d
 		}
@@ -39,17 +45,26 @@ func DidYouMean(word string, candidates []string) string {
 	return ""
 }
 
+// comparer keeps its memory from one comparison to the next.
+type comparer struct {
+	a, b                  []rune
+	beforeLast, last, row []int
+}
+
 // distance is the optimal string alignment distance: how many letters to insert, delete,
 // replace or swap with their neighbour to come from one word to the other. It stops
 // counting above limit.
-func distance(from, to string, limit int) int {
-	a, b := []rune(from), []rune(to)
+func (c *comparer) distance(from, to string, limit int) int {
+	// Letters are at most four bytes, so a great difference in bytes is one in letters.
+	if len(from)-4*len(to) > limit || len(to)-4*len(from) > limit {
+		return limit + 1
+	}
+	c.a, c.b = appendRunes(c.a[:0], from), appendRunes(c.b[:0], to)
+	a, b := c.a, c.b
 	if d := len(a) - len(b); d > limit || -d > limit {
 		return limit + 1
 	}
-	beforeLast := make([]int, len(b)+1)
-	last := make([]int, len(b)+1)
-	row := make([]int, len(b)+1)
+	beforeLast, last, row := resize(&c.beforeLast, len(b)+1), resize(&c.last, len(b)+1), resize(&c.row, len(b)+1)
 	for j := range last {
 		last[j] = j
 	}
@@ -72,4 +87,16 @@ func distance(from, to string, limit int) int {
 		beforeLast, last, row = last, row, beforeLast
 	}
 	return last[len(b)]
+}
+
+func appendRunes(runes []rune, text string) []rune {
+	for _, r := range text {
+		runes = append(runes, r)
+	}
+	return runes
+}
+
+func resize(buffer *[]int, n int) []int {
+	*buffer = slices.Grow((*buffer)[:0], n)[:n]
+	return *buffer
 }
