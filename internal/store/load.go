@@ -72,7 +72,9 @@ func (tx *Tx) LockLeases(ctx context.Context, keys []TaskKey) ([]run.Task, error
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.LockLeasesOnly(ctx, db.LockLeasesOnlyParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID)})
+	rows, err := tx.q.LockLeasesOnly(ctx, db.LockLeasesOnlyParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,9 @@ func (tx *Tx) LockLeases(ctx context.Context, keys []TaskKey) ([]run.Task, error
 
 // LockLeasesWithHeartbeats is LockLeases where a later heartbeat counts as the expiry.
 func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]run.Task, error) {
-	rows, err := tx.q.LockLeases(ctx, db.LockLeasesParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID)})
+	rows, err := tx.q.LockLeases(ctx, db.LockLeasesParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +132,9 @@ func (tx *Tx) LockCone(ctx context.Context, keys []TaskKey, chunk int) ([]run.Ta
 // LockDoomed locks and reads up to chunk waiting tasks of one run that have an upstream
 // which ended without success.
 func (tx *Tx) LockDoomed(ctx context.Context, key RunKey, chunk int) ([]Dependent, error) {
-	rows, err := tx.q.LockDoomed(ctx, db.LockDoomedParams{RunID: key.Run.UUID, Chunk: int32(chunk)}) //nolint:gosec // a small constant
+	rows, err := tx.q.LockDoomed(ctx, db.LockDoomedParams{
+		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Chunk: int32(chunk), //nolint:gosec // a small constant
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,7 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse, ttl time.Duration
 		}
 		rows, err := tx.q.Heartbeat(ctx, db.HeartbeatParams{
 			Now: now, ExpiresAt: now.Add(ttl),
+			TenantIds:  column(pulses, func(p Pulse) uuid.UUID { return p.Key.Tenant.UUID }),
 			RunIds:     column(pulses, func(p Pulse) uuid.UUID { return p.Key.Run.UUID }),
 			TaskIds:    column(pulses, func(p Pulse) uuid.UUID { return p.Key.Task.UUID }),
 			Tokens:     column(pulses, func(p Pulse) int64 { return p.Token }),

@@ -100,6 +100,7 @@ $$;
 CREATE FUNCTION servo.make_partitions(ahead integer) RETURNS integer
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
+    SET timezone = 'UTC' -- adding a month is done in the session's zone
     AS $$
 DECLARE
     parent text;

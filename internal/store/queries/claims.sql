@@ -37,9 +37,10 @@ SELECT count(*)::int AS queued FROM (SELECT 1 FROM servo.pool_q LIMIT @most::int
 -- Renews the leases that are still held with these tokens, and says which should stop.
 WITH alive AS (
     SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, n.phase, n.stage, n.progress
-    FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id, unnest(@tokens::bigint[]) AS token,
+    FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
+                   unnest(@task_ids::uuid[]) AS task_id, unnest(@tokens::bigint[]) AS token,
                    unnest(@phases::text[]) AS phase, unnest(@stages::text[]) AS stage, unnest(@progresses::real[]) AS progress) AS n
-    JOIN   servo.leases q ON q.run_id = n.run_id AND q.task_id = n.task_id AND q.token = n.token
+    JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id AND q.token = n.token
     ORDER  BY q.run_id, q.task_id
 ), renewed AS (
     INSERT INTO servo.heartbeats AS h (tenant_id, run_id, task_id, token, seen_at, expires_at, phase, stage, progress)

@@ -118,16 +118,16 @@ WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
 -- name: LockLeases :many
 -- The heartbeat of a worker counts as the expiry of its lease if it is later.
 SELECT sqlc.embed(q), coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
-FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-JOIN   servo.leases q ON q.run_id = n.run_id AND q.task_id = n.task_id
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id
 LEFT   JOIN servo.heartbeats h ON h.run_id = q.run_id AND h.task_id = q.task_id AND h.token = q.token
 ORDER  BY q.run_id, q.task_id
 FOR    UPDATE OF q;
 
 -- name: LockLeasesOnly :many
 SELECT sqlc.embed(q)
-FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-JOIN   servo.leases q ON q.run_id = n.run_id AND q.task_id = n.task_id
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id
 ORDER  BY q.run_id, q.task_id
 FOR    UPDATE OF q;
 

@@ -37,6 +37,6 @@ SELECT sqlc.embed(w), e.upstream_id
 FROM   servo.waiting w
 JOIN   servo.edges e ON e.tenant_id = w.tenant_id AND e.run_id = w.run_id AND e.task_id = w.task_id
 JOIN   servo.tasks t ON t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10
-WHERE  w.run_id = @run_id::uuid
+WHERE  w.tenant_id = @tenant_id::uuid AND w.run_id = @run_id::uuid
 LIMIT  @chunk::int
 FOR    UPDATE OF w;

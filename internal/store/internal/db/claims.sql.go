@@ -28,13 +28,14 @@ func (q *Queries) CountQueued(ctx context.Context, most int32) (int32, error) {
 const heartbeat = `-- name: Heartbeat :many
 WITH alive AS (
     SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, n.phase, n.stage, n.progress
-    FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id, unnest($3::bigint[]) AS token,
-                   unnest($4::text[]) AS phase, unnest($5::text[]) AS stage, unnest($6::real[]) AS progress) AS n
-    JOIN   servo.leases q ON q.run_id = n.run_id AND q.task_id = n.task_id AND q.token = n.token
+    FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id,
+                   unnest($3::uuid[]) AS task_id, unnest($4::bigint[]) AS token,
+                   unnest($5::text[]) AS phase, unnest($6::text[]) AS stage, unnest($7::real[]) AS progress) AS n
+    JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id AND q.token = n.token
     ORDER  BY q.run_id, q.task_id
 ), renewed AS (
     INSERT INTO servo.heartbeats AS h (tenant_id, run_id, task_id, token, seen_at, expires_at, phase, stage, progress)
-    SELECT tenant_id, run_id, task_id, token, $7::timestamptz, $8::timestamptz, phase, stage, progress
+    SELECT tenant_id, run_id, task_id, token, $8::timestamptz, $9::timestamptz, phase, stage, progress
     FROM   alive
     ON CONFLICT (run_id, task_id) DO UPDATE
     SET    token = excluded.token, seen_at = excluded.seen_at, expires_at = excluded.expires_at,
@@ -45,6 +46,7 @@ SELECT run_id, task_id, token, cancel_requested FROM alive
 `
 
 type HeartbeatParams struct {
+	TenantIds  []uuid.UUID
 	RunIds     []uuid.UUID
 	TaskIds    []uuid.UUID
 	Tokens     []int64
@@ -65,6 +67,7 @@ type HeartbeatRow struct {
 // Renews the leases that are still held with these tokens, and says which should stop.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]HeartbeatRow, error) {
 	rows, err := q.db.Query(ctx, heartbeat,
+		arg.TenantIds,
 		arg.RunIds,
 		arg.TaskIds,
 		arg.Tokens,

@@ -461,16 +461,17 @@ func (q *Queries) LockDependents(ctx context.Context, arg LockDependentsParams) 
 
 const lockLeases = `-- name: LockLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
-FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
-JOIN   servo.leases q ON q.run_id = n.run_id AND q.task_id = n.task_id
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
+JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id
 LEFT   JOIN servo.heartbeats h ON h.run_id = q.run_id AND h.task_id = q.task_id AND h.token = q.token
 ORDER  BY q.run_id, q.task_id
 FOR    UPDATE OF q
 `
 
 type LockLeasesParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+	TaskIds   []uuid.UUID
 }
 
 type LockLeasesRow struct {
@@ -480,7 +481,7 @@ type LockLeasesRow struct {
 
 // The heartbeat of a worker counts as the expiry of its lease if it is later.
 func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockLeasesRow, error) {
-	rows, err := q.db.Query(ctx, lockLeases, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, lockLeases, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
@@ -525,15 +526,16 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 
 const lockLeasesOnly = `-- name: LockLeasesOnly :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker
-FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
-JOIN   servo.leases q ON q.run_id = n.run_id AND q.task_id = n.task_id
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
+JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id
 ORDER  BY q.run_id, q.task_id
 FOR    UPDATE OF q
 `
 
 type LockLeasesOnlyParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+	TaskIds   []uuid.UUID
 }
 
 type LockLeasesOnlyRow struct {
@@ -541,7 +543,7 @@ type LockLeasesOnlyRow struct {
 }
 
 func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) ([]LockLeasesOnlyRow, error) {
-	rows, err := q.db.Query(ctx, lockLeasesOnly, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, lockLeasesOnly, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}

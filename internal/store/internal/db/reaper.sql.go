@@ -128,14 +128,15 @@ SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.prio
 FROM   servo.waiting w
 JOIN   servo.edges e ON e.tenant_id = w.tenant_id AND e.run_id = w.run_id AND e.task_id = w.task_id
 JOIN   servo.tasks t ON t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10
-WHERE  w.run_id = $1::uuid
-LIMIT  $2::int
+WHERE  w.tenant_id = $1::uuid AND w.run_id = $2::uuid
+LIMIT  $3::int
 FOR    UPDATE OF w
 `
 
 type LockDoomedParams struct {
-	RunID uuid.UUID
-	Chunk int32
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	Chunk    int32
 }
 
 type LockDoomedRow struct {
@@ -146,7 +147,7 @@ type LockDoomedRow struct {
 // Waiting tasks of one run with an upstream that ended without success: the next layer of
 // a cone that was cut off.
 func (q *Queries) LockDoomed(ctx context.Context, arg LockDoomedParams) ([]LockDoomedRow, error) {
-	rows, err := q.db.Query(ctx, lockDoomed, arg.RunID, arg.Chunk)
+	rows, err := q.db.Query(ctx, lockDoomed, arg.TenantID, arg.RunID, arg.Chunk)
 	if err != nil {
 		return nil, err
 	}
