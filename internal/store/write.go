@@ -78,6 +78,7 @@ func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
 				}
 				return r.Parent.UUID
 			}),
+			StartedAts:   column(rows, func(r run.Run) time.Time { return r.StartedAt }),
 			States:       column(rows, func(r run.Run) int16 { return int16(r.State) }),
 			Versions:     column(rows, func(r run.Run) int32 { return r.Version }),
 			Totals:       column(rows, func(r run.Run) int32 { return r.Total }),

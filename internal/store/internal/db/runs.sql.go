@@ -267,10 +267,10 @@ INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_i
                         total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[]),
        nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), $6::timestamptz,
-       CASE WHEN unnest($7::smallint[]) = 1 THEN NULL ELSE $6::timestamptz END, unnest($8::int[]),
-       unnest($9::int[]), unnest($9::int[]), unnest($7::smallint[]), unnest($10::smallint[]),
-       unnest($11::text[]), unnest($12::text[]), unnest($13::text[]), unnest($14::text[]),
-       nullif(unnest($15::text[]), '')::jsonb, nullif(unnest($16::text[]), '')::jsonb
+       nullif(unnest($7::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($8::int[]),
+       unnest($9::int[]), unnest($9::int[]), unnest($10::smallint[]), unnest($11::smallint[]),
+       unnest($12::text[]), unnest($13::text[]), unnest($14::text[]), unnest($15::text[]),
+       nullif(unnest($16::text[]), '')::jsonb, nullif(unnest($17::text[]), '')::jsonb
 `
 
 type InsertRunsParams struct {
@@ -280,9 +280,10 @@ type InsertRunsParams struct {
 	DeploymentIds []uuid.UUID
 	ParentRunIds  []uuid.UUID
 	Now           time.Time
-	States        []int16
+	StartedAts    []time.Time
 	Versions      []int32
 	Totals        []int32
+	States        []int16
 	Priorities    []int16
 	Pipelines     []string
 	TriggerTypes  []string
@@ -300,9 +301,10 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 		arg.DeploymentIds,
 		arg.ParentRunIds,
 		arg.Now,
-		arg.States,
+		arg.StartedAts,
 		arg.Versions,
 		arg.Totals,
+		arg.States,
 		arg.Priorities,
 		arg.Pipelines,
 		arg.TriggerTypes,
