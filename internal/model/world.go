@@ -1,0 +1,304 @@
+package model
+
+import "slices"
+
+// Role is what an actor does when it is not in the middle of something.
+type Role uint8
+
+// The roles. A server is not an actor: its crash is the crash of what it was doing.
+const (
+	Admission Role = iota // moves READY tasks to the pool, sleeps when there is nothing
+	Worker                // claims, starts, reports
+	Reaper                // expires leases, moves what is due for a retry
+	Canceller             // cancels all runs of the world, or never does
+	Mixer                 // completes what it holds and cancels the other runs, in one batch
+	Echo                  // the first claim of the last actor, sent again and slow on its way
+)
+
+// Who sleeps, and is signalled.
+const (
+	admissions Set = 1 << Admission
+	claimers   Set = 1 << Worker
+	sleepers       = admissions | claimers
+)
+
+// Actor is someone who runs transactions, one after the other.
+type Actor struct {
+	Name     string
+	Role     Role
+	Max      int8   // how many tasks a worker wants in one claim; 0: it claims none
+	Holds    Set    // tasks that it holds in the beginning
+	Verdicts []Kind // what it may report
+	Heir     bool   // an admission that may take the duty over
+}
+
+// looksAt is the queue in which a loop finds its work.
+func (a *Actor) looksAt() Queue {
+	if a.Role == Admission {
+		return Ready
+	}
+	return Pool
+}
+
+// Task is a task of a world.
+type Task struct {
+	Run int
+	Ups Set
+	In  Queue // where it is in the beginning; a lease if an actor holds it
+}
+
+// World is a small universe that is explored completely.
+type World struct {
+	Name          string
+	Rules         Rules
+	Tasks         []Task
+	Mapped        Set // tasks that a fan-out makes
+	Actors        []Actor
+	Attempts      int8 // an attempt of this number is the last
+	Duty          bool // admission holds its duty's row, so that two servers may try
+	Quota         int8 // tasks admitted at once under the duty; 0: no quota
+	SeparateStart bool // otherwise a claim also starts
+	Signals       bool // otherwise loops look whenever there is something
+	Parked        bool // with Signals: claims sleep as well
+	Polls         bool // with Signals: loops poll as well
+	Endless       bool // the world has nobody to bring its runs to an end
+	Crashes       int8
+	Lost          int8 // commits whose answer is lost
+
+	LoseReportsOnly bool // only workers' commits lose their answers
+	LateReports     bool // a report is believed after its lease is gone, while nobody has claimed the task
+	StrictFence     bool // looks at TokenFences
+	ForgiveDeadlock bool // a circle is a dead end and no more, to see what else breaks
+
+	programs [numKinds][]stmt
+}
+
+func (w *World) runs() int {
+	n := 0
+	for _, t := range w.Tasks {
+		n = max(n, t.Run+1)
+	}
+	return n
+}
+
+func (w *World) allRuns() Set { return 1<<w.runs() - 1 }
+
+func (w *World) tasksOf(runs Set) (of Set) {
+	for t, task := range w.Tasks {
+		if runs.has(task.Run) {
+			of |= set(t)
+		}
+	}
+	return of
+}
+
+func (w *World) runsOf(tasks Set) (of Set) {
+	for t, task := range w.Tasks {
+		if tasks.has(t) {
+			of |= set(task.Run)
+		}
+	}
+	return of
+}
+
+// claimID is the id of a worker's current claim. Two ids in turn are enough: a worker
+// claims again only when nothing is left of what it had.
+func (s *State) claimID(worker int) int8 { return claimIDs(worker) + s.Client[worker].Turn }
+
+// claimIDs is the first of the two.
+func claimIDs(worker int) int8 { return int8(worker+1) << 1 } //nolint:gosec // small
+
+// claimer is the worker that made a claim.
+func claimer(claim int8) int { return int(claim>>1) - 1 }
+
+// start is the world's first state.
+func (w *World) start() (s State) {
+	for k := range numKinds {
+		w.programs[k] = w.program(k)
+	}
+	s.Crashes, s.Lost, s.DB.Epoch = w.Crashes, w.Lost, 1
+	for t, task := range w.Tasks {
+		if w.Mapped.has(t) {
+			continue
+		}
+		s.DB.Tasks[t] = TaskRow{Made: true, Ups: task.Ups}
+		s.DB.Runs[task.Run].Remaining++
+		s.DB.Rows[task.In][t] = Row{Present: true, Unmet: task.Ups.size()}
+	}
+	for i, a := range w.Actors {
+		c := &s.Client[i]
+		if a.Role == Admission && !a.Heir {
+			c.Epoch = 1
+		}
+		for t := range w.Tasks {
+			if a.Holds.has(t) {
+				s.DB.Rows[Leases][t] = Row{Present: true, Attempt: 1, Running: !w.SeparateStart}
+				c.Held[t] = 1
+			}
+		}
+		if !w.SeparateStart {
+			c.Running = a.Holds
+		}
+	}
+	return s
+}
+
+// intentions are the transactions that an actor may begin now.
+func (w *World) intentions(s *State, i int) []Kind {
+	a, c := &w.Actors[i], &s.Client[i]
+	switch a.Role {
+	case Admission:
+		switch {
+		case a.Heir && c.Epoch == 0:
+			return []Kind{TakeOver}
+		case w.looks(s, i):
+			return []Kind{Admit}
+		}
+	case Worker:
+		held := held(c)
+		switch {
+		case held&^c.Running != 0:
+			return []Kind{Start}
+		case held != 0 && c.Fanned:
+			return slices.DeleteFunc(slices.Clone(a.Verdicts), func(k Kind) bool { return k == FanOut })
+		case held != 0:
+			return a.Verdicts
+		case a.Max > 0 && w.looks(s, i):
+			return []Kind{Claim}
+		}
+	case Reaper:
+		var kinds []Kind
+		if s.DB.expired() != 0 {
+			kinds = append(kinds, Expire)
+		}
+		if s.DB.rows(Retry) != 0 {
+			kinds = append(kinds, RetryDue)
+		}
+		return kinds
+	case Canceller:
+		return []Kind{Cancel}
+	case Mixer:
+		return []Kind{Mixed}
+	case Echo:
+		return []Kind{Claim}
+	}
+	return nil
+}
+
+// looks says that a loop has a reason to look at its queue.
+func (w *World) looks(s *State, i int) bool {
+	a, c := &w.Actors[i], &s.Client[i]
+	something := s.DB.rows(a.looksAt()) != 0
+	if !w.sleeps(a) || something && w.Polls && w.Rules.LoopPolls {
+		return something
+	}
+	return !c.Asleep || c.Wake
+}
+
+// sleeps says that a loop waits for signals in this world.
+func (w *World) sleeps(a *Actor) bool { return w.Signals && (a.Role == Admission || w.Parked) }
+
+func held(c *Client) (tasks Set) {
+	for t, token := range c.Held {
+		if token != 0 {
+			tasks |= set(t)
+		}
+	}
+	return tasks
+}
+
+// open begins a transaction of an actor.
+func (w *World) open(s *State, i int, k Kind) {
+	a, c, tx := &w.Actors[i], &s.Client[i], &s.Tx[i]
+	*tx = Tx{Kind: k, Actor: int8(i)} //nolint:gosec // small
+	switch k {
+	case Admit:
+		c.Asleep, c.Wake = false, false
+	case Claim:
+		c.Asleep, c.Wake = false, false
+		tx.Claim, tx.Limit = s.claimID(i), a.Max
+		if a.Role == Echo {
+			tx.Claim, tx.Limit = claimIDs(len(w.Actors)-1), 1
+		}
+	case Start:
+		tx.Tasks, tx.Token = held(c)&^c.Running, c.Held
+	case Complete, Fail, Yield, FanOut:
+		tx.Tasks, tx.Token = held(c), c.Held
+		tx.Runs = w.runsOf(tx.Tasks)
+	case Cancel:
+		tx.Sweeps = w.allRuns()
+	case Mixed:
+		tx.Tasks, tx.Token = held(c), c.Held
+		tx.Runs = w.runsOf(tx.Tasks)
+		tx.Sweeps = w.allRuns() &^ tx.Runs
+	}
+}
+
+// hear tells an actor the answer of its transaction.
+func (w *World) hear(s *State, i int, tx *Tx, a answer) {
+	c := &s.Client[i]
+	if w.Actors[i].Role == Echo {
+		c.Done = true
+		return
+	}
+	switch tx.Kind {
+	case Admit:
+		c.Done = a.refused
+		c.Asleep = w.sleeps(&w.Actors[i]) && !a.moved
+	case TakeOver:
+		c.Epoch = tx.Epoch
+	case Claim:
+		c.Held = a.tokens
+		got := held(c)
+		if c.Asleep = w.sleeps(&w.Actors[i]) && got == 0; got != 0 {
+			c.Turn ^= 1
+		}
+		if !w.SeparateStart {
+			c.Running = got
+		}
+	case Start:
+		c.Running |= a.accepted
+	case FanOut:
+		c.Fanned = true
+	case Complete, Fail, Yield:
+		a.stale |= a.accepted
+	case Cancel, Mixed:
+		c.Done = true
+	}
+	for t := range maxTasks {
+		if a.stale.has(t) && tx.Kind != FanOut {
+			c.Held[t] = 0
+			c.Running &^= set(t)
+		}
+	}
+	if !w.Parked {
+		a.signal &^= claimers
+	}
+	if w.Signals && w.Rules.SignalAfterCommit {
+		c.Signal = a.signal
+	}
+}
+
+// bury puts a new worker in the place of one that has died. Nobody will ask again for
+// what the old one had claimed.
+func (w *World) bury(s *State, i int) {
+	for t := range maxTasks {
+		if lease := &s.DB.Rows[Leases][t]; lease.Present && claimer(lease.Claim) == i {
+			lease.Claim = 0
+		}
+	}
+	if lost := &s.Tx[ghost]; lost.Kind == Claim && int(lost.Actor) == i {
+		lost.Claim = 0
+	}
+	s.Client[i] = Client{Turn: s.Client[i].Turn ^ 1}
+}
+
+// signal wakes the loops of these roles.
+func (w *World) signal(s *State, roles Set) {
+	for i := range w.Actors {
+		a, c := &w.Actors[i], &s.Client[i]
+		if roles.has(int(a.Role)) && w.sleeps(a) && (w.Rules.SignalLatched || c.Asleep) {
+			c.Wake = true
+		}
+	}
+}

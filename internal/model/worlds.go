@@ -1,0 +1,159 @@
+package model
+
+// Named is one of the worlds, by its name.
+func Named(name string) World {
+	for _, w := range Worlds() {
+		if w.Name == name {
+			return w
+		}
+	}
+	panic("model: no world is called " + name)
+}
+
+// Worlds are the small universes that the tests explore. Some begin in the middle, with
+// leases held, so that what matters in them comes soon.
+func Worlds() []World {
+	both := []Kind{Complete, Fail}
+	admission := Actor{Name: "admission", Role: Admission}
+	reaper := Actor{Name: "reaper", Role: Reaper}
+	cancel := Actor{Name: "canceller", Role: Canceller}
+	return []World{
+		{
+			Name:     "one task",
+			Tasks:    []Task{{In: Ready}},
+			Attempts: 2, SeparateStart: true,
+			Actors: []Actor{
+				admission, reaper, cancel,
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: []Kind{Complete, Fail, Yield}},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+			},
+		},
+		{
+			Name:     "chain",
+			Tasks:    []Task{{In: Ready}, {In: Waiting, Ups: set(0)}},
+			Attempts: 1,
+			Actors: []Actor{
+				admission, reaper, cancel,
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: both},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: both},
+			},
+		},
+		{
+			Name:     "fan-in",
+			Tasks:    []Task{{In: Leases}, {In: Leases}, {In: Waiting, Ups: set(0, 1)}},
+			Attempts: 1, Crashes: 1,
+			Actors: []Actor{
+				admission, reaper, cancel,
+				{Name: "worker A", Role: Worker, Max: 1, Holds: set(0), Verdicts: both},
+				{Name: "worker B", Role: Worker, Max: 1, Holds: set(1), Verdicts: []Kind{Complete}},
+			},
+		},
+		{
+			Name:     "fan-out",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}, {}},
+			Mapped:   set(2),
+			Attempts: 1, Lost: 1,
+			Actors: []Actor{
+				admission, cancel,
+				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: []Kind{Complete, FanOut}},
+				{Name: "worker B", Role: Worker, Max: 2, Verdicts: both},
+				{Name: "worker C", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+			},
+		},
+		{
+			Name:     "diamond",
+			Tasks:    []Task{{In: Leases}, {In: Leases}, {In: Waiting, Ups: set(0, 1)}, {In: Waiting, Ups: set(2)}},
+			Attempts: 1, Lost: 1,
+			Actors: []Actor{
+				admission, cancel,
+				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: both},
+				{Name: "worker B", Role: Worker, Holds: set(1), Max: 1, Verdicts: both},
+			},
+		},
+		{
+			Name:     "claims whose answer is lost",
+			Tasks:    []Task{{In: Pool}, {In: Pool}},
+			Attempts: 2, Lost: 1,
+			Actors: []Actor{
+				cancel, reaper, admission,
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+			},
+		},
+		{
+			Name:     "reports whose answer is lost",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}},
+			Attempts: 2, Lost: 1,
+			Actors: []Actor{
+				admission, reaper, cancel,
+				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: both},
+			},
+		},
+		{
+			Name:     "wake-up without polling",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}},
+			Attempts: 2, Lost: 1, LoseReportsOnly: true, Duty: true, Signals: true,
+			Actors: []Actor{
+				admission, reaper,
+				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: []Kind{Complete}},
+			},
+		},
+		{
+			Name:     "wake-up with polling",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}},
+			Attempts: 2, Crashes: 1, Signals: true, Polls: true,
+			Actors: []Actor{
+				admission, reaper,
+				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: []Kind{Complete}},
+			},
+		},
+		{
+			Name:     "parked claims",
+			Tasks:    []Task{{In: Ready}},
+			Attempts: 2, Signals: true, Parked: true, SeparateStart: true,
+			Actors: []Actor{
+				admission, reaper,
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+			},
+		},
+		{
+			Name:     "stopped worker",
+			Tasks:    []Task{{In: Leases}},
+			Attempts: 3, SeparateStart: true,
+			Actors: []Actor{
+				admission, reaper,
+				{Name: "reaper 2", Role: Reaper},
+				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: both},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+			},
+		},
+		{
+			Name:     "batches over two runs",
+			Tasks:    []Task{{In: Pool}, {Run: 1, In: Pool}},
+			Attempts: 1, SeparateStart: true,
+			Actors: []Actor{
+				{Name: "worker A", Role: Worker, Max: 2, Verdicts: []Kind{Complete}},
+				reaper, cancel,
+			},
+		},
+		{
+			Name:     "mixed batches",
+			Tasks:    []Task{{In: Leases}, {Run: 1, In: Leases}, {In: Waiting, Ups: set(0)}},
+			Attempts: 1, Endless: true,
+			Actors: []Actor{
+				{Name: "batch A", Role: Mixer, Holds: set(0)},
+				{Name: "batch B", Role: Mixer, Holds: set(1)},
+			},
+		},
+		{
+			Name:     "admission duty and quota",
+			Tasks:    []Task{{In: Ready}, {In: Ready}},
+			Attempts: 2, Duty: true, Quota: 1, Lost: 1, Endless: true,
+			Actors: []Actor{
+				admission,
+				{Name: "heir", Role: Admission, Heir: true},
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+			},
+		},
+	}
+}
