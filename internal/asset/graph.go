@@ -131,7 +131,7 @@ func printable(key string) string {
 func (g *Graph) Stages(selected []bool) ([]int, error) {
 	stage := make([]int, len(g.assets))
 	unmet := make([]int, len(g.assets))
-	queue := make([]int, 0, len(g.assets))
+	var queue []int
 	left := 0
 	for i := range g.assets {
 		if !selected[i] {

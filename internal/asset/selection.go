@@ -168,10 +168,8 @@ func (s Selection) resolve(found *violations, path string, g *Graph) []bool {
 	}
 	// One walk in each direction for all terms together: the closure of a union is the
 	// union of the closures.
-	ups, downs := closure(g.upstream, up), closure(g.downstream, down)
-	for i := range selected {
-		selected[i] = selected[i] || ups[i] || downs[i]
-	}
+	spread(selected, g.upstream, up)
+	spread(selected, g.downstream, down)
 	return selected
 }
 
@@ -189,18 +187,21 @@ func (s Selection) reportNothing(found *violations, path string, g *Graph) {
 	}
 }
 
-func closure(next [][]int, from []int) []bool {
-	reached := make([]bool, len(next))
-	for stack := slices.Clone(from); len(stack) > 0; {
+// spread selects everything that can be reached from some nodes.
+func spread(selected []bool, next [][]int, from []int) {
+	if len(from) == 0 {
+		return
+	}
+	reached := make([]bool, len(next)) // apart from selected: the selected are not yet walked
+	for stack := from; len(stack) > 0; {
 		node := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		if reached[node] {
 			continue
 		}
-		reached[node] = true
+		reached[node], selected[node] = true, true
 		stack = append(stack, next[node]...)
 	}
-	return reached
 }
 
 // match are the assets that a term names, without its plus signs.
