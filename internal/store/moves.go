@@ -53,11 +53,11 @@ func (tx *Tx) moveTasks(ctx context.Context, c Changes) error {
 		if m.From != 0 {
 			from = tableOf(m.From)
 		}
-		switch {
-		case from == to:
+		if from == to && (to == waitingTable || to == leaseTable) {
 			stayed[to] = append(stayed[to], m.Task)
 			continue
-		case from != noTable:
+		}
+		if from != noTable {
 			gone[from] = append(gone[from], m.Task)
 		}
 		if to == noTable {
