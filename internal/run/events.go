@@ -68,7 +68,7 @@ type (
 		By    *id.Task   `json:"by,omitempty"`
 		Tasks []TaskSpec `json:"tasks"`
 		// Barrier lists the tasks that now wait for the added ones too.
-		Barrier []int32 `json:"barrier,omitempty"`
+		Barrier []id.Task `json:"barrier,omitempty"`
 	}
 
 	// RunStarted lets a waiting run go.

@@ -20,6 +20,7 @@ type Ended struct {
 	State      run.TaskState
 	Outcome    run.Outcome
 	LateResult bool
+	Code       string // of the failure, if it failed
 }
 
 // EndedTasks reads those of these tasks that have ended.
@@ -33,7 +34,7 @@ func (tx *Tx) EndedTasks(ctx context.Context, keys []TaskKey) ([]Ended, error) {
 	return column(rows, func(r db.EndedTasksRow) Ended {
 		return Ended{
 			Task: id.Of[id.Task](r.ID), Token: *r.Token, State: run.TaskState(*r.State),
-			Outcome: run.Outcome(*r.Outcome), LateResult: r.LateResult,
+			Outcome: run.Outcome(*r.Outcome), LateResult: r.LateResult, Code: r.Code,
 		}
 	}), nil
 }
@@ -66,8 +67,8 @@ type TriggerKey struct {
 	Run    id.Run
 }
 
-// TakeTriggerKeys writes keys that are new and returns those that were there before, with
-// the runs that they stand for. The insert comes first: of two at once, one waits.
+// TakeTriggerKeys writes the keys that are new. If some were not, it returns all with the
+// runs that they stand for. The insert comes first: of two at once, one waits.
 func (tx *Tx) TakeTriggerKeys(ctx context.Context, keys []TriggerKey, now time.Time) ([]TriggerKey, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -86,17 +87,9 @@ func (tx *Tx) TakeTriggerKeys(ctx context.Context, keys []TriggerKey, now time.T
 	if err != nil {
 		return nil, err
 	}
-	mine := make(map[db.InsertIdempotencyKeysRow]bool, len(inserted))
-	for _, r := range inserted {
-		mine[r] = true
-	}
-	var earlier []TriggerKey
-	for _, r := range rows {
-		if !mine[db.InsertIdempotencyKeysRow{TenantID: r.TenantID, Key: r.Key}] {
-			earlier = append(earlier, TriggerKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.Key, Digest: r.Digest, Run: id.Of[id.Run](r.RunID)})
-		}
-	}
-	return earlier, nil
+	return column(rows, func(r db.IdempotencyKeysRow) TriggerKey {
+		return TriggerKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.Key, Digest: r.Digest, Run: id.Of[id.Run](r.RunID)}
+	}), nil
 }
 
 // ExistingRuns says which of these runs are there: after a commit whose answer was lost.
@@ -153,4 +146,16 @@ func (s *Store) GetRun(ctx context.Context, key RunKey) (run.Run, []TaskView, er
 		return err
 	})
 	return found, tasks, err
+}
+
+// TaskAssets says which asset each task makes.
+func (tx *Tx) TaskAssets(ctx context.Context, keys []TaskKey) (map[id.Task]string, error) {
+	rows, err := tx.q.TaskAssets(ctx, db.TaskAssetsParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+	})
+	assets := make(map[id.Task]string, len(rows))
+	for _, r := range rows {
+		assets[id.Of[id.Task](r.ID)] = r.Asset
+	}
+	return assets, err
 }

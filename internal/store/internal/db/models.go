@@ -16,6 +16,23 @@ type ServoCone struct {
 	RunID    uuid.UUID
 }
 
+type ServoDeployment struct {
+	TenantID    uuid.UUID
+	ID          uuid.UUID
+	WorkspaceID uuid.UUID
+	Digest      string
+	Manifest    json.RawMessage
+	Version     int32
+	CreatedAt   time.Time
+}
+
+type ServoEdge struct {
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
+	UpstreamID uuid.UUID
+	TaskID     uuid.UUID
+}
+
 type ServoLease struct {
 	TenantID        uuid.UUID
 	RunID           uuid.UUID
@@ -120,6 +137,38 @@ type ServoRun struct {
 	Fingerprint  string
 	Parameters   json.RawMessage
 	Retry        json.RawMessage
+}
+
+type ServoTask struct {
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
+	ID         uuid.UUID
+	CreatedAt  time.Time
+	FinishedAt *time.Time
+	Token      *int64
+	Ix         int32
+	TimeoutS   int32
+	Version    *int32
+	Attempt    *int32
+	Failures   *int32
+	FanOuts    *int32
+	State      *int16
+	Priority   int16
+	LateResult bool
+	Asset      string
+	Partition  string
+	Pool       string
+	Outcome    *string
+	Cursor     *string
+	Result     json.RawMessage
+	Failure    json.RawMessage
+}
+
+type ServoTenant struct {
+	ID        uuid.UUID
+	Name      string
+	Version   int32
+	CreatedAt time.Time
 }
 
 type ServoWaiting struct {

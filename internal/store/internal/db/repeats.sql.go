@@ -14,7 +14,7 @@ import (
 )
 
 const endedTasks = `-- name: EndedTasks :many
-SELECT t.id, t.token, t.state, t.outcome, t.late_result
+SELECT t.id, t.token, t.state, t.outcome, t.late_result, coalesce(t.failure->>'code', '')::text AS code
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
 JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.task_id
 WHERE  t.state IS NOT NULL
@@ -32,6 +32,7 @@ type EndedTasksRow struct {
 	State      *int16
 	Outcome    *string
 	LateResult bool
+	Code       string
 }
 
 // For the repeat of a report: how the task ended, and with which token.
@@ -50,7 +51,46 @@ func (q *Queries) EndedTasks(ctx context.Context, arg EndedTasksParams) ([]Ended
 			&i.State,
 			&i.Outcome,
 			&i.LateResult,
+			&i.Code,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const taskAssets = `-- name: TaskAssets :many
+SELECT t.id, t.asset
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
+JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.task_id
+`
+
+type TaskAssetsParams struct {
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+	TaskIds   []uuid.UUID
+}
+
+type TaskAssetsRow struct {
+	ID    uuid.UUID
+	Asset string
+}
+
+// Which asset each task makes: failures are judged by its retry policy.
+func (q *Queries) TaskAssets(ctx context.Context, arg TaskAssetsParams) ([]TaskAssetsRow, error) {
+	rows, err := q.db.Query(ctx, taskAssets, arg.TenantIds, arg.RunIds, arg.TaskIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskAssetsRow
+	for rows.Next() {
+		var i TaskAssetsRow
+		if err := rows.Scan(&i.ID, &i.Asset); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -1,0 +1,88 @@
+// Package admission is the loop that lets ready tasks into their pools' queues. It works
+// under a duty, so one server at a time decides; it decides nothing itself.
+package admission
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/loop"
+	"go.arco.dev/servo/internal/store"
+)
+
+// Duty is the name of the row that the admitting server holds.
+const Duty = "admission"
+
+// Times of the duty: a crashed holder is replaced within takeover + one look.
+const (
+	takeover = 3 * time.Second
+	renewal  = time.Second
+	look     = time.Second
+)
+
+// Config says how a server admits.
+type Config struct {
+	Holder string // this server's name
+	Batch  int    // tasks in one transaction; 0 is 1000
+	Logger *slog.Logger
+}
+
+type admitter struct {
+	store   *store.Store
+	engine  *engine.Engine
+	config  Config
+	duty    store.Duty
+	renewAt time.Time
+}
+
+// Start runs the loop.
+func Start(s *store.Store, e *engine.Engine, config Config) *Admission {
+	if config.Batch == 0 {
+		config.Batch = 1000
+	}
+	a := &admitter{store: s, engine: e, config: config}
+	return &Admission{admitter: a, loop: loop.Start(loop.Config{
+		Name: "admission", Every: look, Wake: e.Ready, RunOnce: a.runOnce, Logger: config.Logger,
+	})}
+}
+
+// Admission is the running loop.
+type Admission struct {
+	admitter *admitter
+	loop     *loop.Loop
+}
+
+// Stop ends the loop and gives the duty back, so that the next server need not wait.
+func (a *Admission) Stop(ctx context.Context) error {
+	a.loop.Stop()
+	if a.admitter.duty.Epoch == 0 {
+		return nil
+	}
+	return a.admitter.store.ReleaseDuty(ctx, a.admitter.duty)
+}
+
+func (a *admitter) runOnce(ctx context.Context) (more bool, err error) {
+	if now := time.Now(); now.After(a.renewAt) {
+		if a.duty, err = a.store.TakeDuty(ctx, Duty, a.config.Holder, takeover); err != nil {
+			a.duty = store.Duty{}
+			return false, ignoreLost(err)
+		}
+		a.renewAt = now.Add(renewal)
+	}
+	admitted, err := a.engine.Admit(ctx, a.duty, a.config.Batch)
+	if errors.Is(err, store.ErrDutyLost) {
+		a.renewAt = time.Time{}
+	}
+	return admitted == a.config.Batch, ignoreLost(err)
+}
+
+// ignoreLost: that another server admits is how it should be.
+func ignoreLost(err error) error {
+	if errors.Is(err, store.ErrDutyLost) {
+		return nil
+	}
+	return err
+}

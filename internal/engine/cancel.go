@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// Cancel asks for a run to end.
+type Cancel struct {
+	Tenant   id.Tenant
+	Run      id.Run
+	Reason   string
+	TimedOut bool // because it took too long
+	Meta     event.Meta
+}
+
+// Cancelled is the answer to a cancel.
+type Cancelled struct {
+	State  run.State // CANCELLING while workers hold tasks, else the end
+	Repeat bool      // it was being cancelled, or had ended by a cancel
+}
+
+// CancelRun marks a run, ends the tasks that nobody holds, and asks the workers of the
+// others to stop. A run that ended in another way cannot be cancelled any more.
+func (e *Engine) CancelRun(ctx context.Context, c Cancel) (Cancelled, error) {
+	cmd := &cancelCommand{Cancel: c}
+	err := e.control.do(ctx, cmd)
+	return cmd.answer, err
+}
+
+type cancelCommand struct {
+	Cancel
+
+	answer Cancelled
+}
+
+func (*cancelCommand) control() {}
+
+// runCancels marks the runs of a batch and sweeps their tasks. A run must exist and be
+// alive; whoever asks again gets the state it is in.
+func (e *Engine) runCancels(ctx context.Context, batch []*call[controlCommand]) error {
+	return e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		seen := map[store.RunKey]bool{}
+		var keys []store.RunKey
+		for _, c := range batch {
+			cmd := c.cmd.(*cancelCommand) //nolint:forcetypeassert // sorted by runControl
+			if key := (store.RunKey{Tenant: cmd.Tenant, Run: cmd.Run}); !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+		runs, err := tx.LockRuns(ctx, store.LockForCancel, keys)
+		if err != nil {
+			return err
+		}
+		w.addRuns(runs)
+		var alive []id.Run
+		for _, r := range runs {
+			if !r.State.Terminal() && r.State != run.RunCancelling {
+				alive = append(alive, r.ID)
+			}
+		}
+		tasks, err := tx.Sweep(ctx, alive)
+		if err != nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		w.at(now)
+		w.addTasks(tasks)
+		for _, c := range batch {
+			cmd := c.cmd.(*cancelCommand) //nolint:forcetypeassert // sorted by runControl
+			c.err = w.mark(cmd)
+		}
+		return w.sweep(tasks)
+	})
+}
+
+// mark decides one cancel of a batch.
+func (w *working) mark(cmd *cancelCommand) error {
+	r, ok := w.runs[cmd.Run]
+	if !ok {
+		return fault.New(fault.NotFound, "no run "+cmd.Run.String(), fault.Field("run"), fault.Remedy("check the id"))
+	}
+	cmd.answer = Cancelled{State: r.run.State, Repeat: true}
+	switch r.run.State { //nolint:exhaustive // the others are decided below
+	case run.RunCancelling, run.RunCancelled, run.RunTimedOut:
+		return nil
+	}
+	var action run.RunAction = run.CancelRun{Reason: cmd.Reason}
+	if cmd.TimedOut {
+		action = run.TimeOutRun{Reason: cmd.Reason}
+	}
+	if err := w.decideRun(r, action, cmd.Meta); err != nil {
+		return err
+	}
+	cmd.answer = Cancelled{State: r.run.State}
+	return nil
+}
+
+// sweep cancels the tasks of the runs that were marked.
+func (w *working) sweep(tasks []run.Task) error {
+	for _, t := range tasks {
+		if r := w.runs[t.Run]; r == nil || r.run.State != run.RunCancelling {
+			continue // its cancel was refused
+		}
+		if err := w.decide(w.tasks[t.ID], run.Cancel{}, event.Meta{Actor: "engine"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// ClaimRequest asks for queued tasks of pools.
+type ClaimRequest struct {
+	Worker string
+	Claim  id.Claim // the same id again gets the same leases
+	Pools  []string // in the order of preference
+	Max    int
+	Lease  time.Duration // 0 is the default
+	Wait   time.Duration // how long to wait for the first task
+	Start  bool          // start in the same step
+	Meta   event.Meta
+}
+
+// Lease is a claimed attempt with all that its worker needs.
+type Lease struct {
+	store.TaskKey
+	store.Assignment
+
+	Attempt   int32
+	Token     int64
+	Cursor    string
+	FanOuts   int32
+	ExpiresAt time.Time
+	Deadline  time.Time // set once started
+	Started   bool
+	Code      asset.Asset
+}
+
+// Limits of a claim.
+const (
+	MaxClaim      = 1000
+	maxPools      = 100
+	maxPoolLength = 100
+	minLease      = time.Second
+	maxLease      = time.Hour
+)
+
+func (r ClaimRequest) validate() error {
+	switch {
+	case r.Worker == "" || len(r.Worker) > maxTriggeredByLength:
+		return fault.New(fault.InvalidArgument, "must have 1 to 200 bytes", fault.Field("worker_id"), fault.Remedy("name the worker, such as host-1"))
+	case r.Claim == (id.Claim{}):
+		return fault.New(fault.InvalidArgument, "is missing", fault.Field("claim_id"), fault.Remedy("send a new UUID for each claim"))
+	case r.Max < 1 || r.Max > MaxClaim:
+		return fault.New(fault.InvalidArgument, "must be 1 to 1000", fault.Field("max"), fault.Remedy("claim fewer tasks at once"))
+	case len(r.Pools) == 0 || len(r.Pools) > maxPools:
+		return fault.New(fault.InvalidArgument, "must name 1 to 100 pools", fault.Field("pools"), fault.Remedy(`send the pools to serve, such as ["default"]`))
+	case r.Lease != 0 && (r.Lease < minLease || r.Lease > maxLease):
+		return fault.New(fault.InvalidArgument, "must be 1 s to 1 h", fault.Field("lease"), fault.Remedy("leave it out for 300 s"))
+	}
+	for _, pool := range r.Pools {
+		if pool == "" || len(pool) > maxPoolLength {
+			return fault.New(fault.InvalidArgument, "has a name that is empty or over 100 bytes", fault.Field("pools"), fault.Remedy("use the pool's name"))
+		}
+	}
+	return nil
+}
+
+// Claim leases queued tasks to a worker. It waits for the first one as long as asked,
+// outside of the lane, so that a waiting claim holds nothing back.
+func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	if r.Lease == 0 {
+		r.Lease = e.config.Lease
+	}
+	patience := time.NewTimer(r.Wait)
+	defer patience.Stop()
+	for {
+		woken := e.signals.waitAny(r.Pools)
+		cmd := &claimCommand{ClaimRequest: r}
+		if err := e.work.do(ctx, cmd); err != nil || len(cmd.leases) > 0 || r.Wait <= 0 {
+			woken.stop()
+			return cmd.leases, err
+		}
+		poll := time.NewTimer(e.config.PollEvery)
+		select {
+		case <-woken.ch:
+		case <-poll.C:
+		case <-patience.C:
+			r.Wait = 0
+		case <-ctx.Done():
+			r.Wait = 0
+		}
+		poll.Stop()
+		woken.stop()
+		if ctx.Err() != nil || r.Wait == 0 {
+			return nil, nil
+		}
+	}
+}
+
+type claimCommand struct {
+	ClaimRequest
+
+	leases []Lease
+	twin   *claimCommand // the same claim id, earlier in the batch
+}
+
+func (*claimCommand) work() {}
+
+// giveLeases gives the offered tasks to the claims of a batch that are not repeats.
+func (w *working) giveLeases(claims []*claimCommand, offers map[string][]store.Offer) error {
+	for _, c := range claims {
+		if len(c.leases) > 0 || c.twin != nil {
+			continue
+		}
+		for _, pool := range c.Pools {
+			for len(c.leases) < c.Max && len(offers[pool]) > 0 {
+				offer := offers[pool][0]
+				offers[pool] = offers[pool][1:]
+				if err := w.lease(c, offer); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, c := range claims {
+		if c.twin != nil {
+			c.leases = c.twin.leases
+		}
+	}
+	return nil
+}
+
+// lease gives an offered task to a claim.
+func (w *working) lease(c *claimCommand, offer store.Offer) error {
+	t := w.add(offer.Task)
+	err := w.decide(t, run.Claim{Token: offer.Token, Worker: c.Worker, Claim: c.Claim, Start: c.Start}, c.Meta)
+	if err != nil {
+		return err
+	}
+	t.task.ExpiresAt = w.now.Add(c.Lease)
+	c.leases = append(c.leases, leaseOf(t.task, offer.Assignment))
+	return nil
+}
+
+func leaseOf(t run.Task, a store.Assignment) Lease {
+	return Lease{
+		TaskKey: keyOf(t), Assignment: a, Attempt: t.Attempt, Token: t.Token, Cursor: t.Cursor, FanOuts: t.FanOuts,
+		ExpiresAt: t.ExpiresAt, Deadline: t.Deadline, Started: t.State == run.Running,
+	}
+}
+
+// takeOffers locks as many tasks of each pool as the claims of a batch want together.
+func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) (map[string][]store.Offer, error) {
+	demand := map[string]int{}
+	var pools []string
+	for _, c := range claims {
+		if len(c.leases) > 0 || c.twin != nil {
+			continue
+		}
+		for _, pool := range c.Pools {
+			if demand[pool] == 0 {
+				pools = append(pools, pool)
+			}
+			demand[pool] += c.Max
+		}
+	}
+	offers := make(map[string][]store.Offer, len(pools))
+	for _, pool := range pools {
+		taken, err := tx.TakeQueued(ctx, pool, min(demand[pool], maxOffers))
+		if err != nil {
+			return nil, err
+		}
+		offers[pool] = taken
+	}
+	return offers, nil
+}
+
+// maxOffers bounds what one transaction leases from one pool.
+const maxOffers = 2000
+
+// repeatClaims answers the claims whose first try was committed. Each waits until an
+// earlier try with its id has ended.
+func repeatClaims(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	ids := make([]id.Claim, len(claims))
+	byID := make(map[id.Claim]*claimCommand, len(claims))
+	for i, c := range claims {
+		c.leases, c.twin = nil, byID[c.Claim]
+		ids[i] = c.Claim
+		if c.twin == nil {
+			byID[c.Claim] = c
+		}
+	}
+	if err := tx.LockClaims(ctx, ids); err != nil {
+		return err
+	}
+	held, err := tx.LeasesOfClaims(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, offer := range held {
+		c := byID[offer.Task.Claim]
+		c.leases = append(c.leases, leaseOf(offer.Task, offer.Assignment))
+	}
+	return nil
+}
+
+// addCode looks up what each leased task executes.
+func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
+	var keys []store.DeploymentKey
+	for _, c := range claims {
+		for _, l := range c.leases {
+			keys = append(keys, store.DeploymentKey{Tenant: l.Tenant, Deployment: l.Deployment})
+		}
+	}
+	found, err := e.deploymentsOf(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	for _, c := range claims {
+		for i := range c.leases {
+			l := &c.leases[i]
+			if d := found[l.Deployment]; d != nil {
+				l.Code, _ = d.Asset(l.Asset)
+			}
+		}
+	}
+	return nil
+}

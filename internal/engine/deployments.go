@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/plan"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
+)
+
+// CreateTenant makes a tenant with its default workspace.
+func (e *Engine) CreateTenant(ctx context.Context, name string, meta event.Meta) (id.Tenant, error) {
+	if err := tenant.ValidateName("name", name); err != nil {
+		return id.Tenant{}, err
+	}
+	var created id.Tenant
+	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		mint := id.NewMinter(now)
+		created = id.New[id.Tenant](mint)
+		if err := tx.InsertTenant(ctx, created, name, 1, now); err != nil {
+			return err
+		}
+		w := store.Workspace{Tenant: created, ID: id.New[id.Workspace](mint), Name: tenant.DefaultWorkspace, Version: 1}
+		if err := tx.InsertWorkspace(ctx, w, now); err != nil {
+			return err
+		}
+		return tx.AppendEntityEvents(ctx,
+			event.Event{Tenant: created, Subject: created.UUID, Version: 1, At: now, Meta: meta, Body: tenant.Created{Name: name}},
+			event.Event{Tenant: created, Subject: w.ID.UUID, Version: 1, At: now, Meta: meta, Body: tenant.WorkspaceCreated{Name: w.Name}})
+	})
+	return created, err
+}
+
+// CreateWorkspace makes a further workspace of a tenant.
+func (e *Engine) CreateWorkspace(ctx context.Context, owner id.Tenant, name string, meta event.Meta) (id.Workspace, error) {
+	if err := tenant.ValidateName("name", name); err != nil {
+		return id.Workspace{}, err
+	}
+	var created id.Workspace
+	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		created = id.New[id.Workspace](id.NewMinter(now))
+		if err := tx.InsertWorkspace(ctx, store.Workspace{Tenant: owner, ID: created, Name: name, Version: 1}, now); err != nil {
+			return err
+		}
+		return tx.AppendEntityEvents(ctx,
+			event.Event{Tenant: owner, Subject: created.UUID, Version: 1, At: now, Meta: meta, Body: tenant.WorkspaceCreated{Name: name}})
+	})
+	return created, err
+}
+
+// Deploy registers a manifest as a deployment and makes it the workspace's active one.
+// The same manifest again is the same deployment.
+func (e *Engine) Deploy(ctx context.Context, owner id.Tenant, workspace string, manifest *asset.Manifest, meta event.Meta) (id.Deployment, error) {
+	canonical, err := manifest.Canonical()
+	if err != nil {
+		return id.Deployment{}, err
+	}
+	digest, err := manifest.Digest()
+	if err != nil {
+		return id.Deployment{}, err
+	}
+	var deployed id.Deployment
+	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		w, err := tx.LockWorkspace(ctx, owner, workspace)
+		if err != nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		d := store.Deployment{Tenant: owner, ID: id.New[id.Deployment](id.NewMinter(now)), Workspace: w.ID, Digest: digest, Manifest: canonical}
+		var isNew bool
+		if deployed, isNew, err = tx.InsertDeployment(ctx, d, now); err != nil {
+			return err
+		}
+		if isNew {
+			err = tx.AppendEntityEvents(ctx, event.Event{
+				Tenant: owner, Subject: deployed.UUID, Version: 1, At: now, Meta: meta,
+				Body: tenant.DeploymentRegistered{Workspace: w.ID, Digest: digest},
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return activate(ctx, tx, w, deployed, now, meta)
+	})
+	return deployed, err
+}
+
+func activate(ctx context.Context, tx *store.Tx, w store.Workspace, deployment id.Deployment, now time.Time, meta event.Meta) error {
+	if w.Active != nil && *w.Active == deployment {
+		return nil
+	}
+	w.Active, w.Version = &deployment, w.Version+1
+	if err := tx.ActivateDeployment(ctx, w); err != nil {
+		return err
+	}
+	return tx.AppendEntityEvents(ctx, event.Event{
+		Tenant: w.Tenant, Subject: w.ID.UUID, Version: w.Version, At: now, Meta: meta, Body: tenant.DeploymentActivated{Deployment: deployment},
+	})
+}
+
+// deployment is what the engine needs of a deployment: its manifest, and a planner for it.
+type deployment struct {
+	*asset.Manifest
+
+	planner *plan.Planner
+}
+
+func (d *deployment) keys() []string {
+	keys := make([]string, len(d.Assets))
+	for i, a := range d.Assets {
+		keys[i] = a.Key
+	}
+	return keys
+}
+
+// deployments keeps those that were used lately. They never change, so nothing in it can
+// be stale.
+type deployments struct {
+	mu     sync.Mutex
+	latest map[id.Deployment]*deployment
+}
+
+// maxDeployments bounds the cache. Past it, everything is forgotten and read again: simple,
+// and rare enough.
+const maxDeployments = 1000
+
+func newDeployments() *deployments { return &deployments{latest: map[id.Deployment]*deployment{}} }
+
+func (c *deployments) get(d id.Deployment) (*deployment, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.latest[d]
+	return found, ok
+}
+
+func (c *deployments) put(d id.Deployment, used *deployment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.latest) >= maxDeployments {
+		clear(c.latest)
+	}
+	c.latest[d] = used
+}
+
+// deploymentsOf gives deployments by id, reading in tx those that it has not seen.
+func (e *Engine) deploymentsOf(ctx context.Context, tx *store.Tx, keys []store.DeploymentKey) (map[id.Deployment]*deployment, error) {
+	found := make(map[id.Deployment]*deployment, len(keys))
+	var missing []store.DeploymentKey
+	for _, k := range keys {
+		if _, seen := found[k.Deployment]; seen {
+			continue
+		}
+		known, ok := e.deployments.get(k.Deployment)
+		if !ok {
+			missing = append(missing, k)
+		}
+		found[k.Deployment] = known
+	}
+	if len(missing) == 0 {
+		return found, nil
+	}
+	rows, err := tx.Deployments(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range rows {
+		manifest, err := asset.Parse(d.Manifest, "manifest.json")
+		if err != nil {
+			return nil, fmt.Errorf("deployment %s: %w", d.ID, err)
+		}
+		planner, err := plan.NewPlanner(manifest)
+		if err != nil {
+			return nil, fmt.Errorf("deployment %s: %w", d.ID, err)
+		}
+		found[d.ID] = &deployment{Manifest: manifest, planner: planner}
+		e.deployments.put(d.ID, found[d.ID])
+	}
+	return found, nil
+}
+
+// policyFor resolves the retry policy of a failure: the run's own (from its config) above
+// the pipeline's above the asset's.
+func policyFor(d *deployment, r run.Run, key, code string) run.RetryPolicy {
+	var layers []run.RetryPolicy
+	if r.Retry != nil {
+		layers = append(layers, *r.Retry)
+	}
+	if p, ok := d.Pipeline(r.Pipeline); ok && p.Retry != nil {
+		layers = append(layers, policyOf(*p.Retry))
+	}
+	if a, ok := d.Asset(key); ok && a.Retry != nil {
+		layers = append(layers, policyOf(*a.Retry))
+	}
+	return run.Resolve(code, layers...)
+}
+
+func policyOf(r asset.Retry) run.RetryPolicy {
+	return run.RetryPolicy{
+		MaxAttempts: r.MaxAttempts, InitialDelay: r.InitialDelay.Std(), MaxDelay: r.MaxDelay.Std(), Multiplier: r.Multiplier,
+		Jitter: r.Jitter, RetryOn: r.RetryOn, NoRetryOn: r.NoRetryOn, TimeoutGrowth: r.TimeoutGrowth,
+	}
+}
+
+func noDeployment(workspace string) error {
+	return fault.New(fault.Conflict, "workspace "+workspace+" has no active deployment", fault.Field("workspace"),
+		fault.Remedy("deploy a manifest first: servo deploy"))
+}

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// coneChunk is how many tasks one transaction skips.
+const coneChunk = 1000
+
+// downstream passes on what the decided tasks mean for those that wait for them: a success
+// counts down, a failure skips everything that can never run. The runs' rows are locked,
+// and with them all their waiting tasks.
+func (e *Engine) downstream(ctx context.Context, tx *store.Tx, w *working) error {
+	var succeeded, failed []store.TaskKey
+	for _, t := range w.changed {
+		if !t.task.Dependents {
+			continue
+		}
+		switch t.task.State { //nolint:exhaustive // nobody waits for the others' end
+		case run.Succeeded:
+			succeeded = append(succeeded, keyOf(t.task))
+		case run.Failed:
+			failed = append(failed, keyOf(t.task))
+		}
+	}
+	if len(succeeded) > 0 {
+		if err := countDown(ctx, tx, w, succeeded); err != nil {
+			return err
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	more, err := skipCone(ctx, tx, w, failed)
+	if more {
+		w.changes.OpenCones = append(w.changes.OpenCones, runKeys(failed)...)
+	}
+	return err
+}
+
+// countDown takes the succeeded tasks off their dependents' unmet counts and readies the
+// ones at zero.
+func countDown(ctx context.Context, tx *store.Tx, w *working, succeeded []store.TaskKey) error {
+	dependents, err := tx.LockDependents(ctx, succeeded)
+	if err != nil {
+		return err
+	}
+	for _, d := range dependents {
+		t := w.add(d.Task)
+		t.task.Unmet--
+		w.change(t)
+		if t.task.Unmet == 0 {
+			if err := w.decide(t, run.DependenciesMet{}, event.Meta{Actor: "engine"}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// skipCone skips what waits downstream of failed tasks, up to a chunk. More says that
+// something is left.
+func skipCone(ctx context.Context, tx *store.Tx, w *working, failed []store.TaskKey) (more bool, err error) {
+	cause := make(map[id.Run]id.Task, len(failed))
+	for _, k := range failed {
+		cause[k.Run] = k.Task
+	}
+	cone, err := tx.LockCone(ctx, failed, coneChunk+1)
+	if err != nil {
+		return false, err
+	}
+	if more = len(cone) > coneChunk; more {
+		cone = cone[:coneChunk]
+	}
+	for _, row := range cone {
+		if err := w.decide(w.add(row), run.Skip{Upstream: cause[row.Run]}, event.Meta{Actor: "engine"}); err != nil {
+			return false, err
+		}
+	}
+	return more, nil
+}
+
+// SkipDoomed goes on with cones that were too large for the transaction that began them,
+// one chunk of each of up to most runs. More says that it is worth calling again.
+func (e *Engine) SkipDoomed(ctx context.Context, most int) (more bool, err error) {
+	var pending []store.RunKey
+	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		pending, err = tx.PendingCones(ctx, most)
+		return err
+	})
+	for _, key := range pending {
+		if err == nil {
+			err = e.skipChunk(ctx, key)
+		}
+	}
+	return len(pending) > 0, err
+}
+
+func (e *Engine) skipChunk(ctx context.Context, key store.RunKey) error {
+	return e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		runs, err := tx.LockRuns(ctx, store.LockForCount, []store.RunKey{key})
+		if err != nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		w.at(now)
+		w.addRuns(runs)
+		doomed, err := tx.LockDoomed(ctx, key, coneChunk)
+		if err != nil {
+			return err
+		}
+		if len(doomed) == 0 {
+			w.changes.CloseCones = []store.RunKey{key}
+			return nil
+		}
+		roots := make([]store.TaskKey, len(doomed))
+		for i, d := range doomed {
+			roots[i] = store.TaskKey{Tenant: key.Tenant, Run: key.Run, Task: d.Upstream}
+		}
+		_, err = skipCone(ctx, tx, w, unique(roots))
+		return err
+	})
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.arco.dev/servo/internal/store"
+)
+
+// Config are the limits and times of an engine. Zero fields take the defaults.
+type Config struct {
+	MaxBatch         int           // commands in one transaction
+	MaxWaiting       int           // commands that may wait in a lane before callers are turned away
+	InFlight         int           // transactions of the work lane at once
+	CallTimeout      time.Duration // for callers that bring no deadline
+	Lease            time.Duration // what a claim gives when it does not say
+	HeartbeatTimeout time.Duration // how long a heartbeat renews a lease
+	PollEvery        time.Duration // how often waiting claims look without a signal
+	QueueTarget      int           // admission stops at this many queued tasks
+}
+
+func (c Config) withDefaults() Config {
+	setInt := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	setTime := func(field *time.Duration, value time.Duration) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	setInt(&c.MaxBatch, 500)
+	setInt(&c.MaxWaiting, 20_000)
+	setInt(&c.InFlight, 2)
+	setInt(&c.QueueTarget, 5_000)
+	setTime(&c.CallTimeout, 30*time.Second)
+	setTime(&c.Lease, 5*time.Minute)
+	setTime(&c.HeartbeatTimeout, 5*time.Minute+10*time.Second)
+	setTime(&c.PollEvery, time.Second)
+	return c
+}
+
+// Engine applies commands to runs and tasks.
+type Engine struct {
+	store       *store.Store
+	config      Config
+	log         *slog.Logger
+	deployments *deployments
+	signals     *signals
+
+	control    *lane[controlCommand]
+	work       *lane[workCommand]
+	heartbeats *lane[*heartbeatCommand]
+}
+
+// New makes an engine on a store. Stop it when done.
+func New(s *store.Store, config Config, log *slog.Logger) *Engine {
+	config = config.withDefaults()
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{store: s, config: config, log: log, deployments: newDeployments(), signals: newSignals()}
+	limits := laneLimits{batch: config.MaxBatch, waiting: config.MaxWaiting, timeout: config.CallTimeout}
+	e.control = newLane("control", limits, 1, log, e.runControl)
+	e.work = newLane("work", limits, config.InFlight, log, e.runWork)
+	e.heartbeats = newLane("heartbeats", limits, 1, log, e.runHeartbeats)
+	return e
+}
+
+// Stop finishes what was accepted and turns away what comes after.
+func (e *Engine) Stop() {
+	e.control.stop()
+	e.work.stop()
+	e.heartbeats.stop()
+}
+
+// Ready is signalled when a task has become ready in this process.
+func (e *Engine) Ready() <-chan struct{} { return e.signals.wait(readyTopic) }
+
+// transact runs fn in an engine transaction over a fresh working set, writes what it
+// changed, and signals after the commit.
+func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *store.Tx, w *working) error) error {
+	w := newWorking()
+	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if err := fn(ctx, tx, w); err != nil {
+			return err
+		}
+		changes, err := w.finish()
+		if err != nil {
+			return err
+		}
+		return tx.Apply(ctx, changes)
+	})
+	if err != nil {
+		return err
+	}
+	e.signals.after(w)
+	return nil
+}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"context"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// ending is how an attempt ended, from the task's row or from its events.
+type ending struct {
+	state  run.TaskState
+	answer Answer
+	code   string           // of the failure
+	reason run.ReturnReason // of a return
+}
+
+// answerRepeats answers reports whose lease is over: the first answer if they are repeats
+// of the report that ended it, else that they are stale.
+func (e *Engine) answerRepeats(ctx context.Context, tx *store.Tx, w *working, calls []*call[workCommand]) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	keys := make([]store.TaskKey, len(calls))
+	for i, c := range calls {
+		keys[i] = c.cmd.(*reportCommand).TaskKey //nolint:forcetypeassert // sorted by runWork
+	}
+	endings, err := e.endings(ctx, tx, unique(keys))
+	if err != nil {
+		return err
+	}
+	for _, c := range calls {
+		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
+		// An earlier report of this very batch may have ended the attempt.
+		if t, ok := w.tasks[r.Task]; ok && t.changed && t.task.Token == r.Token && t.task.State.Terminal() {
+			endings[attemptKey{r.Task, r.Token}] = endingOf(t.task)
+		}
+		end, known := endings[attemptKey{r.Task, r.Token}]
+		if known && end.repeats(r.Action) {
+			r.answer = end.answer
+			r.answer.Repeat = true
+			continue
+		}
+		c.err = staleReport(r, end, known)
+	}
+	return nil
+}
+
+type attemptKey struct {
+	task  id.Task
+	token int64
+}
+
+// endings finds how attempts ended: of ended tasks by their rows, of the others by their
+// events.
+func (e *Engine) endings(ctx context.Context, tx *store.Tx, keys []store.TaskKey) (map[attemptKey]ending, error) {
+	found := map[attemptKey]ending{}
+	ended, err := tx.EndedTasks(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	over := make(map[id.Task]bool, len(ended))
+	for _, t := range ended {
+		over[t.Task] = true
+		found[attemptKey{t.Task, t.Token}] = ending{
+			state: t.State, code: t.Code,
+			answer: Answer{State: t.State, Outcome: t.Outcome, Late: t.LateResult},
+		}
+	}
+	var rest []store.TaskKey
+	for _, k := range keys {
+		if !over[k.Task] {
+			rest = append(rest, k)
+		}
+	}
+	if len(rest) == 0 {
+		return found, nil
+	}
+	streams, err := tx.TaskEvents(ctx, rest)
+	if err != nil {
+		return nil, err
+	}
+	for task, stream := range streams {
+		endingsOf(task, stream, found)
+	}
+	return found, nil
+}
+
+// endingsOf adds how each attempt of a stream ended.
+func endingsOf(task id.Task, stream []event.Event, into map[attemptKey]ending) {
+	var token int64
+	for _, recorded := range stream {
+		switch body := recorded.Body.(type) {
+		case run.TaskClaimed:
+			token = body.Token
+		case run.TaskRetrying:
+			into[attemptKey{task, token}] = ending{
+				state: run.RetryWait, code: body.Failure.Code, answer: Answer{State: run.RetryWait, DueAt: body.DueAt},
+			}
+		case run.TaskReturned:
+			into[attemptKey{task, token}] = ending{state: run.Ready, reason: body.Reason, answer: Answer{State: run.Ready}}
+		}
+	}
+}
+
+func endingOf(t run.Task) ending {
+	end := ending{state: t.State, answer: Answer{State: t.State, Outcome: t.Outcome, Late: t.LateResult}}
+	if t.Failure != nil {
+		end.code = t.Failure.Code
+	}
+	return end
+}
+
+// repeats says whether this ending came from such a report, rather than from the reaper or
+// a cancel.
+func (end ending) repeats(a Action) bool {
+	switch a := a.(type) {
+	case Complete:
+		return end.state == run.Succeeded || end.answer.Late
+	case Fail:
+		return end.code == a.Failure.Code || (end.reason == run.ReturnInterrupted && a.Failure.Code == run.CodeInterrupted)
+	case Yield:
+		return end.reason == run.ReturnYielded
+	}
+	return false
+}
+
+func staleReport(r *reportCommand, end ending, known bool) error {
+	options := []fault.Option{fault.Field("lease"), fault.Remedy("stop working on this task and claim another")}
+	if known {
+		options = append(options, fault.Value("state", end.state.String()))
+	}
+	return fault.New(fault.Stale, "the lease of task "+r.Task.String()+" is over: somebody else may hold it", options...)
+}

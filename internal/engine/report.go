@@ -1,0 +1,289 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// Report is what a worker says about one of its leases.
+type Report struct {
+	store.TaskKey
+
+	Token  int64
+	Action Action
+	Meta   event.Meta
+}
+
+// Action is what happened to a leased task.
+type Action interface{ action() }
+
+type (
+	// Start says that the worker executes the task.
+	Start struct{}
+	// Advance moves the cursor if it is where the worker thinks.
+	Advance struct{ Expected, Next string }
+	// Yield gives the task back, at Cursor if said.
+	Yield struct{ Cursor *string }
+	// Complete ends the task well. Status is SUCCESS ("" too) or PARTIAL_SUCCESS.
+	Complete struct {
+		Status run.Outcome
+		Result json.RawMessage
+	}
+	// Fail ends the attempt in failure; Retry is the worker's hint.
+	Fail struct {
+		Failure run.Failure
+		Retry   *bool
+	}
+	// FanOut adds tasks to the run. With Barrier, what waits for this task waits for
+	// them too. Ordinal counts the task's fan-outs from 0; the same again adds nothing.
+	FanOut struct {
+		Ordinal int32
+		Tasks   []FanOutTask
+		Barrier bool
+	}
+	// FanOutTask is one task to add: an asset of the run's deployment and a partition.
+	FanOutTask struct{ Asset, Partition string }
+)
+
+func (Start) action()    {}
+func (Advance) action()  {}
+func (Yield) action()    {}
+func (Complete) action() {}
+func (Fail) action()     {}
+func (FanOut) action()   {}
+
+// Answer says what became of a report.
+type Answer struct {
+	State    run.TaskState
+	Outcome  run.Outcome
+	DueAt    time.Time // of the next attempt, in RETRY_WAIT
+	Deadline time.Time // of this attempt, once started
+	Late     bool      // the result came after a cancel: kept, and nothing came of it
+	Repeat   bool      // the first time was heard
+	Added    []id.Task // by a fan-out
+}
+
+// Report applies what a worker says. Each report answers on its own.
+func (e *Engine) Report(ctx context.Context, reports []Report) ([]Answer, []error) {
+	cmds := make([]workCommand, len(reports))
+	for i, r := range reports {
+		cmds[i] = &reportCommand{Report: r}
+	}
+	errs := e.work.doAll(ctx, cmds)
+	answers := make([]Answer, len(reports))
+	for i, cmd := range cmds {
+		answers[i] = cmd.(*reportCommand).answer //nolint:forcetypeassert // made above
+	}
+	return answers, errs
+}
+
+// ReportOne is Report for a single one.
+func (e *Engine) ReportOne(ctx context.Context, r Report) (Answer, error) {
+	answers, errs := e.Report(ctx, []Report{r})
+	return answers[0], errs[0]
+}
+
+// workCommand is a claim or a report.
+type workCommand interface{ work() }
+
+type reportCommand struct {
+	Report
+
+	answer Answer
+}
+
+func (*reportCommand) work() {}
+
+// needsRun says whether the report may end the task, move it backward or add to the run:
+// then the run's row is locked. Forward moves do without.
+func (r *reportCommand) needsRun() bool {
+	switch r.Action.(type) {
+	case Start, Advance:
+		return false
+	}
+	return true
+}
+
+// runWork applies a batch of claims and reports in one transaction: locks first, in the
+// order of docs/adr/0002, then the clock, then decisions.
+func (e *Engine) runWork(ctx context.Context, batch []*call[workCommand]) error {
+	var (
+		claims     []*claimCommand
+		reports    []*call[workCommand]
+		keys, ends []store.TaskKey
+	)
+	for _, c := range batch {
+		switch cmd := c.cmd.(type) {
+		case *claimCommand:
+			claims = append(claims, cmd)
+		case *reportCommand:
+			cmd.answer = Answer{}
+			reports = append(reports, c)
+			keys = append(keys, cmd.TaskKey)
+			if cmd.needsRun() {
+				ends = append(ends, cmd.TaskKey)
+			}
+		}
+	}
+	return e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		if err := repeatClaims(ctx, tx, claims); err != nil {
+			return err
+		}
+		runs, err := tx.LockRuns(ctx, store.LockForCount, runKeys(ends))
+		if err != nil {
+			return err
+		}
+		offers, err := takeOffers(ctx, tx, claims)
+		if err != nil {
+			return err
+		}
+		leases, err := tx.LockLeases(ctx, unique(keys))
+		if err != nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		w.at(now)
+		w.addRuns(runs)
+		w.addTasks(leases)
+		if err := w.giveLeases(claims, offers); err != nil {
+			return err
+		}
+		if err := e.addCode(ctx, tx, claims); err != nil {
+			return err
+		}
+		if err := e.decideReports(ctx, tx, w, reports); err != nil {
+			return err
+		}
+		return e.downstream(ctx, tx, w)
+	})
+}
+
+func unique(keys []store.TaskKey) []store.TaskKey {
+	seen := make(map[store.TaskKey]bool, len(keys))
+	var out []store.TaskKey
+	for _, k := range keys {
+		if !seen[k] {
+			seen[k] = true
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// decideReports lets each report meet its task, in order. What does not hold its lease any
+// more is looked up once more as a repeat.
+func (e *Engine) decideReports(ctx context.Context, tx *store.Tx, w *working, reports []*call[workCommand]) error {
+	policies, err := e.policies(ctx, tx, w, failing(reports))
+	if err != nil {
+		return err
+	}
+	var repeats []*call[workCommand]
+	for _, c := range reports {
+		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
+		t, held := w.tasks[r.Task]
+		if !held || t.task.Token != r.Token || t.task.Tenant != r.Tenant || !t.task.State.Leased() {
+			repeats = append(repeats, c)
+			continue
+		}
+		if err := e.decideReport(ctx, tx, w, t, r, policies); err != nil {
+			if _, refused := fault.As(err); !refused {
+				return err
+			}
+			c.err = err
+		}
+	}
+	return e.answerRepeats(ctx, tx, w, repeats)
+}
+
+func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *liveTask, r *reportCommand, policies policies) error {
+	var cmd run.Command
+	switch a := r.Action.(type) {
+	case Start:
+		cmd = run.Start{Token: r.Token}
+	case Advance:
+		cmd = run.Advance{Token: r.Token, Expected: a.Expected, Next: a.Next}
+	case Yield:
+		cmd = run.Yield{Token: r.Token, Cursor: a.Cursor}
+	case Complete:
+		if a.Status == "" {
+			a.Status = run.Success
+		}
+		cmd = run.Succeed{Token: r.Token, Outcome: a.Status, Result: a.Result}
+	case Fail:
+		cmd = run.Fail{Token: r.Token, Failure: a.Failure, Retry: a.Retry, Policy: policies.of(t.task, a.Failure.Code)}
+	case FanOut:
+		return e.fanOut(ctx, tx, w, t, r, a)
+	default:
+		return fault.New(fault.InvalidArgument, "is missing", fault.Field("action"), fault.Remedy("say what happened to the task"))
+	}
+	if err := w.decide(t, cmd, r.Meta); err != nil {
+		return err
+	}
+	if _, started := r.Action.(Start); started && t.task.Deadline.Before(t.task.ExpiresAt) {
+		w.changes.Reschedule = append(w.changes.Reschedule, t.task)
+	}
+	r.answer = Answer{
+		State: t.task.State, Outcome: t.task.Outcome, DueAt: t.task.DueAt, Deadline: t.task.Deadline, Late: t.task.LateResult,
+	}
+	return nil
+}
+
+func failing(reports []*call[workCommand]) []store.TaskKey {
+	var keys []store.TaskKey
+	for _, c := range reports {
+		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
+		if _, fails := r.Action.(Fail); fails {
+			keys = append(keys, r.TaskKey)
+		}
+	}
+	return keys
+}
+
+// policies resolve the retry policy of a failing task.
+type policies struct {
+	runs        map[id.Run]*liveRun
+	assets      map[id.Task]string
+	deployments map[id.Deployment]*deployment
+}
+
+// policies reads what the retry policies of these tasks depend on.
+func (e *Engine) policies(ctx context.Context, tx *store.Tx, w *working, keys []store.TaskKey) (policies, error) {
+	p := policies{runs: w.runs}
+	if len(keys) == 0 {
+		return p, nil
+	}
+	var err error
+	if p.assets, err = tx.TaskAssets(ctx, keys); err != nil {
+		return p, err
+	}
+	var used []store.DeploymentKey
+	for _, k := range keys {
+		if r, ok := w.runs[k.Run]; ok {
+			used = append(used, store.DeploymentKey{Tenant: k.Tenant, Deployment: r.run.Deployment})
+		}
+	}
+	p.deployments, err = e.deploymentsOf(ctx, tx, used)
+	return p, err
+}
+
+func (p policies) of(t run.Task, code string) run.RetryPolicy {
+	r, ok := p.runs[t.Run]
+	if !ok {
+		return run.Resolve(code)
+	}
+	d := p.deployments[r.run.Deployment]
+	if d == nil {
+		return run.Resolve(code)
+	}
+	return policyFor(d, r.run, p.assets[t.ID], code)
+}

@@ -1,0 +1,356 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/canon"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/plan"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
+)
+
+// Trigger asks for a run of a pipeline, or of a selection of assets.
+type Trigger struct {
+	Tenant      id.Tenant        `json:"-"`
+	Workspace   string           `json:"workspace"` // "" is the default one
+	Pipeline    string           `json:"pipeline"`
+	Select      []string         `json:"select"` // instead of the pipeline's own selection
+	Parameters  json.RawMessage  `json:"parameters"`
+	Priority    int16            `json:"priority"` // 0 is the pipeline's
+	TriggerType string           `json:"trigger_type"`
+	TriggeredBy string           `json:"triggered_by"`
+	Parent      *id.Run          `json:"parent"`
+	Retry       *run.RetryPolicy `json:"retry"`
+	// IdempotencyKey makes a repeat return the first run.
+	IdempotencyKey string     `json:"-"`
+	Meta           event.Meta `json:"-"`
+}
+
+// Triggered is the answer to a trigger.
+type Triggered struct {
+	Run     id.Run
+	Repeat  bool // the run of an earlier trigger with the same idempotency key
+	planned plan.Plan
+}
+
+// Limits of a trigger.
+const (
+	maxKeyLength         = 255
+	maxTriggeredByLength = 200
+	maxTasksPerEvent     = 1000
+)
+
+// MaxTasksPerRun bounds a plan; fan-outs may grow a run to MaxFanOut tasks.
+const (
+	MaxTasksPerRun = 10_000
+	MaxFanOut      = 100_000
+)
+
+// TriggerRun makes a run of the workspace's active deployment. Its tasks without upstreams
+// are ready when it returns.
+func (e *Engine) TriggerRun(ctx context.Context, t Trigger) (Triggered, error) {
+	cmd := &triggerCommand{Trigger: t}
+	err := e.control.do(ctx, cmd)
+	return cmd.answer, err
+}
+
+// TriggerRuns makes several runs in one go; each answers on its own.
+func (e *Engine) TriggerRuns(ctx context.Context, triggers []Trigger) ([]Triggered, []error) {
+	cmds := make([]controlCommand, len(triggers))
+	for i, t := range triggers {
+		cmds[i] = &triggerCommand{Trigger: t}
+	}
+	errs := e.control.doAll(ctx, cmds)
+	answers := make([]Triggered, len(triggers))
+	for i, cmd := range cmds {
+		answers[i] = cmd.(*triggerCommand).answer //nolint:forcetypeassert // made above
+	}
+	return answers, errs
+}
+
+// controlCommand is a trigger or a cancel: what may be large and must not hold up reports.
+type controlCommand interface{ control() }
+
+type triggerCommand struct {
+	Trigger
+
+	run    id.Run // minted at the first try and kept: a repeat finds its own run
+	answer Triggered
+
+	workspace  id.Workspace
+	deployment id.Deployment
+	code       *deployment
+	digest     string
+}
+
+func (*triggerCommand) control() {}
+
+// runControl applies the triggers of a batch in one transaction and its cancels in another.
+func (e *Engine) runControl(ctx context.Context, batch []*call[controlCommand]) error {
+	var triggers, cancels []*call[controlCommand]
+	for _, c := range batch {
+		switch c.cmd.(type) {
+		case *triggerCommand:
+			triggers = append(triggers, c)
+		case *cancelCommand:
+			cancels = append(cancels, c)
+		}
+	}
+	if len(triggers) > 0 {
+		if err := e.runTriggers(ctx, triggers); err != nil {
+			return err
+		}
+	}
+	if len(cancels) > 0 {
+		return e.runCancels(ctx, cancels)
+	}
+	return nil
+}
+
+func (e *Engine) runTriggers(ctx context.Context, batch []*call[controlCommand]) error {
+	return e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		planned, err := e.planTriggers(ctx, tx, batch)
+		if err != nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		w.at(now)
+		fresh, err := e.settleRepeats(ctx, tx, w, planned)
+		if err != nil {
+			return err
+		}
+		for _, c := range fresh {
+			if err := w.create(c.cmd.(*triggerCommand)); err != nil { //nolint:forcetypeassert // sorted by runControl
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// planTriggers finds workspaces, deployments and plans. What cannot be planned is answered
+// here and left out.
+func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[controlCommand]) ([]*call[controlCommand], error) {
+	names := map[store.WorkspaceName]*store.Workspace{}
+	var wanted []store.WorkspaceName
+	for _, c := range batch {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+		if t.Workspace == "" {
+			t.Workspace = tenant.DefaultWorkspace
+		}
+		name := store.WorkspaceName{Tenant: t.Tenant, Name: t.Workspace}
+		if _, seen := names[name]; !seen {
+			names[name] = nil
+			wanted = append(wanted, name)
+		}
+	}
+	workspaces, err := tx.Workspaces(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	var keys []store.DeploymentKey
+	for _, w := range workspaces {
+		names[store.WorkspaceName{Tenant: w.Tenant, Name: w.Name}] = &w
+		if w.Active != nil {
+			keys = append(keys, store.DeploymentKey{Tenant: w.Tenant, Deployment: *w.Active})
+		}
+	}
+	found, err := e.deploymentsOf(ctx, tx, keys)
+	if err != nil {
+		return nil, err
+	}
+	var planned []*call[controlCommand]
+	for _, c := range batch {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+		switch w := names[store.WorkspaceName{Tenant: t.Tenant, Name: t.Workspace}]; {
+		case w == nil:
+			c.err = fault.New(fault.NotFound, "no workspace "+t.Workspace, fault.Field("workspace"), fault.Remedy("check the name"))
+		case w.Active == nil:
+			c.err = noDeployment(t.Workspace)
+		default:
+			t.workspace, t.deployment, t.code = w.ID, *w.Active, found[*w.Active]
+			if c.err = t.plan(); c.err == nil {
+				planned = append(planned, c)
+			}
+		}
+	}
+	return planned, nil
+}
+
+// plan checks the trigger and plans it.
+func (t *triggerCommand) plan() error {
+	if err := t.validate(); err != nil {
+		return err
+	}
+	planned, err := t.code.planner.Plan(plan.Request{Pipeline: t.Pipeline, Select: t.Select, Parameters: t.Parameters})
+	if err != nil {
+		return err
+	}
+	if len(planned.Tasks) > MaxTasksPerRun {
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("the plan has %d tasks, the limit is %d", len(planned.Tasks), MaxTasksPerRun),
+			fault.Field("select"), fault.Remedy("select fewer assets"), fault.Value("limit", MaxTasksPerRun), fault.Value("current", len(planned.Tasks)))
+	}
+	t.answer.planned = planned
+	if t.Priority == 0 {
+		t.Priority = asset.DefaultPriority
+		if p, ok := t.code.Pipeline(t.Pipeline); ok && p.Priority != 0 {
+			t.Priority = int16(p.Priority) //nolint:gosec // 1 to 10
+		}
+	}
+	if t.TriggerType == "" {
+		t.TriggerType = "api"
+	}
+	return nil
+}
+
+func (t *triggerCommand) validate() error {
+	if t.Priority < 0 || t.Priority > 10 {
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", t.Priority), fault.Field("priority"), fault.Remedy("use 1 (last) to 10 (first)"))
+	}
+	if len(t.IdempotencyKey) > maxKeyLength {
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit is %d", len(t.IdempotencyKey), maxKeyLength),
+			fault.Field("idempotency_key"), fault.Remedy("use a shorter key, such as a UUID"))
+	}
+	if len(t.TriggeredBy) > maxTriggeredByLength {
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit is %d", len(t.TriggeredBy), maxTriggeredByLength),
+			fault.Field("triggered_by"), fault.Remedy("use a shorter name"))
+	}
+	if t.IdempotencyKey == "" {
+		return nil
+	}
+	var err error
+	t.digest, err = canon.Digest(t.Trigger)
+	return err
+}
+
+// settleRepeats mints run ids, takes the idempotency keys, and answers what is a repeat.
+func (e *Engine) settleRepeats(ctx context.Context, tx *store.Tx, w *working, batch []*call[controlCommand]) ([]*call[controlCommand], error) {
+	var (
+		keys  []store.TriggerKey
+		again []store.RunKey
+	)
+	for _, c := range batch {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+		if t.run == (id.Run{}) {
+			t.run = id.New[id.Run](w.mint)
+		} else if c.tried {
+			again = append(again, store.RunKey{Tenant: t.Tenant, Run: t.run})
+		}
+		if t.IdempotencyKey != "" {
+			keys = append(keys, store.TriggerKey{Tenant: t.Tenant, Key: t.IdempotencyKey, Digest: t.digest, Run: t.run})
+		}
+	}
+	holders, err := tx.TakeTriggerKeys(ctx, keys, w.now)
+	if err != nil {
+		return nil, err
+	}
+	var existing map[id.Run]bool
+	if len(again) > 0 {
+		if existing, err = tx.ExistingRuns(ctx, again); err != nil {
+			return nil, err
+		}
+	}
+	type owned struct {
+		tenant id.Tenant
+		key    string
+	}
+	holder := make(map[owned]store.TriggerKey, len(holders))
+	for _, k := range holders {
+		holder[owned{k.Tenant, k.Key}] = k
+	}
+	var fresh []*call[controlCommand]
+	for _, c := range batch {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+		t.answer.Run, t.answer.Repeat = t.run, false
+		k, held := holder[owned{t.Tenant, t.IdempotencyKey}]
+		switch {
+		case held && k.Run != t.run && k.Digest != t.digest:
+			c.err = fault.New(fault.Conflict, "this idempotency key was used for another request", fault.Field("idempotency_key"),
+				fault.Remedy("use a new key for a new request"), fault.Value("run", k.Run.String()))
+		case held && k.Run != t.run:
+			t.answer.Run, t.answer.Repeat = k.Run, true
+		case existing[t.run]: // our own commit, whose answer was lost
+		default:
+			fresh = append(fresh, c)
+		}
+	}
+	return fresh, nil
+}
+
+// create puts a new run and its tasks into the working set.
+func (w *working) create(t *triggerCommand) error {
+	specs, edges := w.specs(t)
+	first := specs[:min(len(specs), maxTasksPerEvent)]
+	created := &liveRun{run: run.Run{Tenant: t.Tenant, ID: t.run}, isNew: true}
+	w.runs[t.run] = created
+	err := w.recordRun(created, run.RunCreated{
+		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.answer.planned.Parameters, Priority: t.Priority,
+		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Parent: t.Parent, Fingerprint: t.answer.planned.Fingerprint, Retry: t.Retry,
+		Started: true, Tasks: first,
+	}, t.Meta)
+	if err != nil {
+		return err
+	}
+	if err := w.addToRun(created, run.RunTasksAdded{Tasks: specs[len(first):]}, t.Meta); err != nil {
+		return err
+	}
+	w.insertTasks(created.run, specs)
+	w.changes.NewEdges = append(w.changes.NewEdges, edges...)
+	return nil
+}
+
+// addToRun records added tasks, in events of bounded size.
+func (w *working) addToRun(r *liveRun, added run.RunTasksAdded, meta event.Meta) error {
+	for rest := added.Tasks; len(rest) > 0; {
+		n := min(len(rest), maxTasksPerEvent)
+		chunk := added
+		chunk.Tasks = rest[:n]
+		if err := w.recordRun(r, chunk, meta); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// insertTasks puts new tasks of a run into the working set.
+func (w *working) insertTasks(r run.Run, specs []run.TaskSpec) {
+	for _, spec := range specs {
+		w.changes.NewTasks = append(w.changes.NewTasks, store.NewTask{
+			Key: store.TaskKey{Tenant: r.Tenant, Run: r.ID, Task: spec.ID}, Spec: spec,
+		})
+		live := &liveTask{task: run.NewTask(r.Tenant, r.ID, spec, w.now)}
+		w.tasks[spec.ID] = live
+		w.change(live)
+	}
+}
+
+// specs turns a plan into tasks with ids and into edges between them.
+func (w *working) specs(t *triggerCommand) ([]run.TaskSpec, []store.Edge) {
+	p := t.answer.planned
+	specs := make([]run.TaskSpec, len(p.Tasks))
+	for i, task := range p.Tasks {
+		specs[i] = run.TaskSpec{
+			ID: id.New[id.Task](w.mint), Index: int32(i), Asset: task.Key, Partition: task.Partition, Pool: task.Pool, //nolint:gosec // bounded by MaxTasksPerRun
+			Priority: t.Priority, Timeout: int32(task.Timeout.Std().Seconds()), //nolint:gosec // a day at most
+		}
+	}
+	edges := make([]store.Edge, len(p.Edges))
+	for i, e := range p.Edges {
+		from, to := e[0], e[1]
+		specs[to].Upstream = append(specs[to].Upstream, int32(from)) //nolint:gosec // an index of a task
+		specs[from].Dependents = true
+		edges[i] = store.Edge{Key: store.RunKey{Tenant: t.Tenant, Run: t.run}, Upstream: specs[from].ID, Task: specs[to].ID}
+	}
+	return specs, edges
+}

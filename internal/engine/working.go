@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// working is the working set of one transaction: the rows it has locked, as they were
+// loaded and as they are by now, and the events in between. Commands are decided one
+// after the other against it; the store writes the difference.
+type working struct {
+	now  time.Time
+	mint *id.Minter
+
+	runs    map[id.Run]*liveRun
+	tasks   map[id.Task]*liveTask
+	changed []*liveTask // in the order of their first change
+	touched []*liveRun
+	changes store.Changes
+}
+
+type liveRun struct {
+	run     run.Run
+	isNew   bool
+	touched bool
+}
+
+type liveTask struct {
+	task    run.Task
+	from    run.TaskState // as loaded; 0 if new
+	changed bool
+}
+
+func newWorking() *working {
+	return &working{runs: map[id.Run]*liveRun{}, tasks: map[id.Task]*liveTask{}}
+}
+
+// at sets the time of the transaction, once its locks are taken.
+func (w *working) at(now time.Time) {
+	w.now, w.mint = now, id.NewMinter(now)
+	w.changes.Now = now
+}
+
+func (w *working) addRuns(runs []run.Run) {
+	for _, r := range runs {
+		w.runs[r.ID] = &liveRun{run: r}
+	}
+}
+
+func (w *working) addTasks(tasks []run.Task) {
+	for _, t := range tasks {
+		w.add(t)
+	}
+}
+
+// add takes a loaded row into the set. A row that is in it already is left as it is by
+// now: loads after a decision must not undo it.
+func (w *working) add(t run.Task) *liveTask {
+	if known, ok := w.tasks[t.ID]; ok {
+		return known
+	}
+	live := &liveTask{task: t, from: t.State}
+	w.tasks[t.ID] = live
+	return live
+}
+
+// decide lets a command meet a task and takes note of what happens. A refusal changes
+// nothing.
+func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
+	parent := w.runs[t.task.Run]
+	facts := run.Facts{Now: w.now, Cancelling: parent != nil && parent.run.State == run.RunCancelling}
+	body, err := t.task.Decide(cmd, facts)
+	if err != nil || body == nil {
+		return err
+	}
+	e := event.Event{
+		Tenant: t.task.Tenant, Run: t.task.Run, Subject: t.task.ID.UUID, Version: t.task.Version + 1,
+		At: w.now, Meta: meta, Body: body,
+	}
+	next, err := t.task.Evolve(e)
+	if err != nil {
+		return err
+	}
+	if next.State.Terminal() {
+		if parent == nil {
+			return fmt.Errorf("task %s ends without its run's lock", t.task.ID)
+		}
+		parent.run = parent.run.Count(next.State)
+		w.touch(parent)
+	}
+	t.task = next
+	w.changes.Events = append(w.changes.Events, e)
+	w.change(t)
+	return nil
+}
+
+func (w *working) change(t *liveTask) {
+	if !t.changed {
+		t.changed = true
+		w.changed = append(w.changed, t)
+	}
+}
+
+func (w *working) touch(r *liveRun) {
+	if !r.touched {
+		r.touched = true
+		w.touched = append(w.touched, r)
+	}
+}
+
+// decideRun lets a command meet a run.
+func (w *working) decideRun(r *liveRun, cmd run.RunAction, meta event.Meta) error {
+	body, err := r.run.Decide(cmd)
+	if err != nil {
+		return err
+	}
+	return w.recordRun(r, body, meta)
+}
+
+func (w *working) recordRun(r *liveRun, body event.Body, meta event.Meta) error {
+	e := event.Event{
+		Tenant: r.run.Tenant, Run: r.run.ID, Subject: r.run.ID.UUID, Version: r.run.Version + 1,
+		At: w.now, Meta: meta, Body: body,
+	}
+	next, err := r.run.Evolve(e)
+	if err != nil {
+		return err
+	}
+	r.run = next
+	w.touch(r)
+	w.changes.Events = append(w.changes.Events, e)
+	return nil
+}
+
+// finish ends the runs whose last task has ended and gives the difference to write.
+func (w *working) finish() (store.Changes, error) {
+	for _, r := range w.touched {
+		if r.run.Remaining == 0 && !r.run.State.Terminal() {
+			if err := w.decideRun(r, run.EndRun{}, event.Meta{Actor: "engine"}); err != nil {
+				return store.Changes{}, err
+			}
+		}
+		if r.isNew {
+			w.changes.NewRuns = append(w.changes.NewRuns, r.run)
+		} else {
+			w.changes.ChangedRuns = append(w.changes.ChangedRuns, r.run)
+		}
+	}
+	for _, t := range w.changed {
+		w.changes.Moves = append(w.changes.Moves, store.Move{From: t.from, Task: t.task})
+	}
+	return w.changes, nil
+}
+
+// keyOf finds a task's rows.
+func keyOf(t run.Task) store.TaskKey {
+	return store.TaskKey{Tenant: t.Tenant, Run: t.Run, Task: t.ID}
+}
+
+func runKeyOf(t run.Task) store.RunKey { return store.RunKey{Tenant: t.Tenant, Run: t.Run} }
+
+// runKeys are the runs of tasks, each once.
+func runKeys(keys []store.TaskKey) []store.RunKey {
+	seen := make(map[id.Run]bool, len(keys))
+	var runs []store.RunKey
+	for _, k := range keys {
+		if !seen[k.Run] {
+			seen[k.Run] = true
+			runs = append(runs, store.RunKey{Tenant: k.Tenant, Run: k.Run})
+		}
+	}
+	return runs
+}

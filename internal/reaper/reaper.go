@@ -1,0 +1,67 @@
+// Package reaper is the loop that ends what nobody ends: leases that were not renewed,
+// attempts past their deadline, backoffs that are over, cones that a crash cut off. Any
+// number of servers may run it; its cost grows with what is due, not with what exists.
+package reaper
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/loop"
+	"go.arco.dev/servo/internal/store"
+)
+
+// Times of the reaper's rounds.
+const (
+	every       = time.Second
+	tidyEvery   = time.Minute
+	keepKeysFor = 24 * time.Hour
+)
+
+// Config says how a server reaps.
+type Config struct {
+	Batch  int // tasks in one transaction; 0 is 500
+	Logger *slog.Logger
+}
+
+// Start runs the loops: one for what is due, one that tidies up.
+func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
+	if config.Batch == 0 {
+		config.Batch = 500
+	}
+	due := func(ctx context.Context) (more bool, err error) {
+		expired, err := e.Expire(ctx, config.Batch)
+		if err != nil {
+			return false, err
+		}
+		retried, err := e.RetryDue(ctx, config.Batch)
+		if err != nil {
+			return false, err
+		}
+		cones, err := e.SkipDoomed(ctx, config.Batch)
+		return expired == config.Batch || retried == config.Batch || cones, err
+	}
+	tidy := func(ctx context.Context) (more bool, err error) {
+		if _, err := s.MakePartitions(ctx); err != nil {
+			return false, err
+		}
+		_, _, err = s.Forget(ctx, keepKeysFor)
+		return false, err
+	}
+	return &Reaper{loops: []*loop.Loop{
+		loop.Start(loop.Config{Name: "reaper", Every: every, RunOnce: due, Logger: config.Logger}),
+		loop.Start(loop.Config{Name: "tidy", Every: tidyEvery, RunOnce: tidy, Logger: config.Logger}),
+	}}
+}
+
+// Reaper is the running loops.
+type Reaper struct{ loops []*loop.Loop }
+
+// Stop ends the loops.
+func (r *Reaper) Stop() {
+	for _, l := range r.loops {
+		l.Stop()
+	}
+}

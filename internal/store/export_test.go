@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Seen is one statement that the database has executed without an error.
+type Seen func(sql string, args []any)
+
+// Trace makes the store report every statement from now on.
+func (s *Store) Trace(ctx context.Context, seen Seen) error {
+	config := s.pool.Config()
+	config.ConnConfig.Tracer = &tracer{counter: s.stats, seen: seen}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	s.pool.Close()
+	s.pool = pool
+	return nil
+}
+
+// Pool is what transactions take their connections from and give them back to.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Raw is the transaction itself, for SQL that the store would never send.
+func (tx *Tx) Raw() pgx.Tx { return tx.tx }
+
+// Flush sends what was collected now instead of at the end.
+func (tx *Tx) Flush(ctx context.Context) error { return tx.writes.flush(ctx, tx.tx) }
+
+type tracer struct {
+	*counter
+
+	seen Seen
+}
+
+type tracedKey struct{}
+
+func (t *tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	return context.WithValue(t.counter.TraceQueryStart(ctx, conn, data), tracedKey{}, data)
+}
+
+func (t *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, end pgx.TraceQueryEndData) {
+	if data, ok := ctx.Value(tracedKey{}).(pgx.TraceQueryStartData); ok && end.Err == nil {
+		t.seen(data.SQL, data.Args)
+	}
+}
+
+func (t *tracer) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
+	t.counter.TraceBatchQuery(ctx, conn, data)
+	if data.Err == nil {
+		t.seen(data.SQL, data.Args)
+	}
+}
+
+// ReadInPipeline puts a read where only writes may go.
+func ReadInPipeline(ctx context.Context) error {
+	q := db.New(&pipeline{})
+	if _, err := q.Clock(ctx); err != nil {
+		_, err = q.ListTenants(ctx, db.ListTenantsParams{})
+		return err
+	}
+	return nil
+}

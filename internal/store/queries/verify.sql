@@ -1,0 +1,231 @@
+-- What verify reads: everything, in one snapshot, a chunk of runs or tenants at a time; and
+-- what repair writes to one run besides the statements of the write path.
+
+-- name: PlanByKey :exec
+-- Keyed probes for a chunk of known rows, whatever the statistics say.
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
+
+-- name: PlanByScan :exec
+-- Questions about whole tables: plans as the planner likes them.
+SELECT set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true);
+
+-- name: VerifySequences :one
+-- How far tokens and positions have been given out. A sequence is not part of a snapshot:
+-- read after the snapshot was taken it is at or past everything the snapshot shows.
+SELECT coalesce(pg_sequence_last_value('servo.fencing_token'::regclass), 0)::bigint AS token,
+       coalesce(pg_sequence_last_value('servo.event_position'::regclass), 0)::bigint AS position;
+
+-- name: VerifyRuns :many
+SELECT sqlc.embed(r)
+FROM   servo.runs r
+WHERE  (r.tenant_id, r.id) > (@tenant_id::uuid, @id::uuid) AND r.tenant_id <= @until::uuid
+ORDER  BY r.tenant_id, r.id
+LIMIT  @most::int;
+
+-- name: SampleRuns :many
+SELECT r.tenant_id, r.id FROM servo.runs r WHERE (@everybody::bool OR r.tenant_id = @tenant_id::uuid) ORDER BY random() LIMIT @most::int;
+
+-- name: VerifyRunsByKey :many
+SELECT sqlc.embed(r)
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
+JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
+ORDER  BY r.tenant_id, r.id;
+
+-- name: VerifyEvents :many
+SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.data
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
+JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
+ORDER  BY e.tenant_id, e.run_id, e.position, e.version;
+
+-- name: VerifyTasks :many
+SELECT sqlc.embed(t)
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
+JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.id
+ORDER  BY t.tenant_id, t.run_id, t.id;
+
+-- name: VerifyEdges :many
+SELECT sqlc.embed(e)
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
+JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
+ORDER  BY e.tenant_id, e.run_id, e.upstream_id, e.task_id;
+
+-- name: VerifyWaiting :many
+-- The queue tables by run alone: a row of another tenant shows.
+SELECT sqlc.embed(q) FROM servo.waiting q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
+
+-- name: VerifyReady :many
+SELECT sqlc.embed(q) FROM servo.ready_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
+
+-- name: VerifyQueued :many
+SELECT sqlc.embed(q) FROM servo.pool_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
+
+-- name: VerifyLeases :many
+SELECT sqlc.embed(q) FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
+
+-- name: VerifyRetrying :many
+SELECT sqlc.embed(q) FROM servo.retry_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
+
+-- name: VerifyCones :many
+SELECT sqlc.embed(c) FROM servo.cones c WHERE c.run_id = ANY(@run_ids::uuid[]) ORDER BY c.run_id;
+
+-- name: VerifyOrphans :many
+-- Rows without their run, counted for each table and run; the owner is whoever has a run
+-- with that id, if anybody has.
+WITH orphan AS (
+    SELECT 'run_events'::text AS source, x.tenant_id, x.run_id FROM servo.run_events x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
+    SELECT 'tasks', x.tenant_id, x.run_id FROM servo.tasks x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
+    SELECT 'edges', x.tenant_id, x.run_id FROM servo.edges x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
+    SELECT 'waiting', x.tenant_id, x.run_id FROM servo.waiting x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
+    SELECT 'ready_q', x.tenant_id, x.run_id FROM servo.ready_q x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
+    SELECT 'pool_q', x.tenant_id, x.run_id FROM servo.pool_q x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
+    SELECT 'leases', x.tenant_id, x.run_id FROM servo.leases x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
+    SELECT 'retry_q', x.tenant_id, x.run_id FROM servo.retry_q x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
+    SELECT 'cones', x.tenant_id, x.run_id FROM servo.cones x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+)
+SELECT o.source, o.tenant_id, o.run_id, o.lost, r.tenant_id AS owner
+FROM   (SELECT source, tenant_id, run_id, count(*)::bigint AS lost FROM orphan GROUP BY source, tenant_id, run_id) AS o
+LEFT   JOIN servo.runs r ON r.id = o.run_id
+ORDER  BY o.tenant_id, o.run_id, o.source;
+
+-- name: VerifyRunIDs :many
+-- A run's id belongs to one tenant.
+SELECT r.id, count(*)::int AS owners FROM servo.runs r GROUP BY r.id HAVING count(*) > 1;
+
+-- name: VerifyPositions :many
+SELECT p.position::bigint AS position, count(*)::int AS events
+FROM   (SELECT x.position FROM servo.run_events x UNION ALL SELECT y.position FROM servo.entity_events y) AS p
+GROUP  BY p.position
+HAVING count(*) > 1;
+
+-- name: VerifyClaimTokens :many
+-- No token was ever given to two attempts.
+SELECT (e.data ->> 'token')::text AS token, count(*)::int AS claims
+FROM   servo.run_events e
+WHERE  e.type = 'task.claimed'
+GROUP  BY e.data ->> 'token'
+HAVING count(*) > 1;
+
+-- name: VerifyLeaseTokens :many
+SELECT l.tenant_id, l.run_id, l.task_id, l.token
+FROM   servo.leases l
+WHERE  l.token IN (SELECT d.token FROM servo.leases d GROUP BY d.token HAVING count(*) > 1)
+ORDER  BY l.token, l.run_id, l.task_id;
+
+-- name: VerifyTenants :many
+SELECT sqlc.embed(t) FROM servo.tenants t WHERE t.id > @after::uuid AND t.id <= @until::uuid ORDER BY t.id LIMIT @most::int;
+
+-- name: VerifyEntityEvents :many
+SELECT e.tenant_id, e.subject_id AS run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.data
+FROM   servo.entity_events e
+WHERE  e.tenant_id = ANY(@tenant_ids::uuid[])
+ORDER  BY e.tenant_id, e.subject_id, e.version;
+
+-- name: VerifyWorkspaces :many
+SELECT sqlc.embed(w) FROM servo.workspaces w WHERE w.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY w.tenant_id, w.id;
+
+-- name: VerifyDeployments :many
+SELECT sqlc.embed(d) FROM servo.deployments d WHERE d.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY d.tenant_id, d.id;
+
+-- name: VerifyEntityOrphans :many
+SELECT o.source::text AS source, o.tenant_id, count(*)::bigint AS lost
+FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
+        UNION ALL
+        SELECT 'workspaces', y.tenant_id FROM servo.workspaces y
+        UNION ALL
+        SELECT 'deployments', z.tenant_id FROM servo.deployments z) AS o
+WHERE  (@everybody::bool OR o.tenant_id = @tenant_id::uuid)
+AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
+GROUP  BY o.source, o.tenant_id
+ORDER  BY o.tenant_id, o.source;
+
+-- name: ForeignRuns :many
+-- Rows that carry the id of a run and another tenant. The owner comes first in every key, so
+-- this reads whole partitions: repair asks before it locks anything.
+SELECT r.tenant_id FROM servo.runs r WHERE r.id = @run_id::uuid AND r.tenant_id <> @tenant_id::uuid;
+
+-- name: ForeignTasks :many
+SELECT t.tenant_id, t.id FROM servo.tasks t WHERE t.run_id = @run_id::uuid AND t.tenant_id <> @tenant_id::uuid;
+
+-- name: ForeignEdges :many
+SELECT e.tenant_id, e.upstream_id, e.task_id FROM servo.edges e WHERE e.run_id = @run_id::uuid AND e.tenant_id <> @tenant_id::uuid;
+
+-- name: ForeignEvents :one
+SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = @run_id::uuid AND e.tenant_id <> @tenant_id::uuid;
+
+-- name: RepairRun :exec
+-- Every column as the events tell it. The row is updated in place, never replaced: others
+-- wait for its lock and must find it.
+INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
+        remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
+        triggered_by, fingerprint, parameters, retry)
+VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @deployment_id::uuid, sqlc.narg(parent_run_id)::uuid, @created_at::timestamptz,
+        sqlc.narg(started_at)::timestamptz, sqlc.narg(finished_at)::timestamptz, @version::int, @total::int, @remaining::int,
+        @succeeded::int, @failed::int, @skipped::int, @cancelled::int, @state::smallint, @priority::smallint, @timed_out::bool,
+        @cancel_reason::text, @pipeline::text, @trigger_type::text, @triggered_by::text, @fingerprint::text,
+        nullif(@parameters::text, '')::jsonb, nullif(@retry::text, '')::jsonb)
+ON CONFLICT (tenant_id, id) DO UPDATE
+SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
+       created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
+       version = excluded.version, total = excluded.total, remaining = excluded.remaining, succeeded = excluded.succeeded,
+       failed = excluded.failed, skipped = excluded.skipped, cancelled = excluded.cancelled, state = excluded.state,
+       priority = excluded.priority, timed_out = excluded.timed_out, cancel_reason = excluded.cancel_reason,
+       pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
+       fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry;
+
+-- name: RepairTasks :exec
+-- Whole rows, live (state 0) or ended. Those that were wrong were deleted before.
+INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, finished_at, token, ix, timeout_s, version, attempt, failures, fan_outs, state,
+        priority, late_result, asset, partition, pool, outcome, cursor, result, failure)
+SELECT n.tenant_id, n.run_id, n.id, n.created_at, CASE WHEN n.state > 0 THEN n.finished_at END, CASE WHEN n.state > 0 THEN n.token END,
+       n.ix, n.timeout_s, CASE WHEN n.state > 0 THEN n.version END, CASE WHEN n.state > 0 THEN n.attempt END,
+       CASE WHEN n.state > 0 THEN n.failures END, CASE WHEN n.state > 0 THEN n.fan_outs END, nullif(n.state, 0), n.priority,
+       n.late_result, n.asset, n.partition, n.pool, nullif(n.outcome, ''), nullif(n.cursor, ''), nullif(n.result, '')::jsonb,
+       nullif(n.failure, '')::jsonb
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@ids::uuid[]) AS id,
+               unnest(@created_ats::timestamptz[]) AS created_at, unnest(@finished_ats::timestamptz[]) AS finished_at,
+               unnest(@tokens::bigint[]) AS token, unnest(@ixs::int[]) AS ix, unnest(@timeouts::int[]) AS timeout_s,
+               unnest(@versions::int[]) AS version, unnest(@attempts::int[]) AS attempt, unnest(@failure_counts::int[]) AS failures,
+               unnest(@fan_outs::int[]) AS fan_outs, unnest(@states::smallint[]) AS state, unnest(@priorities::smallint[]) AS priority,
+               unnest(@late_results::bool[]) AS late_result, unnest(@assets::text[]) AS asset, unnest(@partitions::text[]) AS partition,
+               unnest(@pools::text[]) AS pool, unnest(@outcomes::text[]) AS outcome, unnest(@cursors::text[]) AS cursor,
+               unnest(@results::text[]) AS result, unnest(@failures::text[]) AS failure) AS n;
+
+-- name: DropRuns :exec
+DELETE FROM servo.runs r USING unnest(@tenant_ids::uuid[]) AS n(tenant_id) WHERE r.tenant_id = n.tenant_id AND r.id = @run_id::uuid;
+
+-- name: DropTasks :exec
+DELETE FROM servo.tasks t
+USING  (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@ids::uuid[]) AS id) AS n
+WHERE  t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.id;
+
+-- name: DropEdges :exec
+DELETE FROM servo.edges e
+USING  (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@upstream_ids::uuid[]) AS upstream_id,
+               unnest(@task_ids::uuid[]) AS task_id) AS n
+WHERE  e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.upstream_id AND e.task_id = n.task_id;
