@@ -191,7 +191,7 @@ func (p *Pipeline) reportUnknown(found *violations, given map[string]any) {
 		names[i] = p.Parameters[i].Name
 	}
 	slices.Sort(names)
-	remedy := "this pipeline has no parameters: send none"
+	remedy := "none are declared: send none, or name the pipeline that declares it"
 	if len(names) > 0 {
 		remedy = "known parameters: " + strings.Join(names, ", ")
 	}

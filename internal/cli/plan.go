@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/plan"
+)
+
+// newPlan shows what a manifest would run, without a server.
+func newPlan() *cobra.Command {
+	var (
+		file    string
+		request plan.Request
+		params  string
+		form    output
+	)
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Check a manifest and show what would run",
+		Long: `Check a manifest and show what would run, in which order. No server is needed.
+
+Without --pipeline and --select everything is planned. --select may be given several
+times, and takes ns/name, +ns/name (with upstreams), ns/name+ (with downstreams), ns/*,
+tag:x, owner:y and *.`,
+		Example: `  servo plan -f servo.yaml
+  servo plan -f servo.yaml --select +gold/revenue --output json
+  servo plan -f servo.yaml --pipeline revenue --params '{"day": "2026-01-31"}'`,
+		Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			data, err := readInput(cmd, "--file", file, asset.MaxBytes)
+			if err != nil {
+				return err
+			}
+			manifest, err := asset.Parse(data, file)
+			if err != nil {
+				return err
+			}
+			request.Parameters = json.RawMessage(params)
+			p, err := plan.New(manifest, request)
+			if err != nil {
+				return err
+			}
+			return render(cmd.OutOrStdout(), form, p, func(w io.Writer) { planTable(w, p) })
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "servo.yaml", "the manifest, YAML or JSON, or - for standard input")
+	cmd.Flags().StringVar(&request.Pipeline, "pipeline", "", "plan this pipeline")
+	cmd.Flags().StringArrayVar(&request.Select, "select", nil, "plan these assets")
+	cmd.Flags().StringVar(&params, "params", "", "the pipeline's parameters, a JSON object")
+	addOutput(cmd, &form)
+	return cmd
+}
+
+// planTable has a line for each task, and the totals below.
+func planTable(w io.Writer, p plan.Plan) {
+	upstream := make([][]string, len(p.Tasks))
+	for _, edge := range p.Edges {
+		upstream[edge[1]] = append(upstream[edge[1]], p.Tasks[edge[0]].Key)
+	}
+	fmt.Fprintln(w, "STAGE\tASSET\tPOOL\tTIMEOUT\tAFTER")
+	for i, task := range p.Tasks {
+		slices.Sort(upstream[i])
+		after := strings.Join(upstream[i], ", ")
+		if after == "" {
+			after = "-"
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", task.Stage, task.Key, task.Pool, task.Timeout, after)
+	}
+	fmt.Fprintf(w, "\n%s in %s, fingerprint %s\n", count(len(p.Tasks), "task"), count(len(p.Stages), "stage"), p.Fingerprint)
+}

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/suggest"
+)
+
+// The exit codes.
+const (
+	exitDone    = 0
+	exitFailed  = 1
+	exitInvalid = 2
+)
+
+// Main runs the command line in args, which begin after the program's name, and gives
+// the exit code.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := New(stdin, stdout, stderr)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	printError(stderr, err)
+	return exitCode(err)
+}
+
+// New is the root command with everything below it.
+func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+	root := group("servo", "Servo runs data pipelines for many tenants on PostgreSQL",
+		newCanon(),
+		newCompletion(),
+		newPlan(),
+		newVersion(),
+	)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SilenceErrors = true // printed once, by Main
+	root.SilenceUsage = true  // an error is easier to see without a page of help below it
+	root.SetFlagErrorFunc(flagFault)
+	root.SetHelpCommand(newHelp())
+	return root
+}
+
+// group is a command that only holds others. Called without one it shows its help; with
+// one that does not exist it says which was probably meant.
+func group(use, short string, children ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                   use,
+		Short:                 short,
+		DisableFlagsInUseLine: true,
+		Args:                  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+	}
+	cmd.AddCommand(children...)
+	return cmd
+}
+
+// unknownCommand says that cmd holds no command of that name.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	var names []string
+	for _, child := range cmd.Commands() {
+		if child.IsAvailableCommand() {
+			names = append(names, child.Name())
+		}
+	}
+	return usageFault(cmd, fmt.Sprintf("unknown command %q%s", name, suggest.DidYouMean(name, names)))
+}
+
+// newHelp is cobra's, except that it does not answer a question about nothing with
+// something else.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND...]",
+		Short: "Show the help of a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return usageFault(cmd, err.Error())
+			}
+			if len(rest) > 0 {
+				return unknownCommand(about, rest[0])
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+}
+
+// exactly demands a number of positional arguments.
+func exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		if n == 0 {
+			return usageFault(cmd, fmt.Sprintf("takes no arguments, but got %q", args[0]))
+		}
+		return usageFault(cmd, fmt.Sprintf("takes %s, not %d", count(n, "argument"), len(args)))
+	}
+}
+
+// usageFault is about the command line itself.
+func usageFault(cmd *cobra.Command, message string) error {
+	return fault.New(fault.InvalidArgument, message, fault.Remedy("see "+cmd.CommandPath()+" --help"))
+}
+
+// flagFault is about a flag.
+func flagFault(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return usageFault(cmd, err.Error())
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	name := "--" + unknown.GetSpecifiedName()
+	return usageFault(cmd, "unknown flag "+name+suggest.DidYouMean(name, names))
+}
+
+// printError prints each violation of a fault on a line of its own. An error that is no
+// fault has only its text.
+func printError(w io.Writer, err error) {
+	var text strings.Builder
+	f, ok := fault.As(err)
+	if !ok {
+		fmt.Fprintf(&text, "error: %v\n", err)
+	} else {
+		for _, v := range f.Violations() {
+			text.WriteString("error: ")
+			if v.Field != "" {
+				text.WriteString(v.Field + ": ")
+			}
+			text.WriteString(v.Message)
+			if v.Remedy != "" {
+				text.WriteString(" (" + v.Remedy + ")")
+			}
+			fmt.Fprintf(&text, " [%s]\n", v.Code)
+		}
+	}
+	_, _ = io.WriteString(w, text.String()) // nothing is left to tell it to
+}
+
+// exitCode tells mistakes of the caller, which no repetition mends, from failures.
+func exitCode(err error) int {
+	switch fault.CodeOf(err) {
+	case fault.InvalidArgument, fault.InvalidManifest, fault.CycleDetected, fault.LimitExceeded:
+		return exitInvalid
+	default:
+		return exitFailed
+	}
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// build is which Servo this is.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Time     string `json:"time,omitempty"` // of the revision
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func newVersion() *cobra.Command {
+	var form output
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print which Servo this is",
+		Args:  exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b := thisBuild()
+			return render(cmd.OutOrStdout(), form, b, func(w io.Writer) {
+				revision := b.Revision
+				if revision == "" {
+					revision = "unknown revision"
+				} else if b.Modified {
+					revision += ", modified"
+				}
+				fmt.Fprintf(w, "servo %s (%s) %s %s\n", b.Version, revision, b.Go, b.Platform)
+			})
+		},
+	}
+	addOutput(cmd, &form)
+	return cmd
+}
+
+// thisBuild is what the Go tool wrote into the binary.
+func thisBuild() build {
+	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			b.Revision = setting.Value
+		case "vcs.time":
+			b.Time = setting.Value
+		case "vcs.modified":
+			b.Modified = setting.Value == "true"
+		}
+	}
+	return b
+}
