@@ -79,6 +79,9 @@ func (e *Engine) Stop() {
 // Ready is signalled when a task has become ready in this process.
 func (e *Engine) Ready() <-chan struct{} { return e.signals.wait(readyTopic) }
 
+// FollowUp is signalled when a transaction left work for another one (see SkipDoomed).
+func (e *Engine) FollowUp() <-chan struct{} { return e.signals.wait(followUpTopic) }
+
 // transact runs fn in an engine transaction over a fresh working set, writes what it
 // changed, and signals after the commit.
 func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *store.Tx, w *working) error) error {

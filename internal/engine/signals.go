@@ -6,8 +6,11 @@ import (
 	"go.arco.dev/servo/internal/run"
 )
 
-// readyTopic wakes admission; pools are topics by their name.
-const readyTopic = ""
+// Topics besides the pools, which go by their names. No pool is named like these.
+const (
+	readyTopic    = " ready"     // wakes admission
+	followUpTopic = " follow-up" // wakes the reaper
+)
 
 // signals wake who waits in this process. A waiter takes the channel first and looks
 // second, so that a signal between the two is not lost.
@@ -50,6 +53,9 @@ func (s *signals) after(w *working) {
 		case run.Queued:
 			topics[t.task.Pool] = true
 		}
+	}
+	if len(w.changes.OpenCones) > 0 {
+		topics[followUpTopic] = true
 	}
 	for topic := range topics {
 		s.signal(topic)

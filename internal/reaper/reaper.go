@@ -51,7 +51,7 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 		return false, err
 	}
 	return &Reaper{loops: []*loop.Loop{
-		loop.Start(loop.Config{Name: "reaper", Every: every, RunOnce: due, Logger: config.Logger}),
+		loop.Start(loop.Config{Name: "reaper", Every: every, Wake: e.FollowUp, RunOnce: due, Logger: config.Logger}),
 		loop.Start(loop.Config{Name: "tidy", Every: tidyEvery, RunOnce: tidy, Logger: config.Logger}),
 	}}
 }

@@ -1,0 +1,177 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/store"
+)
+
+// bundle is a database with an engine and one tenant, whose clock a test may set.
+type bundle struct {
+	*engine.Engine
+
+	db     *servotest.Database
+	tenant id.Tenant
+	duty   store.Duty
+}
+
+var engineMeta = event.Meta{Actor: "test"}
+
+// The manifest of most tests: a diamond a → b, c → d, a single task, and a task to fan out.
+const manifestText = `
+version: 1
+assets:
+  - {key: d/a, exec: {command: [run]}}
+  - {key: d/b, exec: {command: [run]}, upstream: [d/a]}
+  - {key: d/c, exec: {command: [run]}, upstream: [d/a]}
+  - {key: d/d, exec: {command: [run]}, upstream: [d/b, d/c]}
+  - {key: s/one, exec: {command: [run]}, timeout: 60s}
+  - {key: f/scan, exec: {command: [run]}}
+  - {key: f/fetch, exec: {command: [run]}, pool: fetch}
+  - {key: f/join, exec: {command: [run]}, upstream: [f/scan]}
+pipelines:
+  - {name: diamond, select: ["d/*"]}
+  - {name: single, select: [s/one]}
+  - {name: fan, select: [f/scan, f/join]}
+`
+
+func setup(t testing.TB) *bundle {
+	t.Helper()
+	db := servotest.DB(t)
+	return setupOn(t, db, engine.Config{})
+}
+
+func setupOn(t testing.TB, db *servotest.Database, config engine.Config) *bundle {
+	t.Helper()
+	e := engine.New(db.Store, config, nil)
+	t.Cleanup(e.Stop)
+	b := &bundle{Engine: e, db: db}
+	var err error
+	b.tenant, err = e.CreateTenant(t.Context(), "acme", event.Meta{Actor: "test"})
+	require.NoError(t, err)
+	b.deploy(t, manifestText)
+	b.duty, err = db.TakeDuty(t.Context(), "admission", "test", time.Hour)
+	require.NoError(t, err)
+	return b
+}
+
+func (b *bundle) deploy(t testing.TB, text string) {
+	t.Helper()
+	manifest, err := asset.Parse([]byte(text), "servo.yaml")
+	require.NoError(t, err)
+	_, err = b.Deploy(t.Context(), b.tenant, "default", manifest, event.Meta{Actor: "test"})
+	require.NoError(t, err)
+}
+
+func (b *bundle) trigger(t testing.TB, pipeline string) store.RunKey {
+	t.Helper()
+	triggered, err := b.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Pipeline: pipeline})
+	require.NoError(t, err)
+	return store.RunKey{Tenant: b.tenant, Run: triggered.Run}
+}
+
+func (b *bundle) admit(t testing.TB) int {
+	t.Helper()
+	n, err := b.Admit(t.Context(), b.duty, 1000)
+	require.NoError(t, err)
+	return n
+}
+
+func newClaim() id.Claim { return id.Of[id.Claim](uuid.New()) }
+
+func (b *bundle) claim(t testing.TB, most int, start bool) []engine.Lease {
+	t.Helper()
+	leases, err := b.Claim(t.Context(), engine.ClaimRequest{
+		Worker: "w1", Claim: newClaim(), Pools: []string{"default", "fetch"}, Max: most, Start: start,
+	})
+	require.NoError(t, err)
+	return leases
+}
+
+// one admits and claims one started task.
+func (b *bundle) one(t testing.TB) engine.Lease {
+	t.Helper()
+	b.admit(t)
+	leases := b.claim(t, 1, true)
+	require.Len(t, leases, 1)
+	return leases[0]
+}
+
+func report(l engine.Lease, a engine.Action) engine.Report {
+	return engine.Report{TaskKey: l.TaskKey, Token: l.Token, Action: a}
+}
+
+func (b *bundle) report(t testing.TB, l engine.Lease, a engine.Action) engine.Answer {
+	t.Helper()
+	answer, err := b.ReportOne(t.Context(), report(l, a))
+	require.NoError(t, err)
+	return answer
+}
+
+func (b *bundle) reportError(t testing.TB, l engine.Lease, a engine.Action) error {
+	t.Helper()
+	_, err := b.ReportOne(t.Context(), report(l, a))
+	require.Error(t, err)
+	return err
+}
+
+// drain works until nothing is ready or queued any more.
+func (b *bundle) drain(t testing.TB, act func(engine.Lease) engine.Action) {
+	t.Helper()
+	for {
+		b.admit(t)
+		leases := b.claim(t, 1000, true)
+		if len(leases) == 0 {
+			return
+		}
+		reports := make([]engine.Report, len(leases))
+		for i, l := range leases {
+			reports[i] = report(l, act(l))
+		}
+		_, errs := b.Report(t.Context(), reports)
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+	}
+}
+
+func succeed(engine.Lease) engine.Action { return engine.Complete{} }
+
+// states are a run's state and its tasks' states by asset, as its tenant reads them.
+func (b *bundle) states(t testing.TB, key store.RunKey) (run.State, map[string]string) {
+	t.Helper()
+	r, tasks, err := b.db.GetRun(context.WithoutCancel(t.Context()), key)
+	require.NoError(t, err)
+	states := map[string]string{}
+	for _, task := range tasks {
+		name := task.Asset
+		if task.Partition != "" {
+			name += "@" + task.Partition
+		}
+		states[name] = task.State.String()
+	}
+	return r.State, states
+}
+
+func (b *bundle) requireStates(t testing.TB, key store.RunKey, want run.State, tasks ...string) {
+	t.Helper()
+	state, got := b.states(t, key)
+	require.Equal(t, want.String(), state.String())
+	for _, text := range tasks {
+		name, wanted, _ := strings.Cut(text, "=")
+		require.Equal(t, wanted, got[name], "%s in %s", name, fmt.Sprint(got))
+	}
+}
