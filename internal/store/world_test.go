@@ -123,13 +123,20 @@ func (w *world) blocked(t testing.TB, fn func(ctx context.Context, tx *Tx) error
 
 func (w *world) untilBlocked(t testing.TB, pid uint32, done <-chan error) {
 	t.Helper()
-	for waits := 0; waits == 0; {
+	w.until(t, done, `SELECT cardinality(pg_blocking_pids($1))`, int32(pid))
+}
+
+// until asks the database again and again until it counts something. What is watched must
+// not end before.
+func (w *world) until(t testing.TB, done <-chan error, count string, args ...any) {
+	t.Helper()
+	for n := 0; n == 0; {
 		select {
 		case err := <-done:
 			require.Failf(t, "the transaction did not wait", "it ended with %v", err)
 		default:
 		}
-		waits = w.Count(t, `SELECT cardinality(pg_blocking_pids($1))`, int32(pid))
+		n = w.Count(t, count, args...)
 	}
 }
 
