@@ -1,0 +1,230 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/store"
+)
+
+// fill gives a tenant rows in every table.
+func (w *world) fill(t testing.TB, name string) (account, graph) {
+	t.Helper()
+	a := w.account(t, name)
+	states := []run.TaskState{run.Running, run.Ready, run.Queued, run.Dispatched, run.RetryWait, run.Pending, run.Succeeded}
+	g := w.newRun(t, a, states, nil, nil, nil, nil, nil, []int32{0}, nil)
+	w.apply(t, store.Changes{OpenCones: []store.RunKey{g.key()}})
+	must(w.Heartbeat(t.Context(), []store.Pulse{pulse(g.tasks[0])}, time.Minute))(t)
+	w.engine(t, func(tx *Tx) {
+		must(tx.TakeTriggerKeys(t.Context(), []store.TriggerKey{{Tenant: a.tenant, Key: "k", Digest: "d", Run: g.run.ID}}, w.now))(t)
+	})
+	return a, g
+}
+
+// visible are the tables and views that a tenant may read, with the column that names it.
+func (w *world) visible(t testing.TB) map[string]string {
+	t.Helper()
+	rows, err := w.Pool().Query(t.Context(), `
+		SELECT c.relname::text, CASE c.relname WHEN 'tenants' THEN 'id' ELSE 'tenant_id' END
+		FROM   pg_class c
+		WHERE  c.relnamespace = 'servo'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
+		AND    has_any_column_privilege('servo_tenant', c.oid, 'SELECT')`)
+	require.NoError(t, err)
+	relations := map[string]string{}
+	var name, column string
+	_, err = pgx.ForEachRow(rows, []any{&name, &column}, func() error {
+		relations[name] = column
+		return nil
+	})
+	require.NoError(t, err)
+	return relations
+}
+
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, mine := w.fill(t, "acme")
+	b, theirs := w.fill(t, "brick")
+	relations := w.visible(t)
+	require.Contains(t, relations, "task_states")
+	require.Contains(t, relations, "run_events")
+
+	counts := func(t *testing.T, tenant string) (own, foreign map[string]int) {
+		t.Helper()
+		own, foreign = map[string]int{}, map[string]int{}
+		require.NoError(t, w.Tenant(t.Context(), tenant, func(ctx context.Context, tx *Tx) error {
+			for name, column := range relations {
+				var o, f int
+				err := tx.Raw().QueryRow(ctx, `SELECT count(*) FILTER (WHERE `+column+`::text = $1), count(*) FILTER (WHERE `+column+`::text <> $1)
+					FROM servo.`+name, tenant).Scan(&o, &f)
+				require.NoError(t, err, name)
+				own[name], foreign[name] = o, f
+			}
+			return nil
+		}))
+		return own, foreign
+	}
+
+	t.Run("a tenant sees its own rows in every table and view, and nobody else's", func(t *testing.T) {
+		t.Parallel()
+		for _, tenant := range []id.Tenant{a.tenant, b.tenant} {
+			own, foreign := counts(t, tenant.String())
+			for name := range relations {
+				require.NotZero(t, own[name], "%s: a table without rows proves nothing", name)
+				require.Zero(t, foreign[name], name)
+			}
+		}
+	})
+
+	t.Run("no tenant and a tenant that does not exist see nothing", func(t *testing.T) {
+		t.Parallel()
+		for _, tenant := range []string{"", id.New[id.Tenant](id.NewMinter(w.now)).String()} {
+			own, foreign := counts(t, tenant)
+			for name := range relations {
+				require.Zero(t, own[name]+foreign[name], name)
+			}
+		}
+	})
+
+	t.Run("what is not a tenant's id is an error, not an empty answer", func(t *testing.T) {
+		t.Parallel()
+		err := w.Tenant(t.Context(), "acme' OR true", func(ctx context.Context, tx *Tx) error {
+			_, err := tx.Raw().Exec(ctx, `SELECT FROM servo.runs`)
+			return err
+		})
+		require.Equal(t, "22P02", servotest.SQLState(err))
+	})
+
+	t.Run("a run is found by its tenant alone", func(t *testing.T) {
+		t.Parallel()
+		found, tasks, err := w.GetRun(t.Context(), mine.key())
+		require.NoError(t, err)
+		require.Equal(t, mine.run.ID, found.ID)
+		require.Len(t, tasks, len(mine.tasks))
+		_, _, err = w.GetRun(t.Context(), store.RunKey{Tenant: a.tenant, Run: theirs.run.ID})
+		require.True(t, fault.Is(err, fault.NotFound), err)
+	})
+}
+
+func TestPrivileges(t *testing.T) {
+	t.Parallel()
+	const insufficientPrivilege = "42501"
+	w := newWorld(t)
+	a, _ := w.fill(t, "acme")
+	b, _ := w.fill(t, "brick")
+	asTenant := func(ctx context.Context, sql string) error {
+		return w.Tenant(ctx, a.tenant.String(), func(ctx context.Context, tx *Tx) error {
+			_, err := tx.Raw().Exec(ctx, sql)
+			return err
+		})
+	}
+	asEngine := func(ctx context.Context, sql string) error {
+		return w.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+			_, err := tx.Raw().Exec(ctx, sql)
+			return err
+		})
+	}
+	roles := map[string]func(context.Context, string) error{"tenant": asTenant, "engine": asEngine}
+
+	for _, table := range []string{"run_events", "entity_events"} {
+		for role, exec := range roles {
+			t.Run(table+" are append-only for the "+role, func(t *testing.T) {
+				t.Parallel()
+				for _, sql := range []string{
+					`UPDATE servo.` + table + ` SET actor = 'nobody'`, `DELETE FROM servo.` + table, `TRUNCATE servo.` + table,
+					`SELECT 1 FROM servo.` + table + ` FOR UPDATE`,
+				} {
+					require.Equal(t, insufficientPrivilege, servotest.SQLState(exec(t.Context(), sql)), sql)
+				}
+			})
+		}
+	}
+
+	t.Run("a partition cannot be reached past its parent", func(t *testing.T) {
+		t.Parallel()
+		for _, exec := range roles {
+			for _, table := range []string{"runs", "tasks", "edges", "run_events"} {
+				require.Equal(t, insufficientPrivilege, servotest.SQLState(exec(t.Context(), `SELECT FROM servo.`+table+w.now.Format("_2006_01"))))
+			}
+		}
+	})
+
+	t.Run("a tenant writes nothing today", func(t *testing.T) {
+		t.Parallel()
+		for table := range w.visible(t) {
+			for _, sql := range []string{`DELETE FROM servo.` + table, `INSERT INTO servo.` + table + ` DEFAULT VALUES`, `TRUNCATE servo.` + table} {
+				require.Error(t, asTenant(t.Context(), sql), sql)
+			}
+		}
+		require.Equal(t, insufficientPrivilege, servotest.SQLState(asTenant(t.Context(), `SELECT servo.raise_fencing_token()`)))
+		require.Equal(t, insufficientPrivilege, servotest.SQLState(asTenant(t.Context(), `SELECT servo.make_partitions(1)`)))
+		require.Equal(t, insufficientPrivilege, servotest.SQLState(asTenant(t.Context(), `SELECT FROM servo.duties`)))
+	})
+
+	t.Run("nobody of them makes objects or turns security off", func(t *testing.T) {
+		t.Parallel()
+		for _, exec := range roles {
+			for _, sql := range []string{
+				`CREATE TABLE servo.mine ()`, `ALTER TABLE servo.runs NO FORCE ROW LEVEL SECURITY`, `DROP TABLE servo.runs`,
+				`CREATE OR REPLACE FUNCTION servo.current_tenant() RETURNS uuid LANGUAGE sql AS 'SELECT NULL::uuid'`,
+			} {
+				require.Equal(t, insufficientPrivilege, servotest.SQLState(exec(t.Context(), sql)), sql)
+			}
+		}
+	})
+
+	t.Run("with the right to write, a tenant still writes for itself alone", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.Exec(t, `GRANT INSERT, UPDATE, DELETE ON servo.cones, servo.idempotency_keys TO servo_tenant`)
+		mine, theirs := w.account(t, "acme"), w.account(t, "brick")
+		key := func(owner id.Tenant) string {
+			return `INSERT INTO servo.idempotency_keys VALUES ('` + owner.String() + `', 'k', 'd', '` + owner.String() + `', now())`
+		}
+		as := func(sql string) (int64, error) {
+			var n int64
+			err := w.Tenant(t.Context(), mine.tenant.String(), func(ctx context.Context, tx *Tx) error {
+				tag, err := tx.Raw().Exec(ctx, sql)
+				n = tag.RowsAffected()
+				return err
+			})
+			return n, err
+		}
+		_, err := as(key(theirs.tenant))
+		require.Equal(t, insufficientPrivilege, servotest.SQLState(err))
+		require.ErrorContains(t, err, "row-level security")
+		_, err = as(key(mine.tenant))
+		require.NoError(t, err)
+		_, err = as(`UPDATE servo.idempotency_keys SET tenant_id = '` + theirs.tenant.String() + `'`)
+		require.ErrorContains(t, err, "row-level security", "a row cannot be given away")
+
+		w.Exec(t, key(theirs.tenant))
+		for _, sql := range []string{`UPDATE servo.idempotency_keys SET digest = 'x'`, `DELETE FROM servo.idempotency_keys`} {
+			n, err := as(sql)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n, sql)
+		}
+		require.Equal(t, 1, w.Count(t, `SELECT count(*) FROM servo.idempotency_keys WHERE digest = 'd'`))
+	})
+
+	t.Run("the engine sees all tenants without being above the policies", func(t *testing.T) {
+		t.Parallel()
+		w.engine(t, func(tx *Tx) {
+			var tenants int
+			require.NoError(t, tx.Raw().QueryRow(t.Context(), `SELECT count(DISTINCT tenant_id) FROM servo.runs WHERE tenant_id IN ($1, $2)`,
+				a.tenant.UUID, b.tenant.UUID).Scan(&tenants))
+			require.Equal(t, 2, tenants)
+			var super, bypass bool
+			require.NoError(t, tx.Raw().QueryRow(t.Context(), `SELECT rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user`).Scan(&super, &bypass))
+			require.False(t, super || bypass)
+		})
+	})
+}
