@@ -50,6 +50,7 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 	case TakeOver:
 		s.DB.Epoch++
 		tx.Epoch = s.DB.Epoch
+	default:
 	}
 	for r := range maxRuns {
 		if tx.Dirty.has(r) {

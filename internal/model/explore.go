@@ -159,7 +159,7 @@ func (x *search) stuck() int32 {
 	}
 	for id, ok := range ends {
 		if !ok {
-			return int32(id) //nolint:gosec // below the limit
+			return int32(id)
 		}
 	}
 	return -1

@@ -36,7 +36,7 @@ func (w *World) reading(k Kind) []stmt {
 		return append([]stmt{{on: onQueue, queue: Leases, peek: true, pick: expired}}, w.report(k)...)
 	case RetryDue:
 		p := []stmt{{on: onQueue, queue: Retry, peek: true, pick: due}}
-		if runs.mode = KeyShare; r.RetryDueLocksRun {
+		if runs.mode = max(KeyShare, w.RetryDueMode); r.RetryDueLocksRun {
 			p = append(p, runs)
 		}
 		return append(p, stmt{on: onQueue, queue: Retry, mode: lockIf(r.RetryLocksRow), skip: true, pick: theirs(Retry)})
@@ -55,8 +55,9 @@ func (w *World) reading(k Kind) []stmt {
 		return append([]stmt{cancels, runs}, w.sweep()...)
 	case TakeOver:
 		return []stmt{{on: onDuty, mode: Update, pick: one}}
+	default:
+		return nil
 	}
-	return nil
 }
 
 // report is what ends an attempt: the run, the dependents, the lease.
@@ -169,6 +170,7 @@ func swept(q Queue) func(*World, *State, *Tx) Set {
 			of |= s.DB.dependents(tx.Tasks)
 		case Leases:
 			of |= tx.Tasks
+		default:
 		}
 		return s.DB.rows(q) & of
 	}

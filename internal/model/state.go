@@ -136,8 +136,9 @@ func (m Mode) conflicts(other Mode) bool {
 		return other >= NoKeyUpdate
 	case NoKeyUpdate, Update:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // Locks is what one transaction holds until it ends.

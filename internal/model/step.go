@@ -38,8 +38,9 @@ func (st Step) chance() bool {
 		return true
 	case begins:
 		return st.Kind == Cancel || st.Kind == TakeOver
+	default:
+		return false
 	}
-	return false
 }
 
 // describe puts a step into words.
@@ -219,7 +220,7 @@ func (w *World) chances(s *State, yield func(*State, Step)) {
 		if lease.Present && !lease.Expired {
 			next := *s
 			next.DB.Rows[Leases][t].Expired = true
-			yield(&next, Step{What: leaseExpires, Actor: ghost, Row: int8(t)}) //nolint:gosec // small
+			yield(&next, Step{What: leaseExpires, Actor: ghost, Row: int8(t)})
 		}
 	}
 }

@@ -105,6 +105,7 @@ func (w *World) blockers(s *State, me int, st stmt, row int) (who Set) {
 			blocked = held.Claim == s.Tx[me].Claim
 		case onDuty:
 			blocked = held.Duty.conflicts(st.mode)
+		case onUsage: // a plain read
 		}
 		if blocked {
 			who |= set(i)

@@ -67,6 +67,7 @@ type World struct {
 
 	LoseReportsOnly bool // only workers' commits lose their answers
 	LateReports     bool // a report is believed after its lease is gone, while nobody has claimed the task
+	RetryDueMode    Mode // how retry due locks the run; Unlocked stands for KeyShare
 	StrictFence     bool // looks at TokenFences
 	ForgiveDeadlock bool // a circle is a dead end and no more, to see what else breaks
 
@@ -231,6 +232,7 @@ func (w *World) open(s *State, i int, k Kind) {
 		tx.Tasks, tx.Token = held(c), c.Held
 		tx.Runs = w.runsOf(tx.Tasks)
 		tx.Sweeps = w.allRuns() &^ tx.Runs
+	default:
 	}
 }
 
@@ -264,6 +266,7 @@ func (w *World) hear(s *State, i int, tx *Tx, a answer) {
 		a.stale |= a.accepted
 	case Cancel, Mixed:
 		c.Done = true
+	default:
 	}
 	for t := range maxTasks {
 		if a.stale.has(t) && tx.Kind != FanOut {

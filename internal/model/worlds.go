@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Named is one of the worlds, by its name.
 func Named(name string) World {
 	for _, w := range Worlds() {
@@ -13,19 +15,28 @@ func Named(name string) World {
 // Worlds are the small universes that the tests explore. Some begin in the middle, with
 // leases held, so that what matters in them comes soon.
 func Worlds() []World {
-	both := []Kind{Complete, Fail}
-	admission := Actor{Name: "admission", Role: Admission}
-	reaper := Actor{Name: "reaper", Role: Reaper}
-	cancel := Actor{Name: "canceller", Role: Canceller}
+	return slices.Concat(flowWorlds(), repeatWorlds(), batchWorlds())
+}
+
+func admission() Actor { return Actor{Name: "admission", Role: Admission} }
+func reaper() Actor    { return Actor{Name: "reaper", Role: Reaper} }
+func cancel() Actor    { return Actor{Name: "canceller", Role: Canceller} }
+
+// succeeds and mayFail are what a worker may report.
+func succeeds() []Kind { return []Kind{Complete} }
+func mayFail() []Kind  { return []Kind{Complete, Fail} }
+
+// flowWorlds are about tasks on their way, alone and depending on each other.
+func flowWorlds() []World {
 	return []World{
 		{
 			Name:     "one task",
 			Tasks:    []Task{{In: Ready}},
 			Attempts: 2, SeparateStart: true,
 			Actors: []Actor{
-				admission, reaper, cancel,
+				admission(), reaper(), cancel(),
 				{Name: "worker A", Role: Worker, Max: 1, Verdicts: []Kind{Complete, Fail, Yield}},
-				{Name: "worker B", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
 			},
 		},
 		{
@@ -33,9 +44,9 @@ func Worlds() []World {
 			Tasks:    []Task{{In: Ready}, {In: Waiting, Ups: set(0)}},
 			Attempts: 1,
 			Actors: []Actor{
-				admission, reaper, cancel,
-				{Name: "worker A", Role: Worker, Max: 1, Verdicts: both},
-				{Name: "worker B", Role: Worker, Max: 1, Verdicts: both},
+				admission(), reaper(), cancel(),
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: mayFail()},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: mayFail()},
 			},
 		},
 		{
@@ -43,9 +54,9 @@ func Worlds() []World {
 			Tasks:    []Task{{In: Leases}, {In: Leases}, {In: Waiting, Ups: set(0, 1)}},
 			Attempts: 1, Crashes: 1,
 			Actors: []Actor{
-				admission, reaper, cancel,
-				{Name: "worker A", Role: Worker, Max: 1, Holds: set(0), Verdicts: both},
-				{Name: "worker B", Role: Worker, Max: 1, Holds: set(1), Verdicts: []Kind{Complete}},
+				admission(), reaper(), cancel(),
+				{Name: "worker A", Role: Worker, Max: 1, Holds: set(0), Verdicts: mayFail()},
+				{Name: "worker B", Role: Worker, Max: 1, Holds: set(1), Verdicts: succeeds()},
 			},
 		},
 		{
@@ -54,10 +65,10 @@ func Worlds() []World {
 			Mapped:   set(2),
 			Attempts: 1, Lost: 1,
 			Actors: []Actor{
-				admission, cancel,
+				admission(), cancel(),
 				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: []Kind{Complete, FanOut}},
-				{Name: "worker B", Role: Worker, Max: 2, Verdicts: both},
-				{Name: "worker C", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+				{Name: "worker B", Role: Worker, Max: 2, Verdicts: mayFail()},
+				{Name: "worker C", Role: Worker, Max: 1, Verdicts: succeeds()},
 			},
 		},
 		{
@@ -65,18 +76,24 @@ func Worlds() []World {
 			Tasks:    []Task{{In: Leases}, {In: Leases}, {In: Waiting, Ups: set(0, 1)}, {In: Waiting, Ups: set(2)}},
 			Attempts: 1, Lost: 1,
 			Actors: []Actor{
-				admission, cancel,
-				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: both},
-				{Name: "worker B", Role: Worker, Holds: set(1), Max: 1, Verdicts: both},
+				admission(), cancel(),
+				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: mayFail()},
+				{Name: "worker B", Role: Worker, Holds: set(1), Max: 1, Verdicts: mayFail()},
 			},
 		},
+	}
+}
+
+// repeatWorlds are about answers that are lost, signals, and workers that come late.
+func repeatWorlds() []World {
+	return []World{
 		{
 			Name:     "claims whose answer is lost",
 			Tasks:    []Task{{In: Pool}, {In: Pool}},
 			Attempts: 2, Lost: 1,
 			Actors: []Actor{
-				cancel, reaper, admission,
-				{Name: "worker A", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+				cancel(), reaper(), admission(),
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: succeeds()},
 			},
 		},
 		{
@@ -84,8 +101,8 @@ func Worlds() []World {
 			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}},
 			Attempts: 2, Lost: 1,
 			Actors: []Actor{
-				admission, reaper, cancel,
-				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: both},
+				admission(), reaper(), cancel(),
+				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: mayFail()},
 			},
 		},
 		{
@@ -93,8 +110,8 @@ func Worlds() []World {
 			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}},
 			Attempts: 2, Lost: 1, LoseReportsOnly: true, Duty: true, Signals: true,
 			Actors: []Actor{
-				admission, reaper,
-				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: []Kind{Complete}},
+				admission(), reaper(),
+				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: succeeds()},
 			},
 		},
 		{
@@ -102,29 +119,35 @@ func Worlds() []World {
 			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}},
 			Attempts: 2, Crashes: 1, Signals: true, Polls: true,
 			Actors: []Actor{
-				admission, reaper,
-				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: []Kind{Complete}},
+				admission(), reaper(),
+				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: succeeds()},
 			},
 		},
 		{
 			Name:     "parked claims",
-			Tasks:    []Task{{In: Ready}},
+			Tasks:    []Task{{In: Leases}},
 			Attempts: 2, Signals: true, Parked: true, SeparateStart: true,
 			Actors: []Actor{
-				admission, reaper,
-				{Name: "worker A", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
-				{Name: "worker B", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+				admission(), reaper(),
+				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: succeeds()},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
 			},
 		},
+	}
+}
+
+// batchWorlds are about transactions over several runs, and about the admission duty.
+func batchWorlds() []World {
+	return []World{
 		{
 			Name:     "stopped worker",
 			Tasks:    []Task{{In: Leases}},
-			Attempts: 3, SeparateStart: true,
+			Attempts: 2, SeparateStart: true,
 			Actors: []Actor{
-				admission, reaper,
+				admission(), reaper(),
 				{Name: "reaper 2", Role: Reaper},
-				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: both},
-				{Name: "worker B", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: mayFail()},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
 			},
 		},
 		{
@@ -132,8 +155,8 @@ func Worlds() []World {
 			Tasks:    []Task{{In: Pool}, {Run: 1, In: Pool}},
 			Attempts: 1, SeparateStart: true,
 			Actors: []Actor{
-				{Name: "worker A", Role: Worker, Max: 2, Verdicts: []Kind{Complete}},
-				reaper, cancel,
+				{Name: "worker A", Role: Worker, Max: 2, Verdicts: succeeds()},
+				reaper(), cancel(),
 			},
 		},
 		{
@@ -150,9 +173,9 @@ func Worlds() []World {
 			Tasks:    []Task{{In: Ready}, {In: Ready}},
 			Attempts: 2, Duty: true, Quota: 1, Lost: 1, Endless: true,
 			Actors: []Actor{
-				admission,
+				admission(),
 				{Name: "heir", Role: Admission, Heir: true},
-				{Name: "worker A", Role: Worker, Max: 1, Verdicts: []Kind{Complete}},
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: succeeds()},
 			},
 		},
 	}
