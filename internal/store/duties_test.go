@@ -15,6 +15,7 @@ func TestDuties(t *testing.T) {
 	const name, ttl = "admission", time.Minute
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	setup := func(t *testing.T) *world {
+		t.Helper()
 		w := newWorld(t)
 		w.SetClock(t, noon)
 		return w

@@ -30,6 +30,7 @@ func TestTake(t *testing.T) {
 	t.Parallel()
 	// three tasks of the same time, the last with the highest priority
 	setup := func(t *testing.T, state run.TaskState) (*world, []id.Task) {
+		t.Helper()
 		w := newWorld(t)
 		a := w.account(t, "acme")
 		g := w.newRun(t, a, []run.TaskState{run.Skipped}, nil)
@@ -126,6 +127,7 @@ func TestLockRuns(t *testing.T) {
 		}
 	}
 	newRun := func(t *testing.T) graph {
+		t.Helper()
 		w := &world{Database: w.Database, now: w.now, mint: id.NewMinter(w.now)}
 		return w.newRun(t, a, nil, nil)
 	}
@@ -253,6 +255,7 @@ func TestDownstream(t *testing.T) {
 	// 1 ─ 3
 	states := []run.TaskState{run.Running, run.Running, run.Pending, run.Pending, run.Pending, run.Pending}
 	setup := func(t *testing.T) (*world, graph) {
+		t.Helper()
 		w := &world{Database: w.Database, now: w.now, mint: id.NewMinter(w.now)}
 		return w, w.newRun(t, a, states, nil, nil, []int32{0, 1}, []int32{0, 1}, []int32{2}, []int32{4})
 	}

@@ -30,6 +30,7 @@ func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	setup := func(t *testing.T, states ...run.TaskState) (*world, graph) {
+		t.Helper()
 		w := newWorld(t)
 		w.SetClock(t, noon)
 		w.now = noon
@@ -120,7 +121,9 @@ func TestDue(t *testing.T) {
 
 	t.Run("leases are due at the earlier of expiry and deadline", func(t *testing.T) {
 		t.Parallel()
-		at := func(tx *Tx, now time.Time, most int) []store.TaskKey { return must(tx.DueLeases(t.Context(), now, most))(t) }
+		at := func(tx *Tx, now time.Time, most int) []store.TaskKey {
+			return must(tx.DueLeases(t.Context(), now, most))(t)
+		}
 		w.engine(t, func(tx *Tx) {
 			require.Empty(t, at(tx, w.now.Add(time.Minute-time.Second), 10))
 			require.ElementsMatch(t, g.keys(0, 1, 2), at(tx, w.now.Add(time.Minute), 10))

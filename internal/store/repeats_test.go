@@ -18,6 +18,7 @@ import (
 func TestTriggerKeys(t *testing.T) {
 	t.Parallel()
 	setup := func(t *testing.T) (*world, store.TriggerKey) {
+		t.Helper()
 		w := newWorld(t)
 		return w, store.TriggerKey{Tenant: id.New[id.Tenant](w.mint), Key: "order 7", Digest: "d1", Run: id.New[id.Run](w.mint)}
 	}
@@ -201,7 +202,9 @@ func TestTenants(t *testing.T) {
 	t.Run("an event that is not declared is not written", func(t *testing.T) {
 		t.Parallel()
 		for _, write := range []func(ctx context.Context, tx *Tx) error{
-			func(ctx context.Context, tx *Tx) error { return tx.AppendEntityEvents(ctx, event.Event{Body: undeclared{}}) },
+			func(ctx context.Context, tx *Tx) error {
+				return tx.AppendEntityEvents(ctx, event.Event{Body: undeclared{}})
+			},
 			func(ctx context.Context, tx *Tx) error {
 				return tx.Apply(ctx, store.Changes{Events: []event.Event{{Body: undeclared{}}}})
 			},

@@ -29,14 +29,17 @@ func TestConnectionsComeBackClean(t *testing.T) {
 	failed := errors.New("failed")
 	endings := map[string]func(t *testing.T, run func(context.Context, body) error, check body){
 		"success": func(t *testing.T, run func(context.Context, body) error, check body) {
+			t.Helper()
 			require.NoError(t, run(t.Context(), check))
 		},
 		"an error": func(t *testing.T, run func(context.Context, body) error, check body) {
+			t.Helper()
 			require.ErrorIs(t, run(t.Context(), func(ctx context.Context, tx *Tx) error {
 				return errors.Join(check(ctx, tx), failed)
 			}), failed)
 		},
 		"an error of the database": func(t *testing.T, run func(context.Context, body) error, check body) {
+			t.Helper()
 			err := run(t.Context(), func(ctx context.Context, tx *Tx) error {
 				require.NoError(t, check(ctx, tx))
 				_, err := tx.Raw().Exec(ctx, `SELECT 1/0`)
@@ -45,6 +48,7 @@ func TestConnectionsComeBackClean(t *testing.T) {
 			require.Equal(t, "22012", servotest.SQLState(err))
 		},
 		"a panic": func(t *testing.T, run func(context.Context, body) error, check body) {
+			t.Helper()
 			require.PanicsWithValue(t, "lost", func() {
 				_ = run(t.Context(), func(ctx context.Context, tx *Tx) error {
 					require.NoError(t, check(ctx, tx))
@@ -53,6 +57,7 @@ func TestConnectionsComeBackClean(t *testing.T) {
 			})
 		},
 		"a cancelled context": func(t *testing.T, run func(context.Context, body) error, check body) {
+			t.Helper()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			require.ErrorIs(t, run(ctx, func(ctx context.Context, tx *Tx) error {
@@ -63,6 +68,7 @@ func TestConnectionsComeBackClean(t *testing.T) {
 			}), context.Canceled)
 		},
 		"a context cancelled before the commit": func(t *testing.T, run func(context.Context, body) error, check body) {
+			t.Helper()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			require.ErrorIs(t, run(ctx, func(ctx context.Context, tx *Tx) error {
