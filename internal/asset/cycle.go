@@ -7,14 +7,13 @@ import "slices"
 const maxCycleSteps = 2_000_000
 
 // cycles gives one cycle, the shortest, for every knot of assets that depend on each
-// other in a circle. Each starts at its alphabetically first asset and follows the data.
+// other in a circle. Each follows the data and starts at its alphabetically first asset:
+// the search begins at each asset in that order and takes only what is shorter.
 func (g *Graph) cycles() [][]string {
 	var cycles [][]string
 	steps := maxCycleSteps
 	for _, knot := range g.knots() {
 		cycle := g.shortestCycle(knot, &steps)
-		first := slices.Index(cycle, slices.Min(cycle))
-		cycle = append(slices.Clone(cycle[first:]), cycle[:first]...)
 		keys := make([]string, len(cycle))
 		for i, node := range cycle {
 			keys[i] = g.assets[node].Key

@@ -288,7 +288,7 @@ func TestParseLimits(t *testing.T) {
 	list := func(n int, format string) string {
 		entries := make([]string, n)
 		for i := range entries {
-			entries[i] = fmt.Sprintf(format, i)
+			entries[i] = strings.ReplaceAll(format, "%d", fmt.Sprint(i))
 		}
 		return strings.Join(entries, ", ")
 	}
@@ -348,6 +348,15 @@ func TestParseLimits(t *testing.T) {
 			bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
 		}
 		_, err := asset.Parse([]byte(bomb), "servo.yaml")
+		require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+	})
+
+	t.Run("aliases count as often as they are used", func(t *testing.T) {
+		t.Parallel()
+		thousand := "a: &a [" + list(999, "%d") + "]\nb: ["
+		_, err := asset.Parse([]byte(thousand+list(490, "*a")+"]"), "servo.yaml")
+		require.True(t, fault.Is(err, fault.InvalidManifest), "%v", err) // read, and then not a manifest
+		_, err = asset.Parse([]byte(thousand+list(510, "*a")+"]"), "servo.yaml")
 		require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
 	})
 
