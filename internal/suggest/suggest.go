@@ -60,7 +60,7 @@ func (c *comparer) distance(from, to string, limit int) int {
 		return limit + 1
 	}
 	c.a, c.b = appendRunes(c.a[:0], from), appendRunes(c.b[:0], to)
-	a, b := c.a, c.b
+	a, b := trim(c.a, c.b)
 	if d := len(a) - len(b); d > limit || -d > limit {
 		return limit + 1
 	}
@@ -87,6 +87,18 @@ func (c *comparer) distance(from, to string, limit int) int {
 		beforeLast, last, row = last, row, beforeLast
 	}
 	return last[len(b)]
+}
+
+// trim takes away what two words have in common at both ends, which costs nothing: names
+// of one family differ in a few letters.
+func trim(a, b []rune) (restOfA, restOfB []rune) {
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return a, b
 }
 
 func appendRunes(runes []rune, text string) []rune {
