@@ -1,0 +1,172 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// load writes 20,000 finished runs over four months and 1,000 live ones of this month,
+// each with five tasks in every queue table: 50 tenants, and nothing is analyzed.
+func (w *world) load(t testing.TB) {
+	t.Helper()
+	w.engine(t, func(tx *Tx) {
+		for _, sql := range loads {
+			_, err := tx.Raw().Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
+			require.NoError(t, err, sql)
+		}
+	})
+}
+
+// loads make ids as UUIDv7 from a time and a number; n is the run, m the task in it.
+var loads = []string{
+	`SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on`,
+	`CREATE FUNCTION pg_temp.v7(at timestamptz, seed text) RETURNS uuid LANGUAGE sql AS $$
+		SELECT (substr(replace(servo.uuid_floor(at)::text, '-', ''), 1, 12) || '7' || substr(md5(seed), 1, 3) || '8' || substr(md5(seed), 4, 15))::uuid $$`,
+	`CREATE TEMP TABLE past AS
+		SELECT n, md5('tenant ' || n % 50)::uuid AS tenant_id, at, pg_temp.v7(at, 'run ' || n) AS run_id, pg_temp.v7(at, 'task ' || n) AS task_id
+		FROM   generate_series(1, 20000) AS n, LATERAL (SELECT servo.clock() + make_interval(months => n % 4) AS at) AS x`,
+	`CREATE TEMP TABLE live AS
+		SELECT n, md5('tenant ' || n % 50)::uuid AS tenant_id, at, pg_temp.v7(at, 'live ' || n) AS run_id
+		FROM   generate_series(1, 1000) AS n, LATERAL (SELECT servo.clock() AS at) AS x`,
+	`CREATE TEMP TABLE live_tasks AS
+		SELECT l.*, m, pg_temp.v7(l.at, 'live ' || n || ' ' || m) AS task_id FROM live l, generate_series(1, 25) AS m`,
+	`INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, created_at, started_at, finished_at, version, total, remaining, succeeded,
+			state, priority, pipeline, trigger_type, fingerprint)
+		SELECT tenant_id, run_id, tenant_id, tenant_id, at, at, at, 2, 1, 0, 1, 10, 5, 'daily', 'MANUAL', 'f' FROM past
+		UNION ALL
+		SELECT tenant_id, run_id, tenant_id, tenant_id, at, at, NULL, 1, 25, 25, 0, 2, 5, 'daily', 'MANUAL', 'f' FROM live`,
+	`INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, finished_at, token, ix, timeout_s, version, attempt, failures, fan_outs, state,
+			priority, asset, pool, outcome)
+		SELECT tenant_id, run_id, task_id, at, at, n, 0, 60, 4, 1, 0, 0, 10, 5, 'asset', 'default', 'SUCCESS' FROM past
+		UNION ALL
+		SELECT tenant_id, run_id, task_id, at, NULL, NULL, m, 60, NULL, NULL, NULL, NULL, NULL, 5, 'asset', 'default', NULL FROM live_tasks`,
+	`INSERT INTO servo.edges (tenant_id, run_id, upstream_id, task_id)
+		SELECT tenant_id, run_id, task_id, task_id FROM past
+		UNION ALL
+		SELECT u.tenant_id, u.run_id, u.task_id, d.task_id FROM live_tasks u JOIN live_tasks d ON d.n = u.n AND d.m = u.m % 5 + 1 WHERE u.m > 20`,
+	`INSERT INTO servo.run_events (tenant_id, run_id, subject_id, recorded_at, version, schema, type, data)
+		SELECT tenant_id, run_id, task_id, at, 1, 1, 'task.readied', '{}'::jsonb FROM past
+		UNION ALL
+		SELECT tenant_id, run_id, task_id, at, 1, 1, 'task.readied', '{}'::jsonb FROM live_tasks`,
+	`INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet)
+		SELECT tenant_id, run_id, task_id, at, 1, 60, 5, true, 'default', 2 FROM live_tasks WHERE m <= 5`,
+	`INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool)
+		SELECT tenant_id, run_id, task_id, at, 1, 60, n % 10, true, 'default' FROM live_tasks WHERE m BETWEEN 6 AND 10`,
+	`INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool)
+		SELECT tenant_id, run_id, task_id, at, 1, 60, n % 10, true, 'pool ' || n % 3 FROM live_tasks WHERE m BETWEEN 11 AND 15`,
+	`INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, due_at, failure)
+		SELECT tenant_id, run_id, task_id, at, 1, 60, 5, true, 'default', at + make_interval(secs => n), '{"code": "X"}' FROM live_tasks WHERE m BETWEEN 16 AND 20`,
+	`INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, token, claim_id,
+			started_at, deadline, expires_at, due_at, worker)
+		SELECT tenant_id, run_id, task_id, at, 1, 60, 5, true, 'default', n, pg_temp.v7(at, 'claim ' || n),
+			at, at + interval '1 hour', at + make_interval(secs => n), at + make_interval(secs => n), 'w' FROM live_tasks WHERE m > 20`,
+	`INSERT INTO servo.heartbeats (tenant_id, run_id, task_id, token, seen_at, expires_at)
+		SELECT tenant_id, run_id, task_id, n, at, at + interval '1 hour' FROM live_tasks WHERE m > 20`,
+	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
+}
+
+// live reads a batch of the rows of each queue table, spread over runs and tenants.
+func (w *world) live(t testing.TB) (byState map[run.TaskState][]run.Task) {
+	t.Helper()
+	byState = map[run.TaskState][]run.Task{}
+	var runs []id.Run
+	w.engine(t, func(tx *Tx) {
+		rows, err := tx.Raw().Query(t.Context(), `SELECT run_id FROM servo.cones ORDER BY md5(run_id::text) LIMIT $1`, probe)
+		require.NoError(t, err)
+		for _, u := range must(pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]))(t) {
+			runs = append(runs, id.Of[id.Run](u))
+		}
+		seen := map[id.Run]map[run.TaskState]bool{}
+		for _, task := range must(tx.Sweep(t.Context(), runs))(t) {
+			if seen[task.Run] == nil {
+				seen[task.Run] = map[run.TaskState]bool{}
+			}
+			if !seen[task.Run][task.State] { // one of each kind of each run
+				seen[task.Run][task.State] = true
+				byState[task.State] = append(byState[task.State], task)
+			}
+		}
+	})
+	for _, state := range []run.TaskState{run.Pending, run.Ready, run.Queued, run.Running, run.RetryWait} {
+		require.Len(t, byState[state], probe)
+	}
+	return byState
+}
+
+// sendReads has the store send every statement that locks or reads by key.
+func (w *world) sendReads(t testing.TB) {
+	t.Helper()
+	ctx, live := t.Context(), w.live(t)
+	var leases, retries []store.TaskKey
+	var runs []store.RunKey
+	var claims []id.Claim
+	var pulses []store.Pulse
+	for i, task := range live[run.Running] {
+		leases, retries = append(leases, keyOf(task)), append(retries, keyOf(live[run.RetryWait][i]))
+		runs = append(runs, store.RunKey{Tenant: task.Tenant, Run: task.Run})
+		claims = append(claims, task.Claim)
+		pulses = append(pulses, store.Pulse{Key: keyOf(task), Token: task.Token})
+	}
+	far := w.now.Add(24 * time.Hour)
+	w.undone(t, func(tx *Tx) {
+		for _, lock := range []store.RunLock{store.LockForMove, store.LockForCount, store.LockForCancel} {
+			require.Len(t, must(tx.LockRuns(ctx, lock, runs))(t), probe)
+		}
+		require.Len(t, must(tx.ExistingRuns(ctx, runs))(t), probe)
+		require.Len(t, must(tx.LockDependents(ctx, leases))(t), probe)
+		require.Len(t, must(tx.LockCone(ctx, leases, probe))(t), probe)
+		require.Empty(t, must(tx.LockDoomed(ctx, runs[0], probe))(t))
+		require.Len(t, must(tx.LockLeases(ctx, leases))(t), probe)
+		require.Len(t, must(tx.LockLeasesWithHeartbeats(ctx, leases))(t), probe)
+		require.Len(t, must(tx.LeasesOfClaims(ctx, claims[:5]))(t), 25, "five tasks a run were claimed together")
+		require.Len(t, must(tx.TakeReady(ctx, probe))(t), probe)
+		require.Len(t, must(tx.TakeQueued(ctx, "pool 1", probe))(t), probe)
+		require.Len(t, must(tx.DueLeases(ctx, far, probe))(t), probe)
+		require.Len(t, must(tx.DueRetries(ctx, far, probe))(t), probe)
+		require.Len(t, must(tx.LockRetries(ctx, retries, far))(t), probe)
+		require.Len(t, must(tx.PendingCones(ctx, probe))(t), probe)
+		require.Empty(t, must(tx.EndedTasks(ctx, leases))(t))
+		require.Len(t, must(tx.TaskEvents(ctx, leases))(t), probe)
+		require.Len(t, must(tx.TaskAssets(ctx, leases))(t), probe)
+	})
+	require.Len(t, must(w.Heartbeat(ctx, pulses, time.Hour))(t), probe)
+}
+
+// sendWrites has the store send every statement that changes a batch of rows.
+func (w *world) sendWrites(t testing.TB) {
+	t.Helper()
+	live := w.live(t)
+	next := map[run.TaskState]run.TaskState{
+		run.Pending: run.Ready, run.Ready: run.Queued, run.Queued: run.Dispatched, run.Running: run.Succeeded, run.RetryWait: run.Ready,
+	}
+	moves, stays := store.Changes{Now: w.now}, store.Changes{Now: w.now, Reschedule: live[run.Running]}
+	for from, to := range next {
+		for _, task := range live[from] {
+			moves.Moves = append(moves.Moves, store.Move{From: from, Task: w.taskIn(to, task)})
+		}
+	}
+	for _, state := range []run.TaskState{run.Pending, run.Running} {
+		for _, task := range live[state] {
+			stays.Moves = append(stays.Moves, store.Move{From: state, Task: task})
+		}
+	}
+	w.undone(t, func(tx *Tx) {
+		var keys []store.RunKey
+		for _, task := range live[run.Running] {
+			keys = append(keys, store.RunKey{Tenant: task.Tenant, Run: task.Run})
+		}
+		stays.ChangedRuns = must(tx.LockRuns(t.Context(), store.LockForCount, keys))(t)
+		for _, changes := range []store.Changes{stays, moves} {
+			require.NoError(t, tx.Apply(t.Context(), changes))
+			require.NoError(t, tx.Flush(t.Context()))
+		}
+	})
+}
