@@ -13,20 +13,31 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// The rows of the tables as they are, column by column, for verify alone: everybody else
-// reads runs and tasks.
 type (
-	RunRow        = db.ServoRun
-	TaskRow       = db.ServoTask
-	EdgeRow       = db.ServoEdge
-	WaitingRow    = db.ServoWaiting
-	ReadyRow      = db.ServoReadyQ
-	QueuedRow     = db.ServoPoolQ
-	LeaseRow      = db.ServoLease
-	RetryRow      = db.ServoRetryQ
-	ConeRow       = db.ServoCone
-	TenantRow     = db.ServoTenant
-	WorkspaceRow  = db.ServoWorkspace
+	// RunRow is a row of runs as it is, column by column. These rows are for verify alone:
+	// everybody else reads runs and tasks.
+	RunRow = db.ServoRun
+	// TaskRow is a row of tasks.
+	TaskRow = db.ServoTask
+	// EdgeRow is a row of edges.
+	EdgeRow = db.ServoEdge
+	// WaitingRow is a row of waiting.
+	WaitingRow = db.ServoWaiting
+	// ReadyRow is a row of ready_q.
+	ReadyRow = db.ServoReadyQ
+	// QueuedRow is a row of pool_q.
+	QueuedRow = db.ServoPoolQ
+	// LeaseRow is a row of leases.
+	LeaseRow = db.ServoLease
+	// RetryRow is a row of retry_q.
+	RetryRow = db.ServoRetryQ
+	// ConeRow is a row of cones.
+	ConeRow = db.ServoCone
+	// TenantRow is a row of tenants.
+	TenantRow = db.ServoTenant
+	// WorkspaceRow is a row of workspaces.
+	WorkspaceRow = db.ServoWorkspace
+	// DeploymentRow is a row of deployments.
 	DeploymentRow = db.ServoDeployment
 	// EventRow is a recorded event of a run or of an entity.
 	EventRow = db.VerifyEventsRow
@@ -34,6 +45,12 @@ type (
 	OrphanRow = db.VerifyOrphansRow
 	// EntityOrphanRow counts the rows of one table that carry a tenant which does not exist.
 	EntityOrphanRow = db.VerifyEntityOrphansRow
+	// RunIDRow is an id that several tenants have a run of.
+	RunIDRow = db.VerifyRunIDsRow
+	// PositionRow is a position that several events have.
+	PositionRow = db.VerifyPositionsRow
+	// ClaimTokenRow is a token that was given to several attempts.
+	ClaimTokenRow = db.VerifyClaimTokensRow
 	// LeaseTokenRow is a lease whose token another lease has too.
 	LeaseTokenRow = db.VerifyLeaseTokensRow
 )
@@ -87,28 +104,20 @@ func (tx *Tx) RunsByKey(ctx context.Context, keys []RunKey) ([]RunRow, error) {
 	return column(rows, func(r db.VerifyRunsByKeyRow) RunRow { return r.ServoRun }), err
 }
 
-// EachEvent streams the events of runs, by run and position.
+// EachEvent streams the events of runs: of each the run's own stream first, then those of
+// its tasks, by version.
 func (tx *Tx) EachEvent(ctx context.Context, keys []RunKey, each func(EventRow) error) error {
-	return stream(ctx, tx, each, func(q *db.Queries) error {
-		_, err := q.VerifyEvents(ctx, db.VerifyEventsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)})
-		return err
-	})
+	return stream(ctx, tx, each, with((*db.Queries).VerifyEvents, db.VerifyEventsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
 }
 
 // EachTask streams the task rows of runs.
 func (tx *Tx) EachTask(ctx context.Context, keys []RunKey, each func(TaskRow) error) error {
-	return stream(ctx, tx, each, func(q *db.Queries) error {
-		_, err := q.VerifyTasks(ctx, db.VerifyTasksParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)})
-		return err
-	})
+	return stream(ctx, tx, each, with((*db.Queries).VerifyTasks, db.VerifyTasksParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
 }
 
 // EachEdge streams the edges of runs, by run, upstream and task.
 func (tx *Tx) EachEdge(ctx context.Context, keys []RunKey, each func(EdgeRow) error) error {
-	return stream(ctx, tx, each, func(q *db.Queries) error {
-		_, err := q.VerifyEdges(ctx, db.VerifyEdgesParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)})
-		return err
-	})
+	return stream(ctx, tx, each, with((*db.Queries).VerifyEdges, db.VerifyEdgesParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
 }
 
 // QueueRows take the rows of the queue tables, and of cones, as they come.
@@ -124,40 +133,37 @@ type QueueRows struct {
 // EachQueueRow streams the queue rows of runs, whosever they are.
 func (tx *Tx) EachQueueRow(ctx context.Context, keys []RunKey, each QueueRows) error {
 	runs := column(keys, RunKey.runID)
-	return errors.Join(
-		stream(ctx, tx, each.Waiting, func(q *db.Queries) error { _, err := q.VerifyWaiting(ctx, runs); return err }),
-		stream(ctx, tx, each.Ready, func(q *db.Queries) error { _, err := q.VerifyReady(ctx, runs); return err }),
-		stream(ctx, tx, each.Queued, func(q *db.Queries) error { _, err := q.VerifyQueued(ctx, runs); return err }),
-		stream(ctx, tx, each.Lease, func(q *db.Queries) error { _, err := q.VerifyLeases(ctx, runs); return err }),
-		stream(ctx, tx, each.Retry, func(q *db.Queries) error { _, err := q.VerifyRetrying(ctx, runs); return err }),
-		stream(ctx, tx, each.Cone, func(q *db.Queries) error { _, err := q.VerifyCones(ctx, runs); return err }),
+	return inOrder(
+		streaming(ctx, tx, each.Waiting, with((*db.Queries).VerifyWaiting, runs)),
+		streaming(ctx, tx, each.Ready, with((*db.Queries).VerifyReady, runs)),
+		streaming(ctx, tx, each.Queued, with((*db.Queries).VerifyQueued, runs)),
+		streaming(ctx, tx, each.Lease, with((*db.Queries).VerifyLeases, runs)),
+		streaming(ctx, tx, each.Retry, with((*db.Queries).VerifyRetrying, runs)),
+		streaming(ctx, tx, each.Cone, with((*db.Queries).VerifyCones, runs)),
 	)
 }
 
 // Orphans counts the rows without their run, of one tenant or of all.
 func (tx *Tx) Orphans(ctx context.Context, tenant *id.Tenant, each func(OrphanRow) error) error {
 	first, _ := bounds(tenant)
-	return stream(ctx, tx, each, func(q *db.Queries) error {
-		_, err := q.VerifyOrphans(ctx, db.VerifyOrphansParams{Everybody: tenant == nil, TenantID: first})
-		return err
-	})
+	return stream(ctx, tx, each, with((*db.Queries).VerifyOrphans, db.VerifyOrphansParams{Everybody: tenant == nil, TenantID: first}))
 }
 
 // Doubles finds what must be there once in the whole database and is there more often.
 type Doubles struct {
-	Run        func(db.VerifyRunIDsRow) error
-	Position   func(db.VerifyPositionsRow) error
-	ClaimToken func(db.VerifyClaimTokensRow) error
+	Run        func(RunIDRow) error
+	Position   func(PositionRow) error
+	ClaimToken func(ClaimTokenRow) error
 	LeaseToken func(LeaseTokenRow) error
 }
 
 // EachDouble streams them.
 func (tx *Tx) EachDouble(ctx context.Context, each Doubles) error {
-	return errors.Join(
-		stream(ctx, tx, each.Run, func(q *db.Queries) error { _, err := q.VerifyRunIDs(ctx); return err }),
-		stream(ctx, tx, each.Position, func(q *db.Queries) error { _, err := q.VerifyPositions(ctx); return err }),
-		stream(ctx, tx, each.ClaimToken, func(q *db.Queries) error { _, err := q.VerifyClaimTokens(ctx); return err }),
-		stream(ctx, tx, each.LeaseToken, func(q *db.Queries) error { _, err := q.VerifyLeaseTokens(ctx); return err }),
+	return inOrder(
+		streaming(ctx, tx, each.Run, plain((*db.Queries).VerifyRunIDs)),
+		streaming(ctx, tx, each.Position, plain((*db.Queries).VerifyPositions)),
+		streaming(ctx, tx, each.ClaimToken, plain((*db.Queries).VerifyClaimTokens)),
+		streaming(ctx, tx, each.LeaseToken, plain((*db.Queries).VerifyLeaseTokens)),
 	)
 }
 
@@ -193,27 +199,55 @@ type EntityRows struct {
 // version, then the rows.
 func (tx *Tx) EachEntityRow(ctx context.Context, tenants []id.Tenant, each EntityRows) error {
 	ids := column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })
-	return errors.Join(
-		stream(ctx, tx, each.Event, func(q *db.Queries) error { _, err := q.VerifyEntityEvents(ctx, ids); return err }),
-		stream(ctx, tx, each.Workspace, func(q *db.Queries) error { _, err := q.VerifyWorkspaces(ctx, ids); return err }),
-		stream(ctx, tx, each.Deployment, func(q *db.Queries) error { _, err := q.VerifyDeployments(ctx, ids); return err }),
+	return inOrder(
+		streaming(ctx, tx, each.Event, with((*db.Queries).VerifyEntityEvents, ids)),
+		streaming(ctx, tx, each.Workspace, with((*db.Queries).VerifyWorkspaces, ids)),
+		streaming(ctx, tx, each.Deployment, with((*db.Queries).VerifyDeployments, ids)),
 	)
 }
 
 // EntityOrphans counts the rows without their tenant.
 func (tx *Tx) EntityOrphans(ctx context.Context, tenant *id.Tenant, each func(EntityOrphanRow) error) error {
 	first, _ := bounds(tenant)
-	return stream(ctx, tx, each, func(q *db.Queries) error {
-		_, err := q.VerifyEntityOrphans(ctx, db.VerifyEntityOrphansParams{Everybody: tenant == nil, TenantID: first})
+	return stream(ctx, tx, each, with((*db.Queries).VerifyEntityOrphans, db.VerifyEntityOrphansParams{Everybody: tenant == nil, TenantID: first}))
+}
+
+// inOrder does one after the other until one fails.
+func inOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// query is a method of sqlc's with its arguments.
+type query func(ctx context.Context, q *db.Queries) error
+
+func with[A, R any](method func(*db.Queries, context.Context, A) ([]R, error), arg A) query {
+	return func(ctx context.Context, q *db.Queries) error {
+		_, err := method(q, ctx, arg)
 		return err
-	})
+	}
+}
+
+func plain[R any](method func(*db.Queries, context.Context) ([]R, error)) query {
+	return func(ctx context.Context, q *db.Queries) error {
+		_, err := method(q, ctx)
+		return err
+	}
+}
+
+func streaming[R any](ctx context.Context, tx *Tx, each func(R) error, send query) func() error {
+	return func() error { return stream(ctx, tx, each, send) }
 }
 
 // stream sends a query of sqlc's and hands out its rows one by one: sqlc's own methods
 // collect them, and verify reads more than fits into memory.
-func stream[R any](ctx context.Context, tx *Tx, each func(R) error, query func(q *db.Queries) error) error {
+func stream[R any](ctx context.Context, tx *Tx, each func(R) error, send query) error {
 	var caught catcher
-	if err := query(db.New(&caught)); !errors.Is(err, errCaught) {
+	if err := send(ctx, db.New(&caught)); !errors.Is(err, errCaught) {
 		return err
 	}
 	rows, err := tx.tx.Query(ctx, caught.sql, caught.args...)

@@ -32,10 +32,13 @@ JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
 ORDER  BY r.tenant_id, r.id;
 
 -- name: VerifyEvents :many
+-- Each stream by its versions, the run's own before those of its tasks. Neither positions nor
+-- transaction ids order a stream: sessions take positions in advance, and a transaction may
+-- have its id long before it gets the lock that orders it.
 SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.data
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
-ORDER  BY e.tenant_id, e.run_id, e.position, e.version;
+ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position;
 
 -- name: VerifyTasks :many
 SELECT sqlc.embed(t)

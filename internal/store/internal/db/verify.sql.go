@@ -630,7 +630,7 @@ const verifyEvents = `-- name: VerifyEvents :many
 SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.data
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
-ORDER  BY e.tenant_id, e.run_id, e.position, e.version
+ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position
 `
 
 type VerifyEventsParams struct {
@@ -650,6 +650,9 @@ type VerifyEventsRow struct {
 	Data       json.RawMessage
 }
 
+// Each stream by its versions, the run's own before those of its tasks. Neither positions nor
+// transaction ids order a stream: sessions take positions in advance, and a transaction may
+// have its id long before it gets the lock that orders it.
 func (q *Queries) VerifyEvents(ctx context.Context, arg VerifyEventsParams) ([]VerifyEventsRow, error) {
 	rows, err := q.db.Query(ctx, verifyEvents, arg.TenantIds, arg.Ids)
 	if err != nil {

@@ -1,0 +1,195 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/canon"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
+)
+
+// entities compares tenants, workspaces and deployments with their events, some tenants at
+// a time.
+func (v *verifier) entities(ctx context.Context, tx *store.Tx) error {
+	var last id.Tenant
+	for {
+		rows, err := tx.TenantsAfter(ctx, last, v.options.Tenant, chunkTenants)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		last = id.Of[id.Tenant](rows[len(rows)-1].ID)
+		v.report.Tenants += len(rows)
+		c := &entityCheck{verifier: v, entities: map[entityKey]*entity{}}
+		tenants := make([]id.Tenant, len(rows))
+		for i, row := range rows {
+			tenants[i] = id.Of[id.Tenant](row.ID)
+		}
+		err = tx.EachEntityRow(ctx, tenants, store.EntityRows{Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			c.tenantRow(row)
+		}
+		c.conclude()
+	}
+}
+
+// entityCheck compares the rows of some tenants.
+type entityCheck struct {
+	*verifier
+
+	entities map[entityKey]*entity
+}
+
+type entityKey struct {
+	tenant  id.Tenant
+	subject uuid.UUID
+}
+
+// entity is the fold of a tenant, a workspace or a deployment.
+type entity struct {
+	tenant.Entity
+
+	broken bool
+	met    bool
+}
+
+func (c *entityCheck) diverges(kind Kind, table, column string, key entityKey, want, got string) {
+	c.report.add(Divergence{Kind: kind, Table: table, Column: column, Tenant: key.tenant, Subject: key.subject, Want: want, Got: got})
+}
+
+// apply folds one event. Events come by subject and version.
+func (c *entityCheck) apply(row store.EventRow) error {
+	c.report.Events++
+	key := entityKey{id.Of[id.Tenant](row.TenantID), row.SubjectID}
+	en := c.entities[key]
+	if en == nil {
+		en = &entity{}
+		c.entities[key] = en
+	}
+	if en.broken {
+		return nil // said once
+	}
+	if row.Position > c.limits.position {
+		c.diverges(Invariant, "entity_events", "position", key,
+			fmt.Sprintf("at most %d, the last that was given out", c.limits.position), fmt.Sprint(row.Position))
+	}
+	if row.Version != en.Version+1 {
+		en.broken = true
+		c.diverges(Stream, "entity_events", "version", key, fmt.Sprint(en.Version+1), fmt.Sprint(row.Version))
+		return nil
+	}
+	body, err := c.codec.Decode(event.Type(row.Type), row.Schema, row.Data)
+	if err != nil {
+		en.broken = true
+		c.diverges(Undecidable, "entity_events", "type", key, "an event that this version can read", err.Error()+": refuses to decide on this stream")
+		return nil
+	}
+	if !entityMay(en.Entity, body) {
+		c.diverges(History, "entity_events", "type", key, "what an entity may do at version "+fmt.Sprint(row.Version), row.Type)
+	}
+	e := event.Event{Tenant: key.tenant, Subject: row.SubjectID, Version: row.Version, At: row.RecordedAt, Body: body}
+	next, err := en.Evolve(e)
+	if err != nil {
+		en.broken = true
+		c.diverges(Undecidable, "entity_events", "type", key, "an event of an entity", err.Error())
+		return nil
+	}
+	en.Entity = next
+	return nil
+}
+
+// entityMay says whether an event may happen to an entity.
+func entityMay(en tenant.Entity, body event.Body) bool {
+	switch body.(type) {
+	case tenant.DeploymentActivated:
+		return en.Kind == tenant.KindWorkspace
+	case tenant.Created, tenant.WorkspaceCreated, tenant.DeploymentRegistered:
+		return en.Kind == ""
+	}
+	return true // not an event of an entity: Evolve says so
+}
+
+// meet finds the fold of a row; nil if nothing can be compared.
+func (c *entityCheck) meet(table string, kind tenant.Kind, key entityKey) *entity {
+	en := c.entities[key]
+	switch {
+	case en == nil, !en.broken && en.Kind != kind:
+		c.diverges(Surplus, table, "", key, "", "a row that no event explains")
+		return nil
+	case en.broken:
+		return nil
+	}
+	en.met = true
+	return en
+}
+
+func compareEntity[R any](c *entityCheck, columns columns[R], key entityKey, want, got *R) {
+	for _, d := range columns.diff(want, got) {
+		c.diverges(Differs, columns.table, d.column, key, d.want, d.got)
+	}
+}
+
+func (c *entityCheck) tenantRow(got store.TenantRow) {
+	key := entityKey{id.Of[id.Tenant](got.ID), got.ID}
+	if en := c.meet("tenants", tenant.KindTenant, key); en != nil {
+		want := store.TenantRow{ID: got.ID, Name: en.Name, Version: en.Version, CreatedAt: en.CreatedAt}
+		compareEntity(c, c.tables.tenants, key, &want, &got)
+	}
+}
+
+func (c *entityCheck) workspaceRow(got store.WorkspaceRow) error {
+	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
+	en := c.meet("workspaces", tenant.KindWorkspace, key)
+	if en == nil {
+		return nil
+	}
+	want := store.WorkspaceRow{TenantID: got.TenantID, ID: got.ID, Name: en.Name, Version: en.Version, CreatedAt: en.CreatedAt}
+	if en.Active.UUID != uuid.Nil {
+		want.ActiveDeploymentID = &en.Active.UUID
+		active := c.entities[entityKey{key.tenant, en.Active.UUID}]
+		if active == nil || !active.broken && active.Workspace.UUID != got.ID {
+			c.diverges(History, "entity_events", "data", key, "a deployment of this workspace", en.Active.String())
+		}
+	}
+	compareEntity(c, c.tables.workspaces, key, &want, &got)
+	return nil
+}
+
+// deploymentRow: the manifest is in no event, but its digest is.
+func (c *entityCheck) deploymentRow(got store.DeploymentRow) error {
+	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
+	en := c.meet("deployments", tenant.KindDeployment, key)
+	if en == nil {
+		return nil
+	}
+	want := store.DeploymentRow{
+		TenantID: got.TenantID, ID: got.ID, WorkspaceID: en.Workspace.UUID, Digest: en.Digest, Manifest: got.Manifest,
+		Version: en.Version, CreatedAt: en.CreatedAt,
+	}
+	digest, err := canon.Digest(got.Manifest)
+	if err != nil {
+		digest = err.Error()
+	}
+	if digest != en.Digest {
+		c.diverges(Differs, "deployments", "manifest", key, "digest "+en.Digest, "digest "+digest)
+	}
+	compareEntity(c, c.tables.deployments, key, &want, &got)
+	return nil
+}
+
+// conclude reports what should have been met and was not.
+func (c *entityCheck) conclude() {
+	tables := map[tenant.Kind]string{tenant.KindTenant: "tenants", tenant.KindWorkspace: "workspaces", tenant.KindDeployment: "deployments"}
+	for key, en := range c.entities {
+		if !en.met && !en.broken {
+			c.diverges(Missing, tables[en.Kind], "", key, "the row of a "+string(en.Kind)+" with "+fmt.Sprint(en.Version)+" events", "")
+		}
+	}
+}

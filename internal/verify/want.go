@@ -1,0 +1,114 @@
+package verify
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// The rows as the fold says they should be. NULL is a nil pointer or a nil JSON, as the
+// store reads it.
+
+func ptr[T any](value T) *T { return &value }
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func textOrNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// jsonOrNull is how a value was written. What the events carried cannot fail to marshal.
+func jsonOrNull[T any](value *T) json.RawMessage {
+	if value == nil {
+		return nil
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return json.RawMessage(`"` + err.Error() + `"`)
+	}
+	return data
+}
+
+// rawOrNull: an empty value was written as NULL.
+func rawOrNull(data json.RawMessage) json.RawMessage {
+	if len(data) == 0 {
+		return nil
+	}
+	return data
+}
+
+func wantRun(r run.Run) store.RunRow {
+	row := store.RunRow{
+		TenantID: r.Tenant.UUID, ID: r.ID.UUID, WorkspaceID: r.Workspace.UUID, DeploymentID: r.Deployment.UUID,
+		CreatedAt: r.CreatedAt, StartedAt: timeOrNull(r.StartedAt), FinishedAt: timeOrNull(r.FinishedAt), Version: r.Version,
+		Total: r.Total, Remaining: r.Remaining, Succeeded: r.Succeeded, Failed: r.Failed, Skipped: r.Skipped, Cancelled: r.Cancelled,
+		State: int16(r.State), Priority: r.Priority, TimedOut: r.TimedOut, CancelReason: r.CancelReason, Pipeline: r.Pipeline,
+		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint,
+		Parameters: rawOrNull(r.Parameters), Retry: jsonOrNull(r.Retry),
+	}
+	if r.Parent != nil {
+		row.ParentRunID = ptr[uuid.UUID](r.Parent.UUID)
+	}
+	return row
+}
+
+// wantTask is the wide row: as the task was made, and once it has ended, how.
+func wantTask(t *task) store.TaskRow {
+	row := store.TaskRow{
+		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, ID: t.ID.UUID, CreatedAt: t.made, Ix: t.spec.Index, TimeoutS: t.spec.Timeout,
+		Priority: t.spec.Priority, Asset: t.spec.Asset, Partition: t.spec.Partition, Pool: t.spec.Pool,
+	}
+	if !t.State.Terminal() {
+		return row
+	}
+	row.FinishedAt, row.Token, row.Version, row.Attempt = &t.Since, &t.Token, &t.Version, &t.Attempt
+	row.Failures, row.FanOuts, row.State, row.Outcome = &t.Failures, &t.FanOuts, ptr(int16(t.State)), ptr(string(t.Outcome))
+	row.LateResult, row.Cursor = t.LateResult, textOrNull(t.Cursor)
+	row.Result, row.Failure = rawOrNull(t.Result), jsonOrNull(t.Failure)
+	return row
+}
+
+func wantWaiting(t *task) store.WaitingRow {
+	return store.WaitingRow{
+		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Unmet: t.Unmet,
+	}
+}
+
+// wantQueued is a row of ready_q or pool_q: they have the same columns.
+func wantQueued(t *task) store.ReadyRow {
+	return store.ReadyRow{
+		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
+		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor,
+	}
+}
+
+func wantLease(t *task) store.LeaseRow {
+	return store.LeaseRow{
+		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
+		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor, Token: t.Token, ClaimID: t.Claim.UUID,
+		StartedAt: timeOrNull(t.StartedAt), Deadline: timeOrNull(t.Deadline), CancelRequested: t.CancelRequested, Worker: t.Worker,
+	}
+}
+
+func wantRetry(t *task) store.RetryRow {
+	return store.RetryRow{
+		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
+		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor, DueAt: t.DueAt, Failure: jsonOrNull(t.Failure),
+	}
+}
