@@ -29,8 +29,10 @@ type Cancelled struct {
 // others to stop. A run that ended in another way cannot be cancelled any more.
 func (e *Engine) CancelRun(ctx context.Context, c Cancel) (Cancelled, error) {
 	cmd := &cancelCommand{Cancel: c}
-	err := e.control.do(ctx, cmd)
-	return cmd.answer, err
+	if err := e.control.do(ctx, cmd); err != nil {
+		return Cancelled{}, err
+	}
+	return cmd.answer, nil
 }
 
 type cancelCommand struct {
@@ -44,7 +46,9 @@ func (*cancelCommand) control() {}
 // runCancels marks the runs of a batch and sweeps their tasks. A run must exist and be
 // alive; whoever asks again gets the state it is in.
 func (e *Engine) runCancels(ctx context.Context, batch []*call[controlCommand]) error {
-	return e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+	var done *working
+	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		done = w
 		seen := map[store.RunKey]bool{}
 		var keys []store.RunKey
 		for _, c := range batch {
@@ -81,12 +85,21 @@ func (e *Engine) runCancels(ctx context.Context, batch []*call[controlCommand]) 
 		}
 		return w.sweep(tasks)
 	})
+	if err != nil {
+		return err
+	}
+	for _, c := range batch {
+		if cmd := c.cmd.(*cancelCommand); c.err == nil { //nolint:forcetypeassert // sorted by runControl
+			cmd.answer.State = done.runs[cmd.Run].run.State // where nobody held a task, the run has ended
+		}
+	}
+	return nil
 }
 
 // mark decides one cancel of a batch.
 func (w *working) mark(cmd *cancelCommand) error {
 	r, ok := w.runs[cmd.Run]
-	if !ok {
+	if !ok || r.run.Tenant != cmd.Tenant { // another tenant's run may be in the same batch
 		return fault.New(fault.NotFound, "no run "+cmd.Run.String(), fault.Field("run"), fault.Remedy("check the id"))
 	}
 	cmd.answer = Cancelled{State: r.run.State, Repeat: true}

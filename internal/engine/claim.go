@@ -83,9 +83,14 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	for {
 		woken := e.signals.waitAny(r.Pools)
 		cmd := &claimCommand{ClaimRequest: r}
-		if err := e.work.do(ctx, cmd); err != nil || len(cmd.leases) > 0 || r.Wait <= 0 {
+		err := e.work.do(ctx, cmd)
+		if err != nil {
 			woken.stop()
-			return cmd.leases, err
+			return nil, err
+		}
+		if len(cmd.leases) > 0 || r.Wait <= 0 {
+			woken.stop()
+			return cmd.leases, nil
 		}
 		poll := time.NewTimer(e.config.PollEvery)
 		select {

@@ -23,8 +23,11 @@ func (e *Engine) fanOut(ctx context.Context, tx *store.Tx, w *working, t *liveTa
 	if !ok {
 		return fmt.Errorf("run %s is not loaded", t.task.Run)
 	}
+	if a.Ordinal < 0 {
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", a.Ordinal), fault.Field("ordinal"), fault.Remedy("number the fan-outs of a task from 0"))
+	}
 	if a.Ordinal < t.task.FanOuts {
-		return e.repeatFanOut(ctx, tx, t, r, a)
+		return e.repeatFanOut(ctx, tx, w, t, r, a)
 	}
 	specs, err := e.fanOutSpecs(ctx, tx, w, parent.run, a)
 	if err != nil {
@@ -118,12 +121,12 @@ func (e *Engine) fanOutSpecs(ctx context.Context, tx *store.Tx, w *working, pare
 }
 
 // repeatFanOut answers a fan-out that was heard before with what it added.
-func (e *Engine) repeatFanOut(ctx context.Context, tx *store.Tx, t *liveTask, r *reportCommand, a FanOut) error {
+func (e *Engine) repeatFanOut(ctx context.Context, tx *store.Tx, w *working, t *liveTask, r *reportCommand, a FanOut) error {
 	streams, err := tx.TaskEvents(ctx, []store.TaskKey{r.TaskKey})
 	if err != nil {
 		return err
 	}
-	for _, recorded := range streams[r.Task] {
+	for _, recorded := range w.streams(streams)[r.TaskKey] {
 		if body, ok := recorded.Body.(run.TaskFannedOut); ok && body.Ordinal == a.Ordinal {
 			r.answer = Answer{State: t.task.State, Deadline: t.task.Deadline, Added: body.Tasks, Repeat: true}
 			return nil

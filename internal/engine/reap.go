@@ -5,7 +5,6 @@ import (
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -169,8 +168,10 @@ func (e *Engine) Heartbeats(ctx context.Context, beats []Heartbeat) ([]Pulse, er
 		return nil, nil
 	}
 	cmd := &heartbeatCommand{beats: beats}
-	err := e.heartbeats.do(ctx, cmd)
-	return cmd.answers, err
+	if err := e.heartbeats.do(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.answers, nil
 }
 
 // maxPhaseLength bounds phase and stage of a heartbeat.
@@ -194,12 +195,10 @@ type heartbeatCommand struct {
 }
 
 func (e *Engine) runHeartbeats(ctx context.Context, batch []*call[*heartbeatCommand]) error {
-	latest := map[id.Task]Heartbeat{}
+	latest := map[store.PulseKey]Heartbeat{}
 	for _, c := range batch {
 		for _, b := range c.cmd.beats {
-			if known, ok := latest[b.Key.Task]; !ok || known.Token <= b.Token {
-				latest[b.Key.Task] = b
-			}
+			latest[pulseKey(b)] = b
 		}
 	}
 	beats := make([]Heartbeat, 0, len(latest))
@@ -213,10 +212,12 @@ func (e *Engine) runHeartbeats(ctx context.Context, batch []*call[*heartbeatComm
 	for _, c := range batch {
 		c.cmd.answers = make([]Pulse, len(c.cmd.beats))
 		for i, b := range c.cmd.beats {
-			if b.Token == latest[b.Key.Task].Token {
-				c.cmd.answers[i] = alive[b.Key.Task]
-			}
+			c.cmd.answers[i] = alive[pulseKey(b)]
 		}
 	}
 	return nil
 }
+
+// pulseKey tells leases apart by all that they are known by: a beat with somebody else's
+// task or another token must neither hold back the right one nor get its answer.
+func pulseKey(b Heartbeat) store.PulseKey { return store.PulseKey{TaskKey: b.Key, Token: b.Token} }

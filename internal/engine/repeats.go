@@ -28,17 +28,17 @@ func (e *Engine) answerRepeats(ctx context.Context, tx *store.Tx, w *working, ca
 	for i, c := range calls {
 		keys[i] = c.cmd.(*reportCommand).TaskKey //nolint:forcetypeassert // sorted by runWork
 	}
-	endings, err := e.endings(ctx, tx, unique(keys))
+	endings, err := e.endings(ctx, tx, w, unique(keys))
 	if err != nil {
 		return err
 	}
 	for _, c := range calls {
 		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
-		// An earlier report of this very batch may have ended the attempt.
-		if t, ok := w.tasks[r.Task]; ok && t.changed && t.task.Token == r.Token && t.task.State.Terminal() {
-			endings[attemptKey{r.Task, r.Token}] = endingOf(t.task)
+		// An earlier report of this very batch may have ended the task.
+		if t, ok := w.tasks[r.Task]; ok && keyOf(t.task) == r.TaskKey && t.changed && t.task.Token == r.Token && t.task.State.Terminal() {
+			endings[attemptKey{r.TaskKey, r.Token}] = endingOf(t.task)
 		}
-		end, known := endings[attemptKey{r.Task, r.Token}]
+		end, known := endings[attemptKey{r.TaskKey, r.Token}]
 		if known && end.repeats(r.Action) {
 			r.answer = end.answer
 			r.answer.Repeat = true
@@ -50,29 +50,29 @@ func (e *Engine) answerRepeats(ctx context.Context, tx *store.Tx, w *working, ca
 }
 
 type attemptKey struct {
-	task  id.Task
+	task  store.TaskKey
 	token int64
 }
 
 // endings finds how attempts ended: of ended tasks by their rows, of the others by their
-// events.
-func (e *Engine) endings(ctx context.Context, tx *store.Tx, keys []store.TaskKey) (map[attemptKey]ending, error) {
+// events, those of this very transaction included.
+func (e *Engine) endings(ctx context.Context, tx *store.Tx, w *working, keys []store.TaskKey) (map[attemptKey]ending, error) {
 	found := map[attemptKey]ending{}
 	ended, err := tx.EndedTasks(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	over := make(map[id.Task]bool, len(ended))
+	over := make(map[store.TaskKey]bool, len(ended))
 	for _, t := range ended {
-		over[t.Task] = true
-		found[attemptKey{t.Task, t.Token}] = ending{
+		over[t.TaskKey] = true
+		found[attemptKey{t.TaskKey, t.Token}] = ending{
 			state: t.State, code: t.Code,
 			answer: Answer{State: t.State, Outcome: t.Outcome, Late: t.LateResult},
 		}
 	}
 	var rest []store.TaskKey
 	for _, k := range keys {
-		if !over[k.Task] {
+		if !over[k] {
 			rest = append(rest, k)
 		}
 	}
@@ -83,25 +83,42 @@ func (e *Engine) endings(ctx context.Context, tx *store.Tx, keys []store.TaskKey
 	if err != nil {
 		return nil, err
 	}
-	for task, stream := range streams {
-		endingsOf(task, stream, found)
+	for key, stream := range w.streams(streams) {
+		endingsOf(key, stream, found)
 	}
 	return found, nil
 }
 
+// streams adds to recorded streams what this transaction is about to record.
+func (w *working) streams(recorded map[store.TaskKey][]event.Event) map[store.TaskKey][]event.Event {
+	for _, e := range w.changes.Events {
+		key := store.TaskKey{Tenant: e.Tenant, Run: e.Run, Task: id.Of[id.Task](e.Subject)}
+		if stream, known := recorded[key]; known {
+			recorded[key] = append(stream, e)
+		}
+	}
+	return recorded
+}
+
 // endingsOf adds how each attempt of a stream ended.
-func endingsOf(task id.Task, stream []event.Event, into map[attemptKey]ending) {
+func endingsOf(task store.TaskKey, stream []event.Event, into map[attemptKey]ending) {
 	var token int64
+	back := run.Queued // where a return leads: a task that was not started keeps its admission
 	for _, recorded := range stream {
 		switch body := recorded.Body.(type) {
 		case run.TaskClaimed:
-			token = body.Token
+			token, back = body.Token, run.Queued
+			if body.Started {
+				back = run.Ready
+			}
+		case run.TaskStarted:
+			back = run.Ready
 		case run.TaskRetrying:
 			into[attemptKey{task, token}] = ending{
 				state: run.RetryWait, code: body.Failure.Code, answer: Answer{State: run.RetryWait, DueAt: body.DueAt},
 			}
 		case run.TaskReturned:
-			into[attemptKey{task, token}] = ending{state: run.Ready, reason: body.Reason, answer: Answer{State: run.Ready}}
+			into[attemptKey{task, token}] = ending{state: back, reason: body.Reason, answer: Answer{State: back}}
 		}
 	}
 }
@@ -121,7 +138,7 @@ func (end ending) repeats(a Action) bool {
 	case Complete:
 		return end.state == run.Succeeded || end.answer.Late
 	case Fail:
-		return end.code == a.Failure.Code || (end.reason == run.ReturnInterrupted && a.Failure.Code == run.CodeInterrupted)
+		return (end.code == a.Failure.Code && end.code != "") || (end.reason == run.ReturnInterrupted && a.Failure.Code == run.CodeInterrupted)
 	case Yield:
 		return end.reason == run.ReturnYielded
 	}

@@ -79,7 +79,9 @@ func (e *Engine) Report(ctx context.Context, reports []Report) ([]Answer, []erro
 	errs := e.work.doAll(ctx, cmds)
 	answers := make([]Answer, len(reports))
 	for i, cmd := range cmds {
-		answers[i] = cmd.(*reportCommand).answer //nolint:forcetypeassert // made above
+		if errs[i] == nil { // else it may still be at work
+			answers[i] = cmd.(*reportCommand).answer //nolint:forcetypeassert // made above
+		}
 	}
 	return answers, errs
 }
@@ -191,7 +193,7 @@ func (e *Engine) decideReports(ctx context.Context, tx *store.Tx, w *working, re
 	for _, c := range reports {
 		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
 		t, held := w.tasks[r.Task]
-		if !held || t.task.Token != r.Token || t.task.Tenant != r.Tenant || !t.task.State.Leased() {
+		if !held || keyOf(t.task) != r.TaskKey || t.task.Token != r.Token || !t.task.State.Leased() {
 			repeats = append(repeats, c)
 			continue
 		}
@@ -230,7 +232,7 @@ func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *
 		return err
 	}
 	if _, started := r.Action.(Start); started && t.task.Deadline.Before(t.task.ExpiresAt) {
-		w.changes.Reschedule = append(w.changes.Reschedule, t.task)
+		t.dueSooner = true
 	}
 	r.answer = Answer{
 		State: t.task.State, Outcome: t.task.Outcome, DueAt: t.task.DueAt, Deadline: t.task.Deadline, Late: t.task.LateResult,

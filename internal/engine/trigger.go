@@ -57,8 +57,10 @@ const (
 // are ready when it returns.
 func (e *Engine) TriggerRun(ctx context.Context, t Trigger) (Triggered, error) {
 	cmd := &triggerCommand{Trigger: t}
-	err := e.control.do(ctx, cmd)
-	return cmd.answer, err
+	if err := e.control.do(ctx, cmd); err != nil {
+		return Triggered{}, err
+	}
+	return cmd.answer, nil
 }
 
 // TriggerRuns makes several runs in one go; each answers on its own.
@@ -70,7 +72,9 @@ func (e *Engine) TriggerRuns(ctx context.Context, triggers []Trigger) ([]Trigger
 	errs := e.control.doAll(ctx, cmds)
 	answers := make([]Triggered, len(triggers))
 	for i, cmd := range cmds {
-		answers[i] = cmd.(*triggerCommand).answer //nolint:forcetypeassert // made above
+		if errs[i] == nil { // else it may still be at work
+			answers[i] = cmd.(*triggerCommand).answer //nolint:forcetypeassert // made above
+		}
 	}
 	return answers, errs
 }
@@ -225,7 +229,7 @@ func (t *triggerCommand) validate() error {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit is %d", len(t.TriggeredBy), maxTriggeredByLength),
 			fault.Field("triggered_by"), fault.Remedy("use a shorter name"))
 	}
-	if t.IdempotencyKey == "" {
+	if t.IdempotencyKey == "" || t.digest != "" { // of the request as it came, before defaults were filled in
 		return nil
 	}
 	var err error

@@ -34,6 +34,8 @@ type liveTask struct {
 	task    run.Task
 	from    run.TaskState // as loaded; 0 if new
 	changed bool
+	// dueSooner says that the reaper must look at the lease before it planned to.
+	dueSooner bool
 }
 
 func newWorking() *working {
@@ -153,6 +155,9 @@ func (w *working) finish() (store.Changes, error) {
 	}
 	for _, t := range w.changed {
 		w.changes.Moves = append(w.changes.Moves, store.Move{From: t.from, Task: t.task})
+		if t.dueSooner && t.task.State.Leased() {
+			w.changes.Reschedule = append(w.changes.Reschedule, t.task)
+		}
 	}
 	return w.changes, nil
 }
@@ -166,12 +171,12 @@ func runKeyOf(t run.Task) store.RunKey { return store.RunKey{Tenant: t.Tenant, R
 
 // runKeys are the runs of tasks, each once.
 func runKeys(keys []store.TaskKey) []store.RunKey {
-	seen := make(map[id.Run]bool, len(keys))
+	seen := make(map[store.RunKey]bool, len(keys))
 	var runs []store.RunKey
 	for _, k := range keys {
-		if !seen[k.Run] {
-			seen[k.Run] = true
-			runs = append(runs, store.RunKey{Tenant: k.Tenant, Run: k.Run})
+		if key := (store.RunKey{Tenant: k.Tenant, Run: k.Run}); !seen[key] {
+			seen[key] = true
+			runs = append(runs, key)
 		}
 	}
 	return runs

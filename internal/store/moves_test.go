@@ -135,7 +135,7 @@ func TestApply(t *testing.T) {
 		w.engine(t, func(tx *Tx) {
 			streams := must(tx.TaskEvents(t.Context(), g.keys(0, 1)))(t)
 			require.Len(t, streams, 2)
-			require.Equal(t, []event.Event{{Subject: g.tasks[1].ID.UUID, Version: 1, At: w.now, Body: run.TaskReadied{}}}, streams[g.tasks[1].ID])
+			require.Equal(t, []event.Event{{Subject: g.tasks[1].ID.UUID, Version: 1, At: w.now, Body: run.TaskReadied{}}}, streams[g.keys(1)[0]])
 			var actor, trace string
 			require.NoError(t, tx.Raw().QueryRow(t.Context(), `SELECT actor, trace FROM servo.run_events WHERE type = 'run.created'`).Scan(&actor, &trace))
 			require.Equal(t, []string{"jo", "trace"}, []string{actor, trace})

@@ -52,15 +52,23 @@ type Pulse struct {
 	Progress float32
 }
 
+// PulseKey is the lease that a pulse is for.
+type PulseKey struct {
+	TaskKey
+
+	Token int64
+}
+
 // PulseAnswer says whether a lease is still held, and whether its worker should stop.
 type PulseAnswer struct {
 	Alive        bool
 	ShouldCancel bool
 }
 
-// Heartbeat renews leases until expires. Each task may appear once.
-func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse, ttl time.Duration) (map[id.Task]PulseAnswer, error) {
-	answers := make(map[id.Task]PulseAnswer, len(pulses))
+// Heartbeat renews leases for ttl and answers for those that are held. Each lease may
+// appear once.
+func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse, ttl time.Duration) (map[PulseKey]PulseAnswer, error) {
+	answers := make(map[PulseKey]PulseAnswer, len(pulses))
 	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
@@ -77,7 +85,7 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse, ttl time.Duration
 			Progresses: column(pulses, func(p Pulse) float32 { return p.Progress }),
 		})
 		for _, r := range rows {
-			answers[id.Of[id.Task](r.TaskID)] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
+			answers[PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
 		}
 		return err
 	})

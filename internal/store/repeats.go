@@ -15,7 +15,8 @@ import (
 
 // Ended is how a task ended, for the repeat of the report that ended it.
 type Ended struct {
-	Task       id.Task
+	TaskKey
+
 	Token      int64
 	State      run.TaskState
 	Outcome    run.Outcome
@@ -33,28 +34,28 @@ func (tx *Tx) EndedTasks(ctx context.Context, keys []TaskKey) ([]Ended, error) {
 	}
 	return column(rows, func(r db.EndedTasksRow) Ended {
 		return Ended{
-			Task: id.Of[id.Task](r.ID), Token: *r.Token, State: run.TaskState(*r.State),
+			TaskKey: taskKey(r.TenantID, r.RunID, r.ID), Token: *r.Token, State: run.TaskState(*r.State),
 			Outcome: run.Outcome(*r.Outcome), LateResult: r.LateResult, Code: r.Code,
 		}
 	}), nil
 }
 
 // TaskEvents reads the streams of these tasks, each in order.
-func (tx *Tx) TaskEvents(ctx context.Context, keys []TaskKey) (map[id.Task][]event.Event, error) {
+func (tx *Tx) TaskEvents(ctx context.Context, keys []TaskKey) (map[TaskKey][]event.Event, error) {
 	rows, err := tx.q.TaskEvents(ctx, db.TaskEventsParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
 	})
 	if err != nil {
 		return nil, err
 	}
-	streams := map[id.Task][]event.Event{}
+	streams := map[TaskKey][]event.Event{}
 	for _, r := range rows {
 		body, err := tx.codec.Decode(event.Type(r.Type), r.Schema, r.Data)
 		if err != nil {
 			return nil, err
 		}
-		task := id.Of[id.Task](r.SubjectID)
-		streams[task] = append(streams[task], event.Event{Subject: r.SubjectID, Version: r.Version, At: r.RecordedAt, Body: body})
+		key := taskKey(r.TenantID, r.RunID, r.SubjectID)
+		streams[key] = append(streams[key], event.Event{Subject: r.SubjectID, Version: r.Version, At: r.RecordedAt, Body: body})
 	}
 	return streams, nil
 }

@@ -51,4 +51,4 @@ WITH alive AS (
            phase = excluded.phase, stage = excluded.stage, progress = excluded.progress
     WHERE  h.token <= excluded.token
 )
-SELECT run_id, task_id, token, cancel_requested FROM alive;
+SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive;

@@ -42,7 +42,7 @@ WITH alive AS (
            phase = excluded.phase, stage = excluded.stage, progress = excluded.progress
     WHERE  h.token <= excluded.token
 )
-SELECT run_id, task_id, token, cancel_requested FROM alive
+SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive
 `
 
 type HeartbeatParams struct {
@@ -58,6 +58,7 @@ type HeartbeatParams struct {
 }
 
 type HeartbeatRow struct {
+	TenantID        uuid.UUID
 	RunID           uuid.UUID
 	TaskID          uuid.UUID
 	Token           int64
@@ -85,6 +86,7 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]Heartbe
 	for rows.Next() {
 		var i HeartbeatRow
 		if err := rows.Scan(
+			&i.TenantID,
 			&i.RunID,
 			&i.TaskID,
 			&i.Token,

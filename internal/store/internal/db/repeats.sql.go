@@ -14,7 +14,7 @@ import (
 )
 
 const endedTasks = `-- name: EndedTasks :many
-SELECT t.id, t.token, t.state, t.outcome, t.late_result, coalesce(t.failure->>'code', '')::text AS code
+SELECT t.tenant_id, t.run_id, t.id, t.token, t.state, t.outcome, t.late_result, coalesce(t.failure->>'code', '')::text AS code
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
 JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.task_id
 WHERE  t.state IS NOT NULL
@@ -27,6 +27,8 @@ type EndedTasksParams struct {
 }
 
 type EndedTasksRow struct {
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
 	ID         uuid.UUID
 	Token      *int64
 	State      *int16
@@ -46,6 +48,8 @@ func (q *Queries) EndedTasks(ctx context.Context, arg EndedTasksParams) ([]Ended
 	for rows.Next() {
 		var i EndedTasksRow
 		if err := rows.Scan(
+			&i.TenantID,
+			&i.RunID,
 			&i.ID,
 			&i.Token,
 			&i.State,
@@ -102,7 +106,7 @@ func (q *Queries) TaskAssets(ctx context.Context, arg TaskAssetsParams) ([]TaskA
 }
 
 const taskEvents = `-- name: TaskEvents :many
-SELECT e.subject_id, e.version, e.recorded_at, e.type, e.schema, e.data
+SELECT e.tenant_id, e.run_id, e.subject_id, e.version, e.recorded_at, e.type, e.schema, e.data
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.subject_id = n.task_id
 ORDER  BY e.subject_id, e.version
@@ -115,6 +119,8 @@ type TaskEventsParams struct {
 }
 
 type TaskEventsRow struct {
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
 	SubjectID  uuid.UUID
 	Version    int32
 	RecordedAt time.Time
@@ -133,6 +139,8 @@ func (q *Queries) TaskEvents(ctx context.Context, arg TaskEventsParams) ([]TaskE
 	for rows.Next() {
 		var i TaskEventsRow
 		if err := rows.Scan(
+			&i.TenantID,
+			&i.RunID,
 			&i.SubjectID,
 			&i.Version,
 			&i.RecordedAt,
