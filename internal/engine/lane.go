@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ type call[C any] struct {
 	cmd   C
 	err   error
 	tried bool // a transaction with it was sent: it may have been committed
+	more  bool // the next call was asked together with this one
 	done  chan struct{}
 }
 
@@ -61,16 +63,25 @@ func (l *lane[C]) do(ctx context.Context, cmd C) error {
 }
 
 // doAll puts commands into the lane together and waits for all answers. They are applied
-// in their order, in one transaction unless it is full.
+// in their order, in one transaction if they fit into one, else one after the other.
 func (l *lane[C]) doAll(ctx context.Context, cmds []C) []error {
 	if _, hasDeadline := ctx.Deadline(); !hasDeadline {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, l.limits.timeout)
 		defer cancel()
 	}
+	answers := make([]error, 0, len(cmds))
+	for batch := range slices.Chunk(cmds, l.limits.batch) {
+		answers = append(answers, l.together(ctx, batch)...)
+	}
+	return answers
+}
+
+// together puts what fits into one transaction into the lane and waits for the answers.
+func (l *lane[C]) together(ctx context.Context, cmds []C) []error {
 	calls := make([]*call[C], len(cmds))
 	for i, cmd := range cmds {
-		calls[i] = &call[C]{ctx: ctx, cmd: cmd, done: make(chan struct{})}
+		calls[i] = &call[C]{ctx: ctx, cmd: cmd, more: i < len(cmds)-1, done: make(chan struct{})}
 	}
 	answers := make([]error, len(cmds))
 	if err := l.enqueue(calls); err != nil {
@@ -140,6 +151,9 @@ func (l *lane[C]) next() []*call[C] {
 		l.arrived.Wait()
 	}
 	n := min(len(l.queue), l.limits.batch)
+	for n < len(l.queue) && l.queue[n-1].more { // what was asked together stays together
+		n--
+	}
 	batch := l.queue[:n:n]
 	l.queue = l.queue[n:]
 	if len(l.queue) > 0 {
@@ -176,11 +190,8 @@ func (l *lane[C]) execute(batch []*call[C]) {
 			}
 		case store.Away:
 			l.log.Warn("database away, trying again", "lane", l.name, "commands", len(batch), "error", err)
-		case store.Poisoned:
+		case store.Poisoned, store.Broken:
 			l.bisect(batch, err)
-			return
-		case store.Broken:
-			l.fail(batch, err)
 			return
 		}
 		time.Sleep(time.Duration(rand.Int64N(int64(backoff)) + 1)) //nolint:gosec // a spread, not a secret
@@ -216,7 +227,8 @@ func (l *lane[C]) alive(batch []*call[C]) []*call[C] {
 	return kept
 }
 
-// bisect halves a batch until the command that the database refuses stands alone.
+// bisect halves a batch until the command that makes trouble stands alone, be it refused
+// by the database or a mistake of ours: it must not be everybody's.
 func (l *lane[C]) bisect(batch []*call[C], err error) {
 	if len(batch) > 1 {
 		half := len(batch) / 2
@@ -224,11 +236,11 @@ func (l *lane[C]) bisect(batch []*call[C], err error) {
 		l.execute(batch[half:])
 		return
 	}
-	if _, ours := errors.AsType[*store.MismatchError](err); ours {
+	if _, ours := errors.AsType[*store.MismatchError](err); ours || store.Diagnose(err) == store.Broken {
 		l.fail(batch, err)
 		return
 	}
-	batch[0].err = fault.New(fault.InvalidArgument, "carries a value that cannot be stored",
+	batch[0].err = fault.New(fault.InvalidArgument, "carries a value that cannot be stored", fault.Field("request"),
 		fault.Remedy(`check texts for zero characters (\u0000) and numbers for their range`), fault.Cause(err))
 	answer(batch)
 }
