@@ -30,7 +30,8 @@ type Loop struct {
 	done   sync.WaitGroup
 }
 
-// maxBackoff bounds the wait after errors.
+// maxBackoff bounds the wait after errors, as do two rounds of the loop: work that became
+// due while the database was away must not wait for long once it is back.
 const maxBackoff = 10 * time.Second
 
 // Start runs the loop in the background.
@@ -51,7 +52,9 @@ func (l *Loop) Stop() {
 }
 
 func (l *Loop) run(ctx context.Context) {
-	backoff := l.config.Every
+	longest := min(2*l.config.Every, maxBackoff)
+	first := min(l.config.Every, longest)
+	backoff := first
 	for ctx.Err() == nil {
 		var wake <-chan struct{}
 		if l.config.Wake != nil {
@@ -64,11 +67,11 @@ func (l *Loop) run(ctx context.Context) {
 		case err != nil:
 			l.config.Logger.Error("loop failed, trying again", "loop", l.config.Name, "error", err, "in", backoff)
 			sleep(ctx, backoff/2+time.Duration(rand.Int64N(int64(backoff/2)+1)), nil) //nolint:gosec // a spread, not a secret
-			backoff = min(2*backoff, maxBackoff)
+			backoff = min(2*backoff, longest)
 		case more:
-			backoff = l.config.Every
+			backoff = first
 		default:
-			backoff = l.config.Every
+			backoff = first
 			sleep(ctx, l.config.Every, wake)
 		}
 	}

@@ -75,6 +75,27 @@ func TestLoop(t *testing.T) {
 		})
 	})
 
+	t.Run("however long the trouble was, its end is noticed within two rounds", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			over := time.Now().Add(time.Minute)
+			var first atomic.Pointer[time.Time]
+			l := loop.Start(loop.Config{Name: "test", Every: time.Second, RunOnce: func(context.Context) (bool, error) {
+				now := time.Now()
+				if now.Before(over) {
+					return false, errors.New("the database is away")
+				}
+				first.CompareAndSwap(nil, &now)
+				return false, nil
+			}})
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			l.Stop()
+			require.NotNil(t, first.Load())
+			require.LessOrEqual(t, first.Load().Sub(over), 2*time.Second)
+		})
+	})
+
 	t.Run("stop cancels the work in hand and waits for it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
