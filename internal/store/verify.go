@@ -45,7 +45,7 @@ type (
 	OrphanRow = db.VerifyOrphansRow
 	// EntityOrphanRow counts the rows of one table that carry a tenant which does not exist.
 	EntityOrphanRow = db.VerifyEntityOrphansRow
-	// RunIDRow is an id that several tenants have a run of.
+	// RunIDRow is a run whose id a run of another tenant has too.
 	RunIDRow = db.VerifyRunIDsRow
 	// PositionRow is a position that several events have.
 	PositionRow = db.VerifyPositionsRow

@@ -77,6 +77,10 @@ func (h *history) apply(row store.EventRow, codec *event.Codec) {
 	case isRun && h.broken, !isRun && subject != nil && subject.broken:
 		return // said once
 	case !isRun && subject == nil:
+		if h.run.Version == 0 && !h.broken {
+			h.lose(nil)
+			h.diverges(Stream, "version", h.key.Run.UUID, "run.created with version 1", row.Type+" of a task")
+		}
 		if !h.broken {
 			h.diverges(Surplus, "subject_id", row.SubjectID, "the run or a task that it has made", row.Type)
 		}

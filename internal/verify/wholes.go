@@ -23,7 +23,8 @@ func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
 	return tx.EachDouble(ctx, store.Doubles{
 		Run: func(row store.RunIDRow) error {
 			v.report.add(Divergence{
-				Kind: Invariant, Table: "runs", Column: "id", Run: id.Of[id.Run](row.ID), Want: "a run of one tenant", Got: fmt.Sprintf("of %d", row.Owners),
+				Kind: Invariant, Table: "runs", Column: "id", Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.ID),
+				Want: "an id that no other tenant's run has", Got: "one that has",
 			})
 			return nil
 		},

@@ -118,7 +118,10 @@ ORDER  BY o.tenant_id, o.run_id, o.source;
 
 -- name: VerifyRunIDs :many
 -- A run's id belongs to one tenant.
-SELECT r.id, count(*)::int AS owners FROM servo.runs r GROUP BY r.id HAVING count(*) > 1;
+SELECT r.tenant_id, r.id
+FROM   servo.runs r
+WHERE  r.id IN (SELECT d.id FROM servo.runs d GROUP BY d.id HAVING count(*) > 1)
+ORDER  BY r.id, r.tenant_id;
 
 -- name: VerifyPositions :many
 SELECT p.position::bigint AS position, count(*)::int AS events

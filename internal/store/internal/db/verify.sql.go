@@ -1022,12 +1022,15 @@ func (q *Queries) VerifyRetrying(ctx context.Context, runIds []uuid.UUID) ([]Ver
 }
 
 const verifyRunIDs = `-- name: VerifyRunIDs :many
-SELECT r.id, count(*)::int AS owners FROM servo.runs r GROUP BY r.id HAVING count(*) > 1
+SELECT r.tenant_id, r.id
+FROM   servo.runs r
+WHERE  r.id IN (SELECT d.id FROM servo.runs d GROUP BY d.id HAVING count(*) > 1)
+ORDER  BY r.id, r.tenant_id
 `
 
 type VerifyRunIDsRow struct {
-	ID     uuid.UUID
-	Owners int32
+	TenantID uuid.UUID
+	ID       uuid.UUID
 }
 
 // A run's id belongs to one tenant.
@@ -1040,7 +1043,7 @@ func (q *Queries) VerifyRunIDs(ctx context.Context) ([]VerifyRunIDsRow, error) {
 	var items []VerifyRunIDsRow
 	for rows.Next() {
 		var i VerifyRunIDsRow
-		if err := rows.Scan(&i.ID, &i.Owners); err != nil {
+		if err := rows.Scan(&i.TenantID, &i.ID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
