@@ -65,7 +65,8 @@ func diagnoseCode(code string) Trouble {
 	switch {
 	case code == "40001", code == "40P01", code == "55P03":
 		return Collided
-	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"):
+	case code == "25P03", // we were silent in a transaction for too long
+		strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"):
 		return Away
 	case strings.HasPrefix(code, "22"), strings.HasPrefix(code, "23"), strings.HasPrefix(code, "54"):
 		return Poisoned

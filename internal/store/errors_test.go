@@ -27,6 +27,7 @@ func TestDiagnose(t *testing.T) {
 		"lock timeout":                   {code("55P03"), store.Collided},
 		"server shuts down":              {code("57P01"), store.Away},
 		"too many connections":           {code("53300"), store.Away},
+		"silent for too long":            {code("25P03"), store.Away},
 		"connection failure":             {code("08006"), store.Away},
 		"broken pipe":                    {&net.OpError{Op: "write", Err: errors.New("broken pipe")}, store.Away},
 		"end of file":                    {fmt.Errorf("receive: %w", io.ErrUnexpectedEOF), store.Away},

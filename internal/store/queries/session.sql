@@ -2,7 +2,10 @@
 -- Role and planner settings of one engine transaction, in one statement. The
 -- statements of the engine are all keyed probes for a batch of known rows; without the settings stale
 -- statistics of a queue table that was empty a second ago choose whole-table plans.
+-- Between two statements the engine only thinks. One that says nothing for three seconds was
+-- stopped or cut off, and everybody else waits for its locks: PostgreSQL ends it.
 SELECT set_config('role', 'servo_engine', true),
+       set_config('idle_in_transaction_session_timeout', '3s', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_hashjoin', 'off', true),
        set_config('enable_mergejoin', 'off', true),
