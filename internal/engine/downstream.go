@@ -46,7 +46,7 @@ func (e *Engine) downstream(ctx context.Context, tx *store.Tx, w *working) error
 // countDown takes the succeeded tasks off their dependents' unmet counts and readies the
 // ones at zero.
 func countDown(ctx context.Context, tx *store.Tx, w *working, succeeded []store.TaskKey) error {
-	dependents, err := tx.LockDependents(ctx, succeeded)
+	dependents, err := tx.Dependents(ctx, succeeded)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func skipCone(ctx context.Context, tx *store.Tx, w *working, failed []store.Task
 	for _, k := range failed {
 		cause[k.Run] = k.Task
 	}
-	cone, err := tx.LockCone(ctx, failed, coneChunk+1)
+	cone, err := tx.Cone(ctx, failed, coneChunk+1)
 	if err != nil {
 		return false, err
 	}
@@ -113,7 +113,7 @@ func (e *Engine) skipChunk(ctx context.Context, key store.RunKey) error {
 		}
 		w.at(now)
 		w.addRuns(runs)
-		doomed, err := tx.LockDoomed(ctx, key, coneChunk)
+		doomed, err := tx.Doomed(ctx, key, coneChunk)
 		if err != nil {
 			return err
 		}

@@ -63,9 +63,9 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	}
 	e := &Engine{store: s, config: config, log: log, deployments: newDeployments(), signals: newSignals()}
 	limits := laneLimits{batch: config.MaxBatch, waiting: config.MaxWaiting, timeout: config.CallTimeout}
-	e.control = newLane("control", limits, 1, log, e.runControl)
-	e.work = newLane("work", limits, config.InFlight, log, e.runWork)
-	e.heartbeats = newLane("heartbeats", limits, 1, log, e.runHeartbeats)
+	e.control = newLane("control", limits, 1, log, e.runControl, e.signals.everybody)
+	e.work = newLane("work", limits, config.InFlight, log, e.runWork, e.signals.everybody)
+	e.heartbeats = newLane("heartbeats", limits, 1, log, e.runHeartbeats, e.signals.everybody)
 	return e
 }
 

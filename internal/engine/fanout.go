@@ -58,7 +58,7 @@ func (e *Engine) raiseBarrier(ctx context.Context, tx *store.Tx, w *working, t *
 	if !barrier || !t.task.Dependents {
 		return nil, nil
 	}
-	dependents, err := tx.LockDependents(ctx, []store.TaskKey{keyOf(t.task)})
+	dependents, err := tx.Dependents(ctx, []store.TaskKey{keyOf(t.task)})
 	if err != nil {
 		return nil, err
 	}

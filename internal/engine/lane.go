@@ -24,6 +24,9 @@ type lane[C any] struct {
 	// returns is the trouble of the transaction as a whole. It is called again after
 	// trouble, so it must answer anew and rely on each command's own idempotency.
 	apply func(ctx context.Context, batch []*call[C]) error
+	// settled is called after a batch that went through only after its database was away:
+	// an earlier try may have been committed without anybody being told of it.
+	settled func()
 
 	mu      sync.Mutex
 	arrived *sync.Cond
@@ -48,8 +51,8 @@ type call[C any] struct {
 	done  chan struct{}
 }
 
-func newLane[C any](name string, limits laneLimits, inFlight int, log *slog.Logger, apply func(context.Context, []*call[C]) error) *lane[C] {
-	l := &lane[C]{name: name, limits: limits, log: log, apply: apply}
+func newLane[C any](name string, limits laneLimits, inFlight int, log *slog.Logger, apply func(context.Context, []*call[C]) error, settled func()) *lane[C] {
+	l := &lane[C]{name: name, limits: limits, log: log, apply: apply, settled: settled}
 	l.arrived = sync.NewCond(&l.mu)
 	for range inFlight {
 		l.workers.Go(l.work)
@@ -172,13 +175,16 @@ const (
 // execute applies a batch until it is committed, its callers' time is over, or the
 // trouble is found to be in a command.
 func (l *lane[C]) execute(batch []*call[C]) {
-	backoff := firstBackoff
+	backoff, uncertain := firstBackoff, false
 	for collisions := 0; ; {
 		if batch = l.alive(batch); len(batch) == 0 {
 			return
 		}
 		err := l.attempt(batch)
 		if err == nil {
+			if uncertain {
+				l.settled()
+			}
 			answer(batch)
 			return
 		}
@@ -189,6 +195,7 @@ func (l *lane[C]) execute(batch []*call[C]) {
 				return
 			}
 		case store.Away:
+			uncertain = true
 			l.log.Warn("database away, trying again", "lane", l.name, "commands", len(batch), "error", err)
 		case store.Poisoned, store.Broken:
 			l.bisect(batch, err)

@@ -42,6 +42,16 @@ func (s *signals) signal(topic string) {
 	}
 }
 
+// everybody signals every topic: for when it is not known what has become possible.
+func (s *signals) everybody() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for topic, ch := range s.topics {
+		close(ch)
+		delete(s.topics, topic)
+	}
+}
+
 // after signals what a committed working set has made possible. Never before the commit:
 // whoever wakes would look, see nothing and sleep.
 func (s *signals) after(w *working) {

@@ -79,12 +79,21 @@ func TestDuties(t *testing.T) {
 		require.EqualValues(t, 2, take(t, w, "b").Epoch)
 	})
 
+	t.Run("work under a duty waits for work under the same duty", func(t *testing.T) {
+		t.Parallel()
+		w := setup(t)
+		mine := take(t, w, "a")
+		first := w.hold(t, func(ctx context.Context, tx *Tx) error { return tx.HoldDuty(ctx, mine) })
+		second := w.blocked(t, func(ctx context.Context, tx *Tx) error { return tx.HoldDuty(ctx, mine) })
+		first.commit(t)
+		require.NoError(t, second())
+	})
+
 	t.Run("a takeover waits for work under the duty to commit", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t)
 		mine := take(t, w, "a")
 		work := w.hold(t, func(ctx context.Context, tx *Tx) error { return tx.HoldDuty(ctx, mine) })
-		w.engine(t, func(tx *Tx) { require.NoError(t, tx.HoldDuty(t.Context(), mine), "two transactions may hold it") })
 		w.SetClock(t, noon.Add(ttl))
 		done := make(chan error, 1)
 		go func() {

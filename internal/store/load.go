@@ -104,41 +104,41 @@ type Dependent struct {
 	Task     run.Task
 }
 
-// LockDependents locks and reads who waits for these tasks, once for each upstream.
-func (tx *Tx) LockDependents(ctx context.Context, keys []TaskKey) ([]Dependent, error) {
-	rows, err := tx.q.LockDependents(ctx, db.LockDependentsParams{
+// Dependents reads who waits for these tasks, once for each upstream. Their runs must be locked: that is what guards waiting rows.
+func (tx *Tx) Dependents(ctx context.Context, keys []TaskKey) ([]Dependent, error) {
+	rows, err := tx.q.Dependents(ctx, db.DependentsParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return column(rows, func(r db.LockDependentsRow) Dependent {
+	return column(rows, func(r db.DependentsRow) Dependent {
 		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(r.ServoWaiting)}
 	}), nil
 }
 
-// LockCone locks and reads up to chunk waiting tasks downstream of these, however far.
-func (tx *Tx) LockCone(ctx context.Context, keys []TaskKey, chunk int) ([]run.Task, error) {
-	rows, err := tx.q.LockConeFrom(ctx, db.LockConeFromParams{
+// Cone reads up to chunk waiting tasks downstream of these, however far.
+func (tx *Tx) Cone(ctx context.Context, keys []TaskKey, chunk int) ([]run.Task, error) {
+	rows, err := tx.q.Cone(ctx, db.ConeParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
 		Chunk: int32(chunk), //nolint:gosec // a small constant
 	})
 	if err != nil {
 		return nil, err
 	}
-	return column(rows, func(r db.LockConeFromRow) run.Task { return taskFromWaiting(r.ServoWaiting) }), nil
+	return column(rows, func(r db.ConeRow) run.Task { return taskFromWaiting(r.ServoWaiting) }), nil
 }
 
-// LockDoomed locks and reads up to chunk waiting tasks of one run that have an upstream
+// Doomed reads up to chunk waiting tasks of one run that have an upstream
 // which ended without success.
-func (tx *Tx) LockDoomed(ctx context.Context, key RunKey, chunk int) ([]Dependent, error) {
-	rows, err := tx.q.LockDoomed(ctx, db.LockDoomedParams{
+func (tx *Tx) Doomed(ctx context.Context, key RunKey, chunk int) ([]Dependent, error) {
+	rows, err := tx.q.Doomed(ctx, db.DoomedParams{
 		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Chunk: int32(chunk), //nolint:gosec // a small constant
 	})
 	if err != nil {
 		return nil, err
 	}
-	return column(rows, func(r db.LockDoomedRow) Dependent {
+	return column(rows, func(r db.DoomedRow) Dependent {
 		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(r.ServoWaiting)}
 	}), nil
 }
@@ -230,7 +230,12 @@ func (tx *Tx) TakeQueued(ctx context.Context, pool string, most int) ([]Offer, e
 		return nil, err
 	}
 	return column(rows, func(r db.TakeQueuedRow) Offer {
-		return Offer{Task: taskFromQueue(db.ServoReadyQ(r.ServoPoolQ), run.Queued), Token: r.Token, Assignment: Assignment{
+		queued := db.ServoReadyQ{
+			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
+			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor,
+		}
+		return Offer{Task: taskFromQueue(queued, run.Queued), Token: r.Token, Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
 			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters,
 		}}

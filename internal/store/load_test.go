@@ -14,7 +14,8 @@ import (
 )
 
 // load writes 20,000 finished runs over four months and 1,000 live ones of this month,
-// each with five tasks in every queue table: 50 tenants, and nothing is analyzed.
+// each with five tasks in every queue table: 50 tenants, and nothing is analyzed. One more
+// run is wide: its first task has failed, and 3,000 wait for it.
 func (w *world) load(t testing.TB) {
 	t.Helper()
 	w.engine(t, func(tx *Tx) {
@@ -71,6 +72,21 @@ var loads = []string{
 	`INSERT INTO servo.heartbeats (tenant_id, run_id, task_id, token, seen_at, expires_at)
 		SELECT tenant_id, run_id, task_id, n, at, at + interval '1 hour' FROM live_tasks WHERE m > 20`,
 	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
+	`CREATE TEMP TABLE wide AS
+		SELECT tenant_id, run_id, at, m, pg_temp.v7(at, 'wide ' || m) AS task_id
+		FROM   generate_series(0, 3000) AS m, LATERAL (SELECT tenant_id, at, pg_temp.v7(at, 'wide') AS run_id FROM live WHERE n = 1) AS x`,
+	`INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, created_at, started_at, version, total, remaining, failed,
+			state, priority, pipeline, trigger_type, fingerprint)
+		SELECT tenant_id, run_id, tenant_id, tenant_id, at, at, 1, 3001, 3000, 1, 2, 5, 'wide', 'MANUAL', 'f' FROM wide WHERE m = 0`,
+	`INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, finished_at, token, ix, timeout_s, version, attempt, failures, fan_outs, state,
+			priority, asset, pool, outcome)
+		SELECT tenant_id, run_id, task_id, at, at, 1, m, 60, 4, 1, 1, 0, 11, 5, 'asset', 'default', 'ERROR' FROM wide WHERE m = 0
+		UNION ALL
+		SELECT tenant_id, run_id, task_id, at, NULL, NULL, m, 60, NULL, NULL, NULL, NULL, NULL, 5, 'asset', 'default', NULL FROM wide WHERE m > 0`,
+	`INSERT INTO servo.edges (tenant_id, run_id, upstream_id, task_id)
+		SELECT u.tenant_id, u.run_id, u.task_id, d.task_id FROM wide u JOIN wide d ON u.m = 0 AND d.m > 0`,
+	`INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet)
+		SELECT tenant_id, run_id, task_id, at, 1, 60, 5, false, 'default', 1 FROM wide WHERE m > 0`,
 }
 
 // live reads a batch of the rows of each queue table, spread over runs and tenants.
@@ -101,6 +117,14 @@ func (w *world) live(t testing.TB) (byState map[run.TaskState][]run.Task) {
 	return byState
 }
 
+// wide is the run whose first task has failed.
+func (w *world) wide(t testing.TB, tx *Tx) store.RunKey {
+	t.Helper()
+	var tenant, run uuid.UUID
+	require.NoError(t, tx.Raw().QueryRow(t.Context(), `SELECT tenant_id, id FROM servo.runs WHERE pipeline = 'wide'`).Scan(&tenant, &run))
+	return store.RunKey{Tenant: id.Of[id.Tenant](tenant), Run: id.Of[id.Run](run)}
+}
+
 // sendReads has the store send every statement that locks or reads by key.
 func (w *world) sendReads(t testing.TB) {
 	t.Helper()
@@ -121,9 +145,9 @@ func (w *world) sendReads(t testing.TB) {
 			require.Len(t, must(tx.LockRuns(ctx, lock, runs))(t), probe)
 		}
 		require.Len(t, must(tx.ExistingRuns(ctx, runs))(t), probe)
-		require.Len(t, must(tx.LockDependents(ctx, leases))(t), probe)
-		require.Len(t, must(tx.LockCone(ctx, leases, probe))(t), probe)
-		require.Empty(t, must(tx.LockDoomed(ctx, runs[0], probe))(t))
+		require.Len(t, must(tx.Dependents(ctx, leases))(t), probe)
+		require.Len(t, must(tx.Cone(ctx, leases, probe))(t), probe)
+		require.Len(t, must(tx.Doomed(ctx, w.wide(t, tx), probe))(t), probe)
 		require.Len(t, must(tx.LockLeases(ctx, leases))(t), probe)
 		require.Len(t, must(tx.LockLeasesWithHeartbeats(ctx, leases))(t), probe)
 		require.Len(t, must(tx.LeasesOfClaims(ctx, claims[:5]))(t), 25, "five tasks a run were claimed together")

@@ -264,10 +264,10 @@ func TestDownstream(t *testing.T) {
 		t.Parallel()
 		w, g := setup(t)
 		w.engine(t, func(tx *Tx) {
-			one := must(tx.LockDependents(t.Context(), g.keys(0)))(t)
+			one := must(tx.Dependents(t.Context(), g.keys(0)))(t)
 			require.Equal(t, []store.Dependent{{Upstream: g.tasks[0].ID, Task: g.tasks[2]}, {Upstream: g.tasks[0].ID, Task: g.tasks[3]}}, one)
-			require.Len(t, must(tx.LockDependents(t.Context(), g.keys(0, 1, 4)))(t), 5)
-			require.Empty(t, must(tx.LockDependents(t.Context(), g.keys(3, 5)))(t))
+			require.Len(t, must(tx.Dependents(t.Context(), g.keys(0, 1, 4)))(t), 5)
+			require.Empty(t, must(tx.Dependents(t.Context(), g.keys(3, 5)))(t))
 		})
 	})
 
@@ -275,27 +275,27 @@ func TestDownstream(t *testing.T) {
 		t.Parallel()
 		w, g := setup(t)
 		w.engine(t, func(tx *Tx) {
-			require.Equal(t, g.tasks[2:], must(tx.LockCone(t.Context(), g.keys(0, 1), 100))(t), "each once, though two ways lead there")
-			require.Equal(t, g.tasks[4:], must(tx.LockCone(t.Context(), g.keys(2), 100))(t))
-			require.Len(t, must(tx.LockCone(t.Context(), g.keys(0), 3))(t), 3)
+			require.Equal(t, g.tasks[2:], must(tx.Cone(t.Context(), g.keys(0, 1), 100))(t), "each once, though two ways lead there")
+			require.Equal(t, g.tasks[4:], must(tx.Cone(t.Context(), g.keys(2), 100))(t))
+			require.Len(t, must(tx.Cone(t.Context(), g.keys(0), 3))(t), 3)
 		})
 	})
 
 	t.Run("doomed is who waits for a task that ended without success", func(t *testing.T) {
 		t.Parallel()
 		w, g := setup(t)
-		w.engine(t, func(tx *Tx) { require.Empty(t, must(tx.LockDoomed(t.Context(), g.key(), 100))(t)) })
+		w.engine(t, func(tx *Tx) { require.Empty(t, must(tx.Doomed(t.Context(), g.key(), 100))(t)) })
 		w.apply(t, store.Changes{Moves: []store.Move{
 			{From: run.Running, Task: w.taskIn(run.Succeeded, g.tasks[0])},
 			{From: run.Running, Task: w.taskIn(run.Failed, g.tasks[1])},
 		}})
 		w.engine(t, func(tx *Tx) {
-			doomed := must(tx.LockDoomed(t.Context(), g.key(), 100))(t)
+			doomed := must(tx.Doomed(t.Context(), g.key(), 100))(t)
 			require.ElementsMatch(t, []store.Dependent{{Upstream: g.tasks[1].ID, Task: g.tasks[2]}, {Upstream: g.tasks[1].ID, Task: g.tasks[3]}}, doomed,
 				"the next layer only, and not by the upstream that succeeded")
-			require.Len(t, must(tx.LockDoomed(t.Context(), g.key(), 1))(t), 1)
+			require.Len(t, must(tx.Doomed(t.Context(), g.key(), 1))(t), 1)
 			foreign := store.RunKey{Tenant: id.New[id.Tenant](w.mint), Run: g.run.ID}
-			require.Empty(t, must(tx.LockDoomed(t.Context(), foreign, 100))(t), "the tenant is part of the key")
+			require.Empty(t, must(tx.Doomed(t.Context(), foreign, 100))(t), "the tenant is part of the key")
 		})
 	})
 

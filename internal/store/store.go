@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -155,7 +156,7 @@ func (s *Store) Tenant(ctx context.Context, tenant string, fn func(ctx context.C
 
 func (s *Store) in(ctx context.Context, options pgx.TxOptions, fn func(ctx context.Context, tx *Tx) error) error {
 	return pgx.BeginTxFunc(ctx, s.pool, options, func(raw pgx.Tx) error {
-		tx := &Tx{tx: raw, q: db.New(raw), codec: s.codec, writes: &pipeline{}}
+		tx := &Tx{tx: raw, q: db.New(arrays{raw}), codec: s.codec, writes: &pipeline{}}
 		if err := fn(ctx, tx); err != nil {
 			return err
 		}
@@ -165,6 +166,30 @@ func (s *Store) in(ctx context.Context, options pgx.TxOptions, fn func(ctx conte
 
 // Clock is the database's time now. The engine reads it once, after its locks.
 func (tx *Tx) Clock(ctx context.Context) (time.Time, error) { return tx.q.Clock(ctx) }
+
+// arrays sends the arrays of ids in a form that the driver encodes without reflection.
+type arrays struct{ db.DBTX }
+
+func (a arrays) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return a.DBTX.Exec(ctx, sql, flat(args)...)
+}
+
+func (a arrays) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return a.DBTX.Query(ctx, sql, flat(args)...)
+}
+
+func (a arrays) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return a.DBTX.QueryRow(ctx, sql, flat(args)...)
+}
+
+func flat(args []any) []any {
+	for i, arg := range args {
+		if ids, ok := arg.([]uuid.UUID); ok {
+			args[i] = pgtype.FlatArray[uuid.UUID](ids)
+		}
+	}
+	return args
+}
 
 // pipeline stands where a connection would and collects the writes that sqlc's methods
 // send, so that they travel in one round trip.
@@ -180,7 +205,7 @@ type expectation struct {
 
 // Exec implements db.DBTX.
 func (p *pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	p.batch.Queue(sql, args...)
+	p.batch.Queue(sql, flat(args)...)
 	return pgconn.CommandTag{}, nil
 }
 

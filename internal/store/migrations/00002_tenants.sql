@@ -32,7 +32,9 @@ CREATE TABLE servo.deployments (
     FOREIGN KEY (tenant_id, workspace_id) REFERENCES servo.workspaces (tenant_id, id)
 );
 
-CREATE SEQUENCE servo.event_position AS bigint;
+-- Positions order the events of one transaction; between transactions the id of the
+-- transaction does. So each session may take them in advance.
+CREATE SEQUENCE servo.event_position AS bigint CACHE 100;
 
 -- Events of tenants, workspaces and deployments: few, and never dropped.
 CREATE TABLE servo.entity_events (

@@ -3,24 +3,30 @@
 SELECT pg_advisory_xact_lock(key) FROM (SELECT unnest(@keys::bigint[]) AS key ORDER BY 1) AS k;
 
 -- name: LeasesOfClaims :many
+-- OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
+-- tasks of the run and sorts out the one: as cheap by its estimates, and 10,000 rows for one.
 SELECT sqlc.embed(q), t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   servo.leases q
-JOIN   servo.tasks t ON t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id
-JOIN   servo.runs r ON r.tenant_id = q.tenant_id AND r.id = q.run_id
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
+                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
+                WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
 WHERE  q.claim_id = ANY(@claim_ids::uuid[])
 ORDER  BY q.token;
 
 -- name: TakeQueued :many
--- The head of a queue, without waiting for anybody, with a new token for each row
--- and all that a worker needs to know.
-SELECT sqlc.embed(q), nextval('servo.fencing_token')::bigint AS token,
+-- The head of a queue, without waiting for anybody, with a new token for each row and all
+-- that a worker needs to know.
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
-FROM   (SELECT p.run_id, p.task_id FROM servo.pool_q p
+FROM   (SELECT p.* FROM servo.pool_q p
         WHERE p.pool = @pool::text ORDER BY p.priority DESC, p.since, p.task_id
-        LIMIT @most::int FOR UPDATE SKIP LOCKED) AS head
-JOIN   servo.pool_q q ON q.run_id = head.run_id AND q.task_id = head.task_id
-JOIN   servo.tasks t ON t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id
-JOIN   servo.runs r ON r.tenant_id = q.tenant_id AND r.id = q.run_id;
+        LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
+                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
+                WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true;
 
 -- name: TakeReady :many
 SELECT sqlc.embed(q)

@@ -131,17 +131,16 @@ JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q
 ORDER  BY q.run_id, q.task_id
 FOR    UPDATE OF q;
 
--- name: LockDependents :many
--- Who waits for these tasks. Rows of waiting are touched under the lock of their run only, and
--- that is held: nobody can be waited for here.
+-- name: Dependents :many
+-- Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
+-- and that is held: no lock of their own is needed.
 SELECT e.upstream_id, sqlc.embed(w)
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
 JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
 JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
-ORDER  BY w.run_id, w.task_id, e.upstream_id
-FOR    UPDATE OF w;
+ORDER  BY w.run_id, w.task_id, e.upstream_id;
 
--- name: LockConeFrom :many
+-- name: Cone :many
 -- The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
 WITH RECURSIVE cone AS (
     SELECT e.tenant_id, e.run_id, e.task_id
@@ -153,8 +152,7 @@ WITH RECURSIVE cone AS (
     JOIN   servo.edges e ON e.tenant_id = c.tenant_id AND e.run_id = c.run_id AND e.upstream_id = c.task_id
 )
 SELECT sqlc.embed(w)
-FROM   servo.waiting w
-WHERE  (w.run_id, w.task_id) IN (SELECT c.run_id, c.task_id FROM cone c)
+FROM   cone c
+JOIN   servo.waiting w ON w.run_id = c.run_id AND w.task_id = c.task_id
 ORDER  BY w.run_id, w.task_id
-LIMIT  @chunk::int
-FOR    UPDATE OF w;
+LIMIT  @chunk::int;

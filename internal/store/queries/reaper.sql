@@ -30,13 +30,13 @@ DELETE FROM servo.cones WHERE run_id = ANY(@run_ids::uuid[]);
 -- name: PendingCones :many
 SELECT tenant_id, run_id FROM servo.cones ORDER BY run_id LIMIT @most::int;
 
--- name: LockDoomed :many
+-- name: Doomed :many
 -- Waiting tasks of one run with an upstream that ended without success: the next layer of
 -- a cone that was cut off.
 SELECT sqlc.embed(w), e.upstream_id
-FROM   servo.waiting w
-JOIN   servo.edges e ON e.tenant_id = w.tenant_id AND e.run_id = w.run_id AND e.task_id = w.task_id
-JOIN   servo.tasks t ON t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10
-WHERE  w.tenant_id = @tenant_id::uuid AND w.run_id = @run_id::uuid
-LIMIT  @chunk::int
-FOR    UPDATE OF w;
+FROM   servo.edges e
+JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a probe for each edge, as in LeasesOfClaims
+                WHERE t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10 OFFSET 0) AS t ON true
+JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
+WHERE  e.tenant_id = @tenant_id::uuid AND e.run_id = @run_id::uuid
+LIMIT  @chunk::int;

@@ -105,8 +105,10 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]Heartbe
 const leasesOfClaims = `-- name: LeasesOfClaims :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   servo.leases q
-JOIN   servo.tasks t ON t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id
-JOIN   servo.runs r ON r.tenant_id = q.tenant_id AND r.id = q.run_id
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
+                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
+                WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
 WHERE  q.claim_id = ANY($1::uuid[])
 ORDER  BY q.token
 `
@@ -122,6 +124,8 @@ type LeasesOfClaimsRow struct {
 	Parameters   json.RawMessage
 }
 
+// OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
+// tasks of the run and sorts out the one: as cheap by its estimates, and 10,000 rows for one.
 func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]LeasesOfClaimsRow, error) {
 	rows, err := q.db.Query(ctx, leasesOfClaims, claimIds)
 	if err != nil {
@@ -183,14 +187,16 @@ func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 }
 
 const takeQueued = `-- name: TakeQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
-FROM   (SELECT p.run_id, p.task_id FROM servo.pool_q p
+FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor FROM servo.pool_q p
         WHERE p.pool = $1::text ORDER BY p.priority DESC, p.since, p.task_id
-        LIMIT $2::int FOR UPDATE SKIP LOCKED) AS head
-JOIN   servo.pool_q q ON q.run_id = head.run_id AND q.task_id = head.task_id
-JOIN   servo.tasks t ON t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id
-JOIN   servo.runs r ON r.tenant_id = q.tenant_id AND r.id = q.run_id
+        LIMIT $2::int FOR UPDATE SKIP LOCKED) AS q
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
+                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
+                WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
 `
 
 type TakeQueuedParams struct {
@@ -199,7 +205,20 @@ type TakeQueuedParams struct {
 }
 
 type TakeQueuedRow struct {
-	ServoPoolQ   ServoPoolQ
+	TenantID     uuid.UUID
+	RunID        uuid.UUID
+	TaskID       uuid.UUID
+	Since        time.Time
+	Version      int32
+	TimeoutS     int32
+	Priority     int16
+	Dependents   bool
+	Pool         string
+	Attempt      int32
+	Failures     int32
+	Fruitless    int32
+	FanOuts      int32
+	Cursor       string
 	Token        int64
 	Ix           int32
 	Asset        string
@@ -210,8 +229,8 @@ type TakeQueuedRow struct {
 	Parameters   json.RawMessage
 }
 
-// The head of a queue, without waiting for anybody, with a new token for each row
-// and all that a worker needs to know.
+// The head of a queue, without waiting for anybody, with a new token for each row and all
+// that a worker needs to know.
 func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQueuedRow, error) {
 	rows, err := q.db.Query(ctx, takeQueued, arg.Pool, arg.Most)
 	if err != nil {
@@ -222,20 +241,20 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 	for rows.Next() {
 		var i TakeQueuedRow
 		if err := rows.Scan(
-			&i.ServoPoolQ.TenantID,
-			&i.ServoPoolQ.RunID,
-			&i.ServoPoolQ.TaskID,
-			&i.ServoPoolQ.Since,
-			&i.ServoPoolQ.Version,
-			&i.ServoPoolQ.TimeoutS,
-			&i.ServoPoolQ.Priority,
-			&i.ServoPoolQ.Dependents,
-			&i.ServoPoolQ.Pool,
-			&i.ServoPoolQ.Attempt,
-			&i.ServoPoolQ.Failures,
-			&i.ServoPoolQ.Fruitless,
-			&i.ServoPoolQ.FanOuts,
-			&i.ServoPoolQ.Cursor,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
 			&i.Token,
 			&i.Ix,
 			&i.Asset,

@@ -11,7 +11,7 @@ import (
 )
 
 const holdDuty = `-- name: HoldDuty :one
-SELECT epoch FROM servo.duties WHERE name = $1::text AND holder = $2::text AND epoch = $3::bigint FOR SHARE
+SELECT epoch FROM servo.duties WHERE name = $1::text AND holder = $2::text AND epoch = $3::bigint FOR NO KEY UPDATE
 `
 
 type HoldDutyParams struct {
@@ -20,7 +20,9 @@ type HoldDutyParams struct {
 	Epoch  int64
 }
 
-// Under a duty: the row cannot change hands before this transaction ends.
+// Under a duty: the row cannot change hands before this transaction ends, and a second
+// transaction of the same holder waits for the first. FOR SHARE would let it pass while
+// the commit of the first is under way, and both would see the same room.
 func (q *Queries) HoldDuty(ctx context.Context, arg HoldDutyParams) (int64, error) {
 	row := q.db.QueryRow(ctx, holdDuty, arg.Name, arg.Holder, arg.Epoch)
 	var epoch int64
@@ -59,7 +61,7 @@ type TakeDutyParams struct {
 }
 
 // Takes a free or expired duty, or renews the own one. A takeover raises the epoch, and
-// waits for transactions that still hold the row FOR SHARE.
+// waits for transactions that still hold the row.
 func (q *Queries) TakeDuty(ctx context.Context, arg TakeDutyParams) (int64, error) {
 	row := q.db.QueryRow(ctx, takeDuty,
 		arg.Holder,

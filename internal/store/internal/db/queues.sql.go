@@ -12,6 +12,71 @@ import (
 	"github.com/google/uuid"
 )
 
+const cone = `-- name: Cone :many
+WITH RECURSIVE cone AS (
+    SELECT e.tenant_id, e.run_id, e.task_id
+    FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS task_id) AS n
+    JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
+    UNION
+    SELECT e.tenant_id, e.run_id, e.task_id
+    FROM   cone c
+    JOIN   servo.edges e ON e.tenant_id = c.tenant_id AND e.run_id = c.run_id AND e.upstream_id = c.task_id
+)
+SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
+FROM   cone c
+JOIN   servo.waiting w ON w.run_id = c.run_id AND w.task_id = c.task_id
+ORDER  BY w.run_id, w.task_id
+LIMIT  $1::int
+`
+
+type ConeParams struct {
+	Chunk     int32
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+	TaskIds   []uuid.UUID
+}
+
+type ConeRow struct {
+	ServoWaiting ServoWaiting
+}
+
+// The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
+func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ConeRow, error) {
+	rows, err := q.db.Query(ctx, cone,
+		arg.Chunk,
+		arg.TenantIds,
+		arg.RunIds,
+		arg.TaskIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ConeRow
+	for rows.Next() {
+		var i ConeRow
+		if err := rows.Scan(
+			&i.ServoWaiting.TenantID,
+			&i.ServoWaiting.RunID,
+			&i.ServoWaiting.TaskID,
+			&i.ServoWaiting.Since,
+			&i.ServoWaiting.Version,
+			&i.ServoWaiting.TimeoutS,
+			&i.ServoWaiting.Priority,
+			&i.ServoWaiting.Dependents,
+			&i.ServoWaiting.Pool,
+			&i.ServoWaiting.Unmet,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteLeases = `-- name: DeleteLeases :exec
 DELETE FROM servo.leases q
 USING  (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
@@ -90,6 +155,59 @@ type DeleteWaitingParams struct {
 func (q *Queries) DeleteWaiting(ctx context.Context, arg DeleteWaitingParams) error {
 	_, err := q.db.Exec(ctx, deleteWaiting, arg.RunIds, arg.TaskIds)
 	return err
+}
+
+const dependents = `-- name: Dependents :many
+SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
+JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
+JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
+ORDER  BY w.run_id, w.task_id, e.upstream_id
+`
+
+type DependentsParams struct {
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+	TaskIds   []uuid.UUID
+}
+
+type DependentsRow struct {
+	UpstreamID   uuid.UUID
+	ServoWaiting ServoWaiting
+}
+
+// Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
+// and that is held: no lock of their own is needed.
+func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]DependentsRow, error) {
+	rows, err := q.db.Query(ctx, dependents, arg.TenantIds, arg.RunIds, arg.TaskIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DependentsRow
+	for rows.Next() {
+		var i DependentsRow
+		if err := rows.Scan(
+			&i.UpstreamID,
+			&i.ServoWaiting.TenantID,
+			&i.ServoWaiting.RunID,
+			&i.ServoWaiting.TaskID,
+			&i.ServoWaiting.Since,
+			&i.ServoWaiting.Version,
+			&i.ServoWaiting.TimeoutS,
+			&i.ServoWaiting.Priority,
+			&i.ServoWaiting.Dependents,
+			&i.ServoWaiting.Pool,
+			&i.ServoWaiting.Unmet,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const insertLeases = `-- name: InsertLeases :exec
@@ -337,126 +455,6 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 		arg.Unmets,
 	)
 	return err
-}
-
-const lockConeFrom = `-- name: LockConeFrom :many
-WITH RECURSIVE cone AS (
-    SELECT e.tenant_id, e.run_id, e.task_id
-    FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS task_id) AS n
-    JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
-    UNION
-    SELECT e.tenant_id, e.run_id, e.task_id
-    FROM   cone c
-    JOIN   servo.edges e ON e.tenant_id = c.tenant_id AND e.run_id = c.run_id AND e.upstream_id = c.task_id
-)
-SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
-FROM   servo.waiting w
-WHERE  (w.run_id, w.task_id) IN (SELECT c.run_id, c.task_id FROM cone c)
-ORDER  BY w.run_id, w.task_id
-LIMIT  $1::int
-FOR    UPDATE OF w
-`
-
-type LockConeFromParams struct {
-	Chunk     int32
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
-}
-
-type LockConeFromRow struct {
-	ServoWaiting ServoWaiting
-}
-
-// The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
-func (q *Queries) LockConeFrom(ctx context.Context, arg LockConeFromParams) ([]LockConeFromRow, error) {
-	rows, err := q.db.Query(ctx, lockConeFrom,
-		arg.Chunk,
-		arg.TenantIds,
-		arg.RunIds,
-		arg.TaskIds,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LockConeFromRow
-	for rows.Next() {
-		var i LockConeFromRow
-		if err := rows.Scan(
-			&i.ServoWaiting.TenantID,
-			&i.ServoWaiting.RunID,
-			&i.ServoWaiting.TaskID,
-			&i.ServoWaiting.Since,
-			&i.ServoWaiting.Version,
-			&i.ServoWaiting.TimeoutS,
-			&i.ServoWaiting.Priority,
-			&i.ServoWaiting.Dependents,
-			&i.ServoWaiting.Pool,
-			&i.ServoWaiting.Unmet,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const lockDependents = `-- name: LockDependents :many
-SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
-JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
-JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
-ORDER  BY w.run_id, w.task_id, e.upstream_id
-FOR    UPDATE OF w
-`
-
-type LockDependentsParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
-}
-
-type LockDependentsRow struct {
-	UpstreamID   uuid.UUID
-	ServoWaiting ServoWaiting
-}
-
-// Who waits for these tasks. Rows of waiting are touched under the lock of their run only, and
-// that is held: nobody can be waited for here.
-func (q *Queries) LockDependents(ctx context.Context, arg LockDependentsParams) ([]LockDependentsRow, error) {
-	rows, err := q.db.Query(ctx, lockDependents, arg.TenantIds, arg.RunIds, arg.TaskIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LockDependentsRow
-	for rows.Next() {
-		var i LockDependentsRow
-		if err := rows.Scan(
-			&i.UpstreamID,
-			&i.ServoWaiting.TenantID,
-			&i.ServoWaiting.RunID,
-			&i.ServoWaiting.TaskID,
-			&i.ServoWaiting.Since,
-			&i.ServoWaiting.Version,
-			&i.ServoWaiting.TimeoutS,
-			&i.ServoWaiting.Priority,
-			&i.ServoWaiting.Dependents,
-			&i.ServoWaiting.Pool,
-			&i.ServoWaiting.Unmet,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const lockLeases = `-- name: LockLeases :many

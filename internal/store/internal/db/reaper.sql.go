@@ -21,6 +21,61 @@ func (q *Queries) DeleteCones(ctx context.Context, runIds []uuid.UUID) error {
 	return err
 }
 
+const doomed = `-- name: Doomed :many
+SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, e.upstream_id
+FROM   servo.edges e
+JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a probe for each edge, as in LeasesOfClaims
+                WHERE t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10 OFFSET 0) AS t ON true
+JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
+WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid
+LIMIT  $3::int
+`
+
+type DoomedParams struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	Chunk    int32
+}
+
+type DoomedRow struct {
+	ServoWaiting ServoWaiting
+	UpstreamID   uuid.UUID
+}
+
+// Waiting tasks of one run with an upstream that ended without success: the next layer of
+// a cone that was cut off.
+func (q *Queries) Doomed(ctx context.Context, arg DoomedParams) ([]DoomedRow, error) {
+	rows, err := q.db.Query(ctx, doomed, arg.TenantID, arg.RunID, arg.Chunk)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DoomedRow
+	for rows.Next() {
+		var i DoomedRow
+		if err := rows.Scan(
+			&i.ServoWaiting.TenantID,
+			&i.ServoWaiting.RunID,
+			&i.ServoWaiting.TaskID,
+			&i.ServoWaiting.Since,
+			&i.ServoWaiting.Version,
+			&i.ServoWaiting.TimeoutS,
+			&i.ServoWaiting.Priority,
+			&i.ServoWaiting.Dependents,
+			&i.ServoWaiting.Pool,
+			&i.ServoWaiting.Unmet,
+			&i.UpstreamID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dueLeases = `-- name: DueLeases :many
 SELECT tenant_id, run_id, task_id FROM servo.leases WHERE due_at <= $1::timestamptz ORDER BY due_at LIMIT $2::int
 `
@@ -121,61 +176,6 @@ type InsertConesParams struct {
 func (q *Queries) InsertCones(ctx context.Context, arg InsertConesParams) error {
 	_, err := q.db.Exec(ctx, insertCones, arg.TenantIds, arg.RunIds)
 	return err
-}
-
-const lockDoomed = `-- name: LockDoomed :many
-SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, e.upstream_id
-FROM   servo.waiting w
-JOIN   servo.edges e ON e.tenant_id = w.tenant_id AND e.run_id = w.run_id AND e.task_id = w.task_id
-JOIN   servo.tasks t ON t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10
-WHERE  w.tenant_id = $1::uuid AND w.run_id = $2::uuid
-LIMIT  $3::int
-FOR    UPDATE OF w
-`
-
-type LockDoomedParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	Chunk    int32
-}
-
-type LockDoomedRow struct {
-	ServoWaiting ServoWaiting
-	UpstreamID   uuid.UUID
-}
-
-// Waiting tasks of one run with an upstream that ended without success: the next layer of
-// a cone that was cut off.
-func (q *Queries) LockDoomed(ctx context.Context, arg LockDoomedParams) ([]LockDoomedRow, error) {
-	rows, err := q.db.Query(ctx, lockDoomed, arg.TenantID, arg.RunID, arg.Chunk)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LockDoomedRow
-	for rows.Next() {
-		var i LockDoomedRow
-		if err := rows.Scan(
-			&i.ServoWaiting.TenantID,
-			&i.ServoWaiting.RunID,
-			&i.ServoWaiting.TaskID,
-			&i.ServoWaiting.Since,
-			&i.ServoWaiting.Version,
-			&i.ServoWaiting.TimeoutS,
-			&i.ServoWaiting.Priority,
-			&i.ServoWaiting.Dependents,
-			&i.ServoWaiting.Pool,
-			&i.ServoWaiting.Unmet,
-			&i.UpstreamID,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const lockRetries = `-- name: LockRetries :many

@@ -1,0 +1,20 @@
+package bench_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/bench"
+)
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	results, err := bench.Run(t.Context(), bench.Options{Scenarios: []string{"single", "chain", "diamond", "drain"}, Tasks: 500, Tenants: 3})
+	require.NoError(t, err)
+	require.Len(t, results, 4)
+	for _, r := range results {
+		require.EqualValues(t, 500, r.Tasks)
+		require.Positive(t, r.PerSecond())
+	}
+}

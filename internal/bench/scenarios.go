@@ -1,0 +1,225 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+)
+
+// scenario is a load: which runs, how many tasks, and whether they are there before the
+// workers begin.
+type scenario struct {
+	name     string
+	tasks    int
+	perRun   int
+	prefill  bool // all runs are triggered before the clock starts
+	manifest string
+	fanOut   int
+}
+
+func scenarios() []scenario {
+	return []scenario{
+		{name: "single", tasks: 100_000, perRun: 1, manifest: chain(1)},
+		{name: "drain", tasks: 100_000, perRun: 1, prefill: true, manifest: chain(1)},
+		{name: "chain", tasks: 100_000, perRun: 10, manifest: chain(10)},
+		{name: "diamond", tasks: 100_000, perRun: 10, manifest: diamond(8)},
+		{name: "fanout", tasks: 10_002, perRun: 10_002, manifest: fan, fanOut: 10_000},
+	}
+}
+
+func scenarioNames() string {
+	var names []string
+	for _, s := range scenarios() {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// chain is a manifest of n assets, each after the one before it.
+func chain(n int) string {
+	var text strings.Builder
+	text.WriteString("version: 1\nassets:\n")
+	for i := range n {
+		fmt.Fprintf(&text, "  - {key: bench/a%02d, exec: {command: [noop]}", i)
+		if i > 0 {
+			fmt.Fprintf(&text, ", upstream: [bench/a%02d]", i-1)
+		}
+		text.WriteString("}\n")
+	}
+	text.WriteString("pipelines:\n  - {name: bench, select: [\"bench/*\"]}\n")
+	return text.String()
+}
+
+// diamond is a manifest of one asset, width assets after it, and one after all of them.
+func diamond(width int) string {
+	var text, last strings.Builder
+	text.WriteString("version: 1\nassets:\n  - {key: bench/first, exec: {command: [noop]}}\n")
+	for i := range width {
+		fmt.Fprintf(&text, "  - {key: bench/m%02d, exec: {command: [noop]}, upstream: [bench/first]}\n", i)
+		fmt.Fprintf(&last, "bench/m%02d, ", i)
+	}
+	fmt.Fprintf(&text, "  - {key: bench/last, exec: {command: [noop]}, upstream: [%s]}\n", strings.TrimSuffix(last.String(), ", "))
+	text.WriteString("pipelines:\n  - {name: bench, select: [\"bench/*\"]}\n")
+	return text.String()
+}
+
+const fan = `version: 1
+assets:
+  - {key: bench/scan, exec: {command: [noop]}}
+  - {key: page/fetch, exec: {command: [noop]}}
+  - {key: bench/zjoin, exec: {command: [noop]}, upstream: [bench/scan]}
+pipelines:
+  - {name: bench, select: ["bench/*"]}
+`
+
+var benchMeta = event.Meta{Actor: "bench"}
+
+func (b *bencher) createTenants(ctx context.Context, s scenario) error {
+	manifest, err := asset.Parse([]byte(s.manifest), "servo.yaml")
+	if err != nil {
+		return err
+	}
+	for i := range b.options.Tenants {
+		tenant, err := b.engine.CreateTenant(ctx, fmt.Sprintf("bench-%d", i), benchMeta)
+		if err != nil {
+			return err
+		}
+		if _, err := b.engine.Deploy(ctx, tenant, "default", manifest, benchMeta); err != nil {
+			return err
+		}
+		b.tenants = append(b.tenants, tenant)
+	}
+	return nil
+}
+
+// load is what the run of a load told.
+type load struct {
+	runs    int64
+	elapsed time.Duration
+	pace    []float64
+}
+
+// maxBacklog bounds the tasks that are triggered ahead of the workers.
+const maxBacklog = 20_000
+
+// run triggers the runs and works them off. Without prefill both happen at the same time,
+// as in a system under steady load.
+func (b *bencher) run(ctx context.Context, s scenario, tasks int) (load, error) {
+	runs := max(tasks/s.perRun, 1)
+	total := int64(runs * s.perRun)
+	if s.prefill {
+		if err := b.feed(ctx, s, runs, 0); err != nil {
+			return load{}, err
+		}
+	}
+	started := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	if !s.prefill {
+		group.Go(func() error { return b.feed(ctx, s, runs, maxBacklog) })
+	}
+	const workers = 4
+	for i := range workers {
+		group.Go(func() error { return b.workOff(ctx, s, total, fmt.Sprintf("w%d", i), b.options.Slots/workers) })
+	}
+	var pace []float64
+	group.Go(func() (err error) {
+		pace, err = b.watch(ctx, total)
+		return err
+	})
+	err := group.Wait()
+	elapsed := time.Since(started)
+	if err == nil && b.finished.Load() != total {
+		err = errLostTasks
+	}
+	return load{runs: int64(runs), elapsed: elapsed, pace: pace}, err
+}
+
+// feed triggers runs in groups, round robin over the tenants, no further ahead of the
+// workers than backlog tasks (0 is no bound).
+func (b *bencher) feed(ctx context.Context, s scenario, runs, backlog int) error {
+	const group = 500
+	for sent := 0; sent < runs; {
+		for backlog > 0 && int64(sent*s.perRun)-b.finished.Load() > int64(backlog) {
+			if err := sleep(ctx, time.Millisecond); err != nil {
+				return err
+			}
+		}
+		triggers := make([]engine.Trigger, min(group, runs-sent))
+		for i := range triggers {
+			triggers[i] = engine.Trigger{Tenant: b.tenants[(sent+i)%len(b.tenants)], Pipeline: "bench", TriggeredBy: "bench", Meta: benchMeta}
+		}
+		_, errs := b.engine.TriggerRuns(ctx, triggers)
+		for _, err := range errs {
+			if err != nil {
+				return err
+			}
+		}
+		sent += len(triggers)
+	}
+	return nil
+}
+
+// workOff claims, starts and completes tasks until total are finished.
+func (b *bencher) workOff(ctx context.Context, s scenario, total int64, worker string, slots int) error {
+	for b.finished.Load() < total {
+		leases, err := b.engine.Claim(ctx, engine.ClaimRequest{
+			Worker: worker, Claim: id.Of[id.Claim](uuid.New()), Pools: []string{asset.DefaultPool}, Max: slots, Start: true,
+			Wait: 100 * time.Millisecond,
+		})
+		if err != nil {
+			return err
+		}
+		if len(leases) == 0 {
+			continue
+		}
+		reports := make([]engine.Report, 0, len(leases))
+		for _, l := range leases {
+			if s.fanOut > 0 && l.Asset == "bench/scan" {
+				reports = append(reports, engine.Report{TaskKey: l.TaskKey, Token: l.Token, Action: pages(s.fanOut)})
+			}
+			reports = append(reports, engine.Report{TaskKey: l.TaskKey, Token: l.Token, Action: engine.Complete{}})
+		}
+		_, errs := b.engine.Report(ctx, reports)
+		for _, err := range errs {
+			if err != nil {
+				return err
+			}
+		}
+		b.finished.Add(int64(len(leases)))
+	}
+	return nil
+}
+
+func pages(n int) engine.FanOut {
+	fanOut := engine.FanOut{Barrier: true, Tasks: make([]engine.FanOutTask, n)}
+	for i := range fanOut.Tasks {
+		fanOut.Tasks[i] = engine.FanOutTask{Asset: "page/fetch", Partition: fmt.Sprint(i)}
+	}
+	return fanOut
+}
+
+// watch notes the pace of each tenth of the work.
+func (b *bencher) watch(ctx context.Context, total int64) ([]float64, error) {
+	var pace []float64
+	last, lastAt := int64(0), time.Now()
+	for slice := int64(1); slice <= 10; slice++ {
+		for b.finished.Load() < total*slice/10 {
+			if err := sleep(ctx, 2*time.Millisecond); err != nil {
+				return pace, err
+			}
+		}
+		now, done := time.Now(), b.finished.Load()
+		pace = append(pace, float64(done-last)/max(now.Sub(lastAt).Seconds(), 0.001))
+		last, lastAt = done, now
+	}
+	return pace, nil
+}
