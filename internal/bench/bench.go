@@ -29,7 +29,7 @@ type Options struct {
 	Slots     int // tasks that the workers hold at once
 	Logger    *slog.Logger
 	// Progress is told each finished scenario.
-	Progress func(Result)
+	Progress func(Result) error
 }
 
 // Result is what one scenario showed.
@@ -86,8 +86,11 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 			return results, fmt.Errorf("%s: %w", s.name, err)
 		}
 		results = append(results, result)
-		if o.Progress != nil {
-			o.Progress(result)
+		if o.Progress == nil {
+			continue
+		}
+		if err := o.Progress(result); err != nil {
+			return results, err
 		}
 	}
 	return results, nil

@@ -126,7 +126,7 @@ func (b *bencher) run(ctx context.Context, s scenario, tasks int) (load, error) 
 	if !s.prefill {
 		group.Go(func() error { return b.feed(ctx, s, runs, maxBacklog) })
 	}
-	const workers = 4
+	const workers = 2 // large batches, as servers under load see them
 	for i := range workers {
 		group.Go(func() error { return b.workOff(ctx, s, total, fmt.Sprintf("w%d", i), b.options.Slots/workers) })
 	}

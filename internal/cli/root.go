@@ -37,6 +37,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 // New is the root command with everything below it.
 func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root := group("servo", "Servo runs data pipelines for many tenants on PostgreSQL",
+		newBench(),
 		newCanon(),
 		newCompletion(),
 		newPlan(),
