@@ -1,6 +1,12 @@
 package verify
 
-import "go.arco.dev/servo/internal/store"
+import (
+	"math"
+	"reflect"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store"
+)
 
 // Compared are the columns that are compared, "table.column".
 func Compared() []string {
@@ -20,3 +26,70 @@ func Compared() []string {
 
 // SameJSON compares JSON as columns are compared.
 var SameJSON = sameJSON
+
+// TaskMay and RunMay judge events.
+var (
+	TaskMay = taskMay
+	RunMay  = runMay
+)
+
+// Replay folds recorded events of one run and gives the rows that follow, by table.
+func Replay(key store.RunKey, events []store.EventRow) (map[string][]map[string]any, []Divergence) {
+	var found []Divergence
+	given := limits{token: math.MaxInt64, position: math.MaxInt64}
+	h := newHistory(key, given, func(d Divergence) { found = append(found, d) })
+	codec := store.Codec()
+	for _, e := range events {
+		h.apply(e, codec)
+	}
+	h.finish()
+	t := newTables()
+	rows := map[string][]map[string]any{"runs": {valuesOf(t.runs, wantRun(h.run))}}
+	for _, task := range h.order {
+		rows["tasks"] = append(rows["tasks"], valuesOf(t.tasks, wantTask(task)))
+		switch place := placeOf(task.State); place {
+		case inWaiting:
+			rows["waiting"] = append(rows["waiting"], valuesOf(t.waiting, wantWaiting(task)))
+		case inReady, inPool:
+			rows[place.String()] = append(rows[place.String()], valuesOf(t.ready, wantQueued(task)))
+		case inLeases:
+			rows["leases"] = append(rows["leases"], valuesOf(t.leases, wantLease(task)))
+		case inRetry:
+			rows["retry_q"] = append(rows["retry_q"], valuesOf(t.retry, wantRetry(task)))
+		}
+	}
+	for _, e := range h.edges {
+		rows["edges"] = append(rows["edges"], map[string]any{"upstream_id": e.upstream, "task_id": e.task})
+	}
+	return rows, found
+}
+
+// ReplayEntities folds recorded events of tenants, workspaces and deployments.
+func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Divergence) {
+	v := &verifier{codec: store.Codec(), tables: newTables(), limits: limits{position: math.MaxInt64}, report: Report{keep: len(events)}}
+	c := &entityCheck{verifier: v, entities: map[entityKey]*entity{}}
+	rows := map[string][]map[string]any{}
+	for i, e := range events {
+		_ = c.apply(e)
+		if i+1 < len(events) && events[i+1].SubjectID == e.SubjectID {
+			continue
+		}
+		en := c.entities[entityKey{id.Of[id.Tenant](e.TenantID), e.SubjectID}]
+		rows[string(en.Kind)] = append(rows[string(en.Kind)], map[string]any{
+			"id": e.SubjectID, "name": en.Name, "version": en.Version, "active": en.Active, "workspace": en.Workspace,
+			"digest": en.Digest, "created_at": en.CreatedAt,
+		})
+	}
+	return rows, v.report.Divergences
+}
+
+// valuesOf are the compared columns of a row.
+func valuesOf[R any](c columns[R], row R) map[string]any {
+	values := map[string]any{}
+	for i, name := range c.names {
+		if !c.skip[i] {
+			values[name] = reflect.ValueOf(row).Field(i).Interface()
+		}
+	}
+	return values
+}

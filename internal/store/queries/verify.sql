@@ -2,12 +2,14 @@
 -- what repair writes to one run besides the statements of the write path.
 
 -- name: PlanByKey :exec
--- Keyed probes for a chunk of known rows, whatever the statistics say.
-SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
+-- Keyed probes for a chunk of known rows, and walks along a key, whatever the statistics say.
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
 
 -- name: PlanByScan :exec
 -- Questions about whole tables: plans as the planner likes them.
-SELECT set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true);
+SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
+       set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true);
 
 -- name: VerifySequences :one
 -- How far tokens and positions have been given out. A sequence is not part of a snapshot:

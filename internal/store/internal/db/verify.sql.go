@@ -186,19 +186,21 @@ func (q *Queries) ForeignTasks(ctx context.Context, arg ForeignTasksParams) ([]F
 
 const planByKey = `-- name: PlanByKey :exec
 
-SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
 `
 
 // What verify reads: everything, in one snapshot, a chunk of runs or tenants at a time; and
 // what repair writes to one run besides the statements of the write path.
-// Keyed probes for a chunk of known rows, whatever the statistics say.
+// Keyed probes for a chunk of known rows, and walks along a key, whatever the statistics say.
 func (q *Queries) PlanByKey(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, planByKey)
 	return err
 }
 
 const planByScan = `-- name: PlanByScan :exec
-SELECT set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)
+SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
+       set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)
 `
 
 // Questions about whole tables: plans as the planner likes them.

@@ -1,0 +1,169 @@
+package verify_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/verify"
+)
+
+// update records histories of this version: go test ./internal/verify -run TestRecord -update.
+// What is recorded is never written again. A later version of Servo records into a
+// directory of its own, beside those that it must still be able to read.
+var update = flag.Bool("update", false, "record the histories that are not there yet")
+
+const recorded = "testdata/histories/v1"
+
+// history is a file: events as they were recorded, and the rows that followed from them.
+type history struct {
+	Events []recordedEvent             `json:"events"`
+	Rows   map[string][]map[string]any `json:"rows"`
+}
+
+type recordedEvent struct {
+	Tenant  id.Tenant       `json:"tenant"`
+	Run     id.Run          `json:"run,omitzero"`
+	Subject uuid.UUID       `json:"subject"`
+	Version int32           `json:"version"`
+	At      time.Time       `json:"at"`
+	Type    event.Type      `json:"type"`
+	Schema  int16           `json:"schema"`
+	Data    json.RawMessage `json:"data"`
+}
+
+func (e recordedEvent) row() store.EventRow {
+	return store.EventRow{
+		TenantID: e.Tenant.UUID, RunID: e.Run.UUID, SubjectID: e.Subject, Version: e.Version, RecordedAt: e.At,
+		Type: string(e.Type), Schema: e.Schema, Data: e.Data,
+	}
+}
+
+func recordedFrom(row store.EventRow) recordedEvent {
+	return recordedEvent{
+		Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.RunID), Subject: row.SubjectID, Version: row.Version, At: row.RecordedAt,
+		Type: event.Type(row.Type), Schema: row.Schema, Data: row.Data,
+	}
+}
+
+// replay folds the events of a file with the code of today.
+func (h history) replay() (map[string][]map[string]any, []verify.Divergence) {
+	rows := make([]store.EventRow, len(h.Events))
+	for i, e := range h.Events {
+		rows[i] = e.row()
+	}
+	if h.Events[0].Run == (id.Run{}) {
+		return verify.ReplayEntities(rows)
+	}
+	return verify.Replay(store.RunKey{Tenant: h.Events[0].Tenant, Run: h.Events[0].Run}, rows)
+}
+
+func TestRecordedHistoriesReplay(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/histories/*/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	seen := map[event.Type]bool{}
+	for _, name := range files {
+		var h history
+		require.NoError(t, json.Unmarshal(value(os.ReadFile(name))(t), &h), name)
+		for _, e := range h.Events {
+			seen[e.Type] = true
+		}
+		rows, found := h.replay()
+		require.Empty(t, found, name)
+		require.JSONEq(t, string(value(json.Marshal(h.Rows))(t)), string(value(json.Marshal(rows))(t)), name)
+	}
+	for known := range store.Codec().Types() {
+		require.True(t, seen[known], "no recorded history has %s: record one", known)
+	}
+}
+
+// TestRecord writes down what this version does, once.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	if !*update {
+		return // the replay above is the test
+	}
+	require.NoError(t, os.MkdirAll(recorded, 0o755))
+	w := newWorld(t)
+	w.rich(t)
+	require.NoError(t, w.db.Snapshot(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+		var entities history
+		keep := func(h *history) func(store.EventRow) error {
+			return func(row store.EventRow) error {
+				h.Events = append(h.Events, recordedFrom(row))
+				return nil
+			}
+		}
+		skip := func(store.WorkspaceRow) error { return nil }
+		err := tx.EachEntityRow(ctx, []id.Tenant{w.tenant}, store.EntityRows{
+			Event: keep(&entities), Workspace: skip, Deployment: func(store.DeploymentRow) error { return nil },
+		})
+		require.NoError(t, err)
+		for i := range entities.Events { // the query gives the subject as the run, too
+			entities.Events[i].Run = id.Run{}
+		}
+		record(t, "entities", entities)
+		runs := value(tx.RunsAfter(ctx, store.RunKey{}, nil, 1000))(t)
+		for i, r := range runs {
+			var h history
+			key := store.RunKey{Tenant: id.Of[id.Tenant](r.TenantID), Run: id.Of[id.Run](r.ID)}
+			require.NoError(t, tx.EachEvent(ctx, []store.RunKey{key}, keep(&h)))
+			record(t, fmt.Sprintf("%02d-%s-%s", i, r.Pipeline, strings.ToLower(run.State(r.State).String())), h)
+		}
+		return nil
+	}))
+	record(t, "waiting-run", waitingRun(t, w))
+}
+
+// waitingRun is what the machine can do and nothing asks for yet: a run that waits before
+// it starts.
+func waitingRun(t testing.TB, w *world) history {
+	t.Helper()
+	mint := id.NewMinter(w.now)
+	parent, task := id.New[id.Run](mint), id.New[id.Task](mint)
+	codec := store.Codec()
+	var h history
+	for i, body := range []event.Body{
+		run.RunCreated{
+			Workspace: id.New[id.Workspace](mint), Deployment: id.New[id.Deployment](mint), Pipeline: "single", Priority: 5, TriggerType: "api",
+			Fingerprint: "f", Tasks: []run.TaskSpec{{ID: task, Asset: "s/one", Pool: "single", Priority: 5, Timeout: 60}},
+		},
+		run.RunStarted{},
+	} {
+		schema, data, err := codec.Encode(body)
+		require.NoError(t, err)
+		h.Events = append(h.Events, recordedEvent{
+			Tenant: w.tenant, Run: parent, Subject: parent.UUID, Version: int32(i + 1), At: w.now.Add(time.Duration(i) * time.Second),
+			Type: body.EventType(), Schema: schema, Data: data,
+		})
+	}
+	return h
+}
+
+func record(t testing.TB, name string, h history) {
+	t.Helper()
+	file := filepath.Join(recorded, name+".json")
+	if _, err := os.Stat(file); err == nil {
+		return // never written again
+	}
+	var found []verify.Divergence
+	h.Rows, found = h.replay()
+	require.Empty(t, found, name)
+	data := value(json.MarshalIndent(h, "", " "))(t)
+	require.NoError(t, os.WriteFile(file, append(data, '\n'), 0o600))
+}
