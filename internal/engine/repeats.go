@@ -138,9 +138,13 @@ func (end ending) repeats(a Action) bool {
 	case Complete:
 		return end.state == run.Succeeded || end.answer.Late
 	case Fail:
-		return (end.code == a.Failure.Code && end.code != "") || (end.reason == run.ReturnInterrupted && a.Failure.Code == run.CodeInterrupted)
+		if a.Failure.Code == run.CodeInterrupted && (end.reason == run.ReturnInterrupted || end.code == run.CodePoison) {
+			return true
+		}
+		return end.code == a.Failure.Code && end.code != ""
 	case Yield:
-		return end.reason == run.ReturnYielded
+		cancelled := end.state == run.Cancelled && end.code == "" && !end.answer.Late
+		return end.reason == run.ReturnYielded || end.code == run.CodePoison || cancelled
 	}
 	return false
 }

@@ -200,6 +200,7 @@ func (tx *Tx) updateLeases(ctx context.Context, rows []run.Task) error {
 		return q.UpdateLeases(ctx, db.UpdateLeasesParams{
 			RunIds:           column(rows, func(t run.Task) uuid.UUID { return t.Run.UUID }),
 			TaskIds:          column(rows, func(t run.Task) uuid.UUID { return t.ID.UUID }),
+			Sinces:           column(rows, func(t run.Task) time.Time { return t.Since }),
 			Versions:         column(rows, func(t run.Task) int32 { return t.Version }),
 			Fruitlesses:      column(rows, func(t run.Task) int32 { return t.Fruitless }),
 			FanOuts:          column(rows, func(t run.Task) int32 { return t.FanOuts }),

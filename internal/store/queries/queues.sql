@@ -97,10 +97,11 @@ WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
 -- name: UpdateLeases :exec
 -- expires_at and due_at stay as they are: due_at is indexed, and only the reaper moves it.
 UPDATE servo.leases q
-SET    version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
+SET    since = n.since, version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),
        cancel_requested = n.cancel_requested
-FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id, unnest(@versions::int[]) AS version,
+FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id,
+               unnest(@sinces::timestamptz[]) AS since, unnest(@versions::int[]) AS version,
                unnest(@fruitlesses::int[]) AS fruitless, unnest(@fan_outs::int[]) AS fan_outs, unnest(@cursors::text[]) AS cursor,
                unnest(@dependents::bool[]) AS dependents,
                unnest(@started_ats::timestamptz[]) AS started_at, unnest(@deadlines::timestamptz[]) AS deadline,

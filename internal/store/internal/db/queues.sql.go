@@ -837,20 +837,22 @@ func (q *Queries) SweepWaiting(ctx context.Context, runIds []uuid.UUID) ([]Sweep
 
 const updateLeases = `-- name: UpdateLeases :exec
 UPDATE servo.leases q
-SET    version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
+SET    since = n.since, version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),
        cancel_requested = n.cancel_requested
-FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id, unnest($3::int[]) AS version,
-               unnest($4::int[]) AS fruitless, unnest($5::int[]) AS fan_outs, unnest($6::text[]) AS cursor,
-               unnest($7::bool[]) AS dependents,
-               unnest($8::timestamptz[]) AS started_at, unnest($9::timestamptz[]) AS deadline,
-               unnest($10::bool[]) AS cancel_requested) AS n
+FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id,
+               unnest($3::timestamptz[]) AS since, unnest($4::int[]) AS version,
+               unnest($5::int[]) AS fruitless, unnest($6::int[]) AS fan_outs, unnest($7::text[]) AS cursor,
+               unnest($8::bool[]) AS dependents,
+               unnest($9::timestamptz[]) AS started_at, unnest($10::timestamptz[]) AS deadline,
+               unnest($11::bool[]) AS cancel_requested) AS n
 WHERE  q.run_id = n.run_id AND q.task_id = n.task_id
 `
 
 type UpdateLeasesParams struct {
 	RunIds           []uuid.UUID
 	TaskIds          []uuid.UUID
+	Sinces           []time.Time
 	Versions         []int32
 	Fruitlesses      []int32
 	FanOuts          []int32
@@ -866,6 +868,7 @@ func (q *Queries) UpdateLeases(ctx context.Context, arg UpdateLeasesParams) erro
 	_, err := q.db.Exec(ctx, updateLeases,
 		arg.RunIds,
 		arg.TaskIds,
+		arg.Sinces,
 		arg.Versions,
 		arg.Fruitlesses,
 		arg.FanOuts,
