@@ -24,7 +24,7 @@ const (
 // Main runs the command line in args, which begin after the program's name, and gives
 // the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := New(stdin, stdout, stderr)
+	root := New(stdin, stdout, stderr) //nolint:contextcheck // commands get the context from cobra
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -37,9 +37,11 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 // New is the root command with everything below it.
 func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root := group("servo", "Servo runs data pipelines for many tenants on PostgreSQL",
+		newAdmin(),
 		newBench(),
 		newCanon(),
 		newCompletion(),
+		newMigrate(),
 		newPlan(),
 		newVersion(),
 	)

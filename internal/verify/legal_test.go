@@ -23,14 +23,27 @@ func TestTaskEventsAreJudgedAsTheMachineDecides(t *testing.T) {
 	once := run.RetryPolicy{MaxAttempts: 1}
 	often := run.RetryPolicy{MaxAttempts: 9, InitialDelay: time.Second, MaxDelay: time.Second, Multiplier: 1}
 	commands := []run.Command{
-		run.DependenciesMet{}, run.Admit{}, run.Claim{Token: 2}, run.Claim{Token: 2, Start: true}, run.Start{Token: 1},
-		run.Advance{Token: 1, Next: moved}, run.FanOut{Token: 1}, run.Yield{Token: 1}, run.Yield{Token: 1, Cursor: &moved},
-		run.Succeed{Token: 1, Outcome: run.Success}, run.Fail{Token: 1, Failure: run.Failure{Code: "NETWORK_ERROR"}, Policy: often},
+		run.DependenciesMet{},
+		run.Admit{},
+		run.Claim{Token: 2},
+		run.Claim{Token: 2, Start: true},
+		run.Start{Token: 1},
+		run.Advance{Token: 1, Next: moved},
+		run.FanOut{Token: 1},
+		run.Yield{Token: 1},
+		run.Yield{Token: 1, Cursor: &moved},
+		run.Succeed{Token: 1, Outcome: run.Success},
+		run.Fail{Token: 1, Failure: run.Failure{Code: "NETWORK_ERROR"}, Policy: often},
 		run.Fail{Token: 1, Failure: run.Failure{Code: "NETWORK_ERROR"}, Policy: once},
 		run.Fail{Token: 1, Failure: run.Failure{Code: "NETWORK_ERROR"}, Retry: &no, Policy: often},
 		run.Fail{Token: 1, Failure: run.Failure{Code: run.CodeInterrupted}, Policy: often},
-		run.Expire{Policy: once}, run.Expire{Policy: often}, run.TimeOut{Policy: once}, run.TimeOut{Policy: often},
-		run.RetryDue{}, run.Skip{}, run.Cancel{},
+		run.Expire{Policy: once},
+		run.Expire{Policy: often},
+		run.TimeOut{Policy: once},
+		run.TimeOut{Policy: often},
+		run.RetryDue{},
+		run.Skip{},
+		run.Cancel{},
 	}
 	happens := map[string]bool{}
 	for _, state := range run.TaskStates() {
@@ -47,8 +60,18 @@ func TestTaskEventsAreJudgedAsTheMachineDecides(t *testing.T) {
 	}
 	for _, state := range run.TaskStates() {
 		for _, body := range []event.Body{
-			run.TaskReadied{}, run.TaskQueued{}, run.TaskClaimed{}, run.TaskStarted{}, run.TaskCursorAdvanced{}, run.TaskFannedOut{},
-			run.TaskReturned{}, run.TaskRetrying{}, run.TaskSucceeded{}, run.TaskFailed{}, run.TaskSkipped{}, run.TaskCancelRequested{},
+			run.TaskReadied{},
+			run.TaskQueued{},
+			run.TaskClaimed{},
+			run.TaskStarted{},
+			run.TaskCursorAdvanced{},
+			run.TaskFannedOut{},
+			run.TaskReturned{},
+			run.TaskRetrying{},
+			run.TaskSucceeded{},
+			run.TaskFailed{},
+			run.TaskSkipped{},
+			run.TaskCancelRequested{},
 			run.TaskCancelled{},
 		} {
 			require.Equal(t, happens[fmt.Sprint(state, " ", body.EventType())], verify.TaskMay(state, body), "%s in %s", body.EventType(), state)

@@ -114,5 +114,13 @@ func (r *Report) Text(w io.Writer) {
 	if more := r.Found - len(r.Divergences); more > 0 {
 		fmt.Fprintf(w, "… and %d more\n", more)
 	}
-	fmt.Fprintf(w, "%d tenants, %d runs, %d tasks, %d events: %d divergences\n", r.Tenants, r.Runs, r.Tasks, r.Events, r.Found)
+	fmt.Fprintf(w, "%s, %s, %s, %s: %s\n",
+		count(r.Tenants, "tenant"), count(r.Runs, "run"), count(r.Tasks, "task"), count(r.Events, "event"), count(r.Found, "divergence"))
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

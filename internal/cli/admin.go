@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/verify"
+)
+
+// newAdmin is for the operator on call, on the database itself.
+func newAdmin() *cobra.Command {
+	return group("admin", "Look after a database",
+		group("projections", "The tables that follow from the events", newVerify()),
+		newRepair(),
+	)
+}
+
+// newVerify compares the tables with the events.
+func newVerify() *cobra.Command {
+	var (
+		database, tenant string
+		options          verify.Options
+		form             output
+	)
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove that the tables are what the events say",
+		Long: `Prove that the tables are what the events say: every row of tenants, runs, tasks and
+queues is compared with the fold of its events, in one snapshot, and what must hold
+between rows is checked.
+
+The snapshot is held until the end, and holds back the vacuum of the whole database: in a
+large one look at a tenant (--tenant) or at some runs (--sample). A sample leaves out the
+questions about whole tables, such as rows without their run.
+
+Exits with 1 if anything diverges.`,
+		Example: `  servo admin projections verify
+  servo admin projections verify --tenant acme --output json
+  servo admin projections verify --sample 1000`,
+		Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			if options.Sample < 0 {
+				return fault.New(fault.InvalidArgument, "is negative", fault.Field("--sample"), fault.Remedy("give a number of runs, or 0 for all"))
+			}
+			s, err := openMigrated(ctx, database)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if tenant != "" {
+				found, err := s.TenantByName(ctx, tenant)
+				if err != nil {
+					return err
+				}
+				options.Tenant = &found
+			}
+			report, err := verify.Verify(ctx, s, options)
+			if err != nil {
+				return err
+			}
+			if err := render(cmd.OutOrStdout(), form, report, report.Text); err != nil || report.Clean() {
+				return err
+			}
+			return fault.New(fault.Conflict, count(report.Found, "divergence"),
+				fault.Remedy("mend a run with servo admin repair RUN --tenant NAME, after finding out how it came about"))
+		},
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "look at this tenant only")
+	cmd.Flags().IntVar(&options.Sample, "sample", 0, "look at this many runs, chosen by chance (0: all)")
+	addDatabase(cmd, &database)
+	addOutput(cmd, &form)
+	return cmd
+}
+
+// newRepair rebuilds the rows of one run.
+func newRepair() *cobra.Command {
+	var (
+		database, tenant string
+		form             output
+	)
+	cmd := &cobra.Command{
+		Use:   "repair RUN",
+		Short: "Rewrite the rows of one run to what its events say",
+		Long: `Rewrite the rows of one run to what its events say, under the run's lock, while
+everything else goes on. It prints what it found; what is right is left alone, and events
+are never touched. A run whose events cannot be read is refused.`,
+		Example: `  servo admin repair 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --tenant acme`,
+		Args:    exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			run, err := id.Parse[id.Run]("RUN", args[0])
+			if err != nil {
+				return err
+			}
+			if tenant == "" {
+				return fault.New(fault.InvalidArgument, "is missing", fault.Field("--tenant"), fault.Remedy("name the tenant that the run belongs to"))
+			}
+			s, err := openMigrated(ctx, database)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			owner, err := s.TenantByName(ctx, tenant)
+			if err != nil {
+				return err
+			}
+			report, err := verify.Repair(ctx, s, owner, run)
+			if err != nil {
+				return err
+			}
+			return render(cmd.OutOrStdout(), form, report, func(w io.Writer) { repairText(w, report) })
+		},
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "the tenant that the run belongs to")
+	addDatabase(cmd, &database)
+	addOutput(cmd, &form)
+	return cmd
+}
+
+func repairText(w io.Writer, report verify.Report) {
+	if report.Clean() {
+		fmt.Fprintln(w, "nothing to mend")
+		return
+	}
+	report.Text(w)
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/store"
+)
+
+// databaseVariable names the database when --database does not.
+const databaseVariable = "SERVO_DATABASE_URL"
+
+// addDatabase gives a command the flag --database.
+func addDatabase(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "database", "", "URL of the database (default $"+databaseVariable+")")
+}
+
+// openDatabase connects to the database of the flag, or of the environment.
+func openDatabase(ctx context.Context, address string) (*store.Store, error) {
+	if address == "" {
+		address = os.Getenv(databaseVariable)
+	}
+	if address == "" {
+		return nil, fault.New(fault.InvalidArgument, "is missing", fault.Field("--database"),
+			fault.Remedy("give the URL, such as postgres://servo@localhost/servo, or set "+databaseVariable))
+	}
+	s, err := store.Open(ctx, store.Options{URL: address})
+	if err == nil {
+		return s, nil
+	}
+	message := strings.Join(strings.Fields(err.Error()), " ") // the driver lists its tries on lines
+	code, remedy := fault.InvalidArgument, "check the URL"
+	if store.Diagnose(err) == store.Away {
+		code, remedy = fault.Unavailable, "see that PostgreSQL runs there"
+	}
+	return nil, fault.New(code, message, fault.Field("--database"), fault.Remedy(remedy), fault.Cause(err))
+}
+
+// openMigrated is openDatabase for commands that need this version's schema.
+func openMigrated(ctx context.Context, address string) (*store.Store, error) {
+	s, err := openDatabase(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	status, err := s.MigrationStatus(ctx)
+	if err == nil {
+		err = refuseOtherSchema(status)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func refuseOtherSchema(status []store.MigrationStatus) error {
+	for _, m := range status {
+		switch {
+		case m.Unknown, m.Changed:
+			return fault.New(fault.Conflict, fmt.Sprintf("migration %d (%s) is not this version's", m.Version, m.Name), fault.Field("--database"),
+				fault.Remedy("use the binary that has migrated this database"))
+		case !m.Applied:
+			return fault.New(fault.Conflict, fmt.Sprintf("migration %d (%s) is not applied", m.Version, m.Name), fault.Field("--database"),
+				fault.Remedy("run servo migrate up"))
+		}
+	}
+	return nil
+}
+
+// newMigrate brings a database to this version's schema.
+func newMigrate() *cobra.Command {
+	return group("migrate", "Bring a database to this version's schema", newMigrateStatus(), newMigrateUp())
+}
+
+func newMigrateStatus() *cobra.Command {
+	var (
+		database string
+		form     output
+	)
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show which migrations are applied",
+		Args:  exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			s, err := openDatabase(ctx, database)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			status, err := s.MigrationStatus(ctx)
+			if err != nil {
+				return err
+			}
+			return render(cmd.OutOrStdout(), form, status, func(w io.Writer) { migrationTable(w, status) })
+		},
+	}
+	addDatabase(cmd, &database)
+	addOutput(cmd, &form)
+	return cmd
+}
+
+func migrationTable(w io.Writer, status []store.MigrationStatus) {
+	fmt.Fprintln(w, "VERSION\tNAME\tAPPLIED\tREMARK")
+	for _, m := range status {
+		applied, remark := "no", ""
+		if m.AppliedAt != nil {
+			applied = m.AppliedAt.UTC().Format(time.RFC3339)
+		}
+		switch {
+		case m.Changed:
+			remark = "the file is not the one that was applied"
+		case m.Unknown:
+			remark = "by a newer version"
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", m.Version, m.Name, applied, remark)
+	}
+}
+
+func newMigrateUp() *cobra.Command {
+	var (
+		database string
+		form     output
+	)
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Apply what is missing; any number may do so at once",
+		Args:  exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			s, err := openDatabase(ctx, database)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			applied, err := s.Migrate(ctx)
+			if err != nil {
+				return err
+			}
+			answer := struct {
+				Applied int `json:"applied"`
+			}{applied}
+			return render(cmd.OutOrStdout(), form, answer, func(w io.Writer) { fmt.Fprintf(w, "applied %s\n", count(applied, "migration")) })
+		},
+	}
+	addDatabase(cmd, &database)
+	addOutput(cmd, &form)
+	return cmd
+}
