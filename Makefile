@@ -56,7 +56,7 @@ test/race: setup $(bin)/gotestsum ## run the tests with the race detector
 
 .PHONY: soak
 soak: setup ## run the chaos test for long (soak=20m), servers and PostgreSQL killed
-	SERVO_SOAK=$(soak) go test -v -count=1 -run TestSoak -timeout 60m ./internal/engine/...
+	SERVO_SOAK=$(soak) go test -v -count=1 -run TestChaos -timeout 24h ./internal/chaos
 
 .PHONY: bench
 bench: setup ## measure the engine against a PostgreSQL with fsync on
