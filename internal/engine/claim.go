@@ -65,8 +65,11 @@ func (r ClaimRequest) validate() error {
 		if pool == "" || len(pool) > maxPoolLength {
 			return fault.New(fault.InvalidArgument, "has a name that is empty or over 100 bytes", fault.Field("pools"), fault.Remedy("use the pool's name"))
 		}
+		if err := checkText("pools", pool, maxPoolLength); err != nil {
+			return err
+		}
 	}
-	return nil
+	return checkText("worker_id", r.Worker, maxTriggeredByLength)
 }
 
 // Claim leases queued tasks to a worker. It waits for the first one as long as asked,

@@ -40,7 +40,10 @@ func (e *Engine) CreateTenant(ctx context.Context, name string, meta event.Meta)
 			event.Event{Tenant: created, Subject: created.UUID, Version: 1, At: now, Meta: meta, Body: tenant.Created{Name: name}},
 			event.Event{Tenant: created, Subject: w.ID.UUID, Version: 1, At: now, Meta: meta, Body: tenant.WorkspaceCreated{Name: w.Name}})
 	})
-	return created, err
+	if err != nil {
+		return id.Tenant{}, err
+	}
+	return created, nil
 }
 
 // CreateWorkspace makes a further workspace of a tenant.
@@ -61,14 +64,30 @@ func (e *Engine) CreateWorkspace(ctx context.Context, owner id.Tenant, name stri
 		return tx.AppendEntityEvents(ctx,
 			event.Event{Tenant: owner, Subject: created.UUID, Version: 1, At: now, Meta: meta, Body: tenant.WorkspaceCreated{Name: name}})
 	})
-	return created, err
+	if err != nil {
+		return id.Workspace{}, err
+	}
+	return created, nil
 }
 
 // Deploy registers a manifest as a deployment and makes it the workspace's active one.
 // The same manifest again is the same deployment.
 func (e *Engine) Deploy(ctx context.Context, owner id.Tenant, workspace string, manifest *asset.Manifest, meta event.Meta) (id.Deployment, error) {
+	if manifest == nil {
+		return id.Deployment{}, fault.New(fault.InvalidArgument, "is missing", fault.Field("manifest"), fault.Remedy("send a manifest"))
+	}
+	if workspace == "" {
+		workspace = tenant.DefaultWorkspace
+	}
+	if err := tenant.ValidateName("workspace", workspace); err != nil {
+		return id.Deployment{}, err
+	}
 	canonical, err := manifest.Canonical()
 	if err != nil {
+		return id.Deployment{}, err
+	}
+	// One that was not parsed may break any rule; later nobody could run it.
+	if _, err := asset.Parse(canonical, "manifest.json"); err != nil {
 		return id.Deployment{}, err
 	}
 	digest, err := manifest.Digest()
@@ -101,7 +120,10 @@ func (e *Engine) Deploy(ctx context.Context, owner id.Tenant, workspace string, 
 		}
 		return activate(ctx, tx, w, deployed, now, meta)
 	})
-	return deployed, err
+	if err != nil {
+		return id.Deployment{}, err
+	}
+	return deployed, nil
 }
 
 func activate(ctx context.Context, tx *store.Tx, w store.Workspace, deployment id.Deployment, now time.Time, meta event.Meta) error {

@@ -104,12 +104,13 @@ func (e *Engine) fanOutSpecs(ctx context.Context, tx *store.Tx, w *working, pare
 		code, known := d.Asset(task.Asset)
 		switch {
 		case !known:
-			return nil, fault.New(fault.InvalidArgument, "unknown asset "+task.Asset+suggest.DidYouMean(task.Asset, d.keys()),
+			return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown asset %.100q", task.Asset)+suggest.DidYouMean(task.Asset, d.keys()),
 				fault.Field(field+".asset"), fault.Remedy("use an asset of the run's deployment"))
-		case len(task.Partition) > maxPartitionLength:
-			return nil, fault.New(fault.LimitExceeded, "has more than 1000 bytes", fault.Field(field+".partition"), fault.Remedy("use a shorter partition key"))
 		case seen[task]:
 			return nil, fault.New(fault.InvalidArgument, "is there twice", fault.Field(field), fault.Remedy("add each asset and partition once"))
+		}
+		if err := checkText(field+".partition", task.Partition, maxPartitionLength); err != nil {
+			return nil, err
 		}
 		seen[task] = true
 		specs[i] = run.TaskSpec{

@@ -178,15 +178,13 @@ func (e *Engine) Heartbeats(ctx context.Context, beats []Heartbeat) ([]Pulse, er
 const maxPhaseLength = 100
 
 func validateHeartbeat(b Heartbeat) error {
-	switch {
-	case len(b.Phase) > maxPhaseLength:
-		return fault.New(fault.LimitExceeded, "has more than 100 bytes", fault.Field("phase"), fault.Remedy("use a short word"))
-	case len(b.Stage) > maxPhaseLength:
-		return fault.New(fault.LimitExceeded, "has more than 100 bytes", fault.Field("stage"), fault.Remedy("use a short word"))
-	case !(b.Progress >= 0 && b.Progress <= 1): //nolint:staticcheck // NaN too
+	if !(b.Progress >= 0 && b.Progress <= 1) { //nolint:staticcheck // NaN too
 		return fault.New(fault.InvalidArgument, "must be 0 to 1", fault.Field("progress"), fault.Remedy("send the share that is done"))
 	}
-	return nil
+	if err := checkText("phase", b.Phase, maxPhaseLength); err != nil {
+		return err
+	}
+	return checkText("stage", b.Stage, maxPhaseLength)
 }
 
 type heartbeatCommand struct {

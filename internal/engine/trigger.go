@@ -44,6 +44,7 @@ type Triggered struct {
 const (
 	maxKeyLength         = 255
 	maxTriggeredByLength = 200
+	maxTriggerTypeLength = 100
 	maxTasksPerEvent     = 1000
 )
 
@@ -152,6 +153,9 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 		if t.Workspace == "" {
 			t.Workspace = tenant.DefaultWorkspace
 		}
+		if c.err = tenant.ValidateName("workspace", t.Workspace); c.err != nil {
+			continue
+		}
 		name := store.WorkspaceName{Tenant: t.Tenant, Name: t.Workspace}
 		if _, seen := names[name]; !seen {
 			names[name] = nil
@@ -175,6 +179,9 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 	}
 	var planned []*call[controlCommand]
 	for _, c := range batch {
+		if c.err != nil {
+			continue
+		}
 		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
 		switch w := names[store.WorkspaceName{Tenant: t.Tenant, Name: t.Workspace}]; {
 		case w == nil:
@@ -221,13 +228,22 @@ func (t *triggerCommand) validate() error {
 	if t.Priority < 0 || t.Priority > 10 {
 		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", t.Priority), fault.Field("priority"), fault.Remedy("use 1 (last) to 10 (first)"))
 	}
-	if len(t.IdempotencyKey) > maxKeyLength {
-		return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit is %d", len(t.IdempotencyKey), maxKeyLength),
-			fault.Field("idempotency_key"), fault.Remedy("use a shorter key, such as a UUID"))
+	for _, text := range []struct {
+		field, text string
+		limit       int
+	}{
+		{"idempotency_key", t.IdempotencyKey, maxKeyLength},
+		{"triggered_by", t.TriggeredBy, maxTriggeredByLength},
+		{"trigger_type", t.TriggerType, maxTriggerTypeLength},
+	} {
+		if err := checkText(text.field, text.text, text.limit); err != nil {
+			return err
+		}
 	}
-	if len(t.TriggeredBy) > maxTriggeredByLength {
-		return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit is %d", len(t.TriggeredBy), maxTriggeredByLength),
-			fault.Field("triggered_by"), fault.Remedy("use a shorter name"))
+	if t.Retry != nil {
+		if err := checkRetry(*t.Retry); err != nil {
+			return err
+		}
 	}
 	if t.IdempotencyKey == "" || t.digest != "" { // of the request as it came, before defaults were filled in
 		return nil

@@ -133,6 +133,9 @@ func storable(field, text string) error {
 // storableJSON refuses what is not JSON. Escaped zero characters and lone surrogates are
 // left to the store, which isolates the one command that carries them.
 func storableJSON(field string, data json.RawMessage) error {
+	if !utf8.Valid(data) {
+		return fault.New(fault.InvalidArgument, "is not valid UTF-8", fault.Field(field), fault.Remedy("send JSON in UTF-8"))
+	}
 	if len(data) > 0 && !json.Valid(data) {
 		return fault.New(fault.InvalidArgument, "is not valid JSON", fault.Field(field), fault.Remedy("send one JSON value"))
 	}

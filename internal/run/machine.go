@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.arco.dev/servo/internal/fault"
 )
@@ -95,11 +96,19 @@ func allowed[S interface {
 	fmt.Stringer
 }, C ~string](table []transition[S, C], from S, on C,
 ) ([]S, error) {
+	var possible []string
 	for _, row := range table {
-		if row.On == on && slices.Contains(row.From, from) {
+		if row.On != on {
+			continue
+		}
+		if slices.Contains(row.From, from) {
 			return row.To, nil
 		}
+		for _, state := range row.From {
+			possible = append(possible, state.String())
+		}
 	}
-	return nil, fault.New(fault.Conflict, fmt.Sprintf("cannot %s: the state is %s", on, from),
+	return nil, fault.New(fault.Conflict, fmt.Sprintf("cannot %s: the state is %s", on, from), fault.Field("state"),
+		fault.Remedy("possible in "+strings.Join(possible, ", ")),
 		fault.Value("state", from.String()), fault.Value("command", string(on)))
 }

@@ -43,6 +43,9 @@ func (tx *Tx) InsertTenant(ctx context.Context, tenant id.Tenant, name string, v
 // InsertWorkspace writes a new workspace.
 func (tx *Tx) InsertWorkspace(ctx context.Context, w Workspace, now time.Time) error {
 	err := tx.q.InsertWorkspace(ctx, db.InsertWorkspaceParams{TenantID: w.Tenant.UUID, ID: w.ID.UUID, Name: w.Name, Version: w.Version, Now: now})
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "23503" {
+		return fault.New(fault.NotFound, "no tenant "+w.Tenant.String(), fault.Field("tenant"), fault.Remedy("check the id"))
+	}
 	return taken(err, "workspace", w.Name)
 }
 

@@ -101,7 +101,7 @@ var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,98}[a-z0-9])?$`)
 // ValidateName checks the name of a tenant or a workspace.
 func ValidateName(field, name string) error {
 	if !validName.MatchString(name) {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("%q is not a name", name), fault.Field(field),
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a name", name), fault.Field(field),
 			fault.Remedy("use 1 to 100 lower-case letters, digits and inner hyphens, such as acme-prod"))
 	}
 	return nil
