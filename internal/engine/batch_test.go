@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -332,4 +334,109 @@ func setupThrough(t testing.TB, db *servotest.Database, proxy *servotest.FaultPr
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return setupOn(t, &servotest.Database{Store: s, URL: db.URL}, engine.Config{})
+}
+
+// holdLeases locks leases in a transaction of their own, until the call of what it returns.
+func (b *bundle) holdLeases(t testing.TB, leases ...engine.Lease) (release func()) {
+	t.Helper()
+	keys := make([]store.TaskKey, len(leases))
+	for i, l := range leases {
+		keys[i] = l.TaskKey
+	}
+	held, let, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- b.db.Engine(context.Background(), func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.LockLeases(ctx, keys)
+			close(held)
+			<-let
+			return err
+		})
+	}()
+	<-held
+	return sync.OnceFunc(func() {
+		close(let)
+		require.NoError(t, <-done)
+	})
+}
+
+func TestStuck(t *testing.T) {
+	t.Parallel()
+
+	t.Run("heartbeats are answered and runs triggered while reports wait for a lock", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		leases := b.many(t, 2, true)
+		release := b.holdLeases(t, leases...)
+		defer release()
+		answers := make(chan error, 2)
+		for _, l := range leases { // as many as the work lane is wide
+			go func() {
+				_, err := b.ReportOne(t.Context(), report(l, engine.Complete{}))
+				answers <- err
+			}()
+		}
+		b.untilBlocked(t, 1)
+		pulses, err := b.Heartbeats(t.Context(), []engine.Heartbeat{
+			{Key: leases[0].TaskKey, Token: leases[0].Token}, {Key: leases[1].TaskKey, Token: leases[1].Token},
+		})
+		require.NoError(t, err)
+		require.Equal(t, []engine.Pulse{{Alive: true}, {Alive: true}}, pulses)
+		b.trigger(t, "single")
+		select {
+		case err := <-answers:
+			require.Fail(t, "a report did not wait", "%v", err)
+		default:
+		}
+		release()
+		require.NoError(t, <-answers)
+		require.NoError(t, <-answers)
+		verifytest.Clean(t, b.db)
+	})
+
+	t.Run("a caller that gives up while it waits changes nothing, one whose turn has come may have", func(t *testing.T) {
+		t.Parallel()
+		b := setupOn(t, servotest.DB(t), engine.Config{InFlight: 1})
+		leases := b.many(t, 3, true)
+		release := b.holdLeases(t, leases[0])
+		defer release()
+		begun, giveUp := context.WithCancel(t.Context())
+		first := make(chan error, 1)
+		go func() {
+			_, err := b.ReportOne(begun, report(leases[0], engine.Complete{}))
+			first <- err
+		}()
+		b.untilBlocked(t, 1)
+		waiting, leave := context.WithCancel(t.Context())
+		second := make(chan error, 1)
+		go func() {
+			_, err := b.ReportOne(waiting, report(leases[1], engine.Complete{}))
+			second <- err
+		}()
+		leave()
+		requireGone(t, <-second)
+		giveUp()
+		requireGone(t, <-first)
+		release()
+		require.Equal(t, run.Succeeded, b.report(t, leases[2], engine.Complete{}).State, "the lane goes on")
+		require.False(t, b.report(t, leases[1], engine.Complete{}).Repeat, "nothing had come of it")
+		require.True(t, b.report(t, leases[0], engine.Complete{}).Repeat, "it was being applied: a repeat finds that out")
+		verifytest.Clean(t, b.db)
+	})
+}
+
+func requireGone(t testing.TB, err error) {
+	t.Helper()
+	f, ok := fault.As(err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, fault.Unavailable, f.Code)
+	require.Positive(t, f.RetryAfter)
+	require.NotEmpty(t, f.Violation.Remedy)
+}
+
+// untilBlocked returns when that many statements of this database wait for a lock.
+func (b *bundle) untilBlocked(t testing.TB, n int) {
+	t.Helper()
+	for b.db.Count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) < n {
+		require.NoError(t, t.Context().Err())
+	}
 }
