@@ -303,6 +303,36 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
+func TestUnreadableDeployment(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a deployment that cannot be read fails its own triggers and fan-outs, and holds up nothing else", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		owner := b.tenant
+		key := b.trigger(t, "fan")
+		scan := b.one(t)
+		b.trigger(t, "single")
+		b.tenant = b.stranger(t)
+		b.deploy(t, manifestText+"  - {name: other, select: [s/one]}\n")
+		b.trigger(t, "single")
+		b.db.Exec(t, fmt.Sprintf(`UPDATE servo.deployments SET manifest = '{"version": 99}' WHERE tenant_id = '%s'`, owner))
+		fresh := engine.New(b.db.Store, engine.Config{}, nil) // has not read it before
+		t.Cleanup(fresh.Stop)
+		b.Engine = fresh
+
+		_, errs := b.TriggerRuns(t.Context(), []engine.Trigger{{Tenant: owner, Pipeline: "single"}, {Tenant: b.tenant, Pipeline: "single"}})
+		require.Equal(t, fault.Internal, fault.CodeOf(errs[0]))
+		require.NoError(t, errs[1])
+		b.admit(t)
+		require.Len(t, b.claim(t, 10, true), 3)
+		err := b.reportError(t, scan, engine.FanOut{Tasks: []engine.FanOutTask{{"f/fetch", "0"}}})
+		require.Equal(t, fault.Internal, fault.CodeOf(err))
+		require.Equal(t, run.RetryWait, b.report(t, scan, networkError).State, "by the policy that holds when nobody says anything")
+		b.requireStates(t, key, run.RunRunning, "f/scan=RETRY_WAIT")
+	})
+}
+
 func TestTriggerRetried(t *testing.T) {
 	t.Parallel()
 

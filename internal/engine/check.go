@@ -51,7 +51,7 @@ func checkRetry(p run.RetryPolicy) error {
 		{"jitter", p.Jitter, 1},
 		{"timeout_growth", p.TimeoutGrowth, maxTimeoutGrowth},
 	} {
-		if !(number.value >= 0 && number.value <= number.limit) { //nolint:staticcheck // NaN too
+		if !(number.value >= 0 && number.value <= number.limit) { // NaN too
 			return fault.New(fault.InvalidArgument, fmt.Sprintf("is %g", number.value), fault.Field("retry."+number.field),
 				fault.Remedy(fmt.Sprintf("use 0 (as the pipeline says) to %g", number.limit)))
 		}

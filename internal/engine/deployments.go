@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -183,7 +182,9 @@ func (c *deployments) put(d id.Deployment, used *deployment) {
 	c.latest[d] = used
 }
 
-// deploymentsOf gives deployments by id, reading in tx those that it has not seen.
+// deploymentsOf gives deployments by id, reading in tx those that it has not seen. One that
+// cannot be read is nil: nothing of it can be planned, but its tasks must be able to end,
+// and nobody else's may wait for it.
 func (e *Engine) deploymentsOf(ctx context.Context, tx *store.Tx, keys []store.DeploymentKey) (map[id.Deployment]*deployment, error) {
 	found := make(map[id.Deployment]*deployment, len(keys))
 	var missing []store.DeploymentKey
@@ -205,18 +206,27 @@ func (e *Engine) deploymentsOf(ctx context.Context, tx *store.Tx, keys []store.D
 		return nil, err
 	}
 	for _, d := range rows {
-		manifest, err := asset.Parse(d.Manifest, "manifest.json")
+		used, err := readDeployment(d)
 		if err != nil {
-			return nil, fmt.Errorf("deployment %s: %w", d.ID, err)
+			e.log.Error("a deployment cannot be read", "tenant", d.Tenant, "deployment", d.ID, "error", err)
+			continue
 		}
-		planner, err := plan.NewPlanner(manifest)
-		if err != nil {
-			return nil, fmt.Errorf("deployment %s: %w", d.ID, err)
-		}
-		found[d.ID] = &deployment{Manifest: manifest, planner: planner}
-		e.deployments.put(d.ID, found[d.ID])
+		found[d.ID] = used
+		e.deployments.put(d.ID, used)
 	}
 	return found, nil
+}
+
+func readDeployment(d store.Deployment) (*deployment, error) {
+	manifest, err := asset.Parse(d.Manifest, "manifest.json")
+	if err != nil {
+		return nil, err
+	}
+	planner, err := plan.NewPlanner(manifest)
+	if err != nil {
+		return nil, err
+	}
+	return &deployment{Manifest: manifest, planner: planner}, nil
 }
 
 // policyFor resolves the retry policy of a failure: the run's own (from its config) above

@@ -49,7 +49,7 @@ func refused(t *testing.T, b *bundle, table map[string]bad) {
 	t.Helper()
 	before := b.db.Count(t, everything)
 	for name, c := range table {
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // they share what must not change
+		t.Run(name, func(t *testing.T) { // one after the other: they share what must not change
 			err := c.call(t, b)
 			requireFault(t, err, c.code)
 			f, _ := fault.As(err)

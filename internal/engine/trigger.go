@@ -190,6 +190,10 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 			c.err = noDeployment(t.Workspace)
 		default:
 			t.workspace, t.deployment, t.code = w.ID, *w.Active, found[*w.Active]
+			if t.code == nil {
+				c.err = fmt.Errorf("deployment %s cannot be read", t.deployment)
+				continue
+			}
 			if c.err = t.plan(); c.err == nil {
 				planned = append(planned, c)
 			}

@@ -5,6 +5,7 @@ package reaper
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -32,16 +33,11 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 		config.Batch = 500
 	}
 	due := func(ctx context.Context) (more bool, err error) {
-		expired, err := e.Expire(ctx, config.Batch)
-		if err != nil {
-			return false, err
-		}
-		retried, err := e.RetryDue(ctx, config.Batch)
-		if err != nil {
-			return false, err
-		}
-		cones, err := e.SkipDoomed(ctx, config.Batch)
-		return expired == config.Batch || retried == config.Batch || cones, err
+		// Each in its turn, whatever becomes of the others.
+		expired, expireErr := e.Expire(ctx, config.Batch)
+		retried, retryErr := e.RetryDue(ctx, config.Batch)
+		cones, coneErr := e.SkipDoomed(ctx, config.Batch)
+		return expired == config.Batch || retried == config.Batch || cones, errors.Join(expireErr, retryErr, coneErr)
 	}
 	tidy := func(ctx context.Context) (more bool, err error) {
 		if _, err := s.MakePartitions(ctx); err != nil {
