@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -75,6 +76,12 @@ func (f *fakeLane) tried() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.tries
+}
+
+func (f *fakeLane) queued() int {
+	f.lane.mu.Lock()
+	defer f.lane.mu.Unlock()
+	return len(f.queue)
 }
 
 func (f *fakeLane) applied() []int {
@@ -163,9 +170,18 @@ func TestLaneGroups(t *testing.T) {
 			sizes := rapid.SliceOfN(rapid.IntRange(1, 12), 1, 20).Draw(rt, "sizes")
 			limit := rapid.IntRange(1, 8).Draw(rt, "limit")
 			wide := rapid.IntRange(1, 3).Draw(rt, "wide")
-			l := newFakeLane(t, laneLimits{batch: limit}, wide, nil)
+			// the first transactions take their time, so that everybody else must wait
+			var atWork atomic.Int64
+			release := make(chan struct{})
+			l := newFakeLane(t, laneLimits{batch: limit}, wide, func(batch []int) error {
+				atWork.Add(int64(len(batch)))
+				<-release
+				return nil
+			})
 			var callers sync.WaitGroup
+			asked := 0
 			for caller, size := range sizes {
+				asked += min(size, limit)
 				cmds := make([]int, size)
 				for i := range cmds {
 					cmds[i] = caller*100 + i
@@ -178,6 +194,10 @@ func TestLaneGroups(t *testing.T) {
 					}
 				})
 			}
+			for l.queued()+int(atWork.Load()) < asked {
+				runtime.Gosched()
+			}
+			close(release)
 			callers.Wait()
 			l.stop()
 			next := map[int]int{}
