@@ -115,6 +115,7 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 type claimCommand struct {
 	ClaimRequest
 
+	offers []store.Offer // what it will get
 	leases []Lease
 	twin   *claimCommand // the same claim id, earlier in the batch
 }
@@ -122,18 +123,11 @@ type claimCommand struct {
 func (*claimCommand) work() {}
 
 // giveLeases gives the offered tasks to the claims of a batch that are not repeats.
-func (w *working) giveLeases(claims []*claimCommand, offers map[string][]store.Offer) error {
+func (w *working) giveLeases(claims []*claimCommand) error {
 	for _, c := range claims {
-		if len(c.leases) > 0 || c.twin != nil {
-			continue
-		}
-		for _, pool := range c.Pools {
-			for len(c.leases) < c.Max && len(offers[pool]) > 0 {
-				offer := offers[pool][0]
-				offers[pool] = offers[pool][1:]
-				if err := w.lease(c, offer); err != nil {
-					return err
-				}
+		for _, offer := range c.offers {
+			if err := w.lease(c, offer); err != nil {
+				return err
 			}
 		}
 	}
@@ -164,30 +158,44 @@ func leaseOf(t run.Task, a store.Assignment) Lease {
 	}
 }
 
-// takeOffers locks as many tasks of each pool as the claims of a batch want together.
-func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) (map[string][]store.Offer, error) {
-	demand := map[string]int{}
+// takeOffers locks the tasks that the claims of a batch will get, and no more: a locked task
+// that nobody gets would be passed over by other servers, and nothing would tell them that
+// it is free again. Each pool is asked once, in the order in which the claims name them:
+// asked again, it would offer what is locked already.
+func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
+	asking := map[string][]*claimCommand{}
 	var pools []string
 	for _, c := range claims {
+		c.offers = nil
 		if len(c.leases) > 0 || c.twin != nil {
 			continue
 		}
 		for _, pool := range c.Pools {
-			if demand[pool] == 0 {
+			if asking[pool] == nil {
 				pools = append(pools, pool)
 			}
-			demand[pool] += c.Max
+			asking[pool] = append(asking[pool], c)
 		}
 	}
-	offers := make(map[string][]store.Offer, len(pools))
 	for _, pool := range pools {
-		taken, err := tx.TakeQueued(ctx, pool, min(demand[pool], maxOffers))
-		if err != nil {
-			return nil, err
+		demand := 0
+		for _, c := range asking[pool] {
+			demand += c.Max - len(c.offers)
 		}
-		offers[pool] = taken
+		if demand == 0 {
+			continue
+		}
+		taken, err := tx.TakeQueued(ctx, pool, min(demand, maxOffers))
+		if err != nil {
+			return err
+		}
+		for _, c := range asking[pool] {
+			n := min(c.Max-len(c.offers), len(taken))
+			c.offers = append(c.offers, taken[:n]...)
+			taken = taken[n:]
+		}
 	}
-	return offers, nil
+	return nil
 }
 
 // maxOffers bounds what one transaction leases from one pool.

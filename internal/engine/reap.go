@@ -127,6 +127,7 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (int, err
 			return err
 		}
 		room := min(most, e.config.QueueTarget-queued)
+		e.signals.full.Store(room < most)
 		if room <= 0 {
 			return nil
 		}

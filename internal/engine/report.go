@@ -142,8 +142,7 @@ func (e *Engine) runWork(ctx context.Context, batch []*call[workCommand]) error 
 		if err != nil {
 			return err
 		}
-		offers, err := takeOffers(ctx, tx, claims)
-		if err != nil {
+		if err := takeOffers(ctx, tx, claims); err != nil {
 			return err
 		}
 		leases, err := tx.LockLeases(ctx, unique(keys))
@@ -157,7 +156,7 @@ func (e *Engine) runWork(ctx context.Context, batch []*call[workCommand]) error 
 		w.at(now)
 		w.addRuns(runs)
 		w.addTasks(leases)
-		if err := w.giveLeases(claims, offers); err != nil {
+		if err := w.giveLeases(claims); err != nil {
 			return err
 		}
 		if err := e.addCode(ctx, tx, claims); err != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"go.arco.dev/servo/internal/run"
 )
@@ -17,6 +18,9 @@ const (
 type signals struct {
 	mu     sync.Mutex
 	topics map[string]chan struct{}
+	// full says that admission stopped because enough was queued: then a claim, which
+	// makes room, wakes it.
+	full atomic.Bool
 }
 
 func newSignals() *signals { return &signals{topics: map[string]chan struct{}{}} }
@@ -62,6 +66,10 @@ func (s *signals) after(w *working) {
 			topics[readyTopic] = true
 		case run.Queued:
 			topics[t.task.Pool] = true
+		case run.Dispatched, run.Running:
+			if t.from == run.Queued && s.full.Load() {
+				topics[readyTopic] = true
+			}
 		}
 	}
 	if len(w.changes.OpenCones) > 0 {

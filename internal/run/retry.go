@@ -109,7 +109,7 @@ func (p RetryPolicy) Delay(failures int32, task id.Task) time.Duration {
 	if p.Jitter > 0 {
 		delay -= delay * min(p.Jitter, 1) * spread(task, failures)
 	}
-	return time.Duration(delay)
+	return time.Duration(delay).Truncate(time.Microsecond) // as exact as the database keeps it
 }
 
 // spread is a stable number in [0, 1) for a task and a failure count.

@@ -36,17 +36,11 @@ func (tx *Tx) LockRuns(ctx context.Context, lock RunLock, keys []RunKey) ([]run.
 	)
 	switch lock {
 	case LockForMove:
-		var got []db.LockRunsForMoveRow
-		got, err = tx.q.LockRunsForMove(ctx, db.LockRunsForMoveParams{TenantIds: tenants, Ids: ids})
-		rows = column(got, func(r db.LockRunsForMoveRow) db.ServoRun { return r.ServoRun })
+		rows, err = tx.q.LockRunsForMove(ctx, db.LockRunsForMoveParams{TenantIds: tenants, Ids: ids})
 	case LockForCount:
-		var got []db.LockRunsForCountRow
-		got, err = tx.q.LockRunsForCount(ctx, db.LockRunsForCountParams{TenantIds: tenants, Ids: ids})
-		rows = column(got, func(r db.LockRunsForCountRow) db.ServoRun { return r.ServoRun })
+		rows, err = tx.q.LockRunsForCount(ctx, db.LockRunsForCountParams{TenantIds: tenants, Ids: ids})
 	case LockForCancel:
-		var got []db.LockRunsForUpdateRow
-		got, err = tx.q.LockRunsForUpdate(ctx, db.LockRunsForUpdateParams{TenantIds: tenants, Ids: ids})
-		rows = column(got, func(r db.LockRunsForUpdateRow) db.ServoRun { return r.ServoRun })
+		rows, err = tx.q.LockRunsForUpdate(ctx, db.LockRunsForUpdateParams{TenantIds: tenants, Ids: ids})
 	}
 	if err != nil {
 		return nil, err
@@ -78,7 +72,7 @@ func (tx *Tx) LockLeases(ctx context.Context, keys []TaskKey) ([]run.Task, error
 	if err != nil {
 		return nil, err
 	}
-	return column(rows, func(r db.LockLeasesOnlyRow) run.Task { return taskFromLease(r.ServoLease) }), nil
+	return column(rows, taskFromLease), nil
 }
 
 // LockLeasesWithHeartbeats is LockLeases where a later heartbeat counts as the expiry.
@@ -90,7 +84,12 @@ func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]r
 		return nil, err
 	}
 	return column(rows, func(r db.LockLeasesRow) run.Task {
-		t := taskFromLease(r.ServoLease)
+		t := taskFromLease(db.ServoLease{
+			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
+			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Token: r.Token, ClaimID: r.ClaimID, StartedAt: r.StartedAt,
+			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker,
+		})
 		if r.HeartbeatExpiresAt.After(t.ExpiresAt) {
 			t.ExpiresAt = r.HeartbeatExpiresAt
 		}
@@ -113,7 +112,10 @@ func (tx *Tx) Dependents(ctx context.Context, keys []TaskKey) ([]Dependent, erro
 		return nil, err
 	}
 	return column(rows, func(r db.DependentsRow) Dependent {
-		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(r.ServoWaiting)}
+		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(db.ServoWaiting{
+			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Unmet: r.Unmet,
+		})}
 	}), nil
 }
 
@@ -126,7 +128,7 @@ func (tx *Tx) Cone(ctx context.Context, keys []TaskKey, chunk int) ([]run.Task, 
 	if err != nil {
 		return nil, err
 	}
-	return column(rows, func(r db.ConeRow) run.Task { return taskFromWaiting(r.ServoWaiting) }), nil
+	return column(rows, taskFromWaiting), nil
 }
 
 // Doomed reads up to chunk waiting tasks of one run that have an upstream
@@ -139,7 +141,10 @@ func (tx *Tx) Doomed(ctx context.Context, key RunKey, chunk int) ([]Dependent, e
 		return nil, err
 	}
 	return column(rows, func(r db.DoomedRow) Dependent {
-		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(r.ServoWaiting)}
+		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(db.ServoWaiting{
+			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Unmet: r.Unmet,
+		})}
 	}), nil
 }
 
@@ -273,5 +278,5 @@ func (tx *Tx) LockRetries(ctx context.Context, keys []TaskKey, now time.Time) ([
 	if err != nil {
 		return nil, err
 	}
-	return convert(rows, func(r db.LockRetriesRow) (run.Task, error) { return taskFromRetry(r.ServoRetryQ) })
+	return convert(rows, taskFromRetry)
 }

@@ -56,6 +56,7 @@ func (s *Store) Migrate(ctx context.Context) (int, error) {
 		if err != nil {
 			return err
 		}
+		defer func() { _ = provider.Close() }() // of the wrapper alone: the pool stays open
 		results, err := provider.Up(ctx)
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)

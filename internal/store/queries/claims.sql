@@ -21,7 +21,7 @@ SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.prio
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   (SELECT p.* FROM servo.pool_q p
-        WHERE p.pool = @pool::text ORDER BY p.priority DESC, p.since, p.task_id
+        WHERE p.pool = @pool::text ORDER BY p.priority DESC, p.since
         LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
@@ -31,7 +31,7 @@ JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 -- name: TakeReady :many
 SELECT sqlc.embed(q)
 FROM   servo.ready_q q
-ORDER  BY q.priority DESC, q.since, q.task_id
+ORDER  BY q.priority DESC, q.since
 LIMIT  @most::int
 FOR    UPDATE SKIP LOCKED;
 
@@ -45,9 +45,10 @@ WITH alive AS (
     SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, n.phase, n.stage, n.progress
     FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
                    unnest(@task_ids::uuid[]) AS task_id, unnest(@tokens::bigint[]) AS token,
-                   unnest(@phases::text[]) AS phase, unnest(@stages::text[]) AS stage, unnest(@progresses::real[]) AS progress) AS n
-    JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id AND q.token = n.token
-    ORDER  BY q.run_id, q.task_id
+                   unnest(@phases::text[]) AS phase, unnest(@stages::text[]) AS stage, unnest(@progresses::real[]) AS progress
+            ORDER BY 2, 3) AS n
+    JOIN   LATERAL (SELECT l.* FROM servo.leases l
+                    WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id AND l.token = n.token OFFSET 0) AS q ON true
 ), renewed AS (
     INSERT INTO servo.heartbeats AS h (tenant_id, run_id, task_id, token, seen_at, expires_at, phase, stage, progress)
     SELECT tenant_id, run_id, task_id, token, @now::timestamptz, @expires_at::timestamptz, phase, stage, progress

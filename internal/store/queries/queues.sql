@@ -1,5 +1,10 @@
 -- The queue tables: one insert, one delete and one locking read for each, all by the
 -- run and task of known rows. Reads that lock go in id order.
+--
+-- A queue table may have been empty when its statistics were taken, and full now. Joined
+-- freely, the planner would then walk the whole table and look for each row in the batch.
+-- So each statement probes row by row: LATERAL with OFFSET 0 or FOR UPDATE is kept as it is
+-- written, and what was found is reached by its ctid, which a locked row keeps.
 
 -- name: InsertWaiting :exec
 INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet)
@@ -8,9 +13,11 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::
        unnest(@pools::text[]), unnest(@unmets::int[]);
 
 -- name: DeleteWaiting :exec
-DELETE FROM servo.waiting q
-USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+DELETE FROM servo.waiting
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.waiting q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepWaiting :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
@@ -25,9 +32,11 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::
        unnest(@fan_outs::int[]), unnest(@cursors::text[]);
 
 -- name: DeleteReady :exec
-DELETE FROM servo.ready_q q
-USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+DELETE FROM servo.ready_q
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepReady :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
@@ -42,9 +51,11 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::
        unnest(@fan_outs::int[]), unnest(@cursors::text[]);
 
 -- name: DeleteQueued :exec
-DELETE FROM servo.pool_q q
-USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+DELETE FROM servo.pool_q
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.pool_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepQueued :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
@@ -62,9 +73,11 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::
        unnest(@due_ats::timestamptz[]), unnest(@cancel_requesteds::bool[]), unnest(@workers::text[]);
 
 -- name: DeleteLeases :exec
-DELETE FROM servo.leases q
-USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+DELETE FROM servo.leases
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.leases q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepLeases :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
@@ -80,9 +93,11 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::
        unnest(@failures::text[])::jsonb;
 
 -- name: DeleteRetrying :exec
-DELETE FROM servo.retry_q q
-USING  (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+DELETE FROM servo.retry_q
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.retry_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepRetrying :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
@@ -91,8 +106,13 @@ SELECT sqlc.embed(q) FROM servo.retry_q q WHERE q.run_id = ANY(@run_ids::uuid[])
 -- name: UpdateWaiting :exec
 UPDATE servo.waiting q
 SET    unmet = n.unmet
-FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id, unnest(@unmets::int[]) AS unmet) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+FROM   (SELECT unnest(@unmets::int[]) AS unmet,
+               unnest(ARRAY(
+                   SELECT found.tid
+                   FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS k
+                   LEFT   JOIN LATERAL (SELECT l.ctid AS tid FROM servo.waiting l
+                                        WHERE l.run_id = k.run_id AND l.task_id = k.task_id OFFSET 0) AS found ON true)) AS tid) AS n
+WHERE  q.ctid = n.tid;
 
 -- name: UpdateLeases :exec
 -- expires_at and due_at stay as they are: due_at is indexed, and only the reaper moves it.
@@ -100,60 +120,77 @@ UPDATE servo.leases q
 SET    since = n.since, version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),
        cancel_requested = n.cancel_requested
-FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id,
-               unnest(@sinces::timestamptz[]) AS since, unnest(@versions::int[]) AS version,
+FROM   (SELECT unnest(@sinces::timestamptz[]) AS since, unnest(@versions::int[]) AS version,
                unnest(@fruitlesses::int[]) AS fruitless, unnest(@fan_outs::int[]) AS fan_outs, unnest(@cursors::text[]) AS cursor,
                unnest(@dependents::bool[]) AS dependents,
                unnest(@started_ats::timestamptz[]) AS started_at, unnest(@deadlines::timestamptz[]) AS deadline,
-               unnest(@cancel_requesteds::bool[]) AS cancel_requested) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+               unnest(@cancel_requesteds::bool[]) AS cancel_requested,
+               unnest(ARRAY(
+                   SELECT found.tid
+                   FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS k
+                   LEFT   JOIN LATERAL (SELECT l.ctid AS tid FROM servo.leases l
+                                        WHERE l.run_id = k.run_id AND l.task_id = k.task_id OFFSET 0) AS found ON true)) AS tid) AS n
+WHERE  q.ctid = n.tid;
 
 -- name: RescheduleLeases :exec
 -- The next look of the reaper at leases that were renewed, or whose deadline is nearer than it knew.
 UPDATE servo.leases q
 SET    expires_at = n.expires_at, due_at = n.due_at
-FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id,
-               unnest(@expires_ats::timestamptz[]) AS expires_at, unnest(@due_ats::timestamptz[]) AS due_at) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id;
+FROM   (SELECT unnest(@expires_ats::timestamptz[]) AS expires_at, unnest(@due_ats::timestamptz[]) AS due_at,
+               unnest(ARRAY(
+                   SELECT found.tid
+                   FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS k
+                   LEFT   JOIN LATERAL (SELECT l.ctid AS tid FROM servo.leases l
+                                        WHERE l.run_id = k.run_id AND l.task_id = k.task_id OFFSET 0) AS found ON true)) AS tid) AS n
+WHERE  q.ctid = n.tid;
 
 -- name: LockLeases :many
 -- The heartbeat of a worker counts as the expiry of its lease if it is later.
-SELECT sqlc.embed(q), coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id
-LEFT   JOIN servo.heartbeats h ON h.run_id = q.run_id AND h.task_id = q.task_id AND h.token = q.token
-ORDER  BY q.run_id, q.task_id
-FOR    UPDATE OF q;
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
+       q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
+       q.cancel_requested, q.worker,
+       coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id
+        ORDER BY 2, 3) AS n
+JOIN   LATERAL (SELECT * FROM servo.leases l
+                WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
+LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
+                     WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true;
 
 -- name: LockLeasesOnly :many
-SELECT sqlc.embed(q)
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id
-ORDER  BY q.run_id, q.task_id
-FOR    UPDATE OF q;
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
+       q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
+       q.cancel_requested, q.worker
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id
+        ORDER BY 2, 3) AS n
+JOIN   LATERAL (SELECT * FROM servo.leases l
+                WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true;
 
 -- name: Dependents :many
 -- Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
 -- and that is held: no lock of their own is needed.
-SELECT e.upstream_id, sqlc.embed(w)
+SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
-JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
+JOIN   LATERAL (SELECT d.run_id, d.upstream_id, d.task_id FROM servo.edges d
+                WHERE d.tenant_id = n.tenant_id AND d.run_id = n.run_id AND d.upstream_id = n.task_id OFFSET 0) AS e ON true
+JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id, e.upstream_id;
 
 -- name: Cone :many
 -- The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
 WITH RECURSIVE cone AS (
-    SELECT e.tenant_id, e.run_id, e.task_id
+    SELECT n.tenant_id, n.run_id, e.task_id
     FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-    JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
+    JOIN   LATERAL (SELECT d.task_id FROM servo.edges d
+                    WHERE d.tenant_id = n.tenant_id AND d.run_id = n.run_id AND d.upstream_id = n.task_id OFFSET 0) AS e ON true
     UNION
-    SELECT e.tenant_id, e.run_id, e.task_id
+    SELECT c.tenant_id, c.run_id, e.task_id
     FROM   cone c
-    JOIN   servo.edges e ON e.tenant_id = c.tenant_id AND e.run_id = c.run_id AND e.upstream_id = c.task_id
+    JOIN   LATERAL (SELECT d.task_id FROM servo.edges d
+                    WHERE d.tenant_id = c.tenant_id AND d.run_id = c.run_id AND d.upstream_id = c.task_id OFFSET 0) AS e ON true
 )
-SELECT sqlc.embed(w)
+SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
 FROM   cone c
-JOIN   servo.waiting w ON w.run_id = c.run_id AND w.task_id = c.task_id
+JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = c.run_id AND q.task_id = c.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id
 LIMIT  @chunk::int;

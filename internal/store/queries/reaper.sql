@@ -6,12 +6,13 @@ SELECT tenant_id, run_id, task_id FROM servo.leases WHERE due_at <= @now::timest
 SELECT tenant_id, run_id, task_id FROM servo.retry_q WHERE due_at <= @now::timestamptz ORDER BY due_at LIMIT @most::int;
 
 -- name: LockRetries :many
-SELECT sqlc.embed(q)
-FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
-JOIN   servo.retry_q q ON q.run_id = n.run_id AND q.task_id = n.task_id
-WHERE  q.due_at <= @now::timestamptz
-ORDER  BY q.run_id, q.task_id
-FOR    UPDATE OF q SKIP LOCKED;
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure
+FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id ORDER BY 1, 2) AS n
+JOIN   LATERAL (SELECT * FROM servo.retry_q r
+                WHERE r.run_id = n.run_id AND r.task_id = n.task_id
+                OFFSET 0 FOR UPDATE SKIP LOCKED) AS q ON true
+WHERE  q.due_at <= @now::timestamptz; -- outside, or the index of due times would look as good as the key
 
 -- name: ForgetHeartbeats :execrows
 -- Heartbeats of leases that are over. A new attempt overwrites the one before it anyway.
@@ -33,10 +34,10 @@ SELECT tenant_id, run_id FROM servo.cones ORDER BY run_id LIMIT @most::int;
 -- name: Doomed :many
 -- Waiting tasks of one run with an upstream that ended without success: the next layer of
 -- a cone that was cut off.
-SELECT sqlc.embed(w), e.upstream_id
+SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
 FROM   servo.edges e
 JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a probe for each edge, as in LeasesOfClaims
                 WHERE t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10 OFFSET 0) AS t ON true
-JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
+JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
 WHERE  e.tenant_id = @tenant_id::uuid AND e.run_id = @run_id::uuid
 LIMIT  @chunk::int;

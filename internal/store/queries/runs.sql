@@ -19,29 +19,31 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@upstream_i
 
 -- name: LockRunsForUpdate :many
 -- The strongest mode, for a cancel: it excludes every move that goes backward or ends.
-SELECT sqlc.embed(r)
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
-JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
-ORDER  BY r.id
-FOR    UPDATE OF r;
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
+       r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
+JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true;
 
 -- name: LockRunsForCount :many
 -- For whatever may end a task: the counters are ours until the commit.
-SELECT sqlc.embed(r)
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
-JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
-ORDER  BY r.id
-FOR    NO KEY UPDATE OF r;
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
+       r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
+JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true;
 
 -- name: LockRunsForMove :many
 -- For a move backward that ends nothing: only a cancel is kept out.
-SELECT sqlc.embed(r)
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
-JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
-ORDER  BY r.id
-FOR    KEY SHARE OF r;
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
+       r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
+JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true;
 
 -- name: UpdateRuns :exec
+-- The tenant = ANY (ARRAY[x]) is = x, but nothing to merge by: with statistics from an empty
+-- table the planner would otherwise walk the whole index for each batch.
 UPDATE servo.runs r
 SET    version = n.version, total = n.total, remaining = n.remaining, succeeded = n.succeeded, failed = n.failed,
        skipped = n.skipped, cancelled = n.cancelled, state = n.state, timed_out = n.timed_out, cancel_reason = n.cancel_reason,
@@ -52,7 +54,7 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS
                unnest(@states::smallint[]) AS state, unnest(@timed_outs::bool[]) AS timed_out,
                unnest(@cancel_reasons::text[]) AS cancel_reason,
                unnest(@started_ats::timestamptz[]) AS started_at, unnest(@finished_ats::timestamptz[]) AS finished_at) AS n
-WHERE  r.tenant_id = n.tenant_id AND r.id = n.id;
+WHERE  r.tenant_id = ANY (ARRAY[n.tenant_id]) AND r.id = n.id;
 
 -- name: EndTasks :exec
 -- One statement for a whole batch of finished tasks. Their queue rows are locked; the
@@ -67,7 +69,7 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]
                unnest(@tokens::bigint[]) AS token, unnest(@finished_ats::timestamptz[]) AS finished_at,
                unnest(@late_results::bool[]) AS late_result, unnest(@cursors::text[]) AS cursor,
                unnest(@results::text[]) AS result, unnest(@failures::text[]) AS failure) AS n
-WHERE  t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.id AND t.state IS NULL;
+WHERE  t.tenant_id = ANY (ARRAY[n.tenant_id]) AND t.run_id = n.run_id AND t.id = n.id AND t.state IS NULL;
 
 -- name: InsertRunEvents :exec
 INSERT INTO servo.run_events (tenant_id, run_id, subject_id, recorded_at, version, schema, type, actor, trace, data)

@@ -30,9 +30,10 @@ WITH alive AS (
     SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, n.phase, n.stage, n.progress
     FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id,
                    unnest($3::uuid[]) AS task_id, unnest($4::bigint[]) AS token,
-                   unnest($5::text[]) AS phase, unnest($6::text[]) AS stage, unnest($7::real[]) AS progress) AS n
-    JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id AND q.token = n.token
-    ORDER  BY q.run_id, q.task_id
+                   unnest($5::text[]) AS phase, unnest($6::text[]) AS stage, unnest($7::real[]) AS progress
+            ORDER BY 2, 3) AS n
+    JOIN   LATERAL (SELECT l.tenant_id, l.run_id, l.task_id, l.since, l.version, l.timeout_s, l.priority, l.dependents, l.pool, l.attempt, l.failures, l.fruitless, l.fan_outs, l.cursor, l.token, l.claim_id, l.started_at, l.deadline, l.expires_at, l.due_at, l.cancel_requested, l.worker FROM servo.leases l
+                    WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id AND l.token = n.token OFFSET 0) AS q ON true
 ), renewed AS (
     INSERT INTO servo.heartbeats AS h (tenant_id, run_id, task_id, token, seen_at, expires_at, phase, stage, progress)
     SELECT tenant_id, run_id, task_id, token, $8::timestamptz, $9::timestamptz, phase, stage, progress
@@ -191,7 +192,7 @@ SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.prio
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor FROM servo.pool_q p
-        WHERE p.pool = $1::text ORDER BY p.priority DESC, p.since, p.task_id
+        WHERE p.pool = $1::text ORDER BY p.priority DESC, p.since
         LIMIT $2::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
@@ -277,7 +278,7 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 const takeReady = `-- name: TakeReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor
 FROM   servo.ready_q q
-ORDER  BY q.priority DESC, q.since, q.task_id
+ORDER  BY q.priority DESC, q.since
 LIMIT  $1::int
 FOR    UPDATE SKIP LOCKED
 `

@@ -14,17 +14,19 @@ import (
 
 const cone = `-- name: Cone :many
 WITH RECURSIVE cone AS (
-    SELECT e.tenant_id, e.run_id, e.task_id
+    SELECT n.tenant_id, n.run_id, e.task_id
     FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS task_id) AS n
-    JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
+    JOIN   LATERAL (SELECT d.task_id FROM servo.edges d
+                    WHERE d.tenant_id = n.tenant_id AND d.run_id = n.run_id AND d.upstream_id = n.task_id OFFSET 0) AS e ON true
     UNION
-    SELECT e.tenant_id, e.run_id, e.task_id
+    SELECT c.tenant_id, c.run_id, e.task_id
     FROM   cone c
-    JOIN   servo.edges e ON e.tenant_id = c.tenant_id AND e.run_id = c.run_id AND e.upstream_id = c.task_id
+    JOIN   LATERAL (SELECT d.task_id FROM servo.edges d
+                    WHERE d.tenant_id = c.tenant_id AND d.run_id = c.run_id AND d.upstream_id = c.task_id OFFSET 0) AS e ON true
 )
 SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
 FROM   cone c
-JOIN   servo.waiting w ON w.run_id = c.run_id AND w.task_id = c.task_id
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet FROM servo.waiting q WHERE q.run_id = c.run_id AND q.task_id = c.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id
 LIMIT  $1::int
 `
@@ -36,12 +38,8 @@ type ConeParams struct {
 	TaskIds   []uuid.UUID
 }
 
-type ConeRow struct {
-	ServoWaiting ServoWaiting
-}
-
 // The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
-func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ConeRow, error) {
+func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ServoWaiting, error) {
 	rows, err := q.db.Query(ctx, cone,
 		arg.Chunk,
 		arg.TenantIds,
@@ -52,20 +50,20 @@ func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ConeRow, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ConeRow
+	var items []ServoWaiting
 	for rows.Next() {
-		var i ConeRow
+		var i ServoWaiting
 		if err := rows.Scan(
-			&i.ServoWaiting.TenantID,
-			&i.ServoWaiting.RunID,
-			&i.ServoWaiting.TaskID,
-			&i.ServoWaiting.Since,
-			&i.ServoWaiting.Version,
-			&i.ServoWaiting.TimeoutS,
-			&i.ServoWaiting.Priority,
-			&i.ServoWaiting.Dependents,
-			&i.ServoWaiting.Pool,
-			&i.ServoWaiting.Unmet,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Unmet,
 		); err != nil {
 			return nil, err
 		}
@@ -78,9 +76,11 @@ func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ConeRow, error) {
 }
 
 const deleteLeases = `-- name: DeleteLeases :exec
-DELETE FROM servo.leases q
-USING  (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id
+DELETE FROM servo.leases
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.leases q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true))
 `
 
 type DeleteLeasesParams struct {
@@ -94,9 +94,11 @@ func (q *Queries) DeleteLeases(ctx context.Context, arg DeleteLeasesParams) erro
 }
 
 const deleteQueued = `-- name: DeleteQueued :exec
-DELETE FROM servo.pool_q q
-USING  (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id
+DELETE FROM servo.pool_q
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.pool_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true))
 `
 
 type DeleteQueuedParams struct {
@@ -110,9 +112,11 @@ func (q *Queries) DeleteQueued(ctx context.Context, arg DeleteQueuedParams) erro
 }
 
 const deleteReady = `-- name: DeleteReady :exec
-DELETE FROM servo.ready_q q
-USING  (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id
+DELETE FROM servo.ready_q
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true))
 `
 
 type DeleteReadyParams struct {
@@ -126,9 +130,11 @@ func (q *Queries) DeleteReady(ctx context.Context, arg DeleteReadyParams) error 
 }
 
 const deleteRetrying = `-- name: DeleteRetrying :exec
-DELETE FROM servo.retry_q q
-USING  (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id
+DELETE FROM servo.retry_q
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.retry_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true))
 `
 
 type DeleteRetryingParams struct {
@@ -142,9 +148,11 @@ func (q *Queries) DeleteRetrying(ctx context.Context, arg DeleteRetryingParams) 
 }
 
 const deleteWaiting = `-- name: DeleteWaiting :exec
-DELETE FROM servo.waiting q
-USING  (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id
+DELETE FROM servo.waiting
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.waiting q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true))
 `
 
 type DeleteWaitingParams struct {
@@ -160,8 +168,9 @@ func (q *Queries) DeleteWaiting(ctx context.Context, arg DeleteWaitingParams) er
 const dependents = `-- name: Dependents :many
 SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
-JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.task_id
-JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
+JOIN   LATERAL (SELECT d.run_id, d.upstream_id, d.task_id FROM servo.edges d
+                WHERE d.tenant_id = n.tenant_id AND d.run_id = n.run_id AND d.upstream_id = n.task_id OFFSET 0) AS e ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id, e.upstream_id
 `
 
@@ -172,8 +181,17 @@ type DependentsParams struct {
 }
 
 type DependentsRow struct {
-	UpstreamID   uuid.UUID
-	ServoWaiting ServoWaiting
+	UpstreamID uuid.UUID
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
+	TaskID     uuid.UUID
+	Since      time.Time
+	Version    int32
+	TimeoutS   int32
+	Priority   int16
+	Dependents bool
+	Pool       string
+	Unmet      int32
 }
 
 // Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
@@ -189,16 +207,16 @@ func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]Depen
 		var i DependentsRow
 		if err := rows.Scan(
 			&i.UpstreamID,
-			&i.ServoWaiting.TenantID,
-			&i.ServoWaiting.RunID,
-			&i.ServoWaiting.TaskID,
-			&i.ServoWaiting.Since,
-			&i.ServoWaiting.Version,
-			&i.ServoWaiting.TimeoutS,
-			&i.ServoWaiting.Priority,
-			&i.ServoWaiting.Dependents,
-			&i.ServoWaiting.Pool,
-			&i.ServoWaiting.Unmet,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Unmet,
 		); err != nil {
 			return nil, err
 		}
@@ -441,6 +459,11 @@ type InsertWaitingParams struct {
 
 // The queue tables: one insert, one delete and one locking read for each, all by the
 // run and task of known rows. Reads that lock go in id order.
+//
+// A queue table may have been empty when its statistics were taken, and full now. Joined
+// freely, the planner would then walk the whole table and look for each row in the batch.
+// So each statement probes row by row: LATERAL with OFFSET 0 or FOR UPDATE is kept as it is
+// written, and what was found is reached by its ctid, which a locked row keeps.
 func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) error {
 	_, err := q.db.Exec(ctx, insertWaiting,
 		arg.TenantIds,
@@ -458,12 +481,16 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 }
 
 const lockLeases = `-- name: LockLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
-JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id
-LEFT   JOIN servo.heartbeats h ON h.run_id = q.run_id AND h.task_id = q.task_id AND h.token = q.token
-ORDER  BY q.run_id, q.task_id
-FOR    UPDATE OF q
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
+       q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
+       q.cancel_requested, q.worker,
+       coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
+        ORDER BY 2, 3) AS n
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker FROM servo.leases l
+                WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
+LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
+                     WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true
 `
 
 type LockLeasesParams struct {
@@ -473,7 +500,28 @@ type LockLeasesParams struct {
 }
 
 type LockLeasesRow struct {
-	ServoLease         ServoLease
+	TenantID           uuid.UUID
+	RunID              uuid.UUID
+	TaskID             uuid.UUID
+	Since              time.Time
+	Version            int32
+	TimeoutS           int32
+	Priority           int16
+	Dependents         bool
+	Pool               string
+	Attempt            int32
+	Failures           int32
+	Fruitless          int32
+	FanOuts            int32
+	Cursor             string
+	Token              int64
+	ClaimID            uuid.UUID
+	StartedAt          *time.Time
+	Deadline           *time.Time
+	ExpiresAt          time.Time
+	DueAt              time.Time
+	CancelRequested    bool
+	Worker             string
 	HeartbeatExpiresAt time.Time
 }
 
@@ -488,28 +536,28 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 	for rows.Next() {
 		var i LockLeasesRow
 		if err := rows.Scan(
-			&i.ServoLease.TenantID,
-			&i.ServoLease.RunID,
-			&i.ServoLease.TaskID,
-			&i.ServoLease.Since,
-			&i.ServoLease.Version,
-			&i.ServoLease.TimeoutS,
-			&i.ServoLease.Priority,
-			&i.ServoLease.Dependents,
-			&i.ServoLease.Pool,
-			&i.ServoLease.Attempt,
-			&i.ServoLease.Failures,
-			&i.ServoLease.Fruitless,
-			&i.ServoLease.FanOuts,
-			&i.ServoLease.Cursor,
-			&i.ServoLease.Token,
-			&i.ServoLease.ClaimID,
-			&i.ServoLease.StartedAt,
-			&i.ServoLease.Deadline,
-			&i.ServoLease.ExpiresAt,
-			&i.ServoLease.DueAt,
-			&i.ServoLease.CancelRequested,
-			&i.ServoLease.Worker,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.Token,
+			&i.ClaimID,
+			&i.StartedAt,
+			&i.Deadline,
+			&i.ExpiresAt,
+			&i.DueAt,
+			&i.CancelRequested,
+			&i.Worker,
 			&i.HeartbeatExpiresAt,
 		); err != nil {
 			return nil, err
@@ -523,11 +571,13 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 }
 
 const lockLeasesOnly = `-- name: LockLeasesOnly :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
-JOIN   servo.leases q ON q.tenant_id = n.tenant_id AND q.run_id = n.run_id AND q.task_id = n.task_id
-ORDER  BY q.run_id, q.task_id
-FOR    UPDATE OF q
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
+       q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
+       q.cancel_requested, q.worker
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
+        ORDER BY 2, 3) AS n
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker FROM servo.leases l
+                WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 `
 
 type LockLeasesOnlyParams struct {
@@ -536,42 +586,38 @@ type LockLeasesOnlyParams struct {
 	TaskIds   []uuid.UUID
 }
 
-type LockLeasesOnlyRow struct {
-	ServoLease ServoLease
-}
-
-func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) ([]LockLeasesOnlyRow, error) {
+func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) ([]ServoLease, error) {
 	rows, err := q.db.Query(ctx, lockLeasesOnly, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockLeasesOnlyRow
+	var items []ServoLease
 	for rows.Next() {
-		var i LockLeasesOnlyRow
+		var i ServoLease
 		if err := rows.Scan(
-			&i.ServoLease.TenantID,
-			&i.ServoLease.RunID,
-			&i.ServoLease.TaskID,
-			&i.ServoLease.Since,
-			&i.ServoLease.Version,
-			&i.ServoLease.TimeoutS,
-			&i.ServoLease.Priority,
-			&i.ServoLease.Dependents,
-			&i.ServoLease.Pool,
-			&i.ServoLease.Attempt,
-			&i.ServoLease.Failures,
-			&i.ServoLease.Fruitless,
-			&i.ServoLease.FanOuts,
-			&i.ServoLease.Cursor,
-			&i.ServoLease.Token,
-			&i.ServoLease.ClaimID,
-			&i.ServoLease.StartedAt,
-			&i.ServoLease.Deadline,
-			&i.ServoLease.ExpiresAt,
-			&i.ServoLease.DueAt,
-			&i.ServoLease.CancelRequested,
-			&i.ServoLease.Worker,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.Token,
+			&i.ClaimID,
+			&i.StartedAt,
+			&i.Deadline,
+			&i.ExpiresAt,
+			&i.DueAt,
+			&i.CancelRequested,
+			&i.Worker,
 		); err != nil {
 			return nil, err
 		}
@@ -586,25 +632,29 @@ func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) 
 const rescheduleLeases = `-- name: RescheduleLeases :exec
 UPDATE servo.leases q
 SET    expires_at = n.expires_at, due_at = n.due_at
-FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id,
-               unnest($3::timestamptz[]) AS expires_at, unnest($4::timestamptz[]) AS due_at) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id
+FROM   (SELECT unnest($1::timestamptz[]) AS expires_at, unnest($2::timestamptz[]) AS due_at,
+               unnest(ARRAY(
+                   SELECT found.tid
+                   FROM   (SELECT unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS task_id) AS k
+                   LEFT   JOIN LATERAL (SELECT l.ctid AS tid FROM servo.leases l
+                                        WHERE l.run_id = k.run_id AND l.task_id = k.task_id OFFSET 0) AS found ON true)) AS tid) AS n
+WHERE  q.ctid = n.tid
 `
 
 type RescheduleLeasesParams struct {
-	RunIds     []uuid.UUID
-	TaskIds    []uuid.UUID
 	ExpiresAts []time.Time
 	DueAts     []time.Time
+	RunIds     []uuid.UUID
+	TaskIds    []uuid.UUID
 }
 
 // The next look of the reaper at leases that were renewed, or whose deadline is nearer than it knew.
 func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesParams) error {
 	_, err := q.db.Exec(ctx, rescheduleLeases,
-		arg.RunIds,
-		arg.TaskIds,
 		arg.ExpiresAts,
 		arg.DueAts,
+		arg.RunIds,
+		arg.TaskIds,
 	)
 	return err
 }
@@ -840,18 +890,20 @@ UPDATE servo.leases q
 SET    since = n.since, version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),
        cancel_requested = n.cancel_requested
-FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id,
-               unnest($3::timestamptz[]) AS since, unnest($4::int[]) AS version,
-               unnest($5::int[]) AS fruitless, unnest($6::int[]) AS fan_outs, unnest($7::text[]) AS cursor,
-               unnest($8::bool[]) AS dependents,
-               unnest($9::timestamptz[]) AS started_at, unnest($10::timestamptz[]) AS deadline,
-               unnest($11::bool[]) AS cancel_requested) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id
+FROM   (SELECT unnest($1::timestamptz[]) AS since, unnest($2::int[]) AS version,
+               unnest($3::int[]) AS fruitless, unnest($4::int[]) AS fan_outs, unnest($5::text[]) AS cursor,
+               unnest($6::bool[]) AS dependents,
+               unnest($7::timestamptz[]) AS started_at, unnest($8::timestamptz[]) AS deadline,
+               unnest($9::bool[]) AS cancel_requested,
+               unnest(ARRAY(
+                   SELECT found.tid
+                   FROM   (SELECT unnest($10::uuid[]) AS run_id, unnest($11::uuid[]) AS task_id) AS k
+                   LEFT   JOIN LATERAL (SELECT l.ctid AS tid FROM servo.leases l
+                                        WHERE l.run_id = k.run_id AND l.task_id = k.task_id OFFSET 0) AS found ON true)) AS tid) AS n
+WHERE  q.ctid = n.tid
 `
 
 type UpdateLeasesParams struct {
-	RunIds           []uuid.UUID
-	TaskIds          []uuid.UUID
 	Sinces           []time.Time
 	Versions         []int32
 	Fruitlesses      []int32
@@ -861,13 +913,13 @@ type UpdateLeasesParams struct {
 	StartedAts       []time.Time
 	Deadlines        []time.Time
 	CancelRequesteds []bool
+	RunIds           []uuid.UUID
+	TaskIds          []uuid.UUID
 }
 
 // expires_at and due_at stay as they are: due_at is indexed, and only the reaper moves it.
 func (q *Queries) UpdateLeases(ctx context.Context, arg UpdateLeasesParams) error {
 	_, err := q.db.Exec(ctx, updateLeases,
-		arg.RunIds,
-		arg.TaskIds,
 		arg.Sinces,
 		arg.Versions,
 		arg.Fruitlesses,
@@ -877,6 +929,8 @@ func (q *Queries) UpdateLeases(ctx context.Context, arg UpdateLeasesParams) erro
 		arg.StartedAts,
 		arg.Deadlines,
 		arg.CancelRequesteds,
+		arg.RunIds,
+		arg.TaskIds,
 	)
 	return err
 }
@@ -884,17 +938,22 @@ func (q *Queries) UpdateLeases(ctx context.Context, arg UpdateLeasesParams) erro
 const updateWaiting = `-- name: UpdateWaiting :exec
 UPDATE servo.waiting q
 SET    unmet = n.unmet
-FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id, unnest($3::int[]) AS unmet) AS n
-WHERE  q.run_id = n.run_id AND q.task_id = n.task_id
+FROM   (SELECT unnest($1::int[]) AS unmet,
+               unnest(ARRAY(
+                   SELECT found.tid
+                   FROM   (SELECT unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS k
+                   LEFT   JOIN LATERAL (SELECT l.ctid AS tid FROM servo.waiting l
+                                        WHERE l.run_id = k.run_id AND l.task_id = k.task_id OFFSET 0) AS found ON true)) AS tid) AS n
+WHERE  q.ctid = n.tid
 `
 
 type UpdateWaitingParams struct {
+	Unmets  []int32
 	RunIds  []uuid.UUID
 	TaskIds []uuid.UUID
-	Unmets  []int32
 }
 
 func (q *Queries) UpdateWaiting(ctx context.Context, arg UpdateWaitingParams) error {
-	_, err := q.db.Exec(ctx, updateWaiting, arg.RunIds, arg.TaskIds, arg.Unmets)
+	_, err := q.db.Exec(ctx, updateWaiting, arg.Unmets, arg.RunIds, arg.TaskIds)
 	return err
 }

@@ -22,11 +22,11 @@ func (q *Queries) DeleteCones(ctx context.Context, runIds []uuid.UUID) error {
 }
 
 const doomed = `-- name: Doomed :many
-SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, e.upstream_id
+SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
 FROM   servo.edges e
 JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a probe for each edge, as in LeasesOfClaims
                 WHERE t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10 OFFSET 0) AS t ON true
-JOIN   servo.waiting w ON w.run_id = e.run_id AND w.task_id = e.task_id
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
 WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid
 LIMIT  $3::int
 `
@@ -38,8 +38,17 @@ type DoomedParams struct {
 }
 
 type DoomedRow struct {
-	ServoWaiting ServoWaiting
-	UpstreamID   uuid.UUID
+	UpstreamID uuid.UUID
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
+	TaskID     uuid.UUID
+	Since      time.Time
+	Version    int32
+	TimeoutS   int32
+	Priority   int16
+	Dependents bool
+	Pool       string
+	Unmet      int32
 }
 
 // Waiting tasks of one run with an upstream that ended without success: the next layer of
@@ -54,17 +63,17 @@ func (q *Queries) Doomed(ctx context.Context, arg DoomedParams) ([]DoomedRow, er
 	for rows.Next() {
 		var i DoomedRow
 		if err := rows.Scan(
-			&i.ServoWaiting.TenantID,
-			&i.ServoWaiting.RunID,
-			&i.ServoWaiting.TaskID,
-			&i.ServoWaiting.Since,
-			&i.ServoWaiting.Version,
-			&i.ServoWaiting.TimeoutS,
-			&i.ServoWaiting.Priority,
-			&i.ServoWaiting.Dependents,
-			&i.ServoWaiting.Pool,
-			&i.ServoWaiting.Unmet,
 			&i.UpstreamID,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Unmet,
 		); err != nil {
 			return nil, err
 		}
@@ -148,11 +157,13 @@ func (q *Queries) DueRetries(ctx context.Context, arg DueRetriesParams) ([]DueRe
 }
 
 const forgetHeartbeats = `-- name: ForgetHeartbeats :execrows
+
 DELETE FROM servo.heartbeats h
 WHERE  h.expires_at <= $1::timestamptz
 AND    NOT EXISTS (SELECT FROM servo.leases q WHERE q.run_id = h.run_id AND q.task_id = h.task_id AND q.token = h.token)
 `
 
+// outside, or the index of due times would look as good as the key
 // Heartbeats of leases that are over. A new attempt overwrites the one before it anyway.
 func (q *Queries) ForgetHeartbeats(ctx context.Context, now time.Time) (int64, error) {
 	result, err := q.db.Exec(ctx, forgetHeartbeats, now)
@@ -179,12 +190,13 @@ func (q *Queries) InsertCones(ctx context.Context, arg InsertConesParams) error 
 }
 
 const lockRetries = `-- name: LockRetries :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure
-FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
-JOIN   servo.retry_q q ON q.run_id = n.run_id AND q.task_id = n.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure
+FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, due_at, failure FROM servo.retry_q r
+                WHERE r.run_id = n.run_id AND r.task_id = n.task_id
+                OFFSET 0 FOR UPDATE SKIP LOCKED) AS q ON true
 WHERE  q.due_at <= $3::timestamptz
-ORDER  BY q.run_id, q.task_id
-FOR    UPDATE OF q SKIP LOCKED
 `
 
 type LockRetriesParams struct {
@@ -193,36 +205,32 @@ type LockRetriesParams struct {
 	Now     time.Time
 }
 
-type LockRetriesRow struct {
-	ServoRetryQ ServoRetryQ
-}
-
-func (q *Queries) LockRetries(ctx context.Context, arg LockRetriesParams) ([]LockRetriesRow, error) {
+func (q *Queries) LockRetries(ctx context.Context, arg LockRetriesParams) ([]ServoRetryQ, error) {
 	rows, err := q.db.Query(ctx, lockRetries, arg.RunIds, arg.TaskIds, arg.Now)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockRetriesRow
+	var items []ServoRetryQ
 	for rows.Next() {
-		var i LockRetriesRow
+		var i ServoRetryQ
 		if err := rows.Scan(
-			&i.ServoRetryQ.TenantID,
-			&i.ServoRetryQ.RunID,
-			&i.ServoRetryQ.TaskID,
-			&i.ServoRetryQ.Since,
-			&i.ServoRetryQ.Version,
-			&i.ServoRetryQ.TimeoutS,
-			&i.ServoRetryQ.Priority,
-			&i.ServoRetryQ.Dependents,
-			&i.ServoRetryQ.Pool,
-			&i.ServoRetryQ.Attempt,
-			&i.ServoRetryQ.Failures,
-			&i.ServoRetryQ.Fruitless,
-			&i.ServoRetryQ.FanOuts,
-			&i.ServoRetryQ.Cursor,
-			&i.ServoRetryQ.DueAt,
-			&i.ServoRetryQ.Failure,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.DueAt,
+			&i.Failure,
 		); err != nil {
 			return nil, err
 		}

@@ -23,7 +23,7 @@ FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, un
                unnest($10::bigint[]) AS token, unnest($11::timestamptz[]) AS finished_at,
                unnest($12::bool[]) AS late_result, unnest($13::text[]) AS cursor,
                unnest($14::text[]) AS result, unnest($15::text[]) AS failure) AS n
-WHERE  t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.id AND t.state IS NULL
+WHERE  t.tenant_id = ANY (ARRAY[n.tenant_id]) AND t.run_id = n.run_id AND t.id = n.id AND t.state IS NULL
 `
 
 type EndTasksParams struct {
@@ -352,11 +352,11 @@ func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error 
 }
 
 const lockRunsForCount = `-- name: LockRunsForCount :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
-JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
-ORDER  BY r.id
-FOR    NO KEY UPDATE OF r
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
+       r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
 `
 
 type LockRunsForCountParams struct {
@@ -364,46 +364,42 @@ type LockRunsForCountParams struct {
 	Ids       []uuid.UUID
 }
 
-type LockRunsForCountRow struct {
-	ServoRun ServoRun
-}
-
 // For whatever may end a task: the counters are ours until the commit.
-func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountParams) ([]LockRunsForCountRow, error) {
+func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountParams) ([]ServoRun, error) {
 	rows, err := q.db.Query(ctx, lockRunsForCount, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockRunsForCountRow
+	var items []ServoRun
 	for rows.Next() {
-		var i LockRunsForCountRow
+		var i ServoRun
 		if err := rows.Scan(
-			&i.ServoRun.TenantID,
-			&i.ServoRun.ID,
-			&i.ServoRun.WorkspaceID,
-			&i.ServoRun.DeploymentID,
-			&i.ServoRun.ParentRunID,
-			&i.ServoRun.CreatedAt,
-			&i.ServoRun.StartedAt,
-			&i.ServoRun.FinishedAt,
-			&i.ServoRun.Version,
-			&i.ServoRun.Total,
-			&i.ServoRun.Remaining,
-			&i.ServoRun.Succeeded,
-			&i.ServoRun.Failed,
-			&i.ServoRun.Skipped,
-			&i.ServoRun.Cancelled,
-			&i.ServoRun.State,
-			&i.ServoRun.Priority,
-			&i.ServoRun.TimedOut,
-			&i.ServoRun.CancelReason,
-			&i.ServoRun.Pipeline,
-			&i.ServoRun.TriggerType,
-			&i.ServoRun.TriggeredBy,
-			&i.ServoRun.Fingerprint,
-			&i.ServoRun.Parameters,
-			&i.ServoRun.Retry,
+			&i.TenantID,
+			&i.ID,
+			&i.WorkspaceID,
+			&i.DeploymentID,
+			&i.ParentRunID,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Version,
+			&i.Total,
+			&i.Remaining,
+			&i.Succeeded,
+			&i.Failed,
+			&i.Skipped,
+			&i.Cancelled,
+			&i.State,
+			&i.Priority,
+			&i.TimedOut,
+			&i.CancelReason,
+			&i.Pipeline,
+			&i.TriggerType,
+			&i.TriggeredBy,
+			&i.Fingerprint,
+			&i.Parameters,
+			&i.Retry,
 		); err != nil {
 			return nil, err
 		}
@@ -416,11 +412,11 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 }
 
 const lockRunsForMove = `-- name: LockRunsForMove :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
-JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
-ORDER  BY r.id
-FOR    KEY SHARE OF r
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
+       r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
 `
 
 type LockRunsForMoveParams struct {
@@ -428,46 +424,42 @@ type LockRunsForMoveParams struct {
 	Ids       []uuid.UUID
 }
 
-type LockRunsForMoveRow struct {
-	ServoRun ServoRun
-}
-
 // For a move backward that ends nothing: only a cancel is kept out.
-func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams) ([]LockRunsForMoveRow, error) {
+func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams) ([]ServoRun, error) {
 	rows, err := q.db.Query(ctx, lockRunsForMove, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockRunsForMoveRow
+	var items []ServoRun
 	for rows.Next() {
-		var i LockRunsForMoveRow
+		var i ServoRun
 		if err := rows.Scan(
-			&i.ServoRun.TenantID,
-			&i.ServoRun.ID,
-			&i.ServoRun.WorkspaceID,
-			&i.ServoRun.DeploymentID,
-			&i.ServoRun.ParentRunID,
-			&i.ServoRun.CreatedAt,
-			&i.ServoRun.StartedAt,
-			&i.ServoRun.FinishedAt,
-			&i.ServoRun.Version,
-			&i.ServoRun.Total,
-			&i.ServoRun.Remaining,
-			&i.ServoRun.Succeeded,
-			&i.ServoRun.Failed,
-			&i.ServoRun.Skipped,
-			&i.ServoRun.Cancelled,
-			&i.ServoRun.State,
-			&i.ServoRun.Priority,
-			&i.ServoRun.TimedOut,
-			&i.ServoRun.CancelReason,
-			&i.ServoRun.Pipeline,
-			&i.ServoRun.TriggerType,
-			&i.ServoRun.TriggeredBy,
-			&i.ServoRun.Fingerprint,
-			&i.ServoRun.Parameters,
-			&i.ServoRun.Retry,
+			&i.TenantID,
+			&i.ID,
+			&i.WorkspaceID,
+			&i.DeploymentID,
+			&i.ParentRunID,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Version,
+			&i.Total,
+			&i.Remaining,
+			&i.Succeeded,
+			&i.Failed,
+			&i.Skipped,
+			&i.Cancelled,
+			&i.State,
+			&i.Priority,
+			&i.TimedOut,
+			&i.CancelReason,
+			&i.Pipeline,
+			&i.TriggerType,
+			&i.TriggeredBy,
+			&i.Fingerprint,
+			&i.Parameters,
+			&i.Retry,
 		); err != nil {
 			return nil, err
 		}
@@ -480,11 +472,11 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 }
 
 const lockRunsForUpdate = `-- name: LockRunsForUpdate :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
-JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
-ORDER  BY r.id
-FOR    UPDATE OF r
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
+       r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
 `
 
 type LockRunsForUpdateParams struct {
@@ -492,46 +484,42 @@ type LockRunsForUpdateParams struct {
 	Ids       []uuid.UUID
 }
 
-type LockRunsForUpdateRow struct {
-	ServoRun ServoRun
-}
-
 // The strongest mode, for a cancel: it excludes every move that goes backward or ends.
-func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdateParams) ([]LockRunsForUpdateRow, error) {
+func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdateParams) ([]ServoRun, error) {
 	rows, err := q.db.Query(ctx, lockRunsForUpdate, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockRunsForUpdateRow
+	var items []ServoRun
 	for rows.Next() {
-		var i LockRunsForUpdateRow
+		var i ServoRun
 		if err := rows.Scan(
-			&i.ServoRun.TenantID,
-			&i.ServoRun.ID,
-			&i.ServoRun.WorkspaceID,
-			&i.ServoRun.DeploymentID,
-			&i.ServoRun.ParentRunID,
-			&i.ServoRun.CreatedAt,
-			&i.ServoRun.StartedAt,
-			&i.ServoRun.FinishedAt,
-			&i.ServoRun.Version,
-			&i.ServoRun.Total,
-			&i.ServoRun.Remaining,
-			&i.ServoRun.Succeeded,
-			&i.ServoRun.Failed,
-			&i.ServoRun.Skipped,
-			&i.ServoRun.Cancelled,
-			&i.ServoRun.State,
-			&i.ServoRun.Priority,
-			&i.ServoRun.TimedOut,
-			&i.ServoRun.CancelReason,
-			&i.ServoRun.Pipeline,
-			&i.ServoRun.TriggerType,
-			&i.ServoRun.TriggeredBy,
-			&i.ServoRun.Fingerprint,
-			&i.ServoRun.Parameters,
-			&i.ServoRun.Retry,
+			&i.TenantID,
+			&i.ID,
+			&i.WorkspaceID,
+			&i.DeploymentID,
+			&i.ParentRunID,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Version,
+			&i.Total,
+			&i.Remaining,
+			&i.Succeeded,
+			&i.Failed,
+			&i.Skipped,
+			&i.Cancelled,
+			&i.State,
+			&i.Priority,
+			&i.TimedOut,
+			&i.CancelReason,
+			&i.Pipeline,
+			&i.TriggerType,
+			&i.TriggeredBy,
+			&i.Fingerprint,
+			&i.Parameters,
+			&i.Retry,
 		); err != nil {
 			return nil, err
 		}
@@ -554,7 +542,7 @@ FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id, unnest
                unnest($10::smallint[]) AS state, unnest($11::bool[]) AS timed_out,
                unnest($12::text[]) AS cancel_reason,
                unnest($13::timestamptz[]) AS started_at, unnest($14::timestamptz[]) AS finished_at) AS n
-WHERE  r.tenant_id = n.tenant_id AND r.id = n.id
+WHERE  r.tenant_id = ANY (ARRAY[n.tenant_id]) AND r.id = n.id
 `
 
 type UpdateRunsParams struct {
@@ -574,6 +562,8 @@ type UpdateRunsParams struct {
 	FinishedAts   []time.Time
 }
 
+// The tenant = ANY (ARRAY[x]) is = x, but nothing to merge by: with statistics from an empty
+// table the planner would otherwise walk the whole index for each batch.
 func (q *Queries) UpdateRuns(ctx context.Context, arg UpdateRunsParams) error {
 	_, err := q.db.Exec(ctx, updateRuns,
 		arg.TenantIds,
