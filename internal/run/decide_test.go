@@ -221,7 +221,7 @@ func TestResolve(t *testing.T) {
 				jittered := p
 				jittered.Jitter = 0.5
 				require.LessOrEqual(t, jittered.Delay(n, task), d)
-				require.GreaterOrEqual(t, jittered.Delay(n, task), d/2-1)
+				require.GreaterOrEqual(t, jittered.Delay(n, task), d/2-time.Microsecond)
 				previous = d
 			}
 		})
