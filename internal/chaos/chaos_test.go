@@ -102,7 +102,6 @@ func (w *world) explain(t *testing.T) {
 func (w *world) drain(t *testing.T) {
 	t.Helper()
 	for _, s := range w.servers {
-		s.wire.calm()
 		s.tell(wordDrain)
 	}
 	w.journal.add("drain", "no more faults, no more runs")
@@ -245,13 +244,13 @@ func (w *world) report(t *testing.T, told []entry, sum *tally) {
 		if e.Refused != "" {
 			name += " refused as " + e.Refused
 		}
-		answers[name]++
-		if e.Repeat {
-			answers["repeats"]++
-		}
 		if e.Late {
-			answers["late results"]++
+			name += " too late"
 		}
+		if e.Repeat {
+			name += " again"
+		}
+		answers[name]++
 	}
 	var before, after int
 	for _, s := range w.servers {

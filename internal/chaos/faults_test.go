@@ -28,9 +28,12 @@ type mishap struct {
 	After  time.Duration // since the one before
 	Kind   faultKind
 	Server int
-	For    time.Duration  // how long it lasts
-	Fate   servotest.Fate // of a COMMIT
-	Times  int
+	For    time.Duration // how long it lasts
+
+	// Of cuts at COMMIT: which of them, where, and the dice that choose.
+	Percent int
+	Fate    servotest.Fate
+	Dice    uint64
 }
 
 func (f mishap) String() string {
@@ -42,7 +45,7 @@ func (f mishap) String() string {
 		if f.Fate == servotest.CutAfter {
 			side = "after"
 		}
-		return fmt.Sprintf("cut server %d off %s its next %d COMMITs", f.Server, side, f.Times)
+		return fmt.Sprintf("cut server %d off %s %d %% of its COMMITs for %v", f.Server, side, f.Percent, f.For)
 	case faultDrop:
 		return fmt.Sprintf("drop the connections of server %d, none for %v", f.Server, f.For)
 	default:
@@ -67,7 +70,7 @@ func schedule(seed uint64, total time.Duration) []mishap {
 		case roll < 46:
 			f.Kind, f.For = faultCrash, between(0, 5*time.Second)
 		case roll < 82:
-			f.Kind, f.Times = faultCut, 1+dice.IntN(4)
+			f.Kind, f.For, f.Percent, f.Dice = faultCut, between(500*time.Millisecond, 5*time.Second), 3+dice.IntN(50), dice.Uint64()
 			f.Fate = []servotest.Fate{servotest.CutBefore, servotest.CutAfter}[dice.IntN(2)]
 		case roll < 90:
 			f.Kind, f.For = faultDrop, between(0, 3*time.Second)
@@ -143,8 +146,7 @@ func (w *world) inflict(ctx context.Context, faults []mishap) error {
 		case faultCrash:
 			begin(w.crash, f)
 		case faultCut:
-			w.journal.add("arm", "%s", f)
-			s.wire.arm(f.Fate, f.Times)
+			begin(s.cut, f)
 		case faultDrop:
 			begin(s.cutOff, f)
 		case faultStall:

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"sync"
@@ -22,12 +23,10 @@ type wire struct {
 	listener net.Listener
 	target   string
 
-	onArmed func(armed bool) // hears when COMMITs begin and cease to be cut
-
-	mu     sync.Mutex
-	armed  []servotest.Fate // of the next COMMITs
-	hits   map[servotest.Fate]int
-	resume time.Time // nothing passes before
+	mu      sync.Mutex
+	cutting *cutting
+	hits    map[servotest.Fate]int
+	resume  time.Time // nothing passes before
 }
 
 func newWire(t *testing.T, databaseURL string) *wire {
@@ -46,30 +45,28 @@ func newWire(t *testing.T, databaseURL string) *wire {
 	return w
 }
 
-// arm gives the next COMMITs a fate, after those that have one already.
-func (w *wire) arm(fate servotest.Fate, times int) {
+// cutting is how COMMITs fare: one in so many is cut, before or after it has happened.
+type cutting struct {
+	percent int
+	fate    servotest.Fate
+	dice    *rand.Rand
+}
+
+// cut makes COMMITs fare like that from now on; nil lets all pass.
+func (w *wire) cut(c *cutting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.armed) == 0 {
-		w.onArmed(true)
-	}
-	for range times {
-		w.armed = append(w.armed, fate)
-	}
+	w.cutting = c
 }
 
 func (w *wire) next() servotest.Fate {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.armed) == 0 {
+	if w.cutting == nil || w.cutting.dice.IntN(100) >= w.cutting.percent {
 		return servotest.Pass
 	}
-	fate := w.armed[0]
-	if w.armed = w.armed[1:]; len(w.armed) == 0 {
-		w.onArmed(false)
-	}
-	w.hits[fate]++
-	return fate
+	w.hits[w.cutting.fate]++
+	return w.cutting.fate
 }
 
 // stall lets nothing pass for a while.
@@ -77,17 +74,6 @@ func (w *wire) stall(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.resume = time.Now().Add(d)
-}
-
-// calm forgets what was planned.
-func (w *wire) calm() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.armed) > 0 {
-		w.onArmed(false)
-	}
-	w.armed, w.resume = nil, time.Time{}
-	w.Refuse(false)
 }
 
 // cuts says how many COMMITs were cut before and after.
@@ -133,7 +119,7 @@ func (w *wire) pass(from io.ReadCloser, to io.WriteCloser) {
 	}
 }
 
-// waitOut waits until a stall is over; calm may end it early.
+// waitOut waits until a stall is over.
 func (w *wire) waitOut() {
 	for {
 		w.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,13 +74,6 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.epoch = time.Now()
 	for i := range servers {
 		s := &process{world: w, index: i, wire: newWire(t, "postgres://servo@"+postgres.TCPAddr()+"/"+database)}
-		s.wire.onArmed = func(armed bool) {
-			if armed {
-				w.impair(i)
-			} else {
-				w.recover(i)
-			}
-		}
 		t.Cleanup(s.end)
 		w.servers = append(w.servers, s)
 		w.impair(i)
@@ -178,7 +172,8 @@ type process struct {
 	index int
 	wire  *wire
 
-	busy sync.Mutex // one fault at a time
+	busy    sync.Mutex // one fault of the process at a time
+	cutting sync.Mutex // one way to cut its COMMITs at a time
 
 	mu     sync.Mutex
 	life   int
@@ -284,6 +279,22 @@ func (s *process) freeze(ctx context.Context, f mishap) error {
 	s.signal(syscall.SIGCONT)
 	s.world.recover(s.index)
 	s.world.journal.add("continue", "server %d goes on", s.index)
+	return nil
+}
+
+// cut breaks connections of the server at COMMIT for a while.
+func (s *process) cut(ctx context.Context, f mishap) error {
+	if !s.cutting.TryLock() {
+		s.world.journal.add("left out", "%s: it is being cut", f)
+		return nil
+	}
+	defer s.cutting.Unlock()
+	s.world.journal.add("cut", "%s", f)
+	s.world.impair(s.index)
+	s.wire.cut(&cutting{percent: f.Percent, fate: f.Fate, dice: rand.New(rand.NewPCG(f.Dice, 0))})
+	pause(ctx, f.For)
+	s.wire.cut(nil)
+	s.world.recover(s.index)
 	return nil
 }
 
