@@ -64,8 +64,10 @@ func TestEngineQueriesAreArgued(t *testing.T) {
 		}
 		require.Equal(t, 1, named, "%s stands in one group", name)
 	}
-	compared := regexp.MustCompile(`tenant_id = |\(tenant_id, key|@tenant_ids?::uuid`)
+	compared := regexp.MustCompile(`tenant_id = (ANY \(ARRAY\[)?(\w+\.tenant_id|@tenant_id::uuid)`)
 	for _, name := range groups["1"] {
-		require.Regexp(t, compared, all[name], "%s compares no tenant", name)
+		if !strings.HasPrefix(name, "Insert") {
+			require.Regexp(t, compared, all[name], "%s compares no tenant", name)
+		}
 	}
 }

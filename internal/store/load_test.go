@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,13 +15,14 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// load writes 20,000 finished runs over four months and 1,000 live ones of this month,
-// each with five tasks in every queue table: 50 tenants, and nothing is analyzed. One more
-// run is wide: its first task has failed, and 3,000 wait for it.
-func (w *world) load(t testing.TB) {
+// load writes finished runs over four months and 1,000 live ones of this month, each with
+// five tasks in every queue table: 50 tenants, and nothing is analyzed. One more run is
+// wide: its first task has failed, and 3,000 wait for it.
+func (w *world) load(t testing.TB, finished int) {
 	t.Helper()
 	w.engine(t, func(tx *Tx) {
 		for _, sql := range loads {
+			sql = strings.NewReplacer("$now", "timestamptz '"+w.now.Format(time.RFC3339Nano)+"'", "$finished", strconv.Itoa(finished)).Replace(sql)
 			_, err := tx.Raw().Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 			require.NoError(t, err, sql)
 		}
@@ -29,15 +32,15 @@ func (w *world) load(t testing.TB) {
 // loads make ids as UUIDv7 from a time and a number; n is the run, m the task in it.
 var loads = []string{
 	`SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on`,
-	`CREATE FUNCTION pg_temp.v7(at timestamptz, seed text) RETURNS uuid LANGUAGE sql AS $$
+	`CREATE OR REPLACE FUNCTION pg_temp.v7(at timestamptz, seed text) RETURNS uuid LANGUAGE sql AS $$
 		SELECT (substr(replace(servo.uuid_floor(at)::text, '-', ''), 1, 12) || '7' || substr(md5(seed), 1, 3) || '8' || substr(md5(seed), 4, 15))::uuid $$`,
-	`CREATE TEMP TABLE past AS
+	`CREATE TEMP TABLE past ON COMMIT DROP AS
 		SELECT n, md5('tenant ' || n % 50)::uuid AS tenant_id, at, pg_temp.v7(at, 'run ' || n) AS run_id, pg_temp.v7(at, 'task ' || n) AS task_id
-		FROM   generate_series(1, 20000) AS n, LATERAL (SELECT servo.clock() + make_interval(months => n % 4) AS at) AS x`,
-	`CREATE TEMP TABLE live AS
+		FROM   generate_series(1, $finished) AS n, LATERAL (SELECT $now + make_interval(months => n % 4) AS at) AS x`,
+	`CREATE TEMP TABLE live ON COMMIT DROP AS
 		SELECT n, md5('tenant ' || n % 50)::uuid AS tenant_id, at, pg_temp.v7(at, 'live ' || n) AS run_id
-		FROM   generate_series(1, 1000) AS n, LATERAL (SELECT servo.clock() AS at) AS x`,
-	`CREATE TEMP TABLE live_tasks AS
+		FROM   generate_series(1, 1000) AS n, LATERAL (SELECT $now AS at) AS x`,
+	`CREATE TEMP TABLE live_tasks ON COMMIT DROP AS
 		SELECT l.*, m, pg_temp.v7(l.at, 'live ' || n || ' ' || m) AS task_id FROM live l, generate_series(1, 25) AS m`,
 	`INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, created_at, started_at, finished_at, version, total, remaining, succeeded,
 			state, priority, pipeline, trigger_type, fingerprint)
@@ -72,7 +75,7 @@ var loads = []string{
 	`INSERT INTO servo.heartbeats (tenant_id, run_id, task_id, token, seen_at, expires_at)
 		SELECT tenant_id, run_id, task_id, n, at, at + interval '1 hour' FROM live_tasks WHERE m > 20`,
 	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
-	`CREATE TEMP TABLE wide AS
+	`CREATE TEMP TABLE wide ON COMMIT DROP AS
 		SELECT tenant_id, run_id, at, m, pg_temp.v7(at, 'wide ' || m) AS task_id
 		FROM   generate_series(0, 3000) AS m, LATERAL (SELECT tenant_id, at, pg_temp.v7(at, 'wide') AS run_id FROM live WHERE n = 1) AS x`,
 	`INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, created_at, started_at, version, total, remaining, failed,

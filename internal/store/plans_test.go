@@ -1,9 +1,12 @@
 package store_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,8 +14,12 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
+	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
+
+	"go.arco.dev/servo/internal/store/internal/db"
 )
 
 // probe is how many rows of each kind the statements are tried with: a batch.
@@ -72,33 +79,118 @@ var plans = map[string][]string{
 }
 
 // TestPlans loads a database as a busy month leaves it, lets the store send each hot
-// statement, and asks PostgreSQL how it has executed that very text with those very
-// arguments: with statistics from when the tables were empty, and with fresh ones.
+// statement, and asks PostgreSQL how it executes that very text with those very arguments.
+// A connection plans a statement once and keeps the plan for hours, so the moment matters:
+// the plan must be the same from a new database, from queues that were vacuumed when they
+// were empty, and with statistics of any age.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Exec(t, `VACUUM ANALYZE`)
-	w.load(t)
-	statements := w.capture(t)
+	first := w.connection(t)
+	planAll(t, first)
+	w.load(t, 20_000)
+	hot := w.capture(t)
 	for name := range plans {
-		require.Contains(t, statements, name, "the statement was not sent")
+		require.Contains(t, hot, name, "the statement was not sent")
 	}
-	for name := range statements {
+	for name := range hot {
 		if !strings.HasPrefix(name, "Insert") {
 			require.Contains(t, plans, name, "a statement without a plan to hold it to")
 		}
 	}
-
-	for _, statistics := range []string{"from when the tables were empty", "of today"} { //nolint:paralleltest // one after the other
-		if statistics == "of today" {
-			w.Exec(t, `ANALYZE`)
-		}
-		t.Run("with statistics "+statistics, func(t *testing.T) {
+	phase := func(name string, conn *pgx.Conn) {
+		t.Run(name, func(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(plans)) {
-				t.Run(name, func(t *testing.T) { w.requirePlan(t, name, statements[name]) })
+				t.Run(name, func(t *testing.T) { requirePlan(t, conn, name, hot[name]) })
 			}
 		})
 	}
+	phase("planned when the database was new", first)
+
+	w.Exec(t, `CREATE SCHEMA kept`)
+	for _, queue := range queues {
+		w.Exec(t, `CREATE TABLE kept.`+queue+` AS TABLE servo.`+queue+`; TRUNCATE servo.`+queue)
+	}
+	w.Exec(t, `VACUUM ANALYZE`)
+	idle := w.connection(t)
+	planAll(t, idle)
+	for _, queue := range queues {
+		w.Exec(t, `INSERT INTO servo.`+queue+` TABLE kept.`+queue)
+	}
+	phase("planned when the queues were empty", idle)
+	phase("with statistics from when the queues were empty", w.connection(t))
+	w.Exec(t, `ANALYZE`)
+	phase("with statistics of today", w.connection(t))
+}
+
+var queues = []string{"waiting", "ready_q", "pool_q", "leases", "retry_q", "heartbeats", "cones"}
+
+// planAll makes a connection plan every hot statement.
+func planAll(t testing.TB, conn *pgx.Conn) {
+	t.Helper()
+	asEngine(t, conn, func(tx pgx.Tx) {
+		for name := range plans {
+			prepared, err := conn.Prepare(t.Context(), name, sqlOf(name))
+			require.NoError(t, err)
+			nulls := strings.TrimSuffix(strings.Repeat("NULL, ", len(prepared.ParamOIDs)), ", ")
+			_, err = tx.Exec(t.Context(), fmt.Sprintf(`EXPLAIN EXECUTE %q(%s)`, name, nulls), pgx.QueryExecModeSimpleProtocol)
+			require.NoError(t, err)
+		}
+	})
+}
+
+// sqlOf is the text that sqlc's method sends.
+func sqlOf(query string) string {
+	var caught catcher
+	method := reflect.ValueOf(db.New(&caught)).MethodByName(query)
+	args := []reflect.Value{reflect.ValueOf(context.Background())}
+	for i := 1; i < method.Type().NumIn(); i++ {
+		args = append(args, reflect.Zero(method.Type().In(i)))
+	}
+	method.Call(args)
+	return caught.sql
+}
+
+// catcher stands where a connection would and keeps what it is sent.
+type catcher struct{ sql string }
+
+var errCaught = errors.New("caught")
+
+func (c *catcher) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, error) {
+	c.sql = sql
+	return pgconn.CommandTag{}, errCaught
+}
+
+func (c *catcher) Query(_ context.Context, sql string, _ ...any) (pgx.Rows, error) {
+	c.sql = sql
+	return nil, errCaught
+}
+
+func (c *catcher) QueryRow(_ context.Context, sql string, _ ...any) pgx.Row {
+	c.sql = sql
+	return c
+}
+
+func (c *catcher) Scan(...any) error { return errCaught }
+
+// connection is one that remembers its plans until the test ends.
+func (w *world) connection(t testing.TB) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), w.URL)
+	require.NoError(t, err)
+	pgxuuid.Register(conn.TypeMap())
+	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // the test's context is over by then
+	return conn
+}
+
+// asEngine runs fn as the engine would, and rolls back.
+func asEngine(t testing.TB, conn *pgx.Conn, fn func(tx pgx.Tx)) {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	require.NoError(t, db.New(tx).EnterEngine(t.Context()))
+	fn(tx)
 }
 
 // statement is what the driver sent.
@@ -108,10 +200,10 @@ type statement struct {
 }
 
 // requirePlan explains a statement as the engine executes it and holds it to its plan.
-func (w *world) requirePlan(t *testing.T, name string, s statement) {
+func requirePlan(t *testing.T, conn *pgx.Conn, name string, s statement) {
 	t.Helper()
-	w.undone(t, func(tx *Tx) {
-		root := explain(t, tx.Raw(), s)
+	asEngine(t, conn, func(tx pgx.Tx) {
+		root := explain(t, tx, name, s)
 		used, months, removed := map[string]bool{}, map[string]bool{}, 0.0
 		root.walk(func(n *node) {
 			require.NotEqual(t, "Seq Scan", n.NodeType, "on %s", n.Relation)
@@ -170,11 +262,12 @@ func indexName(index string) string {
 	return streamColumn.ReplaceAllString(name, "run_events_stream")
 }
 
-// explain executes a statement with a generic plan and gives the plan as it was executed.
-func explain(t testing.TB, tx pgx.Tx, s statement) *node {
+// explain executes a statement, prepared under its name, and gives its plan as it was
+// executed.
+func explain(t testing.TB, tx pgx.Tx, name string, s statement) *node {
 	t.Helper()
 	ctx, conn := t.Context(), tx.Conn()
-	prepared, err := conn.Prepare(ctx, "explained", s.sql)
+	prepared, err := conn.Prepare(ctx, name, s.sql)
 	require.NoError(t, err)
 	literals := make([]string, len(s.args))
 	for i, arg := range s.args {
@@ -183,9 +276,8 @@ func explain(t testing.TB, tx pgx.Tx, s statement) *node {
 		literals[i] = "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
 	}
 	var text []byte
-	explained := fmt.Sprintf(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE explained(%s)`, strings.Join(literals, ", "))
+	explained := fmt.Sprintf(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE %q(%s)`, name, strings.Join(literals, ", "))
 	require.NoError(t, tx.QueryRow(ctx, explained, pgx.QueryExecModeSimpleProtocol).Scan(&text))
-	require.NoError(t, conn.Deallocate(ctx, "explained"))
 	var plan []struct{ Plan *node }
 	require.NoError(t, json.Unmarshal(text, &plan))
 	return plan[0].Plan
@@ -206,8 +298,9 @@ func (w *world) capture(t *testing.T) map[string]statement {
 	w.sendWrites(t)
 	mu.Lock()
 	defer mu.Unlock()
-	for _, session := range []string{"", "Clock", "EnterEngine", "EnterTenant"} {
-		delete(seen, session)
+	hot := maps.Clone(seen)
+	for _, session := range []string{"", "Clock", "EnterEngine"} {
+		delete(hot, session)
 	}
-	return seen
+	return hot
 }
