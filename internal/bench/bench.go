@@ -159,9 +159,9 @@ func (b *bencher) open(ctx context.Context, admin string) (func(), error) {
 	}
 	b.engine = engine.New(b.store, engine.Config{}, b.options.Logger)
 	undo = append(undo, b.engine.Stop)
-	admit := admission.Start(b.store, b.engine, admission.Config{Holder: "bench", Logger: b.options.Logger})
+	admit := admission.Start(b.store, b.engine, admission.Config{Holder: "bench", Logger: b.options.Logger}) //nolint:contextcheck // a loop lives until it is stopped
 	undo = append(undo, func() { _ = admit.Stop(context.WithoutCancel(ctx)) })
-	reap := reaper.Start(b.store, b.engine, reaper.Config{Logger: b.options.Logger})
+	reap := reaper.Start(b.store, b.engine, reaper.Config{Logger: b.options.Logger}) //nolint:contextcheck // likewise
 	undo = append(undo, reap.Stop)
 	return closeAll, nil
 }

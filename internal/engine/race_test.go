@@ -31,7 +31,7 @@ assets:
   - {key: p/first, exec: {command: [run]}}
   - {key: p/last, exec: {command: [run]}, upstream: [p/first]}
   - {key: j/left, exec: {command: [run]}}
-  - {key: j/right, exec: {command: [run]}}
+  - {key: j/right, exec: {command: [run]}, pool: right}
   - {key: j/join, exec: {command: [run]}, upstream: [j/left, j/right]}
 pipelines:
   - {name: single, select: [s/one]}
@@ -66,9 +66,9 @@ func newTrack(t testing.TB) *track {
 
 // rounds prepares and runs the races. The servers of each round differ in how much they put
 // into one transaction: few large ones meet in other ways than many small ones.
-func (tr *track) rounds(t testing.TB, round func()) {
+func (tr *track) rounds(t testing.TB, n int, round func()) {
 	t.Helper()
-	for i := range raceRounds {
+	for i := range n {
 		config := engine.Config{MaxBatch: []int{3, 10, 40, 500}[i%4]}
 		for s := range tr.servers {
 			tr.servers[s] = engine.New(tr.stores[s], config, nil)
@@ -91,9 +91,15 @@ func (tr *track) forward(t testing.TB, d time.Duration) {
 // runs makes n runs of a pipeline.
 func (tr *track) runs(t testing.TB, pipeline string, n int) []store.RunKey {
 	t.Helper()
+	return tr.runsWith(t, engine.Trigger{Pipeline: pipeline}, n)
+}
+
+func (tr *track) runsWith(t testing.TB, trigger engine.Trigger, n int) []store.RunKey {
+	t.Helper()
+	trigger.Tenant = tr.tenant
 	triggers := make([]engine.Trigger, n)
 	for i := range triggers {
-		triggers[i] = engine.Trigger{Tenant: tr.tenant, Pipeline: pipeline}
+		triggers[i] = trigger
 	}
 	triggered, errs := tr.TriggerRuns(t.Context(), triggers)
 	requireNone(t, errs)
@@ -104,15 +110,20 @@ func (tr *track) runs(t testing.TB, pipeline string, n int) []store.RunKey {
 	return keys
 }
 
-// lease admits and claims n tasks, for a second each.
+// lease admits and claims n tasks of any pool, for a second each.
 func (tr *track) lease(t testing.TB, n int, start bool) []engine.Lease {
 	t.Helper()
+	return tr.leaseFor(t, n, engine.ClaimRequest{Pools: []string{"default", "right"}, Lease: time.Second, Start: start})
+}
+
+func (tr *track) leaseFor(t testing.TB, n int, r engine.ClaimRequest) []engine.Lease {
+	t.Helper()
+	r.Worker = "w"
 	var leases []engine.Lease
 	for len(leases) < n {
 		tr.admit(t)
-		claimed, err := tr.Claim(t.Context(), engine.ClaimRequest{
-			Worker: "w", Claim: newClaim(), Pools: []string{"default"}, Max: n - len(leases), Lease: time.Second, Start: start,
-		})
+		r.Claim, r.Max = newClaim(), n-len(leases)
+		claimed, err := tr.Claim(t.Context(), r)
 		require.NoError(t, err)
 		require.NotEmpty(t, claimed)
 		leases = append(leases, claimed...)
@@ -186,7 +197,7 @@ func (s score) requireRaces(t testing.TB, sides ...string) {
 func TestRaceCancelComplete(t *testing.T) {
 	t.Parallel()
 	tr, wins := newTrack(t), score{}
-	tr.rounds(t, func() {
+	tr.rounds(t, raceRounds, func() {
 		// half of the runs end with the task, the others have more to do
 		keys := append(tr.runs(t, "single", racesEach/2), tr.runs(t, "pair", racesEach/2)...)
 		leases := tr.lease(t, len(keys), true)
@@ -226,7 +237,7 @@ func TestRaceCancelComplete(t *testing.T) {
 func TestRaceCancelClaim(t *testing.T) {
 	t.Parallel()
 	tr, wins := newTrack(t), score{}
-	tr.rounds(t, func() {
+	tr.rounds(t, raceRounds, func() {
 		keys := tr.runs(t, "single", racesEach)
 		require.Equal(t, racesEach, tr.admit(t))
 		var (
@@ -291,7 +302,7 @@ func expireAll(ctx context.Context, server *engine.Engine, most int) error {
 func TestRaceCancelExpire(t *testing.T) {
 	t.Parallel()
 	tr, wins := newTrack(t), score{}
-	tr.rounds(t, func() {
+	tr.rounds(t, raceRounds, func() {
 		keys := append(tr.runs(t, "single", racesEach/2), tr.runs(t, "pair", racesEach/2)...)
 		leases := append(tr.lease(t, racesEach/2, true), tr.lease(t, racesEach/2, false)...)
 		tr.forward(t, 2*time.Second)
@@ -341,7 +352,7 @@ func (tr *track) whoEnded(t testing.TB, leases []engine.Lease, wins score) {
 func TestRaceExpireComplete(t *testing.T) {
 	t.Parallel()
 	tr, wins := newTrack(t), score{}
-	tr.rounds(t, func() {
+	tr.rounds(t, raceRounds, func() {
 		keys := tr.runs(t, "single", racesEach)
 		leases := tr.lease(t, racesEach, true)
 		tr.forward(t, 2*time.Second)
@@ -383,7 +394,7 @@ func TestRaceExpireComplete(t *testing.T) {
 func TestRaceJoin(t *testing.T) {
 	t.Parallel()
 	tr, wins := newTrack(t), score{}
-	tr.rounds(t, func() {
+	tr.rounds(t, raceRounds, func() {
 		keys := tr.runs(t, "join", racesEach)
 		pairs := map[store.RunKey][]engine.Lease{}
 		for _, l := range tr.lease(t, 2*racesEach, true) {
@@ -416,6 +427,32 @@ func TestRaceJoin(t *testing.T) {
 		}
 	})
 	wins.requireRaces(t, "joined", "skipped")
+}
+
+// One task of a run ends by its expiry while another succeeds: both count.
+func TestRaceExpireOther(t *testing.T) {
+	t.Parallel()
+	tr := newTrack(t)
+	tr.rounds(t, raceRounds/5, func() {
+		keys := tr.runsWith(t, engine.Trigger{Pipeline: "join", Retry: &run.RetryPolicy{MaxAttempts: 1}}, racesEach)
+		tr.admit(t)
+		tr.leaseFor(t, racesEach, engine.ClaimRequest{Pools: []string{"default"}, Lease: time.Second, Start: true})
+		right := tr.leaseFor(t, racesEach, engine.ClaimRequest{Pools: []string{"right"}, Lease: time.Hour, Start: true})
+		tr.forward(t, 2*time.Second)
+		errs := make([]error, racesEach+2)
+		tr.race(racesEach+2, func(server *engine.Engine, i int) {
+			if i < racesEach {
+				_, errs[i] = server.ReportOne(t.Context(), report(right[i], engine.Complete{}))
+				return
+			}
+			errs[i] = expireAll(t.Context(), server, 10)
+		})
+		requireNone(t, errs)
+		for _, r := range tr.rows(t, keys) {
+			require.Equal(t, run.RunFailed, r.State)
+			require.Equal(t, []int32{1, 1, 1}, []int32{r.Succeeded, r.Failed, r.Skipped})
+		}
+	})
 }
 
 func inOrder(rows map[store.RunKey]run.Run, keys []store.RunKey) []run.Run {

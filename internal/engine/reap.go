@@ -179,7 +179,7 @@ func (e *Engine) Heartbeats(ctx context.Context, beats []Heartbeat) ([]Pulse, er
 const maxPhaseLength = 100
 
 func validateHeartbeat(b Heartbeat) error {
-	if !(b.Progress >= 0 && b.Progress <= 1) { //nolint:staticcheck // NaN too
+	if !(b.Progress >= 0 && b.Progress <= 1) { // NaN too
 		return fault.New(fault.InvalidArgument, "must be 0 to 1", fault.Field("progress"), fault.Remedy("send the share that is done"))
 	}
 	if err := checkText("phase", b.Phase, maxPhaseLength); err != nil {

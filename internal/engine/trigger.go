@@ -365,8 +365,8 @@ func (w *working) specs(t *triggerCommand) ([]run.TaskSpec, []store.Edge) {
 	specs := make([]run.TaskSpec, len(p.Tasks))
 	for i, task := range p.Tasks {
 		specs[i] = run.TaskSpec{
-			ID: id.New[id.Task](w.mint), Index: int32(i), Asset: task.Key, Partition: task.Partition, Pool: task.Pool, //nolint:gosec // bounded by MaxTasksPerRun
-			Priority: t.Priority, Timeout: int32(task.Timeout.Std().Seconds()), //nolint:gosec // a day at most
+			ID: id.New[id.Task](w.mint), Index: int32(i), Asset: task.Key, Partition: task.Partition, Pool: task.Pool,
+			Priority: t.Priority, Timeout: int32(task.Timeout.Std().Seconds()),
 		}
 	}
 	edges := make([]store.Edge, len(p.Edges))

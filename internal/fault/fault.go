@@ -125,7 +125,7 @@ func (f *Fault) Unwrap() error { return f.cause }
 
 // Is makes errors.Is(err, fault.New(code, "")) compare codes.
 func (f *Fault) Is(target error) bool {
-	other, ok := target.(*Fault) //nolint:errorlint // Is must not unwrap its target
+	other, ok := target.(*Fault) // Is must not unwrap its target
 	return ok && other.Code == f.Code && other.Message == ""
 }
 

@@ -141,8 +141,11 @@ func TestDecide(t *testing.T) {
 		t.Parallel()
 		cancelling := Facts{Now: late.Now, Cancelling: true}
 		for _, cmd := range []Command{
-			Yield{Token: 7}, Fail{Token: 7, Failure: Failure{Code: "NETWORK_ERROR"}, Policy: policy},
-			Fail{Token: 7, Failure: Failure{Code: "INTERRUPTED"}}, Expire{Policy: policy}, TimeOut{Policy: policy},
+			Yield{Token: 7},
+			Fail{Token: 7, Failure: Failure{Code: "NETWORK_ERROR"}, Policy: policy},
+			Fail{Token: 7, Failure: Failure{Code: "INTERRUPTED"}},
+			Expire{Policy: policy},
+			TimeOut{Policy: policy},
 		} {
 			require.Equal(t, Cancelled, after(t, running(), cmd, cancelling).State, "%T", cmd)
 		}
