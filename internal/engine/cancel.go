@@ -103,9 +103,10 @@ func (w *working) mark(cmd *cancelCommand) error {
 		return fault.New(fault.NotFound, "no run "+cmd.Run.String(), fault.Field("run"), fault.Remedy("check the id"))
 	}
 	cmd.answer = Cancelled{State: r.run.State, Repeat: true}
-	switch r.run.State { //nolint:exhaustive // the others are decided below
+	switch r.run.State {
 	case run.RunCancelling, run.RunCancelled, run.RunTimedOut:
 		return nil
+	default: // decided below
 	}
 	var action run.RunAction = run.CancelRun{Reason: cmd.Reason}
 	if cmd.TimedOut {

@@ -21,11 +21,12 @@ func (e *Engine) downstream(ctx context.Context, tx *store.Tx, w *working) error
 		if !t.task.Dependents {
 			continue
 		}
-		switch t.task.State { //nolint:exhaustive // nobody waits for the others' end
+		switch t.task.State {
 		case run.Succeeded:
 			succeeded = append(succeeded, keyOf(t.task))
 		case run.Failed:
 			failed = append(failed, keyOf(t.task))
+		default: // nobody waits for any other end
 		}
 	}
 	if len(succeeded) > 0 {

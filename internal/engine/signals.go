@@ -61,7 +61,7 @@ func (s *signals) everybody() {
 func (s *signals) after(w *working) {
 	topics := map[string]bool{}
 	for _, t := range w.changed {
-		switch t.task.State { //nolint:exhaustive // the other states wake nobody
+		switch t.task.State {
 		case run.Ready:
 			topics[readyTopic] = true
 		case run.Queued:
@@ -70,6 +70,7 @@ func (s *signals) after(w *working) {
 			if t.from == run.Queued && s.full.Load() {
 				topics[readyTopic] = true
 			}
+		default: // no other state wakes anybody
 		}
 	}
 	if len(w.changes.OpenCones) > 0 {
