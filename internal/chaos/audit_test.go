@@ -196,20 +196,21 @@ func auditEntry(h history, e entry, marks []mark) []string {
 	case e.Kind != kindReport:
 		return nil
 	}
-	if !e.accepted() {
-		if len(marks) > 0 {
-			return []string{fmt.Sprintf("it was refused as %s, and left %s", e.Refused, marks[0].body.EventType())}
-		}
-		return nil
-	}
 	switch e.Action {
 	case actStart, actAdvance:
-		if len(marks) > 1 {
+		// A refusal with an event: it was heard, and the lease was over when it was repeated.
+		if len(marks) > 1 || e.accepted() && (len(marks) == 0 || marks[0].token != e.Token) {
 			return []string{fmt.Sprintf("it left %d events", len(marks))}
 		}
 		return nil
 	case actFanOut:
 		return auditFanOut(h, e, marks)
+	}
+	if !e.accepted() {
+		if len(marks) > 0 {
+			return []string{fmt.Sprintf("it was refused as %s, and left %s", e.Refused, marks[0].body.EventType())}
+		}
+		return nil
 	}
 	if len(marks) != 1 {
 		return []string{fmt.Sprintf("it was accepted, and left %d events", len(marks))}
@@ -234,9 +235,10 @@ func auditFanOut(h history, e entry, marks []mark) []string {
 			fanned++
 		}
 	}
-	// A later attempt may be answered with what an earlier one has added.
-	if fanned > 1 || fanned == 0 && !e.Repeat {
-		return []string{fmt.Sprintf("it was accepted, and left %d fan-outs", fanned)}
+	// A later attempt may be answered with what an earlier one has added; and a repeat is
+	// refused if the lease was over by then.
+	if fanned > 1 || fanned == 0 && e.accepted() && !e.Repeat {
+		return []string{fmt.Sprintf("it left %d fan-outs", fanned)}
 	}
 	var wrong []string
 	for _, added := range e.Added {

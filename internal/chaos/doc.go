@@ -15,7 +15,9 @@
 //     stands for two runs, whichever servers it was sent to;
 //   - the tables equal what the event log says;
 //   - no task waited longer for the reaper after its lease, deadline or backoff than two of
-//     the reaper's rounds, not counting the time when PostgreSQL was down or no server lived.
+//     the reaper's rounds, not counting the time when PostgreSQL was down or no server could
+//     work. A server that falls silent in the middle of a transaction holds its locks until
+//     PostgreSQL ends it: three seconds more for each that did so in the meantime.
 //
 // TestChaos takes a minute; SERVO_SOAK=20m makes it longer and SERVO_CHAOS_SEED replays a
 // schedule. A seed fixes faults, targets and times; how the processes interleave it cannot

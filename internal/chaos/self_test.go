@@ -109,6 +109,14 @@ func TestAudit(t *testing.T) {
 			s.event(4).Meta.Trace, s.event(4).Body = "fan", run.TaskFannedOut{}
 			s.told = append(s.told, entry{Kind: kindReport, Trace: "fan", Action: actFanOut, Added: []id.Task{{}}})
 		}, "the added task 00000000-0000-0000-0000-000000000000 is not there"},
+		"a lost start": {func(s *story) {
+			s.told = append(s.told, entry{Kind: kindReport, Trace: "s", Action: actStart, Task: s.task, Token: firstToken})
+		}, "report start of  (s at 00:00:00.000): it left 0 events"},
+		"a fan-out applied twice": {func(s *story) {
+			s.add(s.task.UUID, 8, "fan", run.TaskFannedOut{})
+			s.add(s.task.UUID, 9, "fan", run.TaskFannedOut{})
+			s.told = append(s.told, entry{Kind: kindReport, Trace: "fan", Action: actFanOut, Refused: string(fault.Stale)})
+		}, "it left 2 fan-outs"},
 		"an error that nobody should see": {func(s *story) { s.told[0].Broken = "nil map" }, "the engine broke: nil map"},
 	} {
 		t.Run("it finds "+claim, func(t *testing.T) {
@@ -165,6 +173,13 @@ func TestWindows(t *testing.T) {
 			require.Equal(t, time.Duration(c.want)*time.Second, w.outside(span{at(c.from), at(c.to)}))
 		})
 	}
+	t.Run("a cause can be left aside", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, 3*time.Second, w.outside(span{at(0), at(6)}, "database"))
+		require.Equal(t, 3*time.Second, w.total("database"))
+		require.Equal(t, 1, w.touching(span{at(4), at(30)}, "database"))
+		require.Zero(t, w.touching(span{at(5), at(30)}, "database"))
+	})
 }
 
 func TestSchedule(t *testing.T) {

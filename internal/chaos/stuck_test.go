@@ -55,18 +55,27 @@ type wait struct {
 	what      string
 	run, task uuid.UUID
 	span      span
-	blamed    time.Duration // the longest part that no window excuses
+	blamed    time.Duration // the longest part that no window excuses, locks of silent servers aside
+	silences  int           // servers that fell silent in the meantime, each of which may have held locks
+	alone     time.Duration // the longest part that not even their locks excuse
+}
+
+// over is what is blamed beyond the locks of silent servers.
+func (w wait) over() time.Duration {
+	return max(w.alone, w.blamed-time.Duration(w.silences)*silenceTimeout)
 }
 
 func (w wait) String() string {
-	return fmt.Sprintf("%v: %s of task %s of run %s, due %s, moved after %v", w.blamed.Round(time.Millisecond), w.what, w.task, w.run,
+	return fmt.Sprintf("%v without excuse, %d silent servers, %v without them: %s of task %s of run %s, due %s, moved after %v",
+		w.blamed.Round(time.Millisecond), w.silences, w.alone.Round(time.Millisecond), w.what, w.task, w.run,
 		w.span.from.UTC().Format("15:04:05.000"), w.span.to.Sub(w.span.from).Round(time.Millisecond))
 }
 
 // lateness is how late tasks of one kind were moved.
 type lateness struct {
 	count   int
-	longest wait
+	longest wait // by what is blamed
+	worst   wait // by what is blamed beyond the locks of silent servers
 }
 
 // measureWaits finds the longest wait of each kind.
@@ -78,11 +87,15 @@ func measureWaits(ctx context.Context, conn *pgx.Conn, excused *windows) (map[st
 	found := map[string]lateness{}
 	var w wait
 	_, err = pgx.ForEachRow(rows, []any{&w.what, (*[16]byte)(&w.run), (*[16]byte)(&w.task), &w.span.from, &w.span.to}, func() error {
-		w.blamed = excused.outside(w.span)
+		w.blamed, w.alone = excused.outside(w.span, causeSilence), excused.outside(w.span)
+		w.silences = excused.touching(w.span, causeSilence)
 		l := found[w.what]
 		l.count++
 		if w.blamed > l.longest.blamed {
 			l.longest = w
+		}
+		if w.over() > l.worst.over() {
+			l.worst = w
 		}
 		found[w.what] = l
 		return nil
@@ -105,8 +118,7 @@ func (w *world) probe(ctx context.Context) (pace time.Duration) {
 		}
 		took = append(took, time.Since(begun))
 		if took[len(took)-1] > slow {
-			w.excused.begin(causeMachine, begun)
-			w.excused.end(causeMachine, time.Now())
+			w.excused.add(causeMachine, span{begun, time.Now()})
 			w.journal.add("slow", "the machine took %v for nothing", took[len(took)-1].Round(time.Millisecond))
 		}
 	}

@@ -13,10 +13,12 @@ type span struct{ from, to time.Time }
 type windows struct {
 	mu    sync.Mutex
 	open  map[string]time.Time
-	spans []span
+	spans map[string][]span
 }
 
-func newWindows() *windows { return &windows{open: map[string]time.Time{}} }
+func newWindows() *windows {
+	return &windows{open: map[string]time.Time{}, spans: map[string][]span{}}
+}
 
 // begin opens a window; it may be open already.
 func (w *windows) begin(cause string, at time.Time) {
@@ -33,23 +35,24 @@ func (w *windows) end(cause string, at time.Time) {
 	defer w.mu.Unlock()
 	if from, isOpen := w.open[cause]; isOpen {
 		delete(w.open, cause)
-		w.spans = append(w.spans, span{from, at})
+		w.spans[cause] = append(w.spans[cause], span{from, at})
 	}
 }
 
-// outside is the longest part of a span that lies in no window. After each window the
-// servers begin anew: what counts is how long they were left in peace and did nothing.
-func (w *windows) outside(s span) time.Duration {
+// add takes a window as a whole.
+func (w *windows) add(cause string, s span) {
 	w.mu.Lock()
-	spans := slices.Clone(w.spans)
-	for _, from := range w.open {
-		spans = append(spans, span{from, s.to})
-	}
-	w.mu.Unlock()
-	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	defer w.mu.Unlock()
+	w.spans[cause] = append(w.spans[cause], s)
+}
+
+// outside is the longest part of a span that lies in no window, those of some causes left
+// aside. After each window the servers begin anew: what counts is how long they were left in
+// peace and did nothing.
+func (w *windows) outside(s span, aside ...string) time.Duration {
 	var longest time.Duration
 	peace := s.from // since when
-	for _, window := range append(spans, span{s.to, s.to}) {
+	for _, window := range append(w.sorted(s.to, aside), span{s.to, s.to}) {
 		if window.from.After(s.to) {
 			window.from = s.to
 		}
@@ -59,4 +62,47 @@ func (w *windows) outside(s span) time.Duration {
 		}
 	}
 	return longest
+}
+
+// sorted are the windows by their beginnings, open ones as if they ended now.
+func (w *windows) sorted(now time.Time, aside []string) []span {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []span
+	for cause, spans := range w.spans {
+		if !slices.Contains(aside, cause) {
+			all = append(all, spans...)
+		}
+	}
+	for cause, from := range w.open {
+		if !slices.Contains(aside, cause) {
+			all = append(all, span{from, now})
+		}
+	}
+	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+	return all
+}
+
+// touching is how many windows of one cause have a part in a span.
+func (w *windows) touching(s span, cause string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, window := range w.spans[cause] {
+		if window.from.Before(s.to) && window.to.After(s.from) {
+			n++
+		}
+	}
+	return n
+}
+
+// total is how long the windows of one cause were open.
+func (w *windows) total(cause string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var sum time.Duration
+	for _, s := range w.spans[cause] {
+		sum += s.to.Sub(s.from)
+	}
+	return sum
 }

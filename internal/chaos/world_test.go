@@ -50,7 +50,7 @@ const (
 	causeDatabase = "PostgreSQL is down"
 	causeServers  = "no server is alive"
 	causeMachine  = "the machine is too busy"
-	causeSilence  = "a silent server may hold locks" // with its number
+	causeSilence  = "a silent server may hold locks"
 )
 
 const database = "chaos"
@@ -161,9 +161,7 @@ func (w *world) weigh(server, reasons int) {
 // locks are its own until PostgreSQL gives up on it.
 func (w *world) fallSilent(server int) {
 	now := time.Now()
-	cause := fmt.Sprint(causeSilence, server)
-	w.excused.begin(cause, now)
-	w.excused.end(cause, now.Add(silenceTimeout))
+	w.excused.add(causeSilence, span{now, now.Add(silenceTimeout)})
 }
 
 // process is a place for a server: its wire stays, its processes come and go.
