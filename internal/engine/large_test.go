@@ -10,7 +10,9 @@ import (
 
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
 )
@@ -178,6 +180,41 @@ func TestLargeRun(t *testing.T) {
 		require.Equal(t, run.RunSucceeded, r.State)
 		require.EqualValues(t, engine.MaxTasksPerRun, r.Succeeded)
 		verifytest.Clean(t, b.db)
+	})
+
+	t.Run("large triggers of one batch are split over transactions, and a lost commit of one repeats none", func(t *testing.T) {
+		t.Parallel()
+		db := servotest.DB(t)
+		proxy := servotest.Proxy(t, db.URL)
+		b := setupThrough(t, db, proxy)
+		b.deploy(t, manifestOf(engine.MaxTasksPerRun, alone))
+		triggers := make([]engine.Trigger, 5)
+		for i := range triggers {
+			triggers[i] = engine.Trigger{Tenant: b.tenant}
+		}
+		triggers[1].Pipeline = "nope"
+		before := b.db.Stats().Transactions
+		commits := 0
+		proxy.OnCommit(func() servotest.Fate {
+			if commits++; commits == 2 {
+				return servotest.CutAfter
+			}
+			return servotest.Pass
+		})
+		triggered, errs := b.TriggerRuns(t.Context(), triggers)
+		require.True(t, fault.Is(errs[1], fault.InvalidArgument))
+		runs := map[id.Run]bool{}
+		for i := range triggers {
+			if i != 1 {
+				require.NoError(t, errs[i])
+				runs[triggered[i].Run] = true
+			}
+		}
+		require.Len(t, runs, 4)
+		require.Equal(t, 1, proxy.Cuts())
+		require.EqualValues(t, 4, b.db.Stats().Transactions-before, "three runs and one, and then a look at both again")
+		require.Equal(t, 4, db.Count(t, `SELECT count(*) FROM servo.runs`))
+		require.Equal(t, 4*engine.MaxTasksPerRun, db.Count(t, `SELECT count(*) FROM servo.ready_q`))
 	})
 
 	t.Run("a plan of 10,000 tasks is cancelled in one go", func(t *testing.T) {

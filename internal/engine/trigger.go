@@ -35,9 +35,8 @@ type Trigger struct {
 
 // Triggered is the answer to a trigger.
 type Triggered struct {
-	Run     id.Run
-	Repeat  bool // the run of an earlier trigger with the same idempotency key
-	planned plan.Plan
+	Run    id.Run
+	Repeat bool // the run of an earlier trigger with the same idempotency key
 }
 
 // Limits of a trigger.
@@ -46,6 +45,9 @@ const (
 	maxTriggeredByLength = 200
 	maxTriggerTypeLength = 100
 	maxTasksPerEvent     = 1000
+	// maxTasksPerBatch bounds a transaction of triggers: the first that goes beyond it is
+	// its last.
+	maxTasksPerBatch = 20_000
 )
 
 // MaxTasksPerRun bounds a plan; fan-outs may grow a run to MaxFanOut tasks.
@@ -93,6 +95,7 @@ type triggerCommand struct {
 	deployment id.Deployment
 	code       *deployment
 	digest     string
+	planned    plan.Plan
 }
 
 func (*triggerCommand) control() {}
@@ -119,10 +122,27 @@ func (e *Engine) runControl(ctx context.Context, batch []*call[controlCommand]) 
 	return nil
 }
 
+// runTriggers makes the runs of a batch, in one transaction unless they are large: a batch
+// of the largest plans would fit into no memory and no deadline.
 func (e *Engine) runTriggers(ctx context.Context, batch []*call[controlCommand]) error {
-	return e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
-		planned, err := e.planTriggers(ctx, tx, batch)
+	for len(batch) > 0 {
+		n, err := e.runSomeTriggers(ctx, batch)
 		if err != nil {
+			return err
+		}
+		for _, c := range batch[:n] {
+			c.cmd.(*triggerCommand).planned = plan.Plan{} //nolint:forcetypeassert // sorted by runControl
+		}
+		batch = batch[n:]
+	}
+	return nil
+}
+
+// runSomeTriggers says how many of the batch it has done.
+func (e *Engine) runSomeTriggers(ctx context.Context, batch []*call[controlCommand]) (n int, err error) {
+	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		var planned []*call[controlCommand]
+		if planned, n, err = e.planTriggers(ctx, tx, batch); err != nil {
 			return err
 		}
 		now, err := tx.Clock(ctx)
@@ -141,11 +161,12 @@ func (e *Engine) runTriggers(ctx context.Context, batch []*call[controlCommand])
 		}
 		return nil
 	})
+	return n, err
 }
 
-// planTriggers finds workspaces, deployments and plans. What cannot be planned is answered
-// here and left out.
-func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[controlCommand]) ([]*call[controlCommand], error) {
+// planTriggers finds workspaces, deployments and plans, for the first n of the batch. What
+// cannot be planned is answered here and left out.
+func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[controlCommand]) (planned []*call[controlCommand], n int, err error) {
 	names := map[store.WorkspaceName]*store.Workspace{}
 	var wanted []store.WorkspaceName
 	for _, c := range batch {
@@ -164,7 +185,7 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 	}
 	workspaces, err := tx.Workspaces(ctx, wanted)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var keys []store.DeploymentKey
 	for _, w := range workspaces {
@@ -175,10 +196,14 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 	}
 	found, err := e.deploymentsOf(ctx, tx, keys)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var planned []*call[controlCommand]
+	tasks := 0
 	for _, c := range batch {
+		if tasks > maxTasksPerBatch {
+			break
+		}
+		n++
 		if c.err != nil {
 			continue
 		}
@@ -196,10 +221,11 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 			}
 			if c.err = t.plan(); c.err == nil {
 				planned = append(planned, c)
+				tasks += len(t.planned.Tasks)
 			}
 		}
 	}
-	return planned, nil
+	return planned, n, nil
 }
 
 // plan checks the trigger and plans it.
@@ -215,7 +241,7 @@ func (t *triggerCommand) plan() error {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("the plan has %d tasks, the limit is %d", len(planned.Tasks), MaxTasksPerRun),
 			fault.Field("select"), fault.Remedy("select fewer assets"), fault.Value("limit", MaxTasksPerRun), fault.Value("current", len(planned.Tasks)))
 	}
-	t.answer.planned = planned
+	t.planned = planned
 	if t.Priority == 0 {
 		t.Priority = asset.DefaultPriority
 		if p, ok := t.code.Pipeline(t.Pipeline); ok && p.Priority != 0 {
@@ -318,8 +344,8 @@ func (w *working) create(t *triggerCommand) error {
 	created := &liveRun{run: run.Run{Tenant: t.Tenant, ID: t.run}, isNew: true}
 	w.runs[t.run] = created
 	err := w.recordRun(created, run.RunCreated{
-		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.answer.planned.Parameters, Priority: t.Priority,
-		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Parent: t.Parent, Fingerprint: t.answer.planned.Fingerprint, Retry: t.Retry,
+		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.planned.Parameters, Priority: t.Priority,
+		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Parent: t.Parent, Fingerprint: t.planned.Fingerprint, Retry: t.Retry,
 		Started: true, Tasks: first,
 	}, t.Meta)
 	if err != nil {
@@ -361,7 +387,7 @@ func (w *working) insertTasks(r run.Run, specs []run.TaskSpec) {
 
 // specs turns a plan into tasks with ids and into edges between them.
 func (w *working) specs(t *triggerCommand) ([]run.TaskSpec, []store.Edge) {
-	p := t.answer.planned
+	p := t.planned
 	specs := make([]run.TaskSpec, len(p.Tasks))
 	for i, task := range p.Tasks {
 		specs[i] = run.TaskSpec{
