@@ -34,6 +34,10 @@ type Loop struct {
 // due while the database was away must not wait for long once it is back.
 const maxBackoff = 10 * time.Second
 
+// patience bounds one piece of work. A database that went away without a word would
+// otherwise be waited for until the network gives up, for a quarter of an hour.
+const patience = time.Minute
+
 // Start runs the loop in the background.
 func Start(config Config) *Loop {
 	if config.Logger == nil {
@@ -60,7 +64,7 @@ func (l *Loop) run(ctx context.Context) {
 		if l.config.Wake != nil {
 			wake = l.config.Wake()
 		}
-		more, err := l.config.RunOnce(ctx)
+		more, err := l.once(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -75,6 +79,12 @@ func (l *Loop) run(ctx context.Context) {
 			sleep(ctx, l.config.Every, wake)
 		}
 	}
+}
+
+func (l *Loop) once(ctx context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return l.config.RunOnce(ctx)
 }
 
 // sleep waits for a time, a signal or the end, whichever comes first.

@@ -96,6 +96,24 @@ func TestLoop(t *testing.T) {
 		})
 	})
 
+	t.Run("work that hears nothing any more is given up and begun anew", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var runs atomic.Int32
+			l := loop.Start(loop.Config{Name: "test", Every: time.Second, RunOnce: func(ctx context.Context) (bool, error) {
+				if runs.Add(1) == 1 {
+					<-ctx.Done() // a connection whose other end is gone without a word
+					return false, ctx.Err()
+				}
+				return false, nil
+			}})
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			require.Greater(t, runs.Load(), int32(50))
+			l.Stop()
+		})
+	})
+
 	t.Run("stop cancels the work in hand and waits for it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
