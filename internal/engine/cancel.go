@@ -43,11 +43,24 @@ type cancelCommand struct {
 
 func (*cancelCommand) control() {}
 
-// runCancels marks the runs of a batch and sweeps their tasks. A run must exist and be
-// alive; whoever asks again gets the state it is in.
+// runCancels cancels the runs of a batch, in one transaction unless they are large.
 func (e *Engine) runCancels(ctx context.Context, batch []*call[controlCommand]) error {
+	for len(batch) > 0 {
+		n, err := e.runSomeCancels(ctx, batch)
+		if err != nil {
+			return err
+		}
+		batch = batch[n:]
+	}
+	return nil
+}
+
+// runSomeCancels marks the first runs of a batch and sweeps their tasks, and says how many
+// cancels that were. A run must exist and be alive; whoever asks again gets the state it
+// is in.
+func (e *Engine) runSomeCancels(ctx context.Context, batch []*call[controlCommand]) (n int, err error) {
 	var done *working
-	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		done = w
 		seen := map[store.RunKey]bool{}
 		var keys []store.RunKey
@@ -64,11 +77,7 @@ func (e *Engine) runCancels(ctx context.Context, batch []*call[controlCommand]) 
 		}
 		w.addRuns(runs)
 		var alive []id.Run
-		for _, r := range runs {
-			if !r.State.Terminal() && r.State != run.RunCancelling {
-				alive = append(alive, r.ID)
-			}
-		}
+		alive, n = w.cancellable(batch)
 		tasks, err := tx.Sweep(ctx, alive)
 		if err != nil {
 			return err
@@ -79,21 +88,38 @@ func (e *Engine) runCancels(ctx context.Context, batch []*call[controlCommand]) 
 		}
 		w.at(now)
 		w.addTasks(tasks)
-		for _, c := range batch {
+		for _, c := range batch[:n] {
 			cmd := c.cmd.(*cancelCommand) //nolint:forcetypeassert // sorted by runControl
 			c.err = w.mark(cmd)
 		}
 		return w.sweep(tasks)
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for _, c := range batch {
+	for _, c := range batch[:n] {
 		if cmd := c.cmd.(*cancelCommand); c.err == nil { //nolint:forcetypeassert // sorted by runControl
 			cmd.answer.State = done.runs[cmd.Run].run.State // where nobody held a task, the run has ended
 		}
 	}
-	return nil
+	return n, nil
+}
+
+// cancellable are the runs that the first n cancels of a batch are to end, bounded by the
+// tasks that they have left.
+func (w *working) cancellable(batch []*call[controlCommand]) (alive []id.Run, n int) {
+	seen := map[id.Run]bool{}
+	for tasks := 0; n < len(batch) && tasks <= maxTasksPerBatch; n++ {
+		cmd := batch[n].cmd.(*cancelCommand) //nolint:forcetypeassert // sorted by runControl
+		r, ok := w.runs[cmd.Run]
+		if !ok || seen[cmd.Run] || r.run.State.Terminal() || r.run.State == run.RunCancelling {
+			continue
+		}
+		seen[cmd.Run] = true
+		alive = append(alive, cmd.Run)
+		tasks += int(r.run.Remaining)
+	}
+	return alive, n
 }
 
 // mark decides one cancel of a batch.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -74,10 +73,27 @@ func (l *lane[C]) doAll(ctx context.Context, cmds []C) []error {
 		defer cancel()
 	}
 	answers := make([]error, 0, len(cmds))
-	for batch := range slices.Chunk(cmds, l.limits.batch) {
-		answers = append(answers, l.together(ctx, batch)...)
+	for len(cmds) > 0 {
+		n, weight := 0, 0
+		for n < min(len(cmds), l.limits.batch) && weight <= maxWeight {
+			weight += weightOf(cmds[n])
+			n++
+		}
+		answers = append(answers, l.together(ctx, cmds[:n])...)
+		cmds = cmds[n:]
 	}
 	return answers
+}
+
+// maxWeight bounds a batch of heavy commands: the first that goes beyond it is the last.
+const maxWeight = 10_000
+
+// weightOf is how many ordinary commands a command stands for.
+func weightOf(cmd any) int {
+	if heavy, ok := cmd.(interface{ weight() int }); ok {
+		return heavy.weight()
+	}
+	return 1
 }
 
 // together puts what fits into one transaction into the lane and waits for the answers.
@@ -153,9 +169,16 @@ func (l *lane[C]) next() []*call[C] {
 		}
 		l.arrived.Wait()
 	}
-	n := min(len(l.queue), l.limits.batch)
-	for n < len(l.queue) && l.queue[n-1].more { // what was asked together stays together
-		n--
+	n := 0
+	for weight := 0; n < len(l.queue) && weight <= maxWeight; {
+		end := n // what was asked together stays together
+		for ; end == n || l.queue[end-1].more; end++ {
+			weight += weightOf(l.queue[end].cmd)
+		}
+		if n > 0 && end > l.limits.batch {
+			break
+		}
+		n = end
 	}
 	batch := l.queue[:n:n]
 	l.queue = l.queue[n:]

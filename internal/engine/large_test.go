@@ -10,7 +10,6 @@ import (
 
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/verifytest"
@@ -182,13 +181,13 @@ func TestLargeRun(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("large triggers of one batch are split over transactions, and a lost commit of one repeats none", func(t *testing.T) {
+	t.Run("large triggers and cancels of one batch are split over transactions, and a lost commit of one repeats none", func(t *testing.T) {
 		t.Parallel()
 		db := servotest.DB(t)
 		proxy := servotest.Proxy(t, db.URL)
 		b := setupThrough(t, db, proxy)
 		b.deploy(t, manifestOf(engine.MaxTasksPerRun, alone))
-		triggers := make([]engine.Trigger, 5)
+		triggers := make([]engine.Trigger, 4)
 		for i := range triggers {
 			triggers[i] = engine.Trigger{Tenant: b.tenant}
 		}
@@ -203,28 +202,26 @@ func TestLargeRun(t *testing.T) {
 		})
 		triggered, errs := b.TriggerRuns(t.Context(), triggers)
 		require.True(t, fault.Is(errs[1], fault.InvalidArgument))
-		runs := map[id.Run]bool{}
+		var cancels []engine.Cancel
 		for i := range triggers {
 			if i != 1 {
 				require.NoError(t, errs[i])
-				runs[triggered[i].Run] = true
+				cancels = append(cancels, engine.Cancel{Tenant: b.tenant, Run: triggered[i].Run})
 			}
 		}
-		require.Len(t, runs, 4)
 		require.Equal(t, 1, proxy.Cuts())
-		require.EqualValues(t, 4, b.db.Stats().Transactions-before, "three runs and one, and then a look at both again")
-		require.Equal(t, 4, db.Count(t, `SELECT count(*) FROM servo.runs`))
-		require.Equal(t, 4*engine.MaxTasksPerRun, db.Count(t, `SELECT count(*) FROM servo.ready_q`))
-	})
+		require.EqualValues(t, 4, b.db.Stats().Transactions-before, "two runs and one, and then a look at both again")
+		require.Equal(t, 3, db.Count(t, `SELECT count(*) FROM servo.runs`))
+		require.Equal(t, 3*engine.MaxTasksPerRun, db.Count(t, `SELECT count(*) FROM servo.ready_q`))
 
-	t.Run("a plan of 10,000 tasks is cancelled in one go", func(t *testing.T) {
-		t.Parallel()
-		b := setup(t)
-		b.deploy(t, manifestOf(engine.MaxTasksPerRun, alone))
-		key := b.all(t)
-		b.admit(t)
-		require.Equal(t, run.RunCancelled, b.cancel(t, key).State)
-		require.EqualValues(t, engine.MaxTasksPerRun, b.row(t, key).Cancelled)
+		before = b.db.Stats().Transactions
+		answers, errs := b.CancelRuns(t.Context(), append(cancels, cancels[0]))
+		requireNone(t, errs)
+		for i, answer := range answers {
+			require.Equal(t, engine.Cancelled{State: run.RunCancelled, Repeat: i == 3}, answer)
+		}
+		require.EqualValues(t, 2, b.db.Stats().Transactions-before)
+		require.Equal(t, 3*engine.MaxTasksPerRun, db.Count(t, `SELECT sum(cancelled) FROM servo.runs`))
 	})
 }
 
@@ -257,6 +254,23 @@ func TestLargeFanOut(t *testing.T) {
 		})
 		require.True(t, joined)
 		require.Equal(t, run.RunSucceeded, b.row(t, key).State)
+		verifytest.Clean(t, b.db)
+	})
+
+	t.Run("large fan-outs of one request are split over transactions", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		key := b.trigger(t, "fan")
+		scan := b.one(t)
+		reports := make([]engine.Report, 3)
+		for i := range reports {
+			reports[i] = report(scan, engine.FanOut{Ordinal: int32(i), Tasks: pages(i*6000, 6000)}) //nolint:gosec // 0 to 2
+		}
+		before := b.db.Stats().Transactions
+		_, errs := b.together(t, reports...)
+		requireNone(t, errs)
+		require.EqualValues(t, 2, b.db.Stats().Transactions-before)
+		require.EqualValues(t, 18_002, b.row(t, key).Total)
 		verifytest.Clean(t, b.db)
 	})
 

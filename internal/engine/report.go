@@ -103,6 +103,14 @@ type reportCommand struct {
 
 func (*reportCommand) work() {}
 
+// weight makes a batch of large fan-outs a small one.
+func (r *reportCommand) weight() int {
+	if fan, ok := r.Action.(FanOut); ok {
+		return 1 + len(fan.Tasks)
+	}
+	return 1
+}
+
 // needsRun says whether the report may end the task, move it backward or add to the run:
 // then the run's row is locked. Forward moves do without.
 func (r *reportCommand) needsRun() bool {

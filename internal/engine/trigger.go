@@ -45,9 +45,9 @@ const (
 	maxTriggeredByLength = 200
 	maxTriggerTypeLength = 100
 	maxTasksPerEvent     = 1000
-	// maxTasksPerBatch bounds a transaction of triggers: the first that goes beyond it is
-	// its last.
-	maxTasksPerBatch = 20_000
+	// maxTasksPerBatch bounds a transaction of triggers or cancels: the first that goes
+	// beyond it is its last.
+	maxTasksPerBatch = 10_000
 )
 
 // MaxTasksPerRun bounds a plan; fan-outs may grow a run to MaxFanOut tasks.
