@@ -40,6 +40,14 @@ type stream struct {
 	end      run.TaskState // zero while it lives
 }
 
+// lastToken is the token of the last attempt, 0 if there was none.
+func (s *stream) lastToken() int64 {
+	if len(s.attempts) == 0 {
+		return 0
+	}
+	return s.attempts[len(s.attempts)-1].token
+}
+
 // mark is what an event did for the request that caused it.
 type mark struct {
 	body  event.Body
@@ -62,14 +70,14 @@ func auditRun(h history, told []entry) []string {
 	for task, row := range h.tasks {
 		s := streams[task]
 		switch {
+		case row.state == 0:
+			complain("task %s has not ended", task)
 		case s == nil:
-			if row.state != 0 {
-				complain("task %s is %s without an event", task, row.state)
-			}
+			complain("task %s is %s without an event", task, row.state)
 		case row.state != s.end:
 			complain("task %s is %s in its row and %s in its events", task, row.state, s.end)
-		case len(s.attempts) > 0 && s.end != run.Skipped && s.attempts[len(s.attempts)-1].ended && row.token != s.attempts[len(s.attempts)-1].token && row.token != 0:
-			complain("task %s has token %d in its row and %d in its events", task, row.token, s.attempts[len(s.attempts)-1].token)
+		case row.token != 0 && row.token != s.lastToken():
+			complain("task %s has token %d in its row and %d in its events", task, row.token, s.lastToken())
 		}
 	}
 	for _, e := range told {

@@ -40,7 +40,8 @@ func eachHistory(ctx context.Context, conn *pgx.Conn, look func(history)) error 
 		if err != nil || len(order) == 0 {
 			return err
 		}
-		if err := errors.Join(readTasks(ctx, conn, owners, order, chunk), readEvents(ctx, conn, owners, order, chunk)); err != nil {
+		err = errors.Join(readTasks(ctx, conn, owners, order, chunk), readQueues(ctx, conn, order, chunk), readEvents(ctx, conn, owners, order, chunk))
+		if err != nil {
 			return err
 		}
 		for _, u := range order {
@@ -52,10 +53,9 @@ func eachHistory(ctx context.Context, conn *pgx.Conn, look func(history)) error 
 
 func readTasks(ctx context.Context, conn *pgx.Conn, owners, runs [][16]byte, chunk map[uuid.UUID]*history) error {
 	rows, err := conn.Query(ctx, `
-		SELECT t.run_id, t.id, coalesce(t.state, 0), coalesce(t.token, 0), s.state < 10
+		SELECT t.run_id, t.id, coalesce(t.state, 0), coalesce(t.token, 0)
 		FROM   unnest($1::uuid[], $2::uuid[]) AS n (tenant_id, run_id)
-		JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.run_id
-		LEFT   JOIN servo.task_states s ON s.run_id = t.run_id AND s.task_id = t.id`, owners, runs)
+		JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.run_id`, owners, runs)
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,30 @@ func readTasks(ctx context.Context, conn *pgx.Conn, owners, runs [][16]byte, chu
 		of, task [16]byte
 		state    int16
 		token    int64
-		queued   *bool
 	)
-	_, err = pgx.ForEachRow(rows, []any{&of, &task, &state, &token, &queued}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&of, &task, &state, &token}, func() error {
 		chunk[of].tasks[id.Of[id.Task](task)] = taskRow{state: run.TaskState(state), token: token}
-		if queued == nil || *queued {
-			chunk[of].queued++
-		}
+		return nil
+	})
+	return err
+}
+
+func readQueues(ctx context.Context, conn *pgx.Conn, runs [][16]byte, chunk map[uuid.UUID]*history) error {
+	rows, err := conn.Query(ctx, `
+		SELECT run_id, count(*)
+		FROM   (SELECT run_id FROM servo.waiting UNION ALL SELECT run_id FROM servo.ready_q UNION ALL SELECT run_id FROM servo.pool_q
+		        UNION ALL SELECT run_id FROM servo.leases UNION ALL SELECT run_id FROM servo.retry_q) AS q
+		WHERE  run_id = ANY($1::uuid[])
+		GROUP  BY run_id`, runs)
+	if err != nil {
+		return err
+	}
+	var (
+		of [16]byte
+		n  int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&of, &n}, func() error {
+		chunk[of].queued = n
 		return nil
 	})
 	return err

@@ -42,6 +42,7 @@ type serverConfig struct {
 const (
 	wordReady = "ready" // from the server: it works
 	wordDrain = "drain" // to the server: no new runs, no more mischief
+	wordQuiet = "quiet" // from the server: whatever it asked for was answered, it asks for nothing new
 )
 
 // server is a server process: the engine with its loops, and workers that call it.
@@ -179,15 +180,18 @@ func (s *server) note(e entry, err error) entry {
 	return e
 }
 
-// triggerSlots makes the runs. All servers trigger the same slots with the same
-// idempotency keys, and now and then one of their own without a key.
+// triggerSlots makes the runs, until the server drains. All servers trigger the same slots
+// with the same idempotency keys, and now and then one of their own without a key.
 func (s *server) triggerSlots(ctx context.Context) {
 	dice := rand.New(rand.NewPCG(s.Life, 1<<32))
 	var calls sync.WaitGroup
-	defer calls.Wait()
-	for last := int64(-1); ctx.Err() == nil; {
+	defer func() {
+		calls.Wait()
+		_, _ = fmt.Fprintln(os.Stdout, wordQuiet) // the test may be gone
+	}()
+	for last := int64(-1); ctx.Err() == nil && !s.draining.Load(); {
 		slot := int64(time.Since(s.Epoch) / slotEvery)
-		if slot == last || s.draining.Load() {
+		if slot == last {
 			pause(ctx, time.Until(s.Epoch.Add(time.Duration(slot+1)*slotEvery)))
 			continue
 		}

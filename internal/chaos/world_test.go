@@ -177,6 +177,7 @@ type process struct {
 	life   int
 	cmd    *exec.Cmd
 	words  io.WriteCloser // what the server is told
+	quiet  chan struct{}  // closed when the server asks for nothing new
 	exited chan struct{}
 	err    error // how it ended
 	asked  bool  // its end is ours
@@ -210,7 +211,7 @@ func (s *process) start(ctx context.Context) error {
 	// In a group of its own: if the test dies, the kernel wakes stopped orphans with SIGHUP.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.cmd.Stderr = log
-	s.asked, s.exited = false, make(chan struct{})
+	s.asked, s.quiet, s.exited = false, make(chan struct{}), make(chan struct{})
 	if s.words, err = s.cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func (s *process) start(ctx context.Context) error {
 	impatience := time.AfterFunc(startTimeout, func() { _ = s.cmd.Process.Kill() })
 	heard := bufio.NewScanner(out)
 	ready := heard.Scan() && heard.Text() == wordReady
-	go s.wait(out)
+	go s.wait(heard)
 	if !impatience.Stop() || !ready {
 		return fmt.Errorf("server %s did not get ready: see its log", name)
 	}
@@ -232,9 +233,14 @@ func (s *process) start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// wait buries the process. Only an end that was asked for is a good one.
-func (s *process) wait(out io.Reader) {
-	_, _ = io.Copy(io.Discard, out)
+// wait hears what the process says and buries it. Only an end that was asked for is a good
+// one.
+func (s *process) wait(heard *bufio.Scanner) {
+	for heard.Scan() {
+		if heard.Text() == wordQuiet {
+			close(s.quiet)
+		}
+	}
 	err := s.cmd.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,6 +365,16 @@ func (s *process) end() {
 	if started {
 		s.signal(syscall.SIGKILL) // a stopped process dies of it too
 		<-exited
+	}
+}
+
+// isQuiet says whether the server asks for nothing new.
+func (s *process) isQuiet() bool {
+	select {
+	case <-s.quiet:
+		return true
+	default:
+		return false
 	}
 }
 
