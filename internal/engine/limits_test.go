@@ -309,6 +309,11 @@ func TestBadHeartbeat(t *testing.T) {
 		"phase with zero byte": {fault.InvalidArgument, "phase", beat(func(h *engine.Heartbeat) { h.Phase = zeroByte })},
 		"huge stage":           {fault.LimitExceeded, "stage", beat(func(h *engine.Heartbeat) { h.Stage = long(101) })},
 		"stage not UTF-8":      {fault.InvalidArgument, "stage", beat(func(h *engine.Heartbeat) { h.Stage = notUTF8 })},
+		"too many": {fault.LimitExceeded, "leases", func(t *testing.T, b *bundle) error {
+			t.Helper()
+			_, err := b.Heartbeats(t.Context(), make([]engine.Heartbeat, 10_001))
+			return err
+		}},
 	})
 	answers, err := b.Heartbeats(t.Context(), []engine.Heartbeat{{}, {Key: lease.TaskKey}, {Key: lease.TaskKey, Token: -1}})
 	require.NoError(t, err)

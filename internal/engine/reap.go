@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
@@ -165,6 +166,10 @@ func (e *Engine) Heartbeats(ctx context.Context, beats []Heartbeat) ([]Pulse, er
 			return nil, err
 		}
 	}
+	if len(beats) > maxHeartbeats {
+		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("has %d heartbeats, the limit of one call is %d", len(beats), maxHeartbeats),
+			fault.Field("leases"), fault.Remedy("send them in several calls"), fault.Value("limit", maxHeartbeats))
+	}
 	if len(beats) == 0 {
 		return nil, nil
 	}
@@ -175,8 +180,11 @@ func (e *Engine) Heartbeats(ctx context.Context, beats []Heartbeat) ([]Pulse, er
 	return cmd.answers, nil
 }
 
-// maxPhaseLength bounds phase and stage of a heartbeat.
-const maxPhaseLength = 100
+// Limits of a heartbeat: phase and stage, and how many one call brings.
+const (
+	maxPhaseLength = 100
+	maxHeartbeats  = 10_000
+)
 
 func validateHeartbeat(b Heartbeat) error {
 	if !(b.Progress >= 0 && b.Progress <= 1) { // NaN too
