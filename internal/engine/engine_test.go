@@ -104,6 +104,28 @@ func TestRepeats(t *testing.T) {
 		require.True(t, fault.Is(b.reportError(t, lease, engine.Complete{}), fault.Stale))
 	})
 
+	t.Run("an attempt that gave the task back is answered even when another has ended it", func(t *testing.T) {
+		t.Parallel()
+		for name, action := range map[string]engine.Action{
+			"yield":       engine.Yield{},
+			"interrupted": engine.Fail{Failure: run.Failure{Code: run.CodeInterrupted}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				b.trigger(t, "single")
+				lease := b.one(t)
+				first := b.report(t, lease, action)
+				require.Equal(t, run.Ready, first.State)
+				b.report(t, b.one(t), engine.Complete{})
+				again := b.report(t, lease, action)
+				require.True(t, again.Repeat)
+				require.Equal(t, first.State, again.State)
+				require.True(t, fault.Is(b.reportError(t, lease, engine.Complete{}), fault.Stale))
+			})
+		}
+	})
+
 	t.Run("an idempotency key gives one run", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -24,11 +24,12 @@ func (e *Engine) answerRepeats(ctx context.Context, tx *store.Tx, w *working, ca
 	if len(calls) == 0 {
 		return nil
 	}
-	keys := make([]store.TaskKey, len(calls))
+	attempts := make([]attemptKey, len(calls))
 	for i, c := range calls {
-		keys[i] = c.cmd.(*reportCommand).TaskKey //nolint:forcetypeassert // sorted by runWork
+		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
+		attempts[i] = attemptKey{r.TaskKey, r.Token}
 	}
-	endings, err := e.endings(ctx, tx, w, unique(keys))
+	endings, err := e.endings(ctx, tx, w, attempts)
 	if err != nil {
 		return err
 	}
@@ -54,32 +55,34 @@ type attemptKey struct {
 	token int64
 }
 
-// endings finds how attempts ended: of ended tasks by their rows, of the others by their
-// events, those of this very transaction included.
-func (e *Engine) endings(ctx context.Context, tx *store.Tx, w *working, keys []store.TaskKey) (map[attemptKey]ending, error) {
+// endings finds how attempts ended: those that ended their tasks by the tasks' rows, the
+// others by the events, those of this very transaction included.
+func (e *Engine) endings(ctx context.Context, tx *store.Tx, w *working, attempts []attemptKey) (map[attemptKey]ending, error) {
+	keys := make([]store.TaskKey, len(attempts))
+	for i, a := range attempts {
+		keys[i] = a.task
+	}
 	found := map[attemptKey]ending{}
-	ended, err := tx.EndedTasks(ctx, keys)
+	ended, err := tx.EndedTasks(ctx, unique(keys))
 	if err != nil {
 		return nil, err
 	}
-	over := make(map[store.TaskKey]bool, len(ended))
 	for _, t := range ended {
-		over[t.TaskKey] = true
 		found[attemptKey{t.TaskKey, t.Token}] = ending{
 			state: t.State, code: t.Code,
 			answer: Answer{State: t.State, Outcome: t.Outcome, Late: t.LateResult},
 		}
 	}
 	var rest []store.TaskKey
-	for _, k := range keys {
-		if !over[k] {
-			rest = append(rest, k)
+	for _, a := range attempts {
+		if _, known := found[a]; !known {
+			rest = append(rest, a.task)
 		}
 	}
 	if len(rest) == 0 {
 		return found, nil
 	}
-	streams, err := tx.TaskEvents(ctx, rest)
+	streams, err := tx.TaskEvents(ctx, unique(rest))
 	if err != nil {
 		return nil, err
 	}
