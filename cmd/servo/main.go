@@ -6,12 +6,20 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"go.arco.dev/servo/internal/cli"
 )
 
+// gcPercent trades memory, of which a server uses little, for the third of its processor
+// time that collecting at the default pace takes. GOGC overrules it.
+const gcPercent = 400
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	// The first signal asks for an orderly end; after it, the next one kills as usual.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

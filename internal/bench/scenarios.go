@@ -117,14 +117,15 @@ func (b *bencher) run(ctx context.Context, s scenario, tasks int) (load, error) 
 	runs := max(tasks/s.perRun, 1)
 	total := int64(runs * s.perRun)
 	if s.prefill {
-		if err := b.feed(ctx, s, runs, 0); err != nil {
+		if err := b.feed(ctx, s, 0, runs, 0); err != nil {
 			return load{}, err
 		}
 	}
 	started := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	if !s.prefill {
-		group.Go(func() error { return b.feed(ctx, s, runs, maxBacklog) })
+		group.Go(func() error { return b.feed(ctx, s, 0, runs/2, maxBacklog/2) })
+		group.Go(func() error { return b.feed(ctx, s, runs/2, runs, maxBacklog/2) })
 	}
 	const workers = 2 // large batches, as servers under load see them
 	for i := range workers {
@@ -143,17 +144,17 @@ func (b *bencher) run(ctx context.Context, s scenario, tasks int) (load, error) 
 	return load{runs: int64(runs), elapsed: elapsed, pace: pace}, err
 }
 
-// feed triggers runs in groups, round robin over the tenants, no further ahead of the
-// workers than backlog tasks (0 is no bound).
-func (b *bencher) feed(ctx context.Context, s scenario, runs, backlog int) error {
+// feed triggers the runs from first to last in groups, round robin over the tenants, no
+// further ahead of its share of the finished work than backlog tasks (0 is no bound).
+func (b *bencher) feed(ctx context.Context, s scenario, first, last, backlog int) error {
 	const group = 500
-	for sent := 0; sent < runs; {
-		for backlog > 0 && int64(sent*s.perRun)-b.finished.Load() > int64(backlog) {
+	for sent := first; sent < last; {
+		for backlog > 0 && int64((sent-first)*s.perRun)-b.finished.Load()/2 > int64(backlog) {
 			if err := sleep(ctx, time.Millisecond); err != nil {
 				return err
 			}
 		}
-		triggers := make([]engine.Trigger, min(group, runs-sent))
+		triggers := make([]engine.Trigger, min(group, last-sent))
 		for i := range triggers {
 			triggers[i] = engine.Trigger{Tenant: b.tenants[(sent+i)%len(b.tenants)], Pipeline: "bench", TriggeredBy: "bench", Meta: benchMeta}
 		}

@@ -12,7 +12,7 @@ import (
 type Config struct {
 	MaxBatch         int           // commands in one transaction
 	MaxWaiting       int           // commands that may wait in a lane before callers are turned away
-	InFlight         int           // transactions of the work lane at once
+	InFlight         int           // transactions of a lane at once
 	CallTimeout      time.Duration // for callers that bring no deadline
 	Lease            time.Duration // what a claim gives when it does not say
 	HeartbeatTimeout time.Duration // how long a heartbeat renews a lease
@@ -63,7 +63,7 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	}
 	e := &Engine{store: s, config: config, log: log, deployments: newDeployments(), signals: newSignals()}
 	limits := laneLimits{batch: config.MaxBatch, waiting: config.MaxWaiting, timeout: config.CallTimeout}
-	e.control = newLane("control", limits, 1, log, e.runControl, e.signals.everybody)
+	e.control = newLane("control", limits, config.InFlight, log, e.runControl, e.signals.everybody)
 	e.work = newLane("work", limits, config.InFlight, log, e.runWork, e.signals.everybody)
 	e.heartbeats = newLane("heartbeats", limits, 1, log, e.runHeartbeats, e.signals.everybody)
 	return e
