@@ -1,8 +1,8 @@
 package chaos
 
 import (
+	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -197,8 +197,14 @@ func auditEntry(h history, e entry, marks []mark) []string {
 		return []string{"the engine broke: " + e.Broken}
 	}
 	switch {
+	case e.unfounded():
+		return []string{"it was refused as " + e.Refused}
 	case e.Kind == kindTrigger:
-		return nil // its run is there: we are looking at it
+		// A repeat may be of another server's request, or of its own.
+		if created := count[run.RunCreated](marks); created > 1 || created == 0 && !e.Repeat {
+			return []string{fmt.Sprintf("it made %d runs", created)}
+		}
+		return nil
 	case e.Kind == kindCancel && e.accepted() && h.state != run.RunCancelled:
 		return []string{fmt.Sprintf("it was accepted (%s), and the run is %s", e.RunState, h.state)}
 	case e.Kind != kindReport:
@@ -236,13 +242,19 @@ func auditEntry(h history, e entry, marks []mark) []string {
 	return nil
 }
 
-func auditFanOut(h history, e entry, marks []mark) []string {
-	fanned := 0
+// count is how many events of one type there are.
+func count[T event.Body](marks []mark) int {
+	n := 0
 	for _, m := range marks {
-		if _, ok := m.body.(run.TaskFannedOut); ok {
-			fanned++
+		if _, ok := m.body.(T); ok {
+			n++
 		}
 	}
+	return n
+}
+
+func auditFanOut(h history, e entry, marks []mark) []string {
+	fanned := count[run.TaskFannedOut](marks)
 	// A later attempt may be answered with what an earlier one has added; and a repeat is
 	// refused if the lease was over by then.
 	if fanned > 1 || fanned == 0 && e.accepted() && !e.Repeat {
@@ -278,15 +290,26 @@ func auditKeys(told []entry) []string {
 	return wrong
 }
 
+// Bounds of a described history.
+const (
+	maxLines = 300
+	maxLine  = 400
+)
+
 // describe writes a history as people read it.
 func (h history) describe() []string {
 	lines := []string{fmt.Sprintf("run %s of tenant %s: %s", h.run, h.tenant, h.state)}
-	for _, e := range h.events {
+	for _, e := range h.events[:min(len(h.events), maxLines)] {
 		what := "run"
 		if e.Subject != h.run.UUID {
 			what = "task " + shorten(e.Subject)
 		}
-		lines = append(lines, fmt.Sprintf("  %s %s v%d %s %+v by %s (%s)", e.At.Format(time.StampMicro), what, e.Version, e.Body.EventType(), e.Body, e.Meta.Actor, e.Meta.Trace))
+		body, _ := json.Marshal(e.Body)
+		line := fmt.Sprintf("  %s %s v%d %s by %s (%s) %s", e.At.Format("15:04:05.000"), what, e.Version, e.Body.EventType(), e.Meta.Actor, e.Meta.Trace, body)
+		lines = append(lines, line[:min(len(line), maxLine)])
+	}
+	if more := len(h.events) - maxLines; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
 	}
 	return lines
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 )
@@ -17,6 +18,7 @@ import (
 const (
 	kindTrigger = "trigger"
 	kindCancel  = "cancel"
+	kindClaim   = "claim" // only if it was refused
 	kindReport  = "report"
 )
 
@@ -55,6 +57,20 @@ type entry struct {
 }
 
 func (e entry) accepted() bool { return e.Refused == "" && e.Broken == "" }
+
+// unfounded says that a request was refused for which there was no reason. Workers may be
+// late and runs may be over; there was nothing wrong with what was asked.
+func (e entry) unfounded() bool {
+	switch fault.Code(e.Refused) {
+	case "":
+		return false
+	case fault.Stale:
+		return e.Kind != kindReport
+	case fault.Conflict:
+		return e.Kind == kindTrigger || e.Kind == kindClaim
+	}
+	return true
+}
 
 // ledger is an append-only file of answers. An entry is in the file when write returns: a
 // process that is killed afterwards takes nothing with it.

@@ -109,7 +109,9 @@ func TestAudit(t *testing.T) {
 			s.event(4).Meta.Trace, s.event(4).Body = "fan", run.TaskFannedOut{}
 			s.told = append(s.told, entry{Kind: kindReport, Trace: "fan", Action: actFanOut, Added: []id.Task{{}}})
 		}, "the added task 00000000-0000-0000-0000-000000000000 is not there"},
-		"a task that never ended": {func(s *story) { s.history.tasks[s.task] = taskRow{} }, "has not ended"},
+		"a task that never ended":       {func(s *story) { s.history.tasks[s.task] = taskRow{} }, "has not ended"},
+		"a run that nobody made":        {func(s *story) { s.history.events[0].Meta.Trace = "" }, "it made 0 runs"},
+		"a trigger refused for nothing": {func(s *story) { s.told[0].Refused = string(fault.InvalidArgument) }, "it was refused as INVALID_ARGUMENT"},
 		"a lost start": {func(s *story) {
 			s.told = append(s.told, entry{Kind: kindReport, Trace: "s", Action: actStart, Task: s.task, Token: firstToken})
 		}, "report start of  (s at 00:00:00.000): it left 0 events"},

@@ -50,7 +50,7 @@ func (w *worker) claim(ctx context.Context) []engine.Lease {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		w.note(entry{Who: w.name, Kind: "claim"}, err)
+		w.note(entry{Who: w.name, Kind: kindClaim}, err)
 		pause(ctx, 100*time.Millisecond)
 	}
 	return leases
