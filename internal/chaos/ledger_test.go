@@ -68,8 +68,9 @@ func (e entry) unfounded() bool {
 		return e.Kind != kindReport
 	case fault.Conflict:
 		return e.Kind == kindTrigger || e.Kind == kindClaim
+	default:
+		return true
 	}
-	return true
 }
 
 // ledger is an append-only file of answers. An entry is in the file when write returns: a
