@@ -152,7 +152,7 @@ func (w *world) ended(t testing.TB) {
 	t.Helper()
 	first := w.triggerWith(t, engine.Trigger{
 		Tenant: w.tenant, Pipeline: "single", Priority: 7, TriggerType: "manual", TriggeredBy: "jo",
-		IdempotencyKey: "once", Retry: &run.RetryPolicy{MaxAttempts: 2, Multiplier: 1e21}, Meta: event.Meta{Actor: "jo", Trace: "trace"},
+		IdempotencyKey: "once", Retry: &run.RetryPolicy{MaxAttempts: 2, Multiplier: 99.5}, Meta: event.Meta{Actor: "jo", Trace: "trace"},
 	})
 	l := w.claim(t, "single", 1, false)[0]
 	w.report(t, l, engine.Start{})
