@@ -28,7 +28,7 @@ const (
 // Class groups error codes by what can be done about them.
 type Class string
 
-// The classes of spec'd codes.
+// The classes.
 const (
 	ClassTransient      Class = "transient"
 	ClassInfrastructure Class = "infrastructure"
