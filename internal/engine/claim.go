@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.arco.dev/servo/internal/asset"
@@ -170,7 +171,10 @@ func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error
 		if len(c.leases) > 0 || c.twin != nil {
 			continue
 		}
-		for _, pool := range c.Pools {
+		for i, pool := range c.Pools {
+			if slices.Contains(c.Pools[:i], pool) {
+				continue // named twice
+			}
 			if asking[pool] == nil {
 				pools = append(pools, pool)
 			}

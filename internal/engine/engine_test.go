@@ -9,6 +9,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/servotest"
 )
 
 func TestLife(t *testing.T) {
@@ -303,4 +304,30 @@ func TestCancel(t *testing.T) {
 		_, err = b.CancelRun(t.Context(), engine.Cancel{Tenant: other, Run: key.Run})
 		require.True(t, fault.Is(err, fault.NotFound), "another tenant's run is like none")
 	})
+}
+
+func TestRoomWakesAdmission(t *testing.T) {
+	t.Parallel()
+	closed := func(ch <-chan struct{}) bool {
+		select {
+		case <-ch:
+			return true
+		default:
+			return false
+		}
+	}
+	b := setupOn(t, servotest.DB(t), engine.Config{QueueTarget: 1})
+	b.trigger(t, "single")
+	b.trigger(t, "single")
+	require.Equal(t, 1, b.admit(t), "enough is queued")
+	ready := b.Ready()
+	require.Len(t, b.claim(t, 1, true), 1)
+	require.True(t, closed(ready), "a claim makes room, and admission that stopped for want of it looks again")
+
+	roomy := setup(t)
+	roomy.trigger(t, "single")
+	roomy.admit(t)
+	ready = roomy.Ready()
+	require.Len(t, roomy.claim(t, 1, true), 1)
+	require.False(t, closed(ready), "nobody waits for room")
 }

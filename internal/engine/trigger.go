@@ -100,7 +100,8 @@ type triggerCommand struct {
 
 func (*triggerCommand) control() {}
 
-// runControl applies the triggers of a batch in one transaction and its cancels in another.
+// runControl applies the triggers of a batch and then its cancels, apart: a trigger locks no
+// run, a cancel locks its own first.
 func (e *Engine) runControl(ctx context.Context, batch []*call[controlCommand]) error {
 	var triggers, cancels []*call[controlCommand]
 	for _, c := range batch {

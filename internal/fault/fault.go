@@ -85,11 +85,6 @@ func New(code Code, message string, options ...Option) *Fault {
 	return f
 }
 
-// Newf is New with a formatted message and no options.
-func Newf(code Code, format string, args ...any) *Fault {
-	return New(code, fmt.Sprintf(format, args...))
-}
-
 // FromViolations turns collected violations into one fault, or nil if there are none.
 // The first violation gives the code.
 func FromViolations(violations []Violation) error {

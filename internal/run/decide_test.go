@@ -230,3 +230,23 @@ func TestResolve(t *testing.T) {
 		})
 	})
 }
+
+func TestClassOf(t *testing.T) {
+	t.Parallel()
+	for class, codes := range map[Class][]string{
+		ClassTransient:      {"NETWORK_ERROR", "TRANSIENT_NETWORK", "RATE_LIMITED", "RATE_LIMIT_EXCEEDED", "SERVICE_UNAVAILABLE", "TIMEOUT"},
+		ClassInfrastructure: {"OUT_OF_MEMORY", "DISK_FULL", "WORKER_CRASH", "HEARTBEAT_LOST", "STALE_EXECUTION", "INTERRUPTED"},
+		ClassUserCode:       {"USER_CODE_EXCEPTION", "IMPORT_ERROR", "CHECK_FAILED", "MY_OWN"},
+		ClassInput:          {"MISSING_INPUT", "SCHEMA_VIOLATION", "DATA_CORRUPTION"},
+		ClassConfiguration: {
+			"AUTHENTICATION_FAILED", "AUTHORIZATION_FAILED", "INVALID_CONFIGURATION", "RESOURCE_NOT_FOUND",
+			"INVALID_MANIFEST", "INVALID_PARTITION", "CYCLE_DETECTED",
+		},
+		ClassSystem:    {"INTERNAL_ERROR", "NOT_IMPLEMENTED"},
+		ClassCancelled: {"CANCELLED"},
+	} {
+		for _, code := range codes {
+			require.Equal(t, class, ClassOf(code), code)
+		}
+	}
+}
