@@ -7,6 +7,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 bin := .bin
+generators := $(addprefix $(bin)/,sqlc buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-gen-connect-openapi)
 packages ?= ./...
 # What a test run may take as a whole; a hanging test shows its goroutines then.
 timeout := 20m
@@ -30,11 +31,11 @@ build: ## compile everything; the binary is ./servo
 	CGO_ENABLED=0 go build -trimpath -o servo ./cmd/servo
 
 .PHONY: generate
-generate: $(bin)/sqlc ## run the generators (SQL to Go, diagrams)
+generate: $(generators) ## run the generators (SQL and the contract to Go, diagrams)
 	scripts/generate.sh
 
 .PHONY: verify
-verify: $(bin)/sqlc ## check that what is generated is up to date
+verify: $(generators) ## check that what is generated is up to date and the contract compatible
 	@scripts/verify.sh
 
 .PHONY: lint
@@ -75,7 +76,12 @@ clean: ## remove what was built, the tools included
 $(bin)/sqlc: tool = github.com/sqlc-dev/sqlc/cmd/sqlc
 $(bin)/golangci-lint: tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(bin)/gotestsum: tool = gotest.tools/gotestsum
-$(bin)/sqlc $(bin)/golangci-lint $(bin)/gotestsum: tools/go.mod tools/go.sum
+$(bin)/buf: tool = github.com/bufbuild/buf/cmd/buf
+$(bin)/protoc-gen-go: tool = google.golang.org/protobuf/cmd/protoc-gen-go
+$(bin)/protoc-gen-go-grpc: tool = google.golang.org/grpc/cmd/protoc-gen-go-grpc
+$(bin)/protoc-gen-grpc-gateway: tool = github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
+$(bin)/protoc-gen-connect-openapi: tool = github.com/sudorandom/protoc-gen-connect-openapi
+$(generators) $(bin)/golangci-lint $(bin)/gotestsum: tools/go.mod tools/go.sum
 	@echo "building $@ (once; a few minutes for the large ones)"
 	@mkdir -p $(bin)
 	@CGO_ENABLED=0 go build -C tools -o ../$@ $(tool)

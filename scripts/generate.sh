@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs every generator over the tree it is called in: SQL to Go, then `go generate`.
+# Runs every generator over the tree it is called in: SQL to Go, the API contract to Go and
+# OpenAPI, then `go generate`.
 set -euo pipefail
 
 bin=$(cd "$(dirname "$0")/.." && pwd)/.bin
@@ -7,4 +8,5 @@ bin=$(cd "$(dirname "$0")/.." && pwd)/.bin
 if [[ -f internal/store/sqlc.yaml ]]; then
   "$bin/sqlc" generate -f internal/store/sqlc.yaml
 fi
+PATH=$bin:$PATH "$bin/buf" generate
 go generate ./...

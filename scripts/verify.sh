@@ -16,12 +16,17 @@ git ls-files -z --cached --others --exclude-standard |
   done |
   tar --null --files-from=- -cf - | tar -xf - -C "$copy"
 
+# The contract: in style, and with everything that was released still in it.
+"$root/.bin/buf" lint
+"$root/.bin/buf" breaking proto --against proto/released.binpb
+echo "verify: the contract is additive"
+
 cd "$copy"
 git init -q
 git add -A
 
 # A query that is gone leaves its Go file behind; starting empty shows that too.
-rm -f internal/store/internal/db/*.go
+rm -rf internal/store/internal/db/*.go gen
 "$root/scripts/generate.sh"
 
 git add --intent-to-add .
