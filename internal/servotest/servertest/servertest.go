@@ -1,0 +1,62 @@
+// Package servertest gives a test a whole server on a database of its own, on loopback. It
+// is for tests of what talks to servers: client, worker, command line.
+package servertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/servotest"
+)
+
+// Server is a server that stops with its test.
+type Server struct {
+	*daemon.Daemon
+
+	URL  string // of REST: http://127.0.0.1:port
+	GRPC string // host:port
+}
+
+// Start starts one.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	return StartWith(t, daemon.Config{DatabaseURL: servotest.DB(t).URL})
+}
+
+// StartWith starts one on a database that is there, for tests with several servers on one
+// database. Addresses and name are filled in.
+func StartWith(t testing.TB, config daemon.Config) *Server {
+	t.Helper()
+	if config.HTTP == "" {
+		config.HTTP = "127.0.0.1:0"
+	}
+	if config.GRPC == "" {
+		config.GRPC = "127.0.0.1:0"
+	}
+	if config.Name == "" {
+		config.Name = t.Name()
+	}
+	if config.Engine == (engine.Config{}) {
+		config.Engine = engine.Config{PollEvery: 50 * time.Millisecond}
+	}
+	d, err := daemon.Start(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Stop(context.Background())) })
+	return &Server{Daemon: d, URL: "http://" + d.HTTPAddr(), GRPC: d.GRPCAddr()}
+}
+
+// Dial connects to the server's gRPC.
+func (s *Server) Dial(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
