@@ -150,13 +150,21 @@ func (b *bundle) drain(t testing.TB, act func(engine.Lease) engine.Action) {
 
 func succeed(engine.Lease) engine.Action { return engine.Complete{} }
 
+// tasks are all tasks of a run in the order of the plan, as its tenant reads them.
+func (b *bundle) tasks(t testing.TB, key store.RunKey) []store.TaskView {
+	t.Helper()
+	tasks, err := b.db.ListTasks(context.WithoutCancel(t.Context()), key, store.TaskFilter{}, store.BeforeFirst, engine.MaxFanOut)
+	require.NoError(t, err)
+	return tasks
+}
+
 // states are a run's state and its tasks' states by asset, as its tenant reads them.
 func (b *bundle) states(t testing.TB, key store.RunKey) (run.State, map[string]string) {
 	t.Helper()
-	r, tasks, err := b.db.GetRun(context.WithoutCancel(t.Context()), key)
+	r, err := b.db.GetRun(context.WithoutCancel(t.Context()), key)
 	require.NoError(t, err)
 	states := map[string]string{}
-	for _, task := range tasks {
+	for _, task := range b.tasks(t, key) {
 		name := task.Asset
 		if task.Partition != "" {
 			name += "@" + task.Partition

@@ -46,10 +46,14 @@ func TestEngineQueriesAreArgued(t *testing.T) {
 	for _, name := range argued {
 		require.Contains(t, all, name, "the page names a query that is not there")
 	}
-	tenants := []string{"EnterTenant", "GetRun", "RunTasks"} // sent under the role of a tenant
-	apart := statements(t, "verify.sql")
+	reads, apart := statements(t, "reads.sql"), statements(t, "verify.sql")
+	reads["EnterTenant"] = "" // what they begin with
 	for name, sql := range all {
-		if _, verify := apart[name]; verify || slices.Contains(tenants, name) {
+		if _, verify := apart[name]; verify {
+			continue
+		}
+		if _, read := reads[name]; read {
+			require.NotContains(t, argued, name, "the policy of a tenant binds it")
 			continue
 		}
 		named := 0
@@ -63,6 +67,10 @@ func TestEngineQueriesAreArgued(t *testing.T) {
 			continue
 		}
 		require.Equal(t, 1, named, "%s stands in one group", name)
+	}
+	delete(reads, "EnterTenant")
+	for name, sql := range reads {
+		require.Regexp(t, `(tenant_id|t\.id) = @tenant_id::uuid`, sql, "%s does not begin with the tenant", name)
 	}
 	compared := regexp.MustCompile(`tenant_id = (ANY \(ARRAY\[)?(\w+\.tenant_id|@tenant_id::uuid)`)
 	for _, name := range groups["1"] {

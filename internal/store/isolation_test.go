@@ -105,11 +105,11 @@ func TestIsolation(t *testing.T) {
 
 	t.Run("a run is found by its tenant alone", func(t *testing.T) {
 		t.Parallel()
-		found, tasks, err := w.GetRun(t.Context(), mine.key())
+		found, err := w.GetRun(t.Context(), mine.key())
 		require.NoError(t, err)
 		require.Equal(t, mine.run.ID, found.ID)
-		require.Len(t, tasks, len(mine.tasks))
-		_, _, err = w.GetRun(t.Context(), store.RunKey{Tenant: a.tenant, Run: theirs.run.ID})
+		require.Len(t, w.tasks(t, mine.key()), len(mine.tasks))
+		_, err = w.GetRun(t.Context(), store.RunKey{Tenant: a.tenant, Run: theirs.run.ID})
 		require.True(t, fault.Is(err, fault.NotFound), err)
 	})
 }

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -73,13 +72,17 @@ func (w *world) sweep(t testing.TB, runs ...id.Run) (tasks []run.Task) {
 	return tasks
 }
 
+// tasks are all tasks of a run in the order of the plan, as its tenant sees them.
+func (w *world) tasks(t testing.TB, key store.RunKey) []store.TaskView {
+	t.Helper()
+	return must(w.ListTasks(t.Context(), key, store.TaskFilter{}, store.BeforeFirst, 1_000_000))(t)
+}
+
 // states are those of a run's tasks in the order of the plan, as its tenant sees them. A
 // task that is in two places is there twice.
 func (w *world) states(t testing.TB, g graph) (states []run.TaskState) {
 	t.Helper()
-	_, tasks, err := w.GetRun(t.Context(), g.key())
-	require.NoError(t, err)
-	for _, task := range tasks {
+	for _, task := range w.tasks(t, g.key()) {
 		states = append(states, task.State)
 	}
 	return states
@@ -88,8 +91,7 @@ func (w *world) states(t testing.TB, g graph) (states []run.TaskState) {
 // ended reads the wide rows of the tasks that have ended.
 func (w *world) ended(t testing.TB, g graph) []run.Task {
 	t.Helper()
-	_, views, err := w.GetRun(t.Context(), g.key())
-	require.NoError(t, err)
+	views := w.tasks(t, g.key())
 	var tasks []run.Task
 	w.engine(t, func(tx *Tx) {
 		for i, end := range must(tx.EndedTasks(t.Context(), g.keys(0)))(t) {
@@ -99,9 +101,8 @@ func (w *world) ended(t testing.TB, g graph) []run.Task {
 			require.Equal(t, view.LateResult, end.LateResult)
 			out := run.Task{
 				Tenant: task.Tenant, Run: task.Run, ID: end.Task, State: end.State, Token: end.Token, Outcome: end.Outcome, LateResult: end.LateResult,
-				Attempt: view.Attempt, Failures: view.Failures, Since: view.Since, Result: view.Result,
+				Attempt: view.Attempt, Failures: view.Failures, Since: view.Since, Result: view.Result, Failure: view.Failure,
 			}
-			require.NoError(t, json.Unmarshal(view.Failure, &out.Failure))
 			require.NoError(t, tx.Raw().QueryRow(t.Context(), `
 				SELECT pool, priority, timeout_s, version, fan_outs, cursor FROM servo.tasks WHERE run_id = $1 AND id = $2`, g.run.ID.UUID, end.Task.UUID).
 				Scan(&out.Pool, &out.Priority, &out.Timeout, &out.Version, &out.FanOuts, &out.Cursor))
@@ -128,9 +129,9 @@ func TestApply(t *testing.T) {
 		g.run.Total, g.run.Remaining, g.run.Succeeded, g.run.Failed, g.run.Skipped, g.run.Cancelled = 10, 0, 4, 3, 2, 1
 		g.run.FinishedAt = w.now.Add(time.Second)
 		w.apply(t, store.Changes{ChangedRuns: []run.Run{g.run}})
-		found, _, err := w.GetRun(t.Context(), g.key())
+		found, err := w.GetRun(t.Context(), g.key())
 		require.NoError(t, err)
-		require.Equal(t, g.run, found)
+		require.Equal(t, g.run, found.Run)
 
 		w.engine(t, func(tx *Tx) {
 			streams := must(tx.TaskEvents(t.Context(), g.keys(0, 1)))(t)
@@ -150,10 +151,11 @@ func TestApply(t *testing.T) {
 		child.ID, child.State, child.StartedAt, child.Parent = id.New[id.Run](w.mint), run.RunPending, time.Time{}, &parent.run.ID
 		child.Retry, child.Parameters = nil, nil
 		w.apply(t, store.Changes{NewRuns: []run.Run{child}})
-		found, tasks, err := w.GetRun(t.Context(), store.RunKey{Tenant: child.Tenant, Run: child.ID})
+		key := store.RunKey{Tenant: child.Tenant, Run: child.ID}
+		found, err := w.GetRun(t.Context(), key)
 		require.NoError(t, err)
-		require.Equal(t, child, found)
-		require.Empty(t, tasks)
+		require.Equal(t, child, found.Run)
+		require.Empty(t, w.tasks(t, key))
 	})
 
 	t.Run("a task ends once", func(t *testing.T) {

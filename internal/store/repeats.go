@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -101,52 +100,6 @@ func (tx *Tx) ExistingRuns(ctx context.Context, keys []RunKey) (map[id.Run]bool,
 		existing[id.Of[id.Run](u)] = true
 	}
 	return existing, err
-}
-
-// TaskView is a task as people read it.
-type TaskView struct {
-	ID         id.Task
-	Index      int32
-	Asset      string
-	Partition  string
-	State      run.TaskState
-	Since      time.Time
-	Attempt    int32
-	Failures   int32
-	Outcome    run.Outcome
-	Result     json.RawMessage
-	Failure    json.RawMessage
-	LateResult bool
-}
-
-// GetRun reads a run and its tasks as its tenant sees them.
-func (s *Store) GetRun(ctx context.Context, key RunKey) (run.Run, []TaskView, error) {
-	var (
-		found run.Run
-		tasks []TaskView
-	)
-	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		row, err := tx.q.GetRun(ctx, db.GetRunParams{TenantID: key.Tenant.UUID, ID: key.Run.UUID})
-		if err != nil {
-			return notFound(err, "run", key.Run.String())
-		}
-		if found, err = runFromRow(row.ServoRun); err != nil {
-			return err
-		}
-		rows, err := tx.q.RunTasks(ctx, db.RunTasksParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID})
-		tasks = column(rows, func(r db.RunTasksRow) TaskView {
-			view := TaskView{
-				ID: id.Of[id.Task](r.ID), Index: r.Ix, Asset: r.Asset, Partition: r.Partition, State: run.TaskState(r.State),
-				Since: r.Since, Attempt: r.Attempt, Failures: r.Failures, Result: r.Result, Failure: r.Failure, LateResult: r.LateResult,
-			}
-			if r.Outcome != nil {
-				view.Outcome = run.Outcome(*r.Outcome)
-			}
-			return view
-		})
-		return err
-	})
-	return found, tasks, err
 }
 
 // TaskAssets says which asset each task makes.

@@ -186,9 +186,13 @@ func (s *Store) ListTenants(ctx context.Context, after string, most int) ([]Tena
 
 func notFound(err error, kind, name string) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fault.New(fault.NotFound, "no "+kind+" "+name, fault.Field(kind), fault.Remedy("check the name or id"))
+		return missing(kind, name)
 	}
 	return err
+}
+
+func missing(kind, name string) error {
+	return fault.New(fault.NotFound, "no "+kind+" "+name, fault.Field(kind), fault.Remedy("check the name or id"))
 }
 
 func taken(err error, kind, name string) error {

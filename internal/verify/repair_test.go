@@ -22,7 +22,7 @@ func (w *world) repair(t testing.TB, key store.RunKey) verify.Report {
 
 func (w *world) state(t testing.TB, key store.RunKey) run.State {
 	t.Helper()
-	r, _, err := w.db.GetRun(t.Context(), key)
+	r, err := w.db.GetRun(t.Context(), key)
 	require.NoError(t, err)
 	return r.State
 }

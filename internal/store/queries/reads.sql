@@ -1,9 +1,164 @@
--- name: GetRun :one
-SELECT sqlc.embed(r) FROM servo.runs r WHERE r.tenant_id = @tenant_id::uuid AND r.id = @id::uuid;
+-- What people and programs read, all of it under the role of a tenant. Every statement names
+-- the tenant, which the first column of each key is, and has a LIMIT or a key.
+--
+-- A tenant's transaction plans each statement for the arguments that it has, so that a filter
+-- which is not asked for costs nothing, and partitions outside of the bounds are not opened.
 
--- name: RunTasks :many
-SELECT t.id, t.ix, t.asset, t.partition, s.state, s.since, s.attempt, s.failures, t.outcome, t.result, t.failure, t.late_result
-FROM   servo.tasks t
-JOIN   servo.task_states s ON s.tenant_id = t.tenant_id AND s.run_id = t.run_id AND s.task_id = t.id
-WHERE  t.tenant_id = @tenant_id::uuid AND t.run_id = @run_id::uuid
+-- name: ListRuns :many
+-- Backwards along the key. The partitions are in the order of the ids, so the walk begins
+-- with the newest and ends when the page is full.
+SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace
+FROM   servo.runs r
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+WHERE  r.tenant_id = @tenant_id::uuid AND r.id >= @lower::uuid AND r.id < @upper::uuid
+AND    (@workspace::text = '' OR r.workspace_id = (SELECT y.id FROM servo.workspaces y WHERE y.tenant_id = @tenant_id::uuid AND y.name = @workspace::text))
+AND    (@pipeline::text = '' OR r.pipeline = @pipeline::text)
+AND    (cardinality(@states::smallint[]) = 0 OR r.state = ANY(@states::smallint[]))
+AND    (@parent::uuid = '00000000-0000-0000-0000-000000000000' OR r.parent_run_id = @parent::uuid)
+ORDER  BY r.id DESC
+LIMIT  @most::int;
+
+-- name: GetRun :one
+SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace
+FROM   servo.runs r
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+WHERE  r.tenant_id = @tenant_id::uuid AND r.id = @id::uuid;
+
+-- name: ListTasks :many
+-- The page first, then where its tasks are: five probes for each task of the page, however
+-- many the run has. The page is chosen in one of three ways: one task by its key; the tasks of
+-- the run in the order of the plan; or, when states are asked for, from the rows that have them.
+WITH page AS (
+    SELECT c.id
+    FROM   (SELECT t.id, t.ix, t.asset FROM servo.tasks t
+            WHERE  t.tenant_id = @tenant_id::uuid AND t.run_id = @run_id::uuid AND t.id = @task_id::uuid
+            UNION ALL
+            SELECT t.id, t.ix, t.asset FROM servo.tasks t
+            WHERE  t.tenant_id = @tenant_id::uuid AND t.run_id = @run_id::uuid
+            AND    @task_id::uuid = '00000000-0000-0000-0000-000000000000' AND cardinality(@states::smallint[]) = 0
+            UNION ALL
+            SELECT t.id, t.ix, t.asset
+            FROM   servo.task_states s
+            JOIN   LATERAL (SELECT x.id, x.ix, x.asset FROM servo.tasks x
+                            WHERE x.tenant_id = s.tenant_id AND x.run_id = s.run_id AND x.id = s.task_id OFFSET 0) AS t ON true
+            WHERE  s.tenant_id = @tenant_id::uuid AND s.run_id = @run_id::uuid AND s.state = ANY(@states::smallint[])
+            AND    cardinality(@states::smallint[]) > 0) AS c
+    WHERE  c.ix > @after::int AND (@asset::text = '' OR c.asset = @asset::text)
+    ORDER  BY c.ix
+    LIMIT  @most::int
+)
+SELECT t.id, t.ix, t.asset, t.partition, t.pool, t.priority, t.created_at, t.finished_at, t.outcome, t.result, t.late_result,
+       coalesce(s.state, 0)::smallint AS state, coalesce(s.since, t.created_at)::timestamptz AS since,
+       coalesce(s.attempt, 0)::int AS attempt, coalesce(s.failures, 0)::int AS failures, coalesce(s.fan_outs, 0)::int AS fan_outs,
+       coalesce(s.timeout_s, t.timeout_s)::int AS timeout_s, coalesce(s.unmet, 0)::int AS unmet, coalesce(s.cursor, '')::text AS cursor,
+       coalesce(s.worker, '')::text AS worker, coalesce(s.cancel_requested, false)::bool AS cancel_requested,
+       coalesce(s.started_at, '0001-01-01 00:00:00+00')::timestamptz AS started_at,
+       coalesce(s.deadline, '0001-01-01 00:00:00+00')::timestamptz AS deadline,
+       coalesce(greatest(s.expires_at, h.expires_at), '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
+       coalesce(s.due_at, '0001-01-01 00:00:00+00')::timestamptz AS due_at,
+       coalesce(s.failure, 'null')::jsonb AS failure,
+       coalesce(h.seen_at, '0001-01-01 00:00:00+00')::timestamptz AS seen_at, coalesce(h.progress, 0)::real AS progress,
+       coalesce(h.phase, '')::text AS phase, coalesce(h.stage, '')::text AS stage
+FROM   page
+JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.id, x.ix, x.asset, x.partition, x.pool, x.priority, x.timeout_s, x.created_at, x.finished_at,
+                       x.state, x.attempt, x.failures, x.fan_outs, x.cursor, x.outcome, x.result, x.failure, x.late_result
+                FROM   servo.tasks x
+                WHERE  x.tenant_id = @tenant_id::uuid AND x.run_id = @run_id::uuid AND x.id = page.id OFFSET 0) AS t ON true
+LEFT   JOIN LATERAL (
+    SELECT 1 AS state, q.since, 0 AS attempt, 0 AS failures, 0 AS fan_outs, q.timeout_s, q.unmet, NULL::text AS cursor,
+           NULL::text AS worker, NULL::bool AS cancel_requested, NULL::timestamptz AS started_at, NULL::timestamptz AS deadline,
+           NULL::timestamptz AS expires_at, NULL::timestamptz AS due_at, NULL::jsonb AS failure, NULL::bigint AS token
+    FROM   servo.waiting q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT 2, q.since, q.attempt, q.failures, q.fan_outs, q.timeout_s, 0, q.cursor, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM   servo.ready_q q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT 3, q.since, q.attempt, q.failures, q.fan_outs, q.timeout_s, 0, q.cursor, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM   servo.pool_q q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT CASE WHEN q.started_at IS NULL THEN 4 ELSE 5 END, q.since, q.attempt, q.failures, q.fan_outs, q.timeout_s, 0, q.cursor,
+           q.worker, q.cancel_requested, q.started_at, q.deadline, q.expires_at, NULL, NULL, q.token
+    FROM   servo.leases q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT 6, q.since, q.attempt, q.failures, q.fan_outs, q.timeout_s, 0, q.cursor, NULL, NULL, NULL, NULL, NULL, q.due_at, q.failure, NULL
+    FROM   servo.retry_q q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT t.state, t.finished_at, t.attempt, t.failures, t.fan_outs, t.timeout_s, 0, t.cursor, NULL, NULL, NULL, NULL, NULL, NULL, t.failure, NULL
+    WHERE  t.state IS NOT NULL
+    OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT b.seen_at, b.expires_at, b.progress, b.phase, b.stage FROM servo.heartbeats b
+                     WHERE b.tenant_id = t.tenant_id AND b.run_id = t.run_id AND b.task_id = t.id AND b.token = s.token OFFSET 0) AS h ON true
 ORDER  BY t.ix;
+
+-- name: UpstreamTasks :many
+-- Whom a task waits or waited for. The edges are kept by their upstream, so this reads those
+-- of the run; where the tasks are is asked for the page alone.
+WITH page AS (
+    SELECT t.tenant_id, t.run_id, t.id, t.ix, t.asset, t.partition, t.outcome, t.result
+    FROM   servo.edges e
+    JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.id, x.ix, x.asset, x.partition, x.outcome, x.result FROM servo.tasks x
+                    WHERE x.tenant_id = e.tenant_id AND x.run_id = e.run_id AND x.id = e.upstream_id OFFSET 0) AS t ON true
+    WHERE  e.tenant_id = @tenant_id::uuid AND e.run_id = @run_id::uuid AND e.task_id = @task_id::uuid AND t.ix > @after::int
+    ORDER  BY t.ix
+    LIMIT  @most::int
+)
+SELECT page.id, page.ix, page.asset, page.partition, coalesce(s.state, 0)::smallint AS state, page.outcome, page.result
+FROM   page
+LEFT   JOIN LATERAL (SELECT q.state FROM servo.task_states q
+                     WHERE q.tenant_id = page.tenant_id AND q.run_id = page.run_id AND q.task_id = page.id OFFSET 0) AS s ON true
+ORDER  BY page.ix;
+
+-- name: RunEvents :many
+-- In the order of the feed: transaction, then position. An event whose transaction is not
+-- older than every running one is marked as unsettled: a transaction with a smaller id may still
+-- commit, and its events must not be skipped. They sort last, and the reader stops before them.
+SELECT (e.txid::text)::bigint AS tx, e.position, (e.txid < pg_snapshot_xmin(pg_current_snapshot()))::bool AS settled,
+       e.subject_id, e.recorded_at, e.version, e.schema, e.type, e.actor, e.trace, e.data
+FROM   servo.run_events e
+WHERE  e.tenant_id = @tenant_id::uuid AND e.run_id = @run_id::uuid
+AND    (e.txid, e.position) > ((@tx::text)::xid8, @position::bigint)
+ORDER  BY e.txid, e.position
+LIMIT  @most::int;
+
+-- name: RunPlanEvents :many
+-- The events of a run's own stream that brought its tasks.
+SELECT e.type, e.schema, e.data
+FROM   servo.run_events e
+WHERE  e.tenant_id = @tenant_id::uuid AND e.run_id = @run_id::uuid AND e.subject_id = @run_id::uuid
+AND    e.type IN ('run.created', 'run.tasks_added')
+ORDER  BY e.version;
+
+-- name: UnsuccessfulTasks :many
+SELECT t.id FROM servo.tasks t WHERE t.tenant_id = @tenant_id::uuid AND t.run_id = @run_id::uuid AND t.state > 10 ORDER BY t.id;
+
+-- name: ListDeployments :many
+SELECT d.id, d.workspace_id, w.name AS workspace, d.digest, d.created_at,
+       coalesce(w.active_deployment_id = d.id, false)::bool AS active
+FROM   servo.deployments d
+JOIN   LATERAL (SELECT x.name, x.active_deployment_id FROM servo.workspaces x
+                WHERE x.tenant_id = d.tenant_id AND x.id = d.workspace_id OFFSET 0) AS w ON true
+WHERE  d.tenant_id = @tenant_id::uuid AND d.id < @upper::uuid AND (@workspace::text = '' OR w.name = @workspace::text)
+ORDER  BY d.id DESC
+LIMIT  @most::int;
+
+-- name: GetDeployment :one
+SELECT d.id, d.workspace_id, w.name AS workspace, d.digest, d.created_at,
+       coalesce(w.active_deployment_id = d.id, false)::bool AS active, d.manifest
+FROM   servo.deployments d
+JOIN   servo.workspaces w ON w.tenant_id = d.tenant_id AND w.id = d.workspace_id
+WHERE  d.tenant_id = @tenant_id::uuid AND d.id = @id::uuid;
+
+-- name: GetWorkspace :one
+SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
+FROM   servo.workspaces w
+WHERE  w.tenant_id = @tenant_id::uuid AND w.name = @name::text;
+
+-- name: ListWorkspaces :many
+SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
+FROM   servo.workspaces w
+WHERE  w.tenant_id = @tenant_id::uuid
+ORDER  BY w.name
+LIMIT  @most::int;
+
+-- name: GetTenant :one
+SELECT t.id, t.name, t.created_at FROM servo.tenants t WHERE t.id = @tenant_id::uuid;

@@ -13,8 +13,49 @@ import (
 	"github.com/google/uuid"
 )
 
+const getDeployment = `-- name: GetDeployment :one
+SELECT d.id, d.workspace_id, w.name AS workspace, d.digest, d.created_at,
+       coalesce(w.active_deployment_id = d.id, false)::bool AS active, d.manifest
+FROM   servo.deployments d
+JOIN   servo.workspaces w ON w.tenant_id = d.tenant_id AND w.id = d.workspace_id
+WHERE  d.tenant_id = $1::uuid AND d.id = $2::uuid
+`
+
+type GetDeploymentParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type GetDeploymentRow struct {
+	ID          uuid.UUID
+	WorkspaceID uuid.UUID
+	Workspace   string
+	Digest      string
+	CreatedAt   time.Time
+	Active      bool
+	Manifest    json.RawMessage
+}
+
+func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (GetDeploymentRow, error) {
+	row := q.db.QueryRow(ctx, getDeployment, arg.TenantID, arg.ID)
+	var i GetDeploymentRow
+	err := row.Scan(
+		&i.ID,
+		&i.WorkspaceID,
+		&i.Workspace,
+		&i.Digest,
+		&i.CreatedAt,
+		&i.Active,
+		&i.Manifest,
+	)
+	return i, err
+}
+
 const getRun = `-- name: GetRun :one
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry FROM servo.runs r WHERE r.tenant_id = $1::uuid AND r.id = $2::uuid
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, coalesce(w.name, '')::text AS workspace
+FROM   servo.runs r
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+WHERE  r.tenant_id = $1::uuid AND r.id = $2::uuid
 `
 
 type GetRunParams struct {
@@ -23,7 +64,8 @@ type GetRunParams struct {
 }
 
 type GetRunRow struct {
-	ServoRun ServoRun
+	ServoRun  ServoRun
+	Workspace string
 }
 
 func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, error) {
@@ -55,60 +97,630 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 		&i.ServoRun.Fingerprint,
 		&i.ServoRun.Parameters,
 		&i.ServoRun.Retry,
+		&i.Workspace,
 	)
 	return i, err
 }
 
-const runTasks = `-- name: RunTasks :many
-SELECT t.id, t.ix, t.asset, t.partition, s.state, s.since, s.attempt, s.failures, t.outcome, t.result, t.failure, t.late_result
-FROM   servo.tasks t
-JOIN   servo.task_states s ON s.tenant_id = t.tenant_id AND s.run_id = t.run_id AND s.task_id = t.id
-WHERE  t.tenant_id = $1::uuid AND t.run_id = $2::uuid
-ORDER  BY t.ix
+const getTenant = `-- name: GetTenant :one
+SELECT t.id, t.name, t.created_at FROM servo.tenants t WHERE t.id = $1::uuid
 `
 
-type RunTasksParams struct {
+type GetTenantRow struct {
+	ID        uuid.UUID
+	Name      string
+	CreatedAt time.Time
+}
+
+func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (GetTenantRow, error) {
+	row := q.db.QueryRow(ctx, getTenant, tenantID)
+	var i GetTenantRow
+	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	return i, err
+}
+
+const getWorkspace = `-- name: GetWorkspace :one
+SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
+FROM   servo.workspaces w
+WHERE  w.tenant_id = $1::uuid AND w.name = $2::text
+`
+
+type GetWorkspaceParams struct {
 	TenantID uuid.UUID
-	RunID    uuid.UUID
+	Name     string
 }
 
-type RunTasksRow struct {
-	ID         uuid.UUID
-	Ix         int32
-	Asset      string
-	Partition  string
-	State      int16
-	Since      time.Time
-	Attempt    int32
-	Failures   int32
-	Outcome    *string
-	Result     json.RawMessage
-	Failure    json.RawMessage
-	LateResult bool
+type GetWorkspaceRow struct {
+	ID                 uuid.UUID
+	Name               string
+	ActiveDeploymentID *uuid.UUID
+	Version            int32
+	CreatedAt          time.Time
 }
 
-func (q *Queries) RunTasks(ctx context.Context, arg RunTasksParams) ([]RunTasksRow, error) {
-	rows, err := q.db.Query(ctx, runTasks, arg.TenantID, arg.RunID)
+func (q *Queries) GetWorkspace(ctx context.Context, arg GetWorkspaceParams) (GetWorkspaceRow, error) {
+	row := q.db.QueryRow(ctx, getWorkspace, arg.TenantID, arg.Name)
+	var i GetWorkspaceRow
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.ActiveDeploymentID,
+		&i.Version,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
+const listDeployments = `-- name: ListDeployments :many
+SELECT d.id, d.workspace_id, w.name AS workspace, d.digest, d.created_at,
+       coalesce(w.active_deployment_id = d.id, false)::bool AS active
+FROM   servo.deployments d
+JOIN   LATERAL (SELECT x.name, x.active_deployment_id FROM servo.workspaces x
+                WHERE x.tenant_id = d.tenant_id AND x.id = d.workspace_id OFFSET 0) AS w ON true
+WHERE  d.tenant_id = $1::uuid AND d.id < $2::uuid AND ($3::text = '' OR w.name = $3::text)
+ORDER  BY d.id DESC
+LIMIT  $4::int
+`
+
+type ListDeploymentsParams struct {
+	TenantID  uuid.UUID
+	Upper     uuid.UUID
+	Workspace string
+	Most      int32
+}
+
+type ListDeploymentsRow struct {
+	ID          uuid.UUID
+	WorkspaceID uuid.UUID
+	Workspace   string
+	Digest      string
+	CreatedAt   time.Time
+	Active      bool
+}
+
+func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams) ([]ListDeploymentsRow, error) {
+	rows, err := q.db.Query(ctx, listDeployments,
+		arg.TenantID,
+		arg.Upper,
+		arg.Workspace,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []RunTasksRow
+	var items []ListDeploymentsRow
 	for rows.Next() {
-		var i RunTasksRow
+		var i ListDeploymentsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.WorkspaceID,
+			&i.Workspace,
+			&i.Digest,
+			&i.CreatedAt,
+			&i.Active,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listRuns = `-- name: ListRuns :many
+
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, coalesce(w.name, '')::text AS workspace
+FROM   servo.runs r
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+WHERE  r.tenant_id = $1::uuid AND r.id >= $2::uuid AND r.id < $3::uuid
+AND    ($4::text = '' OR r.workspace_id = (SELECT y.id FROM servo.workspaces y WHERE y.tenant_id = $1::uuid AND y.name = $4::text))
+AND    ($5::text = '' OR r.pipeline = $5::text)
+AND    (cardinality($6::smallint[]) = 0 OR r.state = ANY($6::smallint[]))
+AND    ($7::uuid = '00000000-0000-0000-0000-000000000000' OR r.parent_run_id = $7::uuid)
+ORDER  BY r.id DESC
+LIMIT  $8::int
+`
+
+type ListRunsParams struct {
+	TenantID  uuid.UUID
+	Lower     uuid.UUID
+	Upper     uuid.UUID
+	Workspace string
+	Pipeline  string
+	States    []int16
+	Parent    uuid.UUID
+	Most      int32
+}
+
+type ListRunsRow struct {
+	ServoRun  ServoRun
+	Workspace string
+}
+
+// What people and programs read, all of it under the role of a tenant. Every statement names
+// the tenant, which the first column of each key is, and has a LIMIT or a key.
+//
+// A tenant's transaction plans each statement for the arguments that it has, so that a filter
+// which is not asked for costs nothing, and partitions outside of the bounds are not opened.
+// Backwards along the key. The partitions are in the order of the ids, so the walk begins
+// with the newest and ends when the page is full.
+func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsRow, error) {
+	rows, err := q.db.Query(ctx, listRuns,
+		arg.TenantID,
+		arg.Lower,
+		arg.Upper,
+		arg.Workspace,
+		arg.Pipeline,
+		arg.States,
+		arg.Parent,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListRunsRow
+	for rows.Next() {
+		var i ListRunsRow
+		if err := rows.Scan(
+			&i.ServoRun.TenantID,
+			&i.ServoRun.ID,
+			&i.ServoRun.WorkspaceID,
+			&i.ServoRun.DeploymentID,
+			&i.ServoRun.ParentRunID,
+			&i.ServoRun.CreatedAt,
+			&i.ServoRun.StartedAt,
+			&i.ServoRun.FinishedAt,
+			&i.ServoRun.Version,
+			&i.ServoRun.Total,
+			&i.ServoRun.Remaining,
+			&i.ServoRun.Succeeded,
+			&i.ServoRun.Failed,
+			&i.ServoRun.Skipped,
+			&i.ServoRun.Cancelled,
+			&i.ServoRun.State,
+			&i.ServoRun.Priority,
+			&i.ServoRun.TimedOut,
+			&i.ServoRun.CancelReason,
+			&i.ServoRun.Pipeline,
+			&i.ServoRun.TriggerType,
+			&i.ServoRun.TriggeredBy,
+			&i.ServoRun.Fingerprint,
+			&i.ServoRun.Parameters,
+			&i.ServoRun.Retry,
+			&i.Workspace,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listTasks = `-- name: ListTasks :many
+WITH page AS (
+    SELECT c.id
+    FROM   (SELECT t.id, t.ix, t.asset FROM servo.tasks t
+            WHERE  t.tenant_id = $1::uuid AND t.run_id = $2::uuid AND t.id = $3::uuid
+            UNION ALL
+            SELECT t.id, t.ix, t.asset FROM servo.tasks t
+            WHERE  t.tenant_id = $1::uuid AND t.run_id = $2::uuid
+            AND    $3::uuid = '00000000-0000-0000-0000-000000000000' AND cardinality($4::smallint[]) = 0
+            UNION ALL
+            SELECT t.id, t.ix, t.asset
+            FROM   servo.task_states s
+            JOIN   LATERAL (SELECT x.id, x.ix, x.asset FROM servo.tasks x
+                            WHERE x.tenant_id = s.tenant_id AND x.run_id = s.run_id AND x.id = s.task_id OFFSET 0) AS t ON true
+            WHERE  s.tenant_id = $1::uuid AND s.run_id = $2::uuid AND s.state = ANY($4::smallint[])
+            AND    cardinality($4::smallint[]) > 0) AS c
+    WHERE  c.ix > $5::int AND ($6::text = '' OR c.asset = $6::text)
+    ORDER  BY c.ix
+    LIMIT  $7::int
+)
+SELECT t.id, t.ix, t.asset, t.partition, t.pool, t.priority, t.created_at, t.finished_at, t.outcome, t.result, t.late_result,
+       coalesce(s.state, 0)::smallint AS state, coalesce(s.since, t.created_at)::timestamptz AS since,
+       coalesce(s.attempt, 0)::int AS attempt, coalesce(s.failures, 0)::int AS failures, coalesce(s.fan_outs, 0)::int AS fan_outs,
+       coalesce(s.timeout_s, t.timeout_s)::int AS timeout_s, coalesce(s.unmet, 0)::int AS unmet, coalesce(s.cursor, '')::text AS cursor,
+       coalesce(s.worker, '')::text AS worker, coalesce(s.cancel_requested, false)::bool AS cancel_requested,
+       coalesce(s.started_at, '0001-01-01 00:00:00+00')::timestamptz AS started_at,
+       coalesce(s.deadline, '0001-01-01 00:00:00+00')::timestamptz AS deadline,
+       coalesce(greatest(s.expires_at, h.expires_at), '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
+       coalesce(s.due_at, '0001-01-01 00:00:00+00')::timestamptz AS due_at,
+       coalesce(s.failure, 'null')::jsonb AS failure,
+       coalesce(h.seen_at, '0001-01-01 00:00:00+00')::timestamptz AS seen_at, coalesce(h.progress, 0)::real AS progress,
+       coalesce(h.phase, '')::text AS phase, coalesce(h.stage, '')::text AS stage
+FROM   page
+JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.id, x.ix, x.asset, x.partition, x.pool, x.priority, x.timeout_s, x.created_at, x.finished_at,
+                       x.state, x.attempt, x.failures, x.fan_outs, x.cursor, x.outcome, x.result, x.failure, x.late_result
+                FROM   servo.tasks x
+                WHERE  x.tenant_id = $1::uuid AND x.run_id = $2::uuid AND x.id = page.id OFFSET 0) AS t ON true
+LEFT   JOIN LATERAL (
+    SELECT 1 AS state, q.since, 0 AS attempt, 0 AS failures, 0 AS fan_outs, q.timeout_s, q.unmet, NULL::text AS cursor,
+           NULL::text AS worker, NULL::bool AS cancel_requested, NULL::timestamptz AS started_at, NULL::timestamptz AS deadline,
+           NULL::timestamptz AS expires_at, NULL::timestamptz AS due_at, NULL::jsonb AS failure, NULL::bigint AS token
+    FROM   servo.waiting q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT 2, q.since, q.attempt, q.failures, q.fan_outs, q.timeout_s, 0, q.cursor, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM   servo.ready_q q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT 3, q.since, q.attempt, q.failures, q.fan_outs, q.timeout_s, 0, q.cursor, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM   servo.pool_q q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT CASE WHEN q.started_at IS NULL THEN 4 ELSE 5 END, q.since, q.attempt, q.failures, q.fan_outs, q.timeout_s, 0, q.cursor,
+           q.worker, q.cancel_requested, q.started_at, q.deadline, q.expires_at, NULL, NULL, q.token
+    FROM   servo.leases q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT 6, q.since, q.attempt, q.failures, q.fan_outs, q.timeout_s, 0, q.cursor, NULL, NULL, NULL, NULL, NULL, q.due_at, q.failure, NULL
+    FROM   servo.retry_q q WHERE q.tenant_id = t.tenant_id AND q.run_id = t.run_id AND q.task_id = t.id
+    UNION ALL
+    SELECT t.state, t.finished_at, t.attempt, t.failures, t.fan_outs, t.timeout_s, 0, t.cursor, NULL, NULL, NULL, NULL, NULL, NULL, t.failure, NULL
+    WHERE  t.state IS NOT NULL
+    OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT b.seen_at, b.expires_at, b.progress, b.phase, b.stage FROM servo.heartbeats b
+                     WHERE b.tenant_id = t.tenant_id AND b.run_id = t.run_id AND b.task_id = t.id AND b.token = s.token OFFSET 0) AS h ON true
+ORDER  BY t.ix
+`
+
+type ListTasksParams struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	TaskID   uuid.UUID
+	States   []int16
+	After    int32
+	Asset    string
+	Most     int32
+}
+
+type ListTasksRow struct {
+	ID              uuid.UUID
+	Ix              int32
+	Asset           string
+	Partition       string
+	Pool            string
+	Priority        int16
+	CreatedAt       time.Time
+	FinishedAt      *time.Time
+	Outcome         *string
+	Result          json.RawMessage
+	LateResult      bool
+	State           int16
+	Since           time.Time
+	Attempt         int32
+	Failures        int32
+	FanOuts         int32
+	TimeoutS        int32
+	Unmet           int32
+	Cursor          string
+	Worker          string
+	CancelRequested bool
+	StartedAt       time.Time
+	Deadline        time.Time
+	ExpiresAt       time.Time
+	DueAt           time.Time
+	Failure         json.RawMessage
+	SeenAt          time.Time
+	Progress        float32
+	Phase           string
+	Stage           string
+}
+
+// The page first, then where its tasks are: five probes for each task of the page, however
+// many the run has. The page is chosen in one of three ways: one task by its key; the tasks of
+// the run in the order of the plan; or, when states are asked for, from the rows that have them.
+func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTasksRow, error) {
+	rows, err := q.db.Query(ctx, listTasks,
+		arg.TenantID,
+		arg.RunID,
+		arg.TaskID,
+		arg.States,
+		arg.After,
+		arg.Asset,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListTasksRow
+	for rows.Next() {
+		var i ListTasksRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Ix,
+			&i.Asset,
+			&i.Partition,
+			&i.Pool,
+			&i.Priority,
+			&i.CreatedAt,
+			&i.FinishedAt,
+			&i.Outcome,
+			&i.Result,
+			&i.LateResult,
+			&i.State,
+			&i.Since,
+			&i.Attempt,
+			&i.Failures,
+			&i.FanOuts,
+			&i.TimeoutS,
+			&i.Unmet,
+			&i.Cursor,
+			&i.Worker,
+			&i.CancelRequested,
+			&i.StartedAt,
+			&i.Deadline,
+			&i.ExpiresAt,
+			&i.DueAt,
+			&i.Failure,
+			&i.SeenAt,
+			&i.Progress,
+			&i.Phase,
+			&i.Stage,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listWorkspaces = `-- name: ListWorkspaces :many
+SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
+FROM   servo.workspaces w
+WHERE  w.tenant_id = $1::uuid
+ORDER  BY w.name
+LIMIT  $2::int
+`
+
+type ListWorkspacesParams struct {
+	TenantID uuid.UUID
+	Most     int32
+}
+
+type ListWorkspacesRow struct {
+	ID                 uuid.UUID
+	Name               string
+	ActiveDeploymentID *uuid.UUID
+	Version            int32
+	CreatedAt          time.Time
+}
+
+func (q *Queries) ListWorkspaces(ctx context.Context, arg ListWorkspacesParams) ([]ListWorkspacesRow, error) {
+	rows, err := q.db.Query(ctx, listWorkspaces, arg.TenantID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListWorkspacesRow
+	for rows.Next() {
+		var i ListWorkspacesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.ActiveDeploymentID,
+			&i.Version,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runEvents = `-- name: RunEvents :many
+SELECT (e.txid::text)::bigint AS tx, e.position, (e.txid < pg_snapshot_xmin(pg_current_snapshot()))::bool AS settled,
+       e.subject_id, e.recorded_at, e.version, e.schema, e.type, e.actor, e.trace, e.data
+FROM   servo.run_events e
+WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid
+AND    (e.txid, e.position) > (($3::text)::xid8, $4::bigint)
+ORDER  BY e.txid, e.position
+LIMIT  $5::int
+`
+
+type RunEventsParams struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	Tx       string
+	Position int64
+	Most     int32
+}
+
+type RunEventsRow struct {
+	Tx         int64
+	Position   int64
+	Settled    bool
+	SubjectID  uuid.UUID
+	RecordedAt time.Time
+	Version    int32
+	Schema     int16
+	Type       string
+	Actor      string
+	Trace      string
+	Data       json.RawMessage
+}
+
+// In the order of the feed: transaction, then position. An event whose transaction is not
+// older than every running one is marked as unsettled: a transaction with a smaller id may still
+// commit, and its events must not be skipped. They sort last, and the reader stops before them.
+func (q *Queries) RunEvents(ctx context.Context, arg RunEventsParams) ([]RunEventsRow, error) {
+	rows, err := q.db.Query(ctx, runEvents,
+		arg.TenantID,
+		arg.RunID,
+		arg.Tx,
+		arg.Position,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunEventsRow
+	for rows.Next() {
+		var i RunEventsRow
+		if err := rows.Scan(
+			&i.Tx,
+			&i.Position,
+			&i.Settled,
+			&i.SubjectID,
+			&i.RecordedAt,
+			&i.Version,
+			&i.Schema,
+			&i.Type,
+			&i.Actor,
+			&i.Trace,
+			&i.Data,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runPlanEvents = `-- name: RunPlanEvents :many
+SELECT e.type, e.schema, e.data
+FROM   servo.run_events e
+WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid AND e.subject_id = $2::uuid
+AND    e.type IN ('run.created', 'run.tasks_added')
+ORDER  BY e.version
+`
+
+type RunPlanEventsParams struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+}
+
+type RunPlanEventsRow struct {
+	Type   string
+	Schema int16
+	Data   json.RawMessage
+}
+
+// The events of a run's own stream that brought its tasks.
+func (q *Queries) RunPlanEvents(ctx context.Context, arg RunPlanEventsParams) ([]RunPlanEventsRow, error) {
+	rows, err := q.db.Query(ctx, runPlanEvents, arg.TenantID, arg.RunID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunPlanEventsRow
+	for rows.Next() {
+		var i RunPlanEventsRow
+		if err := rows.Scan(&i.Type, &i.Schema, &i.Data); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const unsuccessfulTasks = `-- name: UnsuccessfulTasks :many
+SELECT t.id FROM servo.tasks t WHERE t.tenant_id = $1::uuid AND t.run_id = $2::uuid AND t.state > 10 ORDER BY t.id
+`
+
+type UnsuccessfulTasksParams struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+}
+
+func (q *Queries) UnsuccessfulTasks(ctx context.Context, arg UnsuccessfulTasksParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, unsuccessfulTasks, arg.TenantID, arg.RunID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const upstreamTasks = `-- name: UpstreamTasks :many
+WITH page AS (
+    SELECT t.tenant_id, t.run_id, t.id, t.ix, t.asset, t.partition, t.outcome, t.result
+    FROM   servo.edges e
+    JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.id, x.ix, x.asset, x.partition, x.outcome, x.result FROM servo.tasks x
+                    WHERE x.tenant_id = e.tenant_id AND x.run_id = e.run_id AND x.id = e.upstream_id OFFSET 0) AS t ON true
+    WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid AND e.task_id = $3::uuid AND t.ix > $4::int
+    ORDER  BY t.ix
+    LIMIT  $5::int
+)
+SELECT page.id, page.ix, page.asset, page.partition, coalesce(s.state, 0)::smallint AS state, page.outcome, page.result
+FROM   page
+LEFT   JOIN LATERAL (SELECT q.state FROM servo.task_states q
+                     WHERE q.tenant_id = page.tenant_id AND q.run_id = page.run_id AND q.task_id = page.id OFFSET 0) AS s ON true
+ORDER  BY page.ix
+`
+
+type UpstreamTasksParams struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	TaskID   uuid.UUID
+	After    int32
+	Most     int32
+}
+
+type UpstreamTasksRow struct {
+	ID        uuid.UUID
+	Ix        int32
+	Asset     string
+	Partition string
+	State     int16
+	Outcome   *string
+	Result    json.RawMessage
+}
+
+// Whom a task waits or waited for. The edges are kept by their upstream, so this reads those
+// of the run; where the tasks are is asked for the page alone.
+func (q *Queries) UpstreamTasks(ctx context.Context, arg UpstreamTasksParams) ([]UpstreamTasksRow, error) {
+	rows, err := q.db.Query(ctx, upstreamTasks,
+		arg.TenantID,
+		arg.RunID,
+		arg.TaskID,
+		arg.After,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UpstreamTasksRow
+	for rows.Next() {
+		var i UpstreamTasksRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Ix,
 			&i.Asset,
 			&i.Partition,
 			&i.State,
-			&i.Since,
-			&i.Attempt,
-			&i.Failures,
 			&i.Outcome,
 			&i.Result,
-			&i.Failure,
-			&i.LateResult,
 		); err != nil {
 			return nil, err
 		}

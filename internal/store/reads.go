@@ -1,0 +1,259 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// RunView is a run as people read it.
+type RunView struct {
+	run.Run
+
+	WorkspaceName string
+}
+
+// RunFilter says which runs of a tenant are wanted. Zero fields ask for nothing.
+type RunFilter struct {
+	Workspace string
+	Pipeline  string
+	States    []run.State
+	// From and To bound the time of creation, to the millisecond: from the one on, before
+	// the other. Windows that meet share no run and miss none.
+	From, To time.Time
+	Parent   *id.Run // retries of this run
+}
+
+// ListRuns reads runs, the newest first, that are older than before.
+func (s *Store) ListRuns(ctx context.Context, tenant id.Tenant, f RunFilter, before *id.Run, most int) ([]RunView, error) {
+	params := db.ListRunsParams{
+		TenantID: tenant.UUID, Upper: uuid.Max, Workspace: f.Workspace, Pipeline: f.Pipeline,
+		States: column(f.States, func(s run.State) int16 { return int16(s) }), Most: int32(most), //nolint:gosec // a page size
+	}
+	if before != nil {
+		params.Upper = before.UUID
+	}
+	if !f.To.IsZero() {
+		params.Upper = earlier(params.Upper, floor(f.To))
+	}
+	if !f.From.IsZero() {
+		params.Lower = floor(f.From)
+	}
+	if f.Parent != nil {
+		params.Parent = f.Parent.UUID
+	}
+	var runs []RunView
+	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListRuns(ctx, params)
+		if err != nil {
+			return err
+		}
+		runs, err = convert(rows, func(r db.ListRunsRow) (RunView, error) { return runView(r.ServoRun, r.Workspace) })
+		return err
+	})
+	return runs, err
+}
+
+// floor is the bound of a time among ids. Times that no id can have are held to the ends.
+func floor(t time.Time) uuid.UUID {
+	const end = 1 << 48 // milliseconds that fit into an id
+	switch millis := t.UnixMilli(); {
+	case millis < 0:
+		return uuid.Nil
+	case millis >= end:
+		return uuid.Max
+	}
+	return id.Floor(t)
+}
+
+func earlier(a, b uuid.UUID) uuid.UUID {
+	if bytes.Compare(b[:], a[:]) < 0 {
+		return b
+	}
+	return a
+}
+
+func runView(r db.ServoRun, workspace string) (RunView, error) {
+	found, err := runFromRow(r)
+	return RunView{Run: found, WorkspaceName: workspace}, err
+}
+
+// GetRun reads a run as its tenant sees it.
+func (s *Store) GetRun(ctx context.Context, key RunKey) (RunView, error) {
+	var found RunView
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		var err error
+		found, err = tx.getRun(ctx, key)
+		return err
+	})
+	return found, err
+}
+
+func (tx *Tx) getRun(ctx context.Context, key RunKey) (RunView, error) {
+	row, err := tx.q.GetRun(ctx, db.GetRunParams{TenantID: key.Tenant.UUID, ID: key.Run.UUID})
+	if err != nil {
+		return RunView{}, notFound(err, "run", key.Run.String())
+	}
+	return runView(row.ServoRun, row.Workspace)
+}
+
+// TaskView is a task as people read it.
+type TaskView struct {
+	ID        id.Task
+	Index     int32 // its place in the plan; fan-outs count on
+	Asset     string
+	Partition string
+	Pool      string
+	Priority  int16
+	Timeout   time.Duration // of one attempt
+
+	State      run.TaskState
+	Since      time.Time // when it came into its state
+	CreatedAt  time.Time
+	FinishedAt time.Time
+
+	Attempt  int32
+	Failures int32
+	FanOuts  int32
+	Unmet    int32 // PENDING: upstream tasks that have not succeeded
+	Cursor   string
+	DueAt    time.Time // RETRY_WAIT: when it is ready again
+
+	// Of the attempt, while it is leased.
+	Worker          string
+	StartedAt       time.Time
+	Deadline        time.Time
+	ExpiresAt       time.Time
+	CancelRequested bool
+	// What its worker said last, if it has said anything.
+	Phase, Stage string
+	Progress     float32
+	SeenAt       time.Time
+
+	Outcome    run.Outcome
+	Result     json.RawMessage
+	Failure    *run.Failure // why it waits for a retry, or how it ended
+	LateResult bool
+}
+
+// TaskFilter says which tasks of a run are wanted. Zero fields ask for nothing.
+type TaskFilter struct {
+	States []run.TaskState
+	Asset  string
+}
+
+// BeforeFirst is the index to list tasks after, to begin with the first.
+const BeforeFirst int32 = -1
+
+// ListTasks reads tasks of a run in the order of its plan, after an index. The run itself is
+// not looked for: a run that is not there has no tasks.
+func (s *Store) ListTasks(ctx context.Context, key RunKey, f TaskFilter, after int32, most int) ([]TaskView, error) {
+	var tasks []TaskView
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListTasks(ctx, db.ListTasksParams{
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Asset: f.Asset, After: after,
+			States: column(f.States, func(s run.TaskState) int16 { return int16(s) }), Most: int32(most), //nolint:gosec // a page size
+		})
+		if err != nil {
+			return err
+		}
+		tasks, err = convert(rows, taskView)
+		return err
+	})
+	return tasks, err
+}
+
+// GetTask reads a task as its tenant sees it.
+func (s *Store) GetTask(ctx context.Context, key TaskKey) (TaskView, error) {
+	var found TaskView
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		var err error
+		found, err = tx.getTask(ctx, key)
+		return err
+	})
+	return found, err
+}
+
+func (tx *Tx) getTask(ctx context.Context, key TaskKey) (TaskView, error) {
+	rows, err := tx.q.ListTasks(ctx, db.ListTasksParams{
+		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, States: []int16{}, After: BeforeFirst, Most: 1,
+	})
+	if err != nil {
+		return TaskView{}, err
+	}
+	if key.Task.UUID == uuid.Nil || len(rows) == 0 { // to the query, no id is no task in particular
+		return TaskView{}, missing("task", key.Task.String())
+	}
+	return taskView(rows[0])
+}
+
+func taskView(r db.ListTasksRow) (TaskView, error) {
+	view := TaskView{
+		ID: id.Of[id.Task](r.ID), Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Pool: r.Pool, Priority: r.Priority,
+		Timeout: time.Duration(r.TimeoutS) * time.Second,
+		State:   run.TaskState(r.State), Since: r.Since, CreatedAt: r.CreatedAt, FinishedAt: timeOf(r.FinishedAt),
+		Attempt: r.Attempt, Failures: r.Failures, FanOuts: r.FanOuts, Unmet: r.Unmet, Cursor: r.Cursor, DueAt: r.DueAt,
+		Worker: r.Worker, StartedAt: r.StartedAt, Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, CancelRequested: r.CancelRequested,
+		Phase: r.Phase, Stage: r.Stage, Progress: r.Progress, SeenAt: r.SeenAt,
+		Outcome: outcomeOf(r.Outcome), Result: r.Result, LateResult: r.LateResult,
+	}
+	return view, json.Unmarshal(r.Failure, &view.Failure) // JSON's null is nil
+}
+
+func outcomeOf(text *string) run.Outcome {
+	if text == nil {
+		return ""
+	}
+	return run.Outcome(*text)
+}
+
+// Attempts reads what was tried for a task.
+func (s *Store) Attempts(ctx context.Context, key TaskKey) ([]run.Attempt, error) {
+	var attempts []run.Attempt
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		if _, err := tx.getTask(ctx, key); err != nil {
+			return err
+		}
+		streams, err := tx.TaskEvents(ctx, []TaskKey{key})
+		attempts = run.Attempts(streams[key])
+		return err
+	})
+	return attempts, err
+}
+
+// UpstreamTask is a task that another waits or waited for.
+type UpstreamTask struct {
+	Task      id.Task
+	Index     int32
+	Asset     string
+	Partition string
+	State     run.TaskState
+	Outcome   run.Outcome
+	Result    json.RawMessage
+}
+
+// UpstreamTasks reads whom a task waits or waited for, in the order of the plan, after an
+// index. What a fan-out with a barrier added is among them.
+func (s *Store) UpstreamTasks(ctx context.Context, key TaskKey, after int32, most int) ([]UpstreamTask, error) {
+	var tasks []UpstreamTask
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.UpstreamTasks(ctx, db.UpstreamTasksParams{
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, After: after, Most: int32(most), //nolint:gosec // a page size
+		})
+		tasks = column(rows, func(r db.UpstreamTasksRow) UpstreamTask {
+			return UpstreamTask{
+				Task: id.Of[id.Task](r.ID), Index: r.Ix, Asset: r.Asset, Partition: r.Partition, State: run.TaskState(r.State),
+				Outcome: outcomeOf(r.Outcome), Result: r.Result,
+			}
+		})
+		return err
+	})
+	return tasks, err
+}

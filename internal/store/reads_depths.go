@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Bounds of what looking at the queues of all tenants may cost.
+const (
+	// MaxDepth is where counting stops: a queue that is longer counts as this long.
+	MaxDepth = 100_000
+	maxPools = 1_000
+)
+
+// QueueDepths counts the live tasks of all tenants by state, each no further than MaxDepth
+// (DISPATCHED and RUNNING together).
+func (s *Store) QueueDepths(ctx context.Context) (map[run.TaskState]int, error) {
+	return s.queueDepths(ctx, MaxDepth)
+}
+
+func (s *Store) queueDepths(ctx context.Context, most int32) (map[run.TaskState]int, error) {
+	var depths map[run.TaskState]int
+	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.QueueDepths(ctx, most)
+		depths = map[run.TaskState]int{
+			run.Pending: int(row.Pending), run.Ready: int(row.Ready), run.Queued: int(row.Queued),
+			run.Dispatched: int(row.Dispatched), run.Running: int(row.Running), run.RetryWait: int(row.RetryWait),
+		}
+		return err
+	})
+	return depths, err
+}
+
+// PoolDepth is how many tasks wait in a pool's queue and how many its workers hold.
+type PoolDepth struct {
+	Pool           string
+	Queued, Leased int
+}
+
+// PoolDepths counts queued and leased tasks of the pools that have any, by name. Each queue
+// is counted no further than MaxDepth, and so are all leases together.
+func (s *Store) PoolDepths(ctx context.Context) ([]PoolDepth, error) {
+	return s.poolDepths(ctx, MaxDepth)
+}
+
+func (s *Store) poolDepths(ctx context.Context, most int32) ([]PoolDepth, error) {
+	depths := map[string]PoolDepth{}
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		queued, err := tx.q.QueuedByPool(ctx, db.QueuedByPoolParams{Most: most, Pools: maxPools})
+		if err != nil {
+			return err
+		}
+		for _, r := range queued {
+			depths[r.Pool] = PoolDepth{Pool: r.Pool, Queued: int(r.Tasks)}
+		}
+		leased, err := tx.q.LeasedByPool(ctx, db.LeasedByPoolParams{Most: most, Pools: maxPools})
+		for _, r := range leased {
+			depths[r.Pool] = PoolDepth{Pool: r.Pool, Queued: depths[r.Pool].Queued, Leased: int(r.Tasks)}
+		}
+		return err
+	})
+	pools := make([]PoolDepth, 0, len(depths))
+	for _, name := range slices.Sorted(maps.Keys(depths)) {
+		pools = append(pools, depths[name])
+	}
+	return pools, err
+}
+
+// DutyView is who holds a duty, or held it last.
+type DutyView struct {
+	Duty
+
+	ExpiresAt time.Time // zero if it was given back or never taken
+}
+
+// Duties reads who holds what.
+func (s *Store) Duties(ctx context.Context) ([]DutyView, error) {
+	var duties []DutyView
+	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.Duties(ctx)
+		duties = column(rows, func(r db.DutiesRow) DutyView {
+			return DutyView{Duty: Duty{Name: r.Name, Holder: r.Holder, Epoch: r.Epoch}, ExpiresAt: r.ExpiresAt}
+		})
+		return err
+	})
+	return duties, err
+}
+
+// Ping asks the database for a sign of life.
+func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
+
+// PoolStats are the connections to the database: how many there are, and what waiting for
+// one has cost since the store was opened.
+type PoolStats struct {
+	Acquired, Idle, Total, Max int32
+
+	AcquireCount      int64         // how often one was taken
+	AcquireDuration   time.Duration // spent in taking them
+	EmptyAcquireCount int64         // how often none was free
+}
+
+// PoolStats are the figures of now.
+func (s *Store) PoolStats() PoolStats {
+	stat := s.pool.Stat()
+	return PoolStats{
+		Acquired: stat.AcquiredConns(), Idle: stat.IdleConns(), Total: stat.TotalConns(), Max: stat.MaxConns(),
+		AcquireCount: stat.AcquireCount(), AcquireDuration: stat.AcquireDuration(), EmptyAcquireCount: stat.EmptyAcquireCount(),
+	}
+}

@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// EventCursor is a place in the feed of events: transactions in the order of their ids, and
+// events inside one by position. Zero is before the first.
+type EventCursor struct {
+	Tx       uint64
+	Position int64
+}
+
+// String is the cursor as it is given to readers: "tx-position".
+func (c EventCursor) String() string { return fmt.Sprintf("%d-%d", c.Tx, c.Position) }
+
+// ParseEventCursor reads what String gave. "" is the beginning.
+func ParseEventCursor(field, text string) (EventCursor, error) {
+	if text == "" {
+		return EventCursor{}, nil
+	}
+	tx, position, _ := strings.Cut(text, "-")
+	t, txErr := strconv.ParseUint(tx, 10, 64)
+	p, positionErr := strconv.ParseInt(position, 10, 64)
+	c := EventCursor{Tx: t, Position: p}
+	if txErr != nil || positionErr != nil || c.String() != text {
+		return EventCursor{}, fault.New(fault.InvalidArgument, "is not a place in the events of a run", fault.Field(field),
+			fault.Remedy("send the id of the last event that was received, or nothing to begin with the first"))
+	}
+	return c, nil
+}
+
+// RunEvent is an event of a run or of one of its tasks, as it was recorded.
+type RunEvent struct {
+	Cursor  EventCursor
+	Type    event.Type
+	Schema  int16
+	Subject uuid.UUID // the run, or one of its tasks
+	Task    bool      // which of the two
+	Version int32     // orders the events of one subject; the feed's order does not
+	At      time.Time
+	Meta    event.Meta
+	Data    json.RawMessage
+}
+
+// RunEventPage is a page of the feed.
+type RunEventPage struct {
+	Events []RunEvent
+	Next   EventCursor // read on after this
+	More   bool        // the next page is there already
+	Done   bool        // the run is over and this was its last page: nothing will follow
+}
+
+// RunEvents reads the events of a run and its tasks after a place in the feed. It stops
+// before what a running transaction may still put something in front of (docs/adr/0007), so
+// that whoever reads page by page sees each event once.
+func (s *Store) RunEvents(ctx context.Context, key RunKey, after EventCursor, most int) (RunEventPage, error) {
+	page := RunEventPage{Next: after}
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		// The run first: if it is over now, the next statement sees every event it will ever have.
+		found, err := tx.getRun(ctx, key)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.q.RunEvents(ctx, db.RunEventsParams{
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Tx: strconv.FormatUint(after.Tx, 10), Position: after.Position,
+			Most: int32(most) + 1, //nolint:gosec // a page size
+		})
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if !r.Settled || len(page.Events) == most {
+				page.More = r.Settled
+				return nil
+			}
+			e := runEvent(key.Run, r)
+			page.Events, page.Next = append(page.Events, e), e.Cursor
+		}
+		page.Done = found.State.Terminal()
+		return nil
+	})
+	return page, err
+}
+
+func runEvent(of id.Run, r db.RunEventsRow) RunEvent {
+	return RunEvent{
+		Cursor: EventCursor{Tx: uint64(r.Tx), Position: r.Position}, //nolint:gosec // transaction ids are not negative
+		Type:   event.Type(r.Type), Schema: r.Schema, Subject: r.SubjectID, Task: r.SubjectID != of.UUID, Version: r.Version,
+		At: r.RecordedAt, Meta: event.Meta{Actor: r.Actor, Trace: r.Trace}, Data: r.Data,
+	}
+}
+
+// Addition are tasks that came into a run together: from its plan, or by a fan-out of By.
+type Addition struct {
+	By    *id.Task
+	Tasks []run.TaskSpec
+}
+
+// RunPlan is what a run was made of and what of it did not succeed.
+type RunPlan struct {
+	RunView
+
+	Additions    []Addition
+	Unsuccessful []id.Task // failed, skipped or cancelled
+}
+
+// GetRunPlan reads a run with the tasks that it was given and those that ended without success.
+func (s *Store) GetRunPlan(ctx context.Context, key RunKey) (RunPlan, error) {
+	var found RunPlan
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		var err error
+		if found.RunView, err = tx.getRun(ctx, key); err != nil {
+			return err
+		}
+		rows, err := tx.q.RunPlanEvents(ctx, db.RunPlanEventsParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID})
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			body, err := tx.codec.Decode(event.Type(r.Type), r.Schema, r.Data)
+			if err != nil {
+				return err
+			}
+			switch body := body.(type) {
+			case run.RunCreated:
+				found.Additions = append(found.Additions, Addition{Tasks: body.Tasks})
+			case run.RunTasksAdded:
+				found.Additions = append(found.Additions, Addition{By: body.By, Tasks: body.Tasks})
+			}
+		}
+		ids, err := tx.q.UnsuccessfulTasks(ctx, db.UnsuccessfulTasksParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID})
+		found.Unsuccessful = column(ids, id.Of[id.Task])
+		return err
+	})
+	return found, err
+}

@@ -1,0 +1,130 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// DeploymentView is a deployment as people read it. Lists leave its manifest out.
+type DeploymentView struct {
+	Deployment
+
+	WorkspaceName string
+	CreatedAt     time.Time
+	Active        bool // in its workspace, now
+}
+
+// ListDeployments reads deployments, the newest first, that are older than before; of one
+// workspace, or of all if it is "".
+func (s *Store) ListDeployments(ctx context.Context, tenant id.Tenant, workspace string, before *id.Deployment, most int) ([]DeploymentView, error) {
+	upper := uuid.Max
+	if before != nil {
+		upper = before.UUID
+	}
+	var deployments []DeploymentView
+	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListDeployments(ctx, db.ListDeploymentsParams{
+			TenantID: tenant.UUID, Workspace: workspace, Upper: upper, Most: int32(most), //nolint:gosec // a page size
+		})
+		deployments = column(rows, func(r db.ListDeploymentsRow) DeploymentView {
+			return deploymentView(tenant, db.GetDeploymentRow{
+				ID: r.ID, WorkspaceID: r.WorkspaceID, Workspace: r.Workspace, Digest: r.Digest, CreatedAt: r.CreatedAt, Active: r.Active,
+			})
+		})
+		return err
+	})
+	return deployments, err
+}
+
+// GetDeployment reads a deployment with its manifest.
+func (s *Store) GetDeployment(ctx context.Context, tenant id.Tenant, deployment id.Deployment) (DeploymentView, error) {
+	var found DeploymentView
+	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		var err error
+		found, err = tx.getDeployment(ctx, tenant, deployment.UUID)
+		return err
+	})
+	return found, err
+}
+
+func (tx *Tx) getDeployment(ctx context.Context, tenant id.Tenant, deployment uuid.UUID) (DeploymentView, error) {
+	row, err := tx.q.GetDeployment(ctx, db.GetDeploymentParams{TenantID: tenant.UUID, ID: deployment})
+	if err != nil {
+		return DeploymentView{}, notFound(err, "deployment", deployment.String())
+	}
+	return deploymentView(tenant, row), nil
+}
+
+func deploymentView(tenant id.Tenant, r db.GetDeploymentRow) DeploymentView {
+	return DeploymentView{
+		Deployment: Deployment{
+			Tenant: tenant, ID: id.Of[id.Deployment](r.ID), Workspace: id.Of[id.Workspace](r.WorkspaceID), Digest: r.Digest, Manifest: r.Manifest,
+		},
+		WorkspaceName: r.Workspace, CreatedAt: r.CreatedAt, Active: r.Active,
+	}
+}
+
+// ActiveDeployment reads the deployment that new runs of a workspace use, with its manifest.
+func (s *Store) ActiveDeployment(ctx context.Context, tenant id.Tenant, workspace string) (DeploymentView, error) {
+	var found DeploymentView
+	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		w, err := tx.q.GetWorkspace(ctx, db.GetWorkspaceParams{TenantID: tenant.UUID, Name: workspace})
+		if err != nil {
+			return notFound(err, "workspace", workspace)
+		}
+		if w.ActiveDeploymentID == nil {
+			return fault.New(fault.NotFound, "workspace "+workspace+" has no active deployment", fault.Field("workspace"),
+				fault.Remedy("deploy a manifest first: servo deploy"))
+		}
+		found, err = tx.getDeployment(ctx, tenant, *w.ActiveDeploymentID)
+		return err
+	})
+	return found, err
+}
+
+// WorkspaceView is a workspace as people read it.
+type WorkspaceView struct {
+	Workspace
+
+	CreatedAt time.Time
+}
+
+// maxWorkspaces bounds the list of a tenant's workspaces, which has no pages.
+const maxWorkspaces = 1000
+
+// ListWorkspaces reads the workspaces of a tenant by name.
+func (s *Store) ListWorkspaces(ctx context.Context, tenant id.Tenant) ([]WorkspaceView, error) {
+	var workspaces []WorkspaceView
+	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListWorkspaces(ctx, db.ListWorkspacesParams{TenantID: tenant.UUID, Most: maxWorkspaces})
+		workspaces = column(rows, func(r db.ListWorkspacesRow) WorkspaceView {
+			w := WorkspaceView{
+				Workspace: Workspace{Tenant: tenant, ID: id.Of[id.Workspace](r.ID), Name: r.Name, Version: r.Version}, CreatedAt: r.CreatedAt,
+			}
+			if r.ActiveDeploymentID != nil {
+				active := id.Of[id.Deployment](*r.ActiveDeploymentID)
+				w.Active = &active
+			}
+			return w
+		})
+		return err
+	})
+	return workspaces, err
+}
+
+// GetTenant reads a tenant as it sees itself.
+func (s *Store) GetTenant(ctx context.Context, tenant id.Tenant) (TenantView, error) {
+	var found TenantView
+	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.GetTenant(ctx, tenant.UUID)
+		found = TenantView{ID: id.Of[id.Tenant](row.ID), Name: row.Name, CreatedAt: row.CreatedAt}
+		return notFound(err, "tenant", tenant.String())
+	})
+	return found, err
+}
