@@ -38,7 +38,11 @@ type Lease struct {
 	Deadline  time.Time // set once started
 	Started   bool
 	Code      asset.Asset
+	Upstream  []UpstreamResult // of the tasks that its plan made it wait for
 }
+
+// UpstreamResult is what an upstream task has left.
+type UpstreamResult = store.UpstreamResult
 
 // Limits of a claim.
 const (
@@ -47,6 +51,9 @@ const (
 	maxPoolLength = 100
 	minLease      = time.Second
 	maxLease      = time.Hour
+	// maxUpstreamBytes bounds the results that come along with one lease; larger ones are
+	// left for the worker to ask for.
+	maxUpstreamBytes = 64 << 10
 )
 
 func (r ClaimRequest) validate() error {
@@ -148,15 +155,19 @@ func (w *working) lease(c *claimCommand, offer store.Offer) error {
 		return err
 	}
 	t.task.ExpiresAt = w.now.Add(c.Lease)
-	c.leases = append(c.leases, leaseOf(t.task, offer.Assignment))
+	c.leases = append(c.leases, leaseOf(t.task, offer))
 	return nil
 }
 
-func leaseOf(t run.Task, a store.Assignment) Lease {
-	return Lease{
-		TaskKey: keyOf(t), Assignment: a, Attempt: t.Attempt, Token: t.Token, Cursor: t.Cursor, FanOuts: t.FanOuts,
+func leaseOf(t run.Task, o store.Offer) Lease {
+	l := Lease{
+		TaskKey: keyOf(t), Assignment: o.Assignment, Attempt: t.Attempt, Token: t.Token, Cursor: t.Cursor, FanOuts: t.FanOuts,
 		ExpiresAt: t.ExpiresAt, Deadline: t.Deadline, Started: t.State == run.Running,
 	}
+	for _, upstream := range o.Upstream {
+		l.Upstream = append(l.Upstream, UpstreamResult{Task: upstream})
+	}
+	return l
 }
 
 // takeOffers locks the tasks that the claims of a batch will get, and no more: a locked task
@@ -229,12 +240,12 @@ func repeatClaims(ctx context.Context, tx *store.Tx, claims []*claimCommand) err
 	}
 	for _, offer := range held {
 		c := byID[offer.Task.Claim]
-		c.leases = append(c.leases, leaseOf(offer.Task, offer.Assignment))
+		c.leases = append(c.leases, leaseOf(offer.Task, offer))
 	}
 	return nil
 }
 
-// addCode looks up what each leased task executes.
+// addCode looks up what each leased task executes, and what its upstreams have left.
 func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
 	var keys []store.DeploymentKey
 	for _, c := range claims {
@@ -254,5 +265,23 @@ func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*claimComma
 			}
 		}
 	}
-	return nil
+	return addUpstream(ctx, tx, claims)
+}
+
+// addUpstream reads what the upstreams of all leased tasks have left: one statement, and
+// none if nothing waited for anything.
+func addUpstream(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
+	var tasks []store.UpstreamsOf
+	for _, c := range claims {
+		if c.twin != nil {
+			continue // the leases of its twin
+		}
+		for i := range c.leases {
+			l := &c.leases[i]
+			if len(l.Upstream) > 0 {
+				tasks = append(tasks, store.UpstreamsOf{Key: store.RunKey{Tenant: l.Tenant, Run: l.Run}, Results: l.Upstream})
+			}
+		}
+	}
+	return tx.UpstreamResults(ctx, tasks, maxUpstreamBytes)
 }

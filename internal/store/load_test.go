@@ -136,11 +136,13 @@ func (w *world) sendReads(t testing.TB) {
 	var runs []store.RunKey
 	var claims []id.Claim
 	var pulses []store.Pulse
+	var upstreams []store.UpstreamsOf
 	for i, task := range live[run.Running] {
 		leases, retries = append(leases, keyOf(task)), append(retries, keyOf(live[run.RetryWait][i]))
 		runs = append(runs, store.RunKey{Tenant: task.Tenant, Run: task.Run})
 		claims = append(claims, task.Claim)
 		pulses = append(pulses, store.Pulse{Key: keyOf(task), Token: task.Token})
+		upstreams = append(upstreams, store.UpstreamsOf{Key: runs[i], Results: []store.UpstreamResult{{Task: task.ID}}})
 	}
 	far := w.now.Add(24 * time.Hour)
 	w.undone(t, func(tx *Tx) {
@@ -163,6 +165,8 @@ func (w *world) sendReads(t testing.TB) {
 		require.Empty(t, must(tx.EndedTasks(ctx, leases))(t))
 		require.Len(t, must(tx.TaskEvents(ctx, leases))(t), probe)
 		require.Len(t, must(tx.TaskAssets(ctx, leases))(t), probe)
+		require.NoError(t, tx.UpstreamResults(ctx, upstreams, 1000))
+		require.Equal(t, "asset", upstreams[probe-1].Results[0].Asset)
 	})
 	require.Len(t, must(w.Heartbeat(ctx, pulses, time.Hour))(t), probe)
 }

@@ -59,6 +59,8 @@ var plans = map[string][]string{
 	"LockRetries":    {"retry_q_pkey"},
 	"DeleteRetrying": {"retry_q_pkey"},
 
+	"UpstreamResults": {"tasks_pkey"},
+
 	"Dependents":    {"edges_pkey", "waiting_pkey"},
 	"Cone":          {"edges_pkey", "waiting_pkey"},
 	"Doomed":        {"edges_pkey", "tasks_pkey", "waiting_pkey"},

@@ -159,6 +159,7 @@ func (tx *Tx) repairTasks(ctx context.Context, r RunRepair) error {
 			Cursors:       column(rows, func(t TaskRow) string { return orZero(t.Cursor) }),
 			Results:       column(rows, func(t TaskRow) string { return string(t.Result) }),
 			Failures:      column(rows, func(t TaskRow) string { return string(t.Failure) }),
+			Upstreams:     column(rows, func(t TaskRow) string { return idsText(t.Upstream) }),
 		})
 	})
 }

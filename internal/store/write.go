@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -104,6 +105,10 @@ func jsonText[T any](value *T) (string, error) {
 
 func (tx *Tx) insertTasks(ctx context.Context, c Changes) error {
 	rows := c.NewTasks
+	upstreams, err := upstreamsOf(rows)
+	if err != nil {
+		return err
+	}
 	return tx.writes.write("insert tasks", len(rows), func(q *db.Queries) error {
 		return q.InsertTasks(ctx, db.InsertTasksParams{
 			Now:        c.Now,
@@ -116,8 +121,41 @@ func (tx *Tx) insertTasks(ctx context.Context, c Changes) error {
 			Assets:     column(rows, func(t NewTask) string { return t.Spec.Asset }),
 			Partitions: column(rows, func(t NewTask) string { return t.Spec.Partition }),
 			Pools:      column(rows, func(t NewTask) string { return t.Spec.Pool }),
+			Upstreams:  upstreams,
 		})
 	})
+}
+
+// upstreamsOf turns the places that new tasks wait for into ids. A plan's tasks are made
+// together, in the order of their places.
+func upstreamsOf(rows []NewTask) ([]string, error) {
+	texts := make([]string, len(rows))
+	for i, t := range rows {
+		ids := make([]uuid.UUID, len(t.Spec.Upstream))
+		for j, place := range t.Spec.Upstream {
+			at := i + int(place) - int(t.Spec.Index)
+			if at < 0 || at >= len(rows) || rows[at].Key.Run != t.Key.Run || rows[at].Spec.Index != place {
+				return nil, fmt.Errorf("store: task %s waits for place %d, which is not made with it", t.Key.Task, place)
+			}
+			ids[j] = rows[at].Key.Task.UUID
+		}
+		texts[i] = idsText(ids)
+	}
+	return texts, nil
+}
+
+// idsText spells an array of ids, "" for none.
+func idsText(ids []uuid.UUID) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	text := make([]byte, 0, len(ids)*37+1)
+	separator := byte('{')
+	for _, u := range ids {
+		text = append(append(text, separator), u.String()...)
+		separator = ','
+	}
+	return string(append(text, '}'))
 }
 
 func (tx *Tx) insertEdges(ctx context.Context, c Changes) error {

@@ -41,7 +41,8 @@ type task struct {
 
 	spec      run.TaskSpec
 	made      time.Time
-	upstream  []*task
+	upstream  []*task     // with those of barriers
+	planned   []uuid.UUID // those of the plan alone
 	lastToken int64
 	broken    bool
 	stranger  bool // known from rows alone
@@ -213,6 +214,7 @@ func (h *history) finish() {
 		for _, index := range t.spec.Upstream {
 			if up := byIndex[index]; up != nil {
 				t.upstream = append(t.upstream, up)
+				t.planned = append(t.planned, up.ID.UUID)
 			} else {
 				h.diverges(History, "data", t.ID.UUID, "upstream tasks of the run", fmt.Sprintf("index %d", index))
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,11 +86,21 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 		}
 		rows, found := h.replay()
 		require.Empty(t, found, name)
-		require.JSONEq(t, string(value(json.Marshal(h.Rows))(t)), string(value(json.Marshal(rows))(t)), name)
+		require.JSONEq(t, string(value(json.Marshal(h.Rows))(t)), string(value(json.Marshal(knownThen(rows, h.Rows)))(t)), name)
 	}
 	for known := range store.Codec().Types() {
 		require.True(t, seen[known], "no recorded history has %s: record one", known)
 	}
+}
+
+// knownThen leaves out the columns that tables did not have when a history was recorded.
+func knownThen(rows, then map[string][]map[string]any) map[string][]map[string]any {
+	for table, recorded := range then {
+		for _, row := range rows[table] {
+			maps.DeleteFunc(row, func(column string, _ any) bool { _, known := recorded[0][column]; return !known })
+		}
+	}
+	return rows
 }
 
 // TestRecord writes down what this version does, once.

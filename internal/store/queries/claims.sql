@@ -5,9 +5,9 @@ SELECT pg_advisory_xact_lock(key) FROM (SELECT unnest(@keys::bigint[]) AS key OR
 -- name: LeasesOfClaims :many
 -- OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
 -- tasks of the run and sorts out the one: as cheap by its estimates, and 10,000 rows for one.
-SELECT sqlc.embed(q), t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+SELECT sqlc.embed(q), t.ix, t.asset, t.partition, t.upstream, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   servo.leases q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
@@ -19,14 +19,30 @@ ORDER  BY q.token;
 -- that a worker needs to know.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
-       t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+       t.ix, t.asset, t.partition, t.upstream, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   (SELECT p.* FROM servo.pool_q p
         WHERE p.pool = @pool::text ORDER BY p.priority DESC, p.since
         LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true;
+
+-- name: UpstreamResults :many
+-- What the upstreams of claimed tasks have left: of each lease the small results first, as
+-- long as they fit. The size of a value as it is stored is known without reading it, so what
+-- is far too large is never unpacked. A number of one digit takes six times as much stored.
+SELECT s.nth::int AS nth, s.asset, s.partition, (CASE WHEN s.near AND s.length <= @most::bigint THEN s.result END)::jsonb AS result,
+       coalesce(s.result IS NOT NULL AND NOT (s.near AND s.length <= @most::bigint), false)::bool AS omitted
+FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * @most::bigint AS near,
+               sum(CASE WHEN f.stored <= 8 * @most::bigint THEN octet_length(f.result::text) END)
+                   OVER (PARTITION BY f.lease ORDER BY f.stored, f.nth) AS length
+        FROM   (SELECT n.nth, n.lease, t.asset, t.partition, t.result,
+                       sum(pg_column_size(t.result)) OVER (PARTITION BY n.lease ORDER BY pg_column_size(t.result), n.nth) AS stored
+                FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@leases::int[]) AS lease, unnest(@tenant_ids::uuid[]) AS tenant_id,
+                               unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+                JOIN   LATERAL (SELECT u.asset, u.partition, u.result FROM servo.tasks u
+                                WHERE u.tenant_id = n.tenant_id AND u.run_id = n.run_id AND u.id = n.task_id OFFSET 0) AS t ON true) AS f) AS s;
 
 -- name: TakeReady :many
 SELECT sqlc.embed(q)

@@ -104,9 +104,9 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]Heartbe
 }
 
 const leasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, t.ix, t.asset, t.partition, t.upstream, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   servo.leases q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
@@ -119,6 +119,7 @@ type LeasesOfClaimsRow struct {
 	Ix           int32
 	Asset        string
 	Partition    string
+	Upstream     []uuid.UUID
 	WorkspaceID  uuid.UUID
 	DeploymentID uuid.UUID
 	Pipeline     string
@@ -162,6 +163,7 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 			&i.Ix,
 			&i.Asset,
 			&i.Partition,
+			&i.Upstream,
 			&i.WorkspaceID,
 			&i.DeploymentID,
 			&i.Pipeline,
@@ -190,11 +192,11 @@ func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 const takeQueued = `-- name: TakeQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
-       t.ix, t.asset, t.partition, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+       t.ix, t.asset, t.partition, t.upstream, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor FROM servo.pool_q p
         WHERE p.pool = $1::text ORDER BY p.priority DESC, p.since
         LIMIT $2::int FOR UPDATE SKIP LOCKED) AS q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition FROM servo.tasks t
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
@@ -224,6 +226,7 @@ type TakeQueuedRow struct {
 	Ix           int32
 	Asset        string
 	Partition    string
+	Upstream     []uuid.UUID
 	WorkspaceID  uuid.UUID
 	DeploymentID uuid.UUID
 	Pipeline     string
@@ -260,6 +263,7 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.Ix,
 			&i.Asset,
 			&i.Partition,
+			&i.Upstream,
 			&i.WorkspaceID,
 			&i.DeploymentID,
 			&i.Pipeline,
@@ -311,6 +315,73 @@ func (q *Queries) TakeReady(ctx context.Context, most int32) ([]TakeReadyRow, er
 			&i.ServoReadyQ.Fruitless,
 			&i.ServoReadyQ.FanOuts,
 			&i.ServoReadyQ.Cursor,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const upstreamResults = `-- name: UpstreamResults :many
+SELECT s.nth::int AS nth, s.asset, s.partition, (CASE WHEN s.near AND s.length <= $1::bigint THEN s.result END)::jsonb AS result,
+       coalesce(s.result IS NOT NULL AND NOT (s.near AND s.length <= $1::bigint), false)::bool AS omitted
+FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * $1::bigint AS near,
+               sum(CASE WHEN f.stored <= 8 * $1::bigint THEN octet_length(f.result::text) END)
+                   OVER (PARTITION BY f.lease ORDER BY f.stored, f.nth) AS length
+        FROM   (SELECT n.nth, n.lease, t.asset, t.partition, t.result,
+                       sum(pg_column_size(t.result)) OVER (PARTITION BY n.lease ORDER BY pg_column_size(t.result), n.nth) AS stored
+                FROM   (SELECT unnest($2::int[]) AS nth, unnest($3::int[]) AS lease, unnest($4::uuid[]) AS tenant_id,
+                               unnest($5::uuid[]) AS run_id, unnest($6::uuid[]) AS task_id) AS n
+                JOIN   LATERAL (SELECT u.asset, u.partition, u.result FROM servo.tasks u
+                                WHERE u.tenant_id = n.tenant_id AND u.run_id = n.run_id AND u.id = n.task_id OFFSET 0) AS t ON true) AS f) AS s
+`
+
+type UpstreamResultsParams struct {
+	Most      int64
+	Nths      []int32
+	Leases    []int32
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+	TaskIds   []uuid.UUID
+}
+
+type UpstreamResultsRow struct {
+	Nth       int32
+	Asset     string
+	Partition string
+	Result    json.RawMessage
+	Omitted   bool
+}
+
+// What the upstreams of claimed tasks have left: of each lease the small results first, as
+// long as they fit. The size of a value as it is stored is known without reading it, so what
+// is far too large is never unpacked. A number of one digit takes six times as much stored.
+func (q *Queries) UpstreamResults(ctx context.Context, arg UpstreamResultsParams) ([]UpstreamResultsRow, error) {
+	rows, err := q.db.Query(ctx, upstreamResults,
+		arg.Most,
+		arg.Nths,
+		arg.Leases,
+		arg.TenantIds,
+		arg.RunIds,
+		arg.TaskIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UpstreamResultsRow
+	for rows.Next() {
+		var i UpstreamResultsRow
+		if err := rows.Scan(
+			&i.Nth,
+			&i.Asset,
+			&i.Partition,
+			&i.Result,
+			&i.Omitted,
 		); err != nil {
 			return nil, err
 		}

@@ -162,6 +162,7 @@ type ServoTask struct {
 	Cursor     *string
 	Result     json.RawMessage
 	Failure    json.RawMessage
+	Upstream   []uuid.UUID
 }
 
 type ServoTenant struct {

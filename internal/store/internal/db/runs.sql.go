@@ -317,9 +317,10 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 }
 
 const insertTasks = `-- name: InsertTasks :exec
-INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool)
+INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), $4::timestamptz, unnest($5::int[]),
-       unnest($6::int[]), unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[])
+       unnest($6::int[]), unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
+       nullif(unnest($11::text[]), '')::uuid[]
 `
 
 type InsertTasksParams struct {
@@ -333,8 +334,10 @@ type InsertTasksParams struct {
 	Assets     []string
 	Partitions []string
 	Pools      []string
+	Upstreams  []string
 }
 
+// upstreams are arrays as text, since arrays of arrays must be rectangles
 func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error {
 	_, err := q.db.Exec(ctx, insertTasks,
 		arg.TenantIds,
@@ -347,6 +350,7 @@ func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error 
 		arg.Assets,
 		arg.Partitions,
 		arg.Pools,
+		arg.Upstreams,
 	)
 	return err
 }
