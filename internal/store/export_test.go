@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
@@ -33,6 +34,16 @@ func (tx *Tx) Raw() pgx.Tx { return tx.tx }
 
 // Flush sends what was collected now instead of at the end.
 func (tx *Tx) Flush(ctx context.Context) error { return tx.writes.flush(ctx, tx.tx) }
+
+// CappedQueueDepths is QueueDepths that stops counting earlier.
+func (s *Store) CappedQueueDepths(ctx context.Context, most int32) (map[run.TaskState]int, error) {
+	return s.queueDepths(ctx, most)
+}
+
+// CappedPoolDepths is PoolDepths that stops counting earlier.
+func (s *Store) CappedPoolDepths(ctx context.Context, most int32) ([]PoolDepth, error) {
+	return s.poolDepths(ctx, most)
+}
 
 type tracer struct {
 	*counter

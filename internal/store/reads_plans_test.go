@@ -1,0 +1,184 @@
+package store_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// page is how many rows the reads are asked for.
+const page = 20
+
+// readPlan is what a read may do: the indexes that it walks, and how many blocks it touches.
+type readPlan struct {
+	indexes string // separated by spaces
+	blocks  int
+	send    func(t testing.TB, w *world, key store.TaskKey) // a task of a live run
+}
+
+// everywhere are the indexes that lead to a task, whatever its state.
+const everywhere = "heartbeats_pkey leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey tasks_pkey waiting_pkey"
+
+var queueIndexes = []string{"leases_pkey", "pool_q_pkey", "ready_q_pkey", "retry_q_pkey", "waiting_pkey"}
+
+// readPlans hold the reads of a tenant to the keys. What is listed for a run of 3,000 tasks
+// may read these, but asks the queues for a page of them.
+var readPlans = map[string]readPlan{
+	"runs, the newest": {"runs_pkey", 8 * page, func(t testing.TB, w *world, key store.TaskKey) {
+		t.Helper()
+		require.Len(t, must(w.ListRuns(t.Context(), key.Tenant, store.RunFilter{}, nil, page))(t), page)
+	}},
+	"runs of a pipeline in a time": {"runs_pkey", 8 * page, func(t testing.TB, w *world, key store.TaskKey) {
+		t.Helper()
+		f := store.RunFilter{Pipeline: "daily", States: []run.State{run.RunRunning}, From: w.now.Add(-time.Hour), To: w.now.Add(time.Hour)}
+		require.Len(t, must(w.ListRuns(t.Context(), key.Tenant, f, nil, page))(t), page)
+	}},
+	"a run": {"runs_pkey", 10, func(t testing.TB, w *world, key store.TaskKey) {
+		t.Helper()
+		must(w.GetRun(t.Context(), store.RunKey{Tenant: key.Tenant, Run: key.Run}))(t)
+	}},
+	"a task": {everywhere, 40, func(t testing.TB, w *world, key store.TaskKey) {
+		t.Helper()
+		require.Equal(t, run.Running, must(w.GetTask(t.Context(), key))(t).State)
+	}},
+	"tasks in the order of the plan": {
+		everywhere, 50 * page,
+		func(t testing.TB, w *world, key store.TaskKey) {
+			t.Helper()
+			require.Len(t, must(w.ListTasks(t.Context(), store.RunKey{Tenant: key.Tenant, Run: key.Run}, store.TaskFilter{}, store.BeforeFirst, page))(t), page)
+		},
+	},
+	"tasks of a large run": {
+		everywhere, 5_000,
+		func(t testing.TB, w *world, _ store.TaskKey) {
+			t.Helper()
+			var wide store.RunKey
+			w.engine(t, func(tx *Tx) { wide = w.wide(t, tx) })
+			require.Len(t, must(w.ListTasks(t.Context(), wide, store.TaskFilter{}, store.BeforeFirst, page))(t), page)
+		},
+	},
+	"tasks in a state": {
+		everywhere, 50 * page,
+		func(t testing.TB, w *world, key store.TaskKey) {
+			t.Helper()
+			f := store.TaskFilter{States: []run.TaskState{run.Running}}
+			require.Len(t, must(w.ListTasks(t.Context(), store.RunKey{Tenant: key.Tenant, Run: key.Run}, f, store.BeforeFirst, page))(t), 5)
+		},
+	},
+	"whom a task waits for": {
+		"edges_pkey leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey tasks_pkey waiting_pkey", 10 * page,
+		func(t testing.TB, w *world, key store.TaskKey) {
+			t.Helper()
+			var waiting uuid.UUID
+			w.engine(t, func(tx *Tx) {
+				require.NoError(t, tx.Raw().QueryRow(t.Context(), `SELECT task_id FROM servo.edges WHERE tenant_id = $1 AND run_id = $2 LIMIT 1`,
+					key.Tenant.UUID, key.Run.UUID).Scan(&waiting))
+			})
+			key.Task = id.Of[id.Task](waiting)
+			require.Len(t, must(w.UpstreamTasks(t.Context(), key, store.BeforeFirst, page))(t), 1)
+		},
+	},
+	"events": {"run_events_stream", 2 * page, func(t testing.TB, w *world, key store.TaskKey) {
+		t.Helper()
+		must(w.RunEvents(t.Context(), store.RunKey{Tenant: key.Tenant, Run: key.Run}, store.EventCursor{}, page))(t)
+	}},
+}
+
+// TestReadPlans loads a database as TestPlans does and asks PostgreSQL how it executes the
+// reads of a tenant: with no statistics, with some from when the queues were empty, and with
+// those of today.
+func TestReadPlans(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.load(t, 20_000)
+	leased := w.live(t)[run.Running][0]
+	sent := map[string]statement{}
+	for name, plan := range readPlans {
+		sent[name] = w.last(t, func() { plan.send(t, w, keyOf(leased)) })
+	}
+	check := func(when string) {
+		t.Run(when, func(t *testing.T) {
+			conn := w.connection(t)
+			for _, name := range slices.Sorted(maps.Keys(readPlans)) {
+				t.Run(name, func(t *testing.T) { requireReadPlan(t, conn, name, sent[name]) })
+			}
+		})
+	}
+	check("with no statistics")
+	w.Exec(t, `CREATE SCHEMA kept`)
+	for _, queue := range queues {
+		w.Exec(t, `CREATE TABLE kept.`+queue+` AS TABLE servo.`+queue+`; TRUNCATE servo.`+queue)
+	}
+	w.Exec(t, `VACUUM ANALYZE`)
+	for _, queue := range queues {
+		w.Exec(t, `INSERT INTO servo.`+queue+` TABLE kept.`+queue)
+	}
+	check("with statistics from when the queues were empty")
+	w.Exec(t, `ANALYZE`)
+	check("with statistics of today")
+}
+
+// last is the last statement that the store has sent for fn, but for the commit.
+func (w *world) last(t testing.TB, fn func()) statement {
+	t.Helper()
+	var mu sync.Mutex
+	var last statement
+	require.NoError(t, w.Trace(t.Context(), func(sql string, args []any) {
+		record(sql, args)
+		mu.Lock()
+		defer mu.Unlock()
+		if queryName(sql) != "" {
+			last = statement{sql, args}
+		}
+	}))
+	fn()
+	mu.Lock()
+	defer mu.Unlock()
+	return last
+}
+
+// requireReadPlan explains a statement as a tenant executes it and holds it to its plan.
+func requireReadPlan(t *testing.T, conn *pgx.Conn, name string, s statement) {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	tenant, ok := s.args[0].(uuid.UUID)
+	require.True(t, ok, "a read begins with its tenant")
+	require.NoError(t, db.New(tx).EnterTenant(t.Context(), tenant.String()))
+
+	want, root := readPlans[name], explain(t, tx, name, s)
+	used, months := map[string]bool{}, map[string]bool{}
+	root.walk(func(n *node) {
+		require.NotEqual(t, "Seq Scan", n.NodeType, "on %s", n.Relation)
+		require.NotContains(t, []string{"Hash Join", "Merge Join", "Bitmap Heap Scan"}, n.NodeType)
+		if n.Loops == 0 {
+			return // a partition that was not needed
+		}
+		if n.Index != "" && n.Relation != "workspaces" { // of which a tenant has a few
+			used[indexName(n.Index)] = true
+		}
+		if slices.Contains(queueIndexes, n.Index) {
+			require.LessOrEqual(t, n.Loops, float64(page), "%s is asked for a page", n.Index)
+		}
+		if month := monthSuffix.FindString(n.Relation); month != "" {
+			months[month] = true
+		}
+	})
+	require.Equal(t, want.indexes, strings.Join(slices.Sorted(maps.Keys(used)), " "))
+	require.Len(t, months, 1)
+	require.LessOrEqual(t, root.Hit+root.Read, want.blocks)
+	t.Logf("%5d blocks, %.1f ms", root.Hit+root.Read, root.Time)
+}
