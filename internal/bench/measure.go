@@ -41,7 +41,7 @@ type Cost struct {
 }
 
 func (b *bencher) read(ctx context.Context) (reading, error) {
-	r := reading{at: time.Now(), stats: b.store.Stats(), goCPU: ownCPU(), pgCPU: b.postgresCPU()}
+	r := reading{at: time.Now(), stats: b.store.Stats(), goCPU: ownCPU(), pgCPU: postgresCPU(b.postmaster)}
 	// Backends hand in their counts at most once a second and when asked.
 	err := b.admin.QueryRow(ctx, `
 		SELECT sum(n_tup_ins), sum(n_tup_upd), sum(n_tup_del), pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint
@@ -76,8 +76,8 @@ const clockTick = 10 * time.Millisecond
 
 // postgresCPU adds up the processor time of the postmaster, its children, and the children
 // that it has waited for. It is 0 without /proc or without a postmaster of our own.
-func (b *bencher) postgresCPU() time.Duration {
-	if b.postmaster == 0 {
+func postgresCPU(postmaster int) time.Duration {
+	if postmaster == 0 {
 		return 0
 	}
 	total := time.Duration(0)
@@ -88,7 +88,7 @@ func (b *bencher) postgresCPU() time.Duration {
 			continue // it has just ended
 		}
 		pid, parent, own, waited := processTimes(string(data))
-		switch b.postmaster {
+		switch postmaster {
 		case pid:
 			total += own + waited
 		case parent:
