@@ -88,7 +88,8 @@ type controlCommand interface{ control() }
 type triggerCommand struct {
 	Trigger
 
-	run    id.Run // minted at the first try and kept: a repeat finds its own run
+	only   []string // the assets of a retry: a part of what the pipeline selects
+	run    id.Run   // minted at the first try and kept: a repeat finds its own run
 	answer Triggered
 
 	workspace  id.Workspace
@@ -234,7 +235,10 @@ func (t *triggerCommand) plan() error {
 	if err := t.validate(); err != nil {
 		return err
 	}
-	planned, err := t.code.planner.Plan(plan.Request{Pipeline: t.Pipeline, Select: t.Select, Parameters: t.Parameters})
+	if err := t.stillThere(); err != nil {
+		return err
+	}
+	planned, err := t.code.planner.Plan(plan.Request{Pipeline: t.Pipeline, Select: t.Select, Parameters: t.Parameters, Only: t.only})
 	if err != nil {
 		return err
 	}

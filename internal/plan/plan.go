@@ -19,6 +19,9 @@ type Request struct {
 	Pipeline   string          // a pipeline of the manifest
 	Select     []string        // selection expressions, their union
 	Parameters json.RawMessage // for the pipeline; checked against what it declares
+	// Only are the keys of the assets to plan, whatever the pipeline selects: a part of it
+	// that is done again.
+	Only []string
 }
 
 // Plan is the tasks of one run. Its JSON without the fingerprint is what the fingerprint
@@ -73,11 +76,7 @@ func (p *Planner) Plan(request Request) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	selection, err := asset.ParseSelection(expressions...)
-	if err != nil {
-		return Plan{}, err
-	}
-	selected, err := selection.Resolve(p.graph)
+	selected, err := p.choose(request.Only, expressions)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -122,6 +121,28 @@ func (p *Planner) resolve(request Request) (expressions []string, parameters jso
 		return nil, nil, err
 	}
 	return pipeline.Select, parameters, nil
+}
+
+// choose marks the assets to plan: those with the keys, or, without keys, those that the
+// expressions select.
+func (p *Planner) choose(only, expressions []string) ([]bool, error) {
+	if len(only) == 0 {
+		selection, err := asset.ParseSelection(expressions...)
+		if err != nil {
+			return nil, err
+		}
+		return selection.Resolve(p.graph)
+	}
+	chosen := make([]bool, p.graph.Len())
+	for i, key := range only {
+		node, known := p.graph.Index(key)
+		if !known {
+			return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown asset %.100q", key)+suggest.DidYouMean(key, p.graph.Keys()),
+				fault.Field(fmt.Sprintf("only[%d]", i)), fault.Remedy("use an asset of this manifest"))
+		}
+		chosen[node] = true
+	}
+	return chosen, nil
 }
 
 // lay puts the selected assets in order and joins them.

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.arco.dev/servo/internal/canon"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store"
+)
+
+// RetryMode says how much of a run is done again.
+type RetryMode string
+
+// The modes of a retry.
+const (
+	RetryFailed RetryMode = "FAILED" // what failed, was skipped or was cancelled
+	RetryAll    RetryMode = "ALL"    // everything that the run was planned to do
+)
+
+// TriggerRetry is the trigger type of a run that retries another.
+const TriggerRetry = "retry"
+
+// maxNamed bounds the assets that a message names.
+const maxNamed = 10
+
+// RetryRun asks for a run that does another one again.
+type RetryRun struct {
+	Tenant      id.Tenant `json:"-"`
+	Run         id.Run    `json:"run"`
+	Mode        RetryMode `json:"mode"`
+	TriggeredBy string    `json:"triggered_by"`
+	// IdempotencyKey makes a repeat return the first retry.
+	IdempotencyKey string     `json:"-"`
+	Meta           event.Meta `json:"-"`
+}
+
+// RetryRun makes a child of a run that is over: the same workspace, pipeline, parameters,
+// priority and retry policy, but of the deployment that is active now, since people mend the
+// code, deploy it and retry.
+func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
+	if r.Mode != RetryFailed && r.Mode != RetryAll {
+		return Triggered{}, fault.New(fault.InvalidArgument, fmt.Sprintf("is %.100q", r.Mode), fault.Field("mode"), fault.Remedy("use FAILED or ALL"))
+	}
+	// No lock: a run that is over does not change, and one that is not is refused.
+	parent, err := e.store.GetRunPlan(ctx, store.RunKey{Tenant: r.Tenant, Run: r.Run})
+	if err != nil {
+		return Triggered{}, err
+	}
+	if !parent.State.Terminal() {
+		return Triggered{}, fault.New(fault.Conflict, "the run is "+parent.State.String(), fault.Field("run"),
+			fault.Remedy("wait until it is over, or cancel it"), fault.Value("state", parent.State.String()))
+	}
+	only, err := retried(parent, r.Mode)
+	if err != nil {
+		return Triggered{}, err
+	}
+	if len(only) == 0 {
+		return Triggered{}, fault.New(fault.Conflict, "there is nothing to retry: every task of the run succeeded", fault.Field("mode"),
+			fault.Remedy("retry with mode ALL to do everything again"), fault.Value("state", parent.State.String()))
+	}
+	cmd := &triggerCommand{only: only, Trigger: Trigger{
+		Tenant: r.Tenant, Workspace: parent.WorkspaceName, Pipeline: parent.Pipeline, Parameters: parent.Parameters, Priority: parent.Priority,
+		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, Meta: r.Meta,
+	}}
+	// A trigger's own digest does not know the mode.
+	if cmd.digest, err = canon.Digest(r); err != nil {
+		return Triggered{}, err
+	}
+	if err := e.control.do(ctx, cmd); err != nil {
+		return Triggered{}, err
+	}
+	return cmd.answer, nil
+}
+
+// retried are the keys of the assets to do again, sorted. A task that was fanned out stands
+// for the one that fanned it out: only that one knows what to add.
+func retried(parent store.RunPlan, mode RetryMode) ([]string, error) {
+	planned, fannedOutBy := map[id.Task]string{}, map[id.Task]id.Task{}
+	for _, added := range parent.Additions {
+		for _, task := range added.Tasks {
+			if added.By == nil {
+				planned[task.ID] = task.Asset
+			} else {
+				fannedOutBy[task.ID] = *added.By
+			}
+		}
+	}
+	assets := map[string]bool{}
+	if mode == RetryAll {
+		for _, key := range planned {
+			assets[key] = true
+		}
+		return slices.Sorted(maps.Keys(assets)), nil
+	}
+	for _, task := range parent.Unsuccessful {
+		for by, mapped := fannedOutBy[task]; mapped; by, mapped = fannedOutBy[task] {
+			task = by
+		}
+		key, known := planned[task]
+		if !known {
+			return nil, fmt.Errorf("task %s of run %s is not in its events", task, parent.ID)
+		}
+		assets[key] = true
+	}
+	return slices.Sorted(maps.Keys(assets)), nil
+}
+
+// stillThere refuses a retry of what the active deployment does not have any more.
+func (t *triggerCommand) stillThere() error {
+	if len(t.only) == 0 {
+		return nil
+	}
+	remedy := fault.Remedy("deploy a manifest that has it, or trigger a new run")
+	if _, ok := t.code.Pipeline(t.Pipeline); t.Pipeline != "" && !ok {
+		return fault.New(fault.Conflict, fmt.Sprintf("the active deployment has no pipeline %s any more", t.Pipeline), fault.Field("run"), remedy)
+	}
+	var gone []string
+	for _, key := range t.only {
+		if _, ok := t.code.Asset(key); !ok {
+			gone = append(gone, key)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	named := strings.Join(gone[:min(len(gone), maxNamed)], ", ")
+	if more := len(gone) - maxNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return fault.New(fault.Conflict, "the active deployment has no asset "+named+" any more", fault.Field("run"), remedy, fault.Value("assets", gone))
+}
