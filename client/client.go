@@ -1,0 +1,154 @@
+package client
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+const (
+	// keepaliveTime is after how long without a word from the server the client asks
+	// whether it still lives, while a call is open. A parked claim says nothing for minutes.
+	keepaliveTime = 30 * time.Second
+	// keepaliveTimeout is how long the answer may take.
+	keepaliveTimeout = 10 * time.Second
+	// connectBase and connectMax are the pause between two tries to connect. A server that
+	// restarts is away for a second or two, and a try on a closed port costs nothing.
+	connectBase = 100 * time.Millisecond
+	connectMax  = 3 * time.Second
+	// connectTimeout is how long one try may take.
+	connectTimeout = 5 * time.Second
+	// maxAnswer bounds one answer: a thousand leases with the results of their upstreams.
+	maxAnswer = 128 << 20
+)
+
+// Options says how to reach the servers.
+type Options struct {
+	// Servers are addresses as host:port. Calls are spread over all that answer.
+	Servers []string
+	// Patience is how long a call waits for a server that cannot be reached before it fails
+	// with UNAVAILABLE. 0 waits as long as the call's context allows.
+	Patience time.Duration
+	// TLS turns encryption on; nil is plain text.
+	TLS *tls.Config
+	// UserAgent names the program to the server.
+	UserAgent string
+	// Logger hears of repeats and lost connections; nil is silent.
+	Logger *slog.Logger
+	// DialOptions come after the client's own.
+	DialOptions []grpc.DialOption
+}
+
+// Client is a connection to an installation. It is safe for concurrent use.
+type Client struct {
+	conn     *grpc.ClientConn
+	servers  []string
+	patience time.Duration
+	log      *slog.Logger
+}
+
+// New makes a client. It connects at the first call.
+func New(options Options) (*Client, error) {
+	addresses, err := parseServers(options.Servers)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{servers: options.Servers, patience: options.Patience, log: options.Logger}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if options.UserAgent == "" {
+		options.UserAgent = "servo-go"
+	}
+	transport := insecure.NewCredentials()
+	if options.TLS != nil {
+		transport = credentials.NewTLS(options.TLS)
+	}
+	list := manual.NewBuilderWithScheme("servo")
+	list.InitialState(resolver.State{Addresses: addresses})
+	dial := []grpc.DialOption{
+		grpc.WithResolvers(list),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`),
+		grpc.WithTransportCredentials(transport),
+		grpc.WithUserAgent(options.UserAgent),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: connectBase, Multiplier: 1.6, Jitter: 0.2, MaxDelay: connectMax},
+			MinConnectTimeout: connectTimeout,
+		}),
+		grpc.WithIdleTimeout(0), // a worker's connection stays open
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithChainUnaryInterceptor(c.unary),
+		grpc.WithChainStreamInterceptor(c.stream),
+	}
+	if c.conn, err = grpc.NewClient("servo:///servers", append(dial, options.DialOptions...)...); err != nil {
+		return nil, &Problem{Code: InvalidArgument, Message: err.Error(), Field: "options", Remedy: "mend the dial options"}
+	}
+	return c, nil
+}
+
+// parseServers checks the addresses. Each is asked for the name that it was given by, so
+// that the certificates of several servers may differ.
+func parseServers(servers []string) ([]resolver.Address, error) {
+	if len(servers) == 0 {
+		return nil, &Problem{Code: InvalidArgument, Message: "no server is named", Field: "servers", Remedy: "give at least one as host:port"}
+	}
+	var addresses []resolver.Address
+	for _, server := range servers {
+		host, port, err := net.SplitHostPort(server)
+		if err != nil || host == "" || port == "" || strings.ContainsAny(host, "/ ") {
+			return nil, &Problem{
+				Code: InvalidArgument, Message: fmt.Sprintf("%q is no address", server), Field: "servers",
+				Remedy: "write host:port of the gRPC listener, such as 127.0.0.1:8081",
+			}
+		}
+		addresses = append(addresses, resolver.Address{Addr: server, ServerName: host})
+	}
+	return addresses, nil
+}
+
+// Close ends the connections and the calls that are open.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Conn is the connection itself, with repeats and typed errors, for other generated clients.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
+
+// Tenants looks after tenants and workspaces.
+func (c *Client) Tenants() servov1.TenantServiceClient { return servov1.NewTenantServiceClient(c.conn) }
+
+// Deployments registers manifests.
+func (c *Client) Deployments() servov1.DeploymentServiceClient {
+	return servov1.NewDeploymentServiceClient(c.conn)
+}
+
+// Assets reads assets and pipelines.
+func (c *Client) Assets() servov1.AssetServiceClient { return servov1.NewAssetServiceClient(c.conn) }
+
+// Runs triggers, reads and ends runs.
+func (c *Client) Runs() servov1.RunServiceClient { return servov1.NewRunServiceClient(c.conn) }
+
+// Tasks reads tasks and their logs.
+func (c *Client) Tasks() servov1.TaskServiceClient { return servov1.NewTaskServiceClient(c.conn) }
+
+// Workers is what pull workers call.
+func (c *Client) Workers() servov1.WorkerServiceClient { return servov1.NewWorkerServiceClient(c.conn) }
+
+// Status says how the installation is doing.
+func (c *Client) Status() servov1.StatusServiceClient { return servov1.NewStatusServiceClient(c.conn) }
+
+// Admin is for the operator on call.
+func (c *Client) Admin() servov1.AdminServiceClient { return servov1.NewAdminServiceClient(c.conn) }

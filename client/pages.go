@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+// pageSize is what a list is read by when the caller does not say.
+const pageSize = 100
+
+// page is an answer that has another after it.
+type page interface{ GetNextPageToken() string }
+
+// all reads the pages of a list, one when it is needed. The request is left as it was.
+func all[Request proto.Message, Page page, Item any](
+	ctx context.Context,
+	req Request,
+	at func(Request) (size *int32, token *string),
+	list func(context.Context, Request, ...grpc.CallOption) (Page, error),
+	items func(Page) []Item,
+) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		var none Item
+		req := proto.CloneOf(req)
+		size, token := at(req)
+		if *size == 0 {
+			*size = pageSize
+		}
+		for {
+			answer, err := list(ctx, req)
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, item := range items(answer) {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			next := answer.GetNextPageToken()
+			if next == "" {
+				return
+			}
+			if next == *token { // it would go on for ever
+				yield(none, &Problem{Code: Internal, Message: "the server gave the same page twice"})
+				return
+			}
+			*token = next
+		}
+	}
+}
+
+// AllTenants reads all tenants, page by page.
+func AllTenants(ctx context.Context, c *Client, req *servov1.ListTenantsRequest) iter.Seq2[*servov1.Tenant, error] {
+	return all(ctx, req, func(r *servov1.ListTenantsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Tenants().ListTenants, (*servov1.ListTenantsResponse).GetTenants)
+}
+
+// AllDeployments reads all deployments, the newest first.
+func AllDeployments(ctx context.Context, c *Client, req *servov1.ListDeploymentsRequest) iter.Seq2[*servov1.Deployment, error] {
+	return all(ctx, req, func(r *servov1.ListDeploymentsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Deployments().ListDeployments, (*servov1.ListDeploymentsResponse).GetDeployments)
+}
+
+// AllAssets reads all assets of a workspace by key.
+func AllAssets(ctx context.Context, c *Client, req *servov1.ListAssetsRequest) iter.Seq2[*servov1.Asset, error] {
+	return all(ctx, req, func(r *servov1.ListAssetsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Assets().ListAssets, (*servov1.ListAssetsResponse).GetAssets)
+}
+
+// AllPipelines reads all pipelines of a workspace.
+func AllPipelines(ctx context.Context, c *Client, req *servov1.ListPipelinesRequest) iter.Seq2[*servov1.Pipeline, error] {
+	return all(ctx, req, func(r *servov1.ListPipelinesRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Assets().ListPipelines, (*servov1.ListPipelinesResponse).GetPipelines)
+}
+
+// AllRuns reads all runs that the request's filter lets pass, the newest first.
+func AllRuns(ctx context.Context, c *Client, req *servov1.ListRunsRequest) iter.Seq2[*servov1.Run, error] {
+	return all(ctx, req, func(r *servov1.ListRunsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Runs().ListRuns, (*servov1.ListRunsResponse).GetRuns)
+}
+
+// AllRunEvents reads what is recorded about a run so far. WatchRun also waits for the rest.
+func AllRunEvents(ctx context.Context, c *Client, req *servov1.ListRunEventsRequest) iter.Seq2[*servov1.Event, error] {
+	return all(ctx, req, func(r *servov1.ListRunEventsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Runs().ListRunEvents, (*servov1.ListRunEventsResponse).GetEvents)
+}
+
+// AllTasks reads all tasks of a run in the order of its plan.
+func AllTasks(ctx context.Context, c *Client, req *servov1.ListTasksRequest) iter.Seq2[*servov1.Task, error] {
+	return all(ctx, req, func(r *servov1.ListTasksRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Tasks().ListTasks, (*servov1.ListTasksResponse).GetTasks)
+}
+
+// AllUpstreamTasks reads all tasks that a task waits for.
+func AllUpstreamTasks(ctx context.Context, c *Client, req *servov1.ListUpstreamTasksRequest) iter.Seq2[*servov1.UpstreamTask, error] {
+	return all(ctx, req, func(r *servov1.ListUpstreamTasksRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Tasks().ListUpstreamTasks, (*servov1.ListUpstreamTasksResponse).GetTasks)
+}
+
+// TaskLogs reads what an attempt has logged, in pages that are never without a chunk. With
+// a pace it goes on asking at that pace until the attempt is over; with 0 it ends with what
+// is there now.
+func TaskLogs(ctx context.Context, c *Client, req *servov1.ListTaskLogsRequest, pace time.Duration) iter.Seq2[*servov1.ListTaskLogsResponse, error] {
+	return func(yield func(*servov1.ListTaskLogsResponse, error) bool) {
+		req := proto.CloneOf(req)
+		if req.PageSize == 0 {
+			req.PageSize = pageSize
+		}
+		for {
+			answer, err := c.Tasks().ListTaskLogs(ctx, req)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(answer.GetChunks()) > 0 && !yield(answer, nil) {
+				return
+			}
+			next := answer.GetNextPageToken()
+			if next == "" {
+				return
+			}
+			if answer.GetAttempt() > 0 {
+				req.Attempt = answer.GetAttempt() // a later one does not take its place
+			}
+			req.PageToken = next
+			if len(answer.GetChunks()) > 0 {
+				continue
+			}
+			if pace <= 0 {
+				return
+			}
+			if !pause(ctx, pace) {
+				yield(nil, problemOf(contextError(ctx)))
+				return
+			}
+		}
+	}
+}

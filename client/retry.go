@@ -1,0 +1,158 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+const (
+	// maxAttempts is how often a call is made at most.
+	maxAttempts = 5
+	// retryBase and retryMax are the pause before a repeat, doubled each time.
+	retryBase = 100 * time.Millisecond
+	retryMax  = 5 * time.Second
+	// keyHeader is the metadata by which the server knows a repeat of a trigger.
+	keyHeader = "idempotency-key"
+)
+
+// repeat is what a second time of a call does.
+type repeat int
+
+const (
+	repeatNever  repeat = iota // something else, or harm
+	repeatSafe                 // the same again, or nothing
+	repeatByKey                // the same again if it carries an idempotency key
+	repeatResume               // a stream: its reader goes on where it was
+)
+
+// repeats says of every call what its repeat does. What is not here is not repeated.
+func repeats(method string) repeat {
+	switch method[strings.LastIndex(method, "/")+1:] {
+	case "GetTenant", "ListTenants", "ListWorkspaces", "GetDeployment", "ListDeployments", "ListAssets", "GetAsset", "ListPipelines",
+		"PlanRun", "ListRuns", "GetRun", "ListRunEvents", "ListTasks", "GetTask", "ListUpstreamTasks", "ListTaskLogs", "GetStatus",
+		"VerifyProjections":
+		return repeatSafe
+	case "Deploy", "CancelRun", "RepairRun": // the same state, however often
+		return repeatSafe
+	case "Claim", "Report", "Heartbeat", "StartTask", "AdvanceCursor", "YieldTask", "FanOutTask", "CompleteTask", "FailTask": // known by claim or lease
+		return repeatSafe
+	case "TriggerRun", "RetryRun":
+		return repeatByKey
+	case "WatchRun":
+		return repeatResume
+	default: // CreateTenant, CreateWorkspace: a repeat would be told that the name is taken
+		return repeatNever
+	}
+}
+
+// WithIdempotencyKey makes triggers and retries under the context known by a key of the
+// caller's choice: the same key again gives the first run. At most 255 bytes.
+func WithIdempotencyKey(ctx context.Context, key string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, keyHeader, key)
+}
+
+// unary makes a call and repeats it as long as that does no harm and may help.
+func (c *Client) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	kind := repeats(method)
+	ownKey := false
+	if kind == repeatByKey {
+		if md, _ := metadata.FromOutgoingContext(ctx); len(md.Get(keyHeader)) == 0 {
+			ctx, ownKey = WithIdempotencyKey(ctx, uuid.NewString()), true
+		}
+	}
+	began := time.Now()
+	for attempt := 1; ; attempt++ {
+		err := problemOf(invoke(ctx, method, req, reply, conn, append([]grpc.CallOption{c.reach(ctx, began)}, opts...)...))
+		if err == nil {
+			if answer, ok := reply.(*servov1.TriggerRunResponse); ok && ownKey {
+				answer.RepeatedRequest = false // the repeat was ours, not the caller's
+			}
+			return nil
+		}
+		if kind == repeatNever || attempt == maxAttempts || !Is(err, Unavailable) || ctx.Err() != nil || c.outOfPatience(began) {
+			return err
+		}
+		c.log.DebugContext(ctx, "repeat a call", "method", method, "attempt", attempt, "error", err)
+		if !pause(ctx, delay(attempt, err)) {
+			return err
+		}
+	}
+}
+
+// stream opens a stream. Its reader decides about repeats: only it knows what it has seen.
+func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := open(ctx, desc, conn, method, append([]grpc.CallOption{c.reach(ctx, time.Now())}, opts...)...)
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	return problemStream{stream}, nil
+}
+
+// problemStream is a stream whose errors are problems.
+type problemStream struct{ grpc.ClientStream }
+
+func (s problemStream) RecvMsg(m any) error { return problemOf(s.ClientStream.RecvMsg(m)) }
+func (s problemStream) SendMsg(m any) error { return problemOf(s.ClientStream.SendMsg(m)) }
+
+// reach waits for a server as long as the client's patience allows. After that the call
+// itself fails at once, with the reason why nobody could be reached.
+func (c *Client) reach(ctx context.Context, began time.Time) grpc.CallOption {
+	if c.patience == 0 {
+		return grpc.WaitForReady(true)
+	}
+	ctx, cancel := context.WithDeadline(ctx, began.Add(c.patience))
+	defer cancel()
+	for {
+		state := c.conn.GetState()
+		if state == connectivity.Ready || state == connectivity.Shutdown {
+			break
+		}
+		c.conn.Connect()
+		if !c.conn.WaitForStateChange(ctx, state) {
+			break
+		}
+	}
+	return grpc.WaitForReady(false)
+}
+
+// outOfPatience says that no server can be reached, and that the caller has waited for one
+// as long as it wanted.
+func (c *Client) outOfPatience(began time.Time) bool {
+	return c.patience > 0 && time.Since(began) >= c.patience && c.conn.GetState() != connectivity.Ready
+}
+
+// delay is the pause before the next try: what the server asks for, or twice the one before,
+// with jitter so that many clients do not come back at once.
+func delay(attempt int, err error) time.Duration {
+	wait := min(retryBase<<min(attempt-1, 10), retryMax)
+	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter needs no secrecy
+	if p, ok := errors.AsType[*Problem](err); ok && p.RetryAfter > 0 {
+		wait = max(wait, p.RetryAfter+rand.N(p.RetryAfter/4+1)) //nolint:gosec // jitter needs no secrecy
+	}
+	return wait
+}
+
+// pause waits, unless the context would be over before.
+func pause(ctx context.Context, wait time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
