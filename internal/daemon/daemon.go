@@ -6,34 +6,45 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/internal/admission"
 	"go.arco.dev/servo/internal/api"
-	"go.arco.dev/servo/internal/api/rest"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/reaper"
 	"go.arco.dev/servo/internal/store"
 )
 
+const (
+	// DefaultDrain is how long calls may take to end when the server stops.
+	DefaultDrain = 20 * time.Second
+	// defaultMaxConns lets every lane of the engine have its transactions in flight and
+	// leaves as many connections for reads; the driver's own default is the number of cores.
+	defaultMaxConns = 20
+	// releasePatience bounds giving back the duty to a database that may be away.
+	releasePatience = 5 * time.Second
+)
+
 // Config says how a server runs.
 type Config struct {
-	DatabaseURL string
-	MaxConns    int32         // 0 leaves it to the URL or the driver
-	HTTP        string        // address of REST, metrics and health
-	GRPC        string        // address of gRPC
-	Name        string        // of this server among the others
-	Version     string        // of this binary
-	Migrate     bool          // bring the database to this version's schema first
-	Drain       time.Duration // how long calls may take to end when the server stops
-	Engine      engine.Config
-	Logger      *slog.Logger
+	DatabaseURL     string
+	MaxConns        int32         // 0 leaves it to the URL, or takes a default
+	WaitForDatabase time.Duration // how long to wait at the start for one that is away
+	HTTP            string        // address of REST, metrics and health
+	GRPC            string        // address of gRPC
+	Name            string        // of this server among the others
+	Version         string        // of this binary
+	Migrate         bool          // bring the database to this version's schema first
+	Drain           time.Duration // how long calls may take to end when the server stops; 0 is DefaultDrain
+	Engine          engine.Config
+	Logger          *slog.Logger
 }
 
 // Daemon is a running server.
@@ -43,11 +54,19 @@ type Daemon struct {
 	engine    *engine.Engine
 	admission *admission.Admission
 	reaper    *reaper.Reaper
+	api       *api.Server
 
 	grpc     *grpc.Server
 	http     *http.Server
 	grpcAddr net.Addr
 	httpAddr net.Addr
+
+	readiness readiness
+	draining  atomic.Bool
+	failed    chan error
+	serving   sync.WaitGroup
+	stop      sync.Once
+	stopErr   error
 }
 
 // Start starts a server and returns when it answers.
@@ -55,23 +74,22 @@ func Start(ctx context.Context, config Config) (*Daemon, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Daemon{config: config}
+	if config.Drain == 0 {
+		config.Drain = DefaultDrain
+	}
+	d := &Daemon{config: config, failed: make(chan error, 2)}
 	if err := d.start(ctx); err != nil {
-		return nil, errors.Join(err, d.Stop(ctx))
+		return nil, errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
 	}
 	return d, nil
 }
 
+// start goes from the bottom to the top; Stop goes back.
 func (d *Daemon) start(ctx context.Context) (err error) {
-	if d.store, err = store.Open(ctx, store.Options{URL: d.config.DatabaseURL, MaxConns: d.config.MaxConns, Logger: d.config.Logger}); err != nil {
+	if d.store, err = openStore(ctx, d.config); err != nil {
 		return err
 	}
-	if d.config.Migrate {
-		if _, err := d.store.Migrate(ctx); err != nil {
-			return err
-		}
-	}
-	if err := d.store.Prepare(ctx); err != nil {
+	if err := prepareSchema(ctx, d.store, d.config); err != nil {
 		return err
 	}
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
@@ -80,48 +98,38 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 	return d.listen(ctx)
 }
 
-func (d *Daemon) listen(ctx context.Context) error {
-	server := api.New(api.Config{
-		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(),
-	})
-	handler, err := rest.New(server, d.config.Logger)
-	if err != nil {
-		return err
-	}
-	var lc net.ListenConfig
-	httpListener, err := lc.Listen(ctx, "tcp", d.config.HTTP)
-	if err != nil {
-		return fmt.Errorf("listen for HTTP: %w", err)
-	}
-	grpcListener, err := lc.Listen(ctx, "tcp", d.config.GRPC)
-	if err != nil {
-		return errors.Join(fmt.Errorf("listen for gRPC: %w", err), httpListener.Close())
-	}
-	d.httpAddr, d.grpcAddr = httpListener.Addr(), grpcListener.Addr()
-	d.grpc = grpc.NewServer(grpc.ChainUnaryInterceptor(server.Unary()), grpc.ChainStreamInterceptor(server.Stream()))
-	server.Register(d.grpc)
-	d.http = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = d.grpc.Serve(grpcListener) }()
-	go func() { _ = d.http.Serve(httpListener) }()
-	return nil
-}
-
 // HTTPAddr is where REST is answered.
 func (d *Daemon) HTTPAddr() string { return d.httpAddr.String() }
 
 // GRPCAddr is where gRPC is answered.
 func (d *Daemon) GRPCAddr() string { return d.grpcAddr.String() }
 
-// Stop ends everything in the reverse order.
+// Failed gives an error if a listener dies while nobody has asked the server to stop. It is
+// for the caller to stop the rest then.
+func (d *Daemon) Failed() <-chan error { return d.failed }
+
+// Stop ends everything, from the edge inwards: nothing new is accepted, calls in flight are
+// answered, then the loops end, then the engine finishes what it has accepted. Stopping
+// twice is the same as once. The context bounds the drain, not what must be done after it.
 func (d *Daemon) Stop(ctx context.Context) error {
+	d.stop.Do(func() { d.stopErr = d.shutDown(ctx) })
+	return d.stopErr
+}
+
+func (d *Daemon) shutDown(ctx context.Context) error {
 	var errs []error
-	if d.grpc != nil {
-		d.grpc.Stop()
-		errs = append(errs, d.http.Close())
+	d.draining.Store(true) // readyz says so at once
+	if d.http != nil {
+		errs = append(errs, d.drain(ctx))
 	}
 	if d.engine != nil {
 		d.reaper.Stop()
-		errs = append(errs, d.admission.Stop(ctx))
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
+		if err := d.admission.Stop(release); err != nil {
+			// It expires by itself within seconds: the next server only waits a little.
+			d.config.Logger.Warn("could not give the duty back", slog.Any("error", err))
+		}
+		cancel()
 		d.engine.Stop()
 	}
 	if d.store != nil {

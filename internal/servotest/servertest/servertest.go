@@ -40,6 +40,9 @@ func StartWith(t testing.TB, config daemon.Config) *Server {
 	if config.GRPC == "" {
 		config.GRPC = "127.0.0.1:0"
 	}
+	if config.Drain == 0 {
+		config.Drain = 5 * time.Second // a test that leaves a call behind should not wait for long
+	}
 	if config.Name == "" {
 		config.Name = t.Name()
 	}

@@ -1,0 +1,92 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/store"
+)
+
+// knockEvery is the pace of asking for a database that is away at the start.
+const knockEvery = 500 * time.Millisecond
+
+// openStore connects, waiting for a database that is away if the configuration says so.
+func openStore(ctx context.Context, config Config) (*store.Store, error) {
+	options := store.Options{URL: config.DatabaseURL, MaxConns: config.MaxConns, Logger: config.Logger}
+	if options.MaxConns == 0 && !strings.Contains(options.URL, "pool_max_conns") {
+		options.MaxConns = defaultMaxConns
+	}
+	until := time.Now().Add(config.WaitForDatabase)
+	for said := false; ; said = true {
+		s, err := store.Open(ctx, options)
+		switch {
+		case err == nil:
+			return s, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case store.Diagnose(err) != store.Away:
+			return nil, fault.New(fault.InvalidArgument, oneLine(err), fault.Field("--database"),
+				fault.Remedy("check the URL"), fault.Cause(err))
+		case time.Now().After(until):
+			return nil, fault.New(fault.Unavailable, oneLine(err), fault.Field("--database"),
+				fault.Remedy("see that PostgreSQL runs there, or wait for it with --wait-for-database"), fault.Cause(err))
+		case !said:
+			config.Logger.Warn("waiting for the database", slog.Duration("for", config.WaitForDatabase), slog.String("error", oneLine(err)))
+		}
+		pause := time.NewTimer(knockEvery)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// oneLine is an error's text without the lines that the driver lists its tries on.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// prepareSchema makes sure that the database has this version's schema, and what a server
+// needs in it.
+func prepareSchema(ctx context.Context, s *store.Store, config Config) error {
+	missing, err := missingMigration(ctx, s)
+	if err != nil {
+		return err
+	}
+	if missing != "" && !config.Migrate {
+		return fault.New(fault.Conflict, missing+" is not applied", fault.Field("--database"),
+			fault.Remedy("run servo migrate up, or start the server with --migrate"))
+	}
+	if missing != "" {
+		applied, err := s.Migrate(ctx)
+		if err != nil {
+			return err
+		}
+		config.Logger.Info("migrated the database", slog.Int("applied", applied))
+	}
+	return s.Prepare(ctx)
+}
+
+// missingMigration names the first migration of this version that is not applied; "" if all
+// are. What a newer version has applied on top is none of our business: the versions before
+// and after one another run side by side.
+func missingMigration(ctx context.Context, s *store.Store) (string, error) {
+	status, err := s.MigrationStatus(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, m := range status {
+		switch {
+		case m.Changed:
+			return "", fault.New(fault.Conflict, fmt.Sprintf("migration %d (%s) is not this version's", m.Version, m.Name), fault.Field("--database"),
+				fault.Remedy("use the binary that has migrated this database"))
+		case !m.Applied:
+			return fmt.Sprintf("migration %d (%s)", m.Version, m.Name), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/store"
+)
+
+// inside reads the counters that the store and the engine keep anyway, when Prometheus asks.
+type inside struct {
+	store  *store.Store
+	engine *engine.Engine
+
+	connections, maxConnections                *prometheus.Desc
+	acquires, acquireSeconds, acquiresThatWait *prometheus.Desc
+	statements, transactions                   *prometheus.Desc
+}
+
+func newInside(s *store.Store, e *engine.Engine) *inside {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &inside{
+		store: s, engine: e,
+		connections:      desc("servo_db_pool_connections", "Connections to the database by state.", "state"),
+		maxConnections:   desc("servo_db_pool_max_connections", "How many connections there may be."),
+		acquires:         desc("servo_db_pool_acquires_total", "How often a connection was taken."),
+		acquireSeconds:   desc("servo_db_pool_acquire_seconds_total", "Time spent in taking connections."),
+		acquiresThatWait: desc("servo_db_pool_empty_acquires_total", "How often no connection was free."),
+		statements:       desc("servo_db_statements_total", "Statements sent to the database."),
+		transactions:     desc("servo_db_transactions_total", "Transactions committed."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (i *inside) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(i, to) }
+
+// Collect implements prometheus.Collector.
+func (i *inside) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	counter := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, labels...)
+	}
+	pool := i.store.PoolStats()
+	gauge(i.connections, float64(pool.Acquired), "acquired")
+	gauge(i.connections, float64(pool.Idle), "idle")
+	gauge(i.maxConnections, float64(pool.Max))
+	counter(i.acquires, float64(pool.AcquireCount))
+	counter(i.acquireSeconds, pool.AcquireDuration.Seconds())
+	counter(i.acquiresThatWait, float64(pool.EmptyAcquireCount))
+
+	sent := i.store.Stats()
+	counter(i.statements, float64(sent.Statements))
+	counter(i.transactions, float64(sent.Transactions))
+}

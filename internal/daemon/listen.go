@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"go.arco.dev/servo/internal/api"
+	"go.arco.dev/servo/internal/api/rest"
+	"go.arco.dev/servo/internal/fault"
+)
+
+// The limits of the two edges. There is no limit on how long an answer takes: claims wait
+// for work, and streams go on for as long as a run.
+const (
+	headerPatience = 10 * time.Second // for the head of a request
+	bodyPatience   = time.Minute      // for its body
+	idlePatience   = 2 * time.Minute  // between two requests of a connection
+	maxHeaderBytes = 64 << 10
+
+	maxMessageBytes  = 4 << 20
+	maxStreams       = 1000             // calls at once on one connection
+	connectPatience  = 10 * time.Second // for the handshake
+	pingAfter        = time.Minute      // of silence, to find callers that are gone
+	pingPatience     = 20 * time.Second
+	pingsAllowedEach = 5 * time.Second // workers may ask as often whether we live
+)
+
+// listen opens both addresses before it serves any, so that a server that cannot have both
+// answers on none.
+func (d *Daemon) listen(ctx context.Context) error {
+	d.api = api.New(api.Config{
+		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(),
+	})
+	handler, err := rest.New(d.api, d.config.Logger)
+	if err != nil {
+		return err
+	}
+	httpListener, err := listenOn(ctx, "--http", d.config.HTTP)
+	if err != nil {
+		return err
+	}
+	grpcListener, err := listenOn(ctx, "--grpc", d.config.GRPC)
+	if err != nil {
+		return errors.Join(err, httpListener.Close())
+	}
+	d.httpAddr, d.grpcAddr = httpListener.Addr(), grpcListener.Addr()
+
+	m := newMetrics(d)
+	d.grpc = grpc.NewServer(
+		grpc.ChainUnaryInterceptor(m.unary, d.api.Unary()),
+		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()),
+		grpc.MaxRecvMsgSize(maxMessageBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(connectPatience),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAllowedEach, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingPatience}),
+		grpc.WaitForHandlers(true), // whoever is cut off has at least ended when the engine stops
+	)
+	d.api.Register(d.grpc)
+	d.http = &http.Server{
+		Handler:           d.routes(m, handler),
+		ReadHeaderTimeout: headerPatience,
+		IdleTimeout:       idlePatience,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(d.config.Logger.Handler(), slog.LevelDebug),
+	}
+	d.serve("gRPC", func() error { return d.grpc.Serve(grpcListener) })
+	d.serve("HTTP", func() error { return d.http.Serve(httpListener) })
+	return nil
+}
+
+// listenOn opens one address, and says which flag gives another.
+func listenOn(ctx context.Context, flag, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", address)
+	switch {
+	case err == nil:
+		return listener, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fault.New(fault.Conflict, address+" is in use", fault.Field(flag),
+			fault.Remedy("end what listens there, or give another address with "+flag), fault.Cause(err))
+	default:
+		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("cannot listen on %q: %s", address, oneLine(err)), fault.Field(flag),
+			fault.Remedy("give host:port of this machine with "+flag), fault.Cause(err))
+	}
+}
+
+// serve runs one listener until it is stopped, and tells of an end that nobody asked for.
+func (d *Daemon) serve(what string, run func() error) {
+	d.serving.Go(func() {
+		err := run()
+		if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) || d.draining.Load() {
+			return
+		}
+		d.config.Logger.Error("a listener died", slog.String("listener", what), slog.Any("error", err))
+		d.failed <- fmt.Errorf("the %s listener died: %w", what, err)
+	})
+}
+
+// drain closes the listeners and lets calls in flight end. Those that wait for something to
+// happen, claims and streams, are told to end first. What is left after the time is cut off.
+func (d *Daemon) drain(ctx context.Context) error {
+	if closing, ok := any(d.api).(interface{ Close() }); ok {
+		closing.Close()
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
+	defer cancel()
+
+	graceful := make(chan struct{})
+	go func() {
+		defer close(graceful)
+		d.grpc.GracefulStop()
+	}()
+	err := d.http.Shutdown(ctx)
+	select {
+	case <-graceful:
+	case <-ctx.Done():
+		d.config.Logger.Warn("calls are still running after the drain: cutting them off", slog.Duration("drain", d.config.Drain))
+		d.grpc.Stop()
+		<-graceful
+	}
+	if err != nil { // the time is over: these are cut off too
+		err = d.http.Close()
+	}
+	d.serving.Wait()
+	return err
+}
