@@ -19,7 +19,12 @@ import (
 	"go.arco.dev/servo/internal/servotest/servertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain sees that stopped servers leave nothing behind. The cluster that the tests share
+// lives as long as the binary.
+func TestMain(m *testing.M) {
+	const devpg = "go.arco.dev/servo/internal/devpg.(*Server)."
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(devpg+"launchOn.func1"), goleak.IgnoreAnyFunction(devpg+"spawn.func1"))
+}
 
 // eventually is the longest that something certain may take on a busy machine.
 const eventually = time.Minute
