@@ -34,6 +34,10 @@ func JSON(input []byte) ([]byte, error) {
 	return transform(input)
 }
 
+// Check says whether JSON would take a document, without making its canonical form: for
+// those who read the document as it is.
+func Check(input []byte) error { return check(input) }
+
 // Marshal is the canonical form of a Go value, by way of encoding/json. A string that is
 // not valid UTF-8 is a fault: encoding/json would replace its bytes, and two different
 // values would share a digest.
