@@ -2,23 +2,128 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"go.arco.dev/servo/internal/api/problem"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/store"
 )
 
-// Unary is what every call goes through, over gRPC and over REST.
+// Unary is what every call goes through, over gRPC and over REST: a panic is caught, the
+// request checked, the error made one that people can read, and the call logged.
 func (s *Server) Unary() grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		answer, err := handler(ctx, req)
-		return answer, problem.Status(err).Err()
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+		began := time.Now()
+		defer func() {
+			if caught := recover(); caught != nil {
+				answer, err = nil, s.caught(ctx, info.FullMethod, caught)
+			}
+			err = s.finish(ctx, info.FullMethod, tenantOf(req), began, err)
+		}()
+		if err := s.validator.check(req); err != nil {
+			return nil, err
+		}
+		return handler(ctx, req)
 	}
 }
 
 // Stream is what every stream goes through.
 func (s *Server) Stream() grpc.StreamServerInterceptor {
-	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		return problem.Status(handler(srv, stream)).Err()
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+		began := time.Now()
+		checked := &checkedStream{ServerStream: stream, validator: s.validator}
+		defer func() {
+			ctx := stream.Context()
+			if caught := recover(); caught != nil {
+				err = s.caught(ctx, info.FullMethod, caught)
+			}
+			err = s.finish(ctx, info.FullMethod, checked.tenant, began, err)
+		}()
+		return handler(srv, checked)
 	}
 }
+
+// checkedStream checks each message that comes in.
+type checkedStream struct {
+	grpc.ServerStream
+
+	validator *validator
+	tenant    string
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (c *checkedStream) RecvMsg(m any) error {
+	if err := c.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	c.tenant = tenantOf(m)
+	return c.validator.check(m)
+}
+
+// tenantOf is the tenant that a request names, if it names one.
+func tenantOf(req any) string {
+	if named, ok := req.(interface{ GetTenant() string }); ok {
+		return named.GetTenant()
+	}
+	return ""
+}
+
+var errPanic = errors.New("panic")
+
+// caught logs a panic. Whoever called learns nothing of it.
+func (s *Server) caught(ctx context.Context, method string, value any) error {
+	s.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+	return fault.New(fault.Internal, "something went wrong on our side", fault.Remedy("try again; if it stays, look at the server's log"), fault.Cause(errPanic))
+}
+
+// finish makes an error a status, and logs the call.
+func (s *Server) finish(ctx context.Context, method, tenant string, began time.Time, err error) error {
+	st := problem.Status(s.explain(ctx, method, err))
+	if s.log.Enabled(ctx, slog.LevelDebug) {
+		s.log.DebugContext(ctx, "call", "method", method, "code", st.Code().String(), "duration", time.Since(began), "tenant", tenant)
+	}
+	return st.Err()
+}
+
+// explain turns what went wrong underneath into what its caller may know, and logs the rest.
+func (s *Server) explain(ctx context.Context, method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := fault.As(err); ok {
+		return err
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	switch { // of the call itself, whatever the database made of it
+	case errors.Is(ctx.Err(), context.Canceled):
+		return status.Error(codes.Canceled, "the caller has gone")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, "the caller's time is over")
+	}
+	_, ours := errors.AsType[*store.MismatchError](err)
+	switch trouble := store.Diagnose(err); {
+	case trouble == store.Away || trouble == store.Collided:
+		s.log.WarnContext(ctx, "the database is away", "method", method, "error", err)
+		return fault.New(fault.Unavailable, "the database does not answer", fault.RetryAfter(retryAfterAway),
+			fault.Remedy("try again"), fault.Cause(err))
+	case trouble == store.Poisoned && !ours:
+		s.log.WarnContext(ctx, "a request carries a value that the database refuses", "method", method, "error", err)
+		return fault.New(fault.InvalidArgument, "carries a value that cannot be stored", fault.Field("request"),
+			fault.Remedy(`check texts for zero characters (\u0000) and numbers for their range`), fault.Cause(err))
+	}
+	s.log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
+	return fault.New(fault.Internal, "something went wrong on our side", fault.Remedy("try again; if it stays, look at the server's log"), fault.Cause(err))
+}
+
+// retryAfterAway is when a caller may look again for a database that was away.
+const retryAfterAway = time.Second

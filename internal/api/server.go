@@ -4,6 +4,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -26,25 +28,48 @@ type Config struct {
 
 // Server implements the services of the contract.
 type Server struct {
-	config Config
+	config    Config
+	store     *store.Store
+	engine    *engine.Engine
+	log       *slog.Logger
+	validator *validator
+	tenants   *tenantNames
+	manifests *manifests
+
+	closing context.Context //nolint:containedctx // it is the server's own life, not a call's
+	close   context.CancelFunc
 }
 
-// New makes a server.
+// New makes a server. It prepares the checks of every message, so that no first request
+// pays for them; a contract whose checks make no sense is a programmer's mistake and panics.
 func New(config Config) *Server {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{config: config}
+	s := &Server{
+		config: config, store: config.Store, engine: config.Engine, log: config.Logger,
+		validator: newValidator(), tenants: newTenantNames(config.Store), manifests: newManifests(config.Store),
+	}
+	s.closing, s.close = context.WithCancel(context.Background())
+	return s
 }
+
+// Close tells calls that wait, parked claims and streams, to end. Other calls go on.
+func (s *Server) Close() { s.close() }
 
 // Register offers every service: to gRPC, or to the channel that REST goes through.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
-	servov1.RegisterTenantServiceServer(to, &servov1.UnimplementedTenantServiceServer{})
-	servov1.RegisterDeploymentServiceServer(to, &servov1.UnimplementedDeploymentServiceServer{})
-	servov1.RegisterAssetServiceServer(to, &servov1.UnimplementedAssetServiceServer{})
-	servov1.RegisterRunServiceServer(to, &servov1.UnimplementedRunServiceServer{})
-	servov1.RegisterTaskServiceServer(to, &servov1.UnimplementedTaskServiceServer{})
-	servov1.RegisterWorkerServiceServer(to, &servov1.UnimplementedWorkerServiceServer{})
-	servov1.RegisterStatusServiceServer(to, &servov1.UnimplementedStatusServiceServer{})
-	servov1.RegisterAdminServiceServer(to, &servov1.UnimplementedAdminServiceServer{})
+	servov1.RegisterTenantServiceServer(to, tenantService{Server: s})
+	servov1.RegisterDeploymentServiceServer(to, deploymentService{Server: s})
+	servov1.RegisterAssetServiceServer(to, assetService{Server: s})
+	servov1.RegisterRunServiceServer(to, runService{Server: s})
+	servov1.RegisterTaskServiceServer(to, taskService{Server: s})
+	servov1.RegisterWorkerServiceServer(to, workerService{Server: s})
+	servov1.RegisterStatusServiceServer(to, statusService{Server: s})
+	servov1.RegisterAdminServiceServer(to, adminService{Server: s})
+}
+
+// stopping answers a call that was waiting when the server began to stop.
+func stopping() error {
+	return fault.New(fault.Unavailable, "this server is stopping", fault.RetryAfter(time.Second), fault.Remedy("go on with another server"))
 }

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store"
+)
+
+// handle is a lease as workers carry it: opaque to them, and all that is needed to find it.
+type handle struct {
+	store.TaskKey
+
+	attempt int32
+	token   int64
+}
+
+// The layout of a handle: version, tenant, run, task, attempt, token.
+const (
+	handleVersion = 1
+	handleBytes   = 1 + 3*16 + 4 + 8
+)
+
+// encode writes the handle as text.
+func (h handle) encode() string {
+	raw := make([]byte, 0, handleBytes)
+	raw = append(raw, handleVersion)
+	raw = append(raw, h.Tenant.UUID[:]...)
+	raw = append(raw, h.Run.UUID[:]...)
+	raw = append(raw, h.Task.UUID[:]...)
+	raw = binary.BigEndian.AppendUint32(raw, uint32(h.attempt)) //nolint:gosec // bits, not a number
+	raw = binary.BigEndian.AppendUint64(raw, uint64(h.token))   //nolint:gosec // bits, not a number
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// decodeHandle reads what encode wrote.
+func decodeHandle(field, text string) (handle, error) {
+	var raw [handleBytes + 1]byte
+	if base64.RawURLEncoding.DecodedLen(len(text)) != handleBytes {
+		return handle{}, brokenHandle(field)
+	}
+	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(text))
+	if err != nil || n != handleBytes || raw[0] != handleVersion {
+		return handle{}, brokenHandle(field)
+	}
+	return handle{
+		TaskKey: store.TaskKey{
+			Tenant: id.Of[id.Tenant](uuid.UUID(raw[1:17])), Run: id.Of[id.Run](uuid.UUID(raw[17:33])), Task: id.Of[id.Task](uuid.UUID(raw[33:49])),
+		},
+		attempt: int32(binary.BigEndian.Uint32(raw[49:53])), //nolint:gosec // bits, not a number
+		token:   int64(binary.BigEndian.Uint64(raw[53:61])), //nolint:gosec // bits, not a number
+	}, nil
+}
+
+func brokenHandle(field string) error {
+	return fault.New(fault.InvalidArgument, "is not a lease", fault.Field(field), fault.Remedy("send the lease as the claim gave it"))
+}
+
+// handleFor reads the handle of a call about one attempt, which its path names too.
+func handleFor(text, task string, attempt int32) (handle, error) {
+	h, err := decodeHandle("lease", text)
+	if err != nil {
+		return handle{}, err
+	}
+	named, err := id.Parse[id.Task]("task", task)
+	switch {
+	case err != nil:
+		return handle{}, err
+	case h.Task != named:
+		return handle{}, fault.New(fault.InvalidArgument, "is the lease of another task", fault.Field("lease"),
+			fault.Remedy("name the task that the lease is for: "+h.Task.String()))
+	case h.attempt != attempt:
+		return handle{}, fault.New(fault.InvalidArgument, "is the lease of another attempt", fault.Field("lease"),
+			fault.Remedy("send the attempt as the claim gave it"), fault.Value("attempt", h.attempt))
+	}
+	return h, nil
+}

@@ -1,0 +1,216 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/api/problem"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/run"
+)
+
+// Report implements servov1.WorkerServiceServer. Logs and progress of a call are written
+// before its state changes: what a worker sends together with a completion belongs to the
+// attempt that the completion ends.
+func (s workerService) Report(ctx context.Context, req *servov1.ReportRequest) (*servov1.ReportResponse, error) {
+	b := newBatch(req.GetItems(), metaOf(ctx))
+	s.applyLogs(ctx, b)
+	s.applyProgress(ctx, b)
+	s.applyReports(ctx, b)
+	if err := b.allUnavailable(); err != nil {
+		return nil, err
+	}
+	s.answerRefused(ctx, b)
+	return &servov1.ReportResponse{Answers: b.answers}, nil
+}
+
+// batch is the items of one report, sorted by where they go. Each answer stands in the
+// place of its item.
+type batch struct {
+	answers []*servov1.ReportAnswer
+	errs    []error
+
+	reports lot[engine.Report]
+	beats   lot[engine.Heartbeat]
+	logs    lot[logChunk]
+}
+
+// lot is some items of a batch with their places in it.
+type lot[T any] struct {
+	items  []T
+	places []int
+}
+
+func (l *lot[T]) add(place int, item T) {
+	l.items = append(l.items, item)
+	l.places = append(l.places, place)
+}
+
+func newBatch(items []*servov1.ReportItem, meta event.Meta) *batch {
+	block := make([]servov1.ReportAnswer, len(items)) // one allocation for all
+	b := &batch{answers: make([]*servov1.ReportAnswer, len(items)), errs: make([]error, len(items))}
+	b.reports.items, b.reports.places = make([]engine.Report, 0, len(items)), make([]int, 0, len(items))
+	for i, item := range items {
+		b.answers[i] = &block[i]
+		b.errs[i] = b.sort(i, item, meta)
+	}
+	return b
+}
+
+// sort puts an item where it belongs.
+func (b *batch) sort(place int, item *servov1.ReportItem, meta event.Meta) error {
+	h, err := decodeHandle("lease", item.GetLease())
+	if err != nil {
+		return err
+	}
+	var action engine.Action
+	switch a := item.GetAction().(type) {
+	case *servov1.ReportItem_Start:
+		action = engine.Start{}
+	case *servov1.ReportItem_Advance:
+		action = engine.Advance{Expected: a.Advance.GetExpected(), Next: a.Advance.GetNext()}
+	case *servov1.ReportItem_Yield:
+		action = engine.Yield{Cursor: a.Yield.Cursor}
+	case *servov1.ReportItem_Complete:
+		action, err = completeOf(a.Complete.GetStatus(), a.Complete.GetResult())
+	case *servov1.ReportItem_Fail:
+		action, err = failOf(a.Fail.GetError(), a.Fail.ShouldRetry)
+	case *servov1.ReportItem_FanOut:
+		action = fanOutOf(a.FanOut.GetOrdinal(), a.FanOut.GetTasks(), a.FanOut.GetBarrier())
+	case *servov1.ReportItem_Progress:
+		beat, err := beatOf(h, a.Progress)
+		if err == nil {
+			b.beats.add(place, beat)
+		}
+		return err
+	case *servov1.ReportItem_Log:
+		chunk, err := chunkOf(h, a.Log)
+		if err == nil {
+			b.logs.add(place, chunk)
+		}
+		return err
+	}
+	if err == nil {
+		b.reports.add(place, engine.Report{TaskKey: h.TaskKey, Token: h.token, Action: action, Meta: meta})
+	}
+	return err
+}
+
+func completeOf(status servov1.Complete_Status, value *structpb.Value) (engine.Action, error) {
+	result, err := jsonOf("result", value)
+	if err != nil {
+		return nil, err
+	}
+	action := engine.Complete{Result: result}
+	if status == servov1.Complete_PARTIAL_SUCCESS {
+		action.Status = run.PartialSuccess
+	}
+	return action, nil
+}
+
+func failOf(f *servov1.Failure, retry *bool) (engine.Action, error) {
+	details, err := jsonOfStruct("error.details", f.GetDetails())
+	return engine.Fail{
+		Failure: run.Failure{Code: f.GetCode(), Message: f.GetMessage(), Details: details, SuggestedAction: f.GetSuggestedAction()},
+		Retry:   retry,
+	}, err
+}
+
+func fanOutOf(ordinal int32, tasks []*servov1.FanOutTask, barrier bool) engine.Action {
+	action := engine.FanOut{Ordinal: ordinal, Tasks: make([]engine.FanOutTask, len(tasks)), Barrier: barrier}
+	for i, t := range tasks {
+		action.Tasks[i] = engine.FanOutTask{Asset: t.GetAsset(), Partition: t.GetPartition()}
+	}
+	return action
+}
+
+func (s workerService) applyReports(ctx context.Context, b *batch) {
+	if len(b.reports.items) == 0 {
+		return
+	}
+	answers, errs := s.engine.Report(ctx, b.reports.items)
+	for i, place := range b.reports.places {
+		if b.errs[place] = errs[i]; errs[i] == nil {
+			fill(b.answers[place], answers[i])
+		}
+	}
+}
+
+func fill(out *servov1.ReportAnswer, a engine.Answer) {
+	out.State, out.Outcome = servov1.Task_State(a.State), string(a.Outcome)
+	out.DueAt, out.Deadline = timestamp(a.DueAt), timestamp(a.Deadline)
+	out.Late, out.Repeat = a.Late, a.Repeat
+	for _, task := range a.Added {
+		out.Added = append(out.Added, task.String())
+	}
+}
+
+// applyProgress renews the leases. A beat that is refused must not take the others with it:
+// then each is sent alone.
+func (s workerService) applyProgress(ctx context.Context, b *batch) {
+	if len(b.beats.items) == 0 {
+		return
+	}
+	pulses, err := s.engine.Heartbeats(ctx, b.beats.items)
+	for i, place := range b.beats.places {
+		var pulse engine.Pulse
+		switch {
+		case err == nil:
+			pulse = pulses[i]
+		case fault.Is(err, fault.InvalidArgument), fault.Is(err, fault.LimitExceeded):
+			alone, err := s.engine.Heartbeats(ctx, b.beats.items[i:i+1])
+			if b.errs[place] = err; err != nil {
+				continue
+			}
+			pulse = alone[0]
+		default:
+			b.errs[place] = err
+			continue
+		}
+		if !pulse.Alive {
+			b.errs[place] = fault.New(fault.Stale, "the lease is not held any more", fault.Field("lease"), fault.Remedy("stop working on the task"))
+		}
+	}
+}
+
+// allUnavailable says that nothing of a batch was heard: then the call as a whole is to be
+// repeated.
+func (b *batch) allUnavailable() error {
+	for _, err := range b.errs {
+		if !fault.Is(err, fault.Unavailable) {
+			return nil
+		}
+	}
+	return b.errs[0]
+}
+
+// answerRefused says what is wrong with each item that was refused.
+func (s workerService) answerRefused(ctx context.Context, b *batch) {
+	var logged, explained error // what failed for many was one thing
+	for i, err := range b.errs {
+		if err == nil {
+			continue
+		}
+		if _, known := fault.As(err); !known {
+			if logged == nil || logged.Error() != err.Error() {
+				logged, explained = err, s.explain(ctx, servov1.WorkerService_Report_FullMethodName, err)
+			}
+			err = explained
+		}
+		b.answers[i].Error = problem.Of(err)
+	}
+}
+
+// under puts the field of a fault below another.
+func under(path string, err error) error {
+	f, ok := fault.As(err)
+	if !ok || f.Violation.Field == "" {
+		return err
+	}
+	f.Violation.Field = path + "." + f.Violation.Field
+	return f
+}

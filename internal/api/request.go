@@ -1,0 +1,106 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/tenant"
+)
+
+// actor is who caused what comes through the API: nobody is told apart yet.
+const actor = "api"
+
+// metaOf is what events record about a call: who, and in which trace.
+func metaOf(ctx context.Context) event.Meta {
+	return event.Meta{Actor: actor, Trace: traceID(header(ctx, "traceparent"))}
+}
+
+// header is the first value of a metadata key, "" if there is none.
+func header(ctx context.Context, key string) string {
+	if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// maxKeyBytes bounds an idempotency key.
+const maxKeyBytes = 255
+
+// idempotencyKey is what makes a repeat of a call return its first answer.
+func idempotencyKey(ctx context.Context) (string, error) {
+	values := metadata.ValueFromIncomingContext(ctx, "idempotency-key")
+	switch {
+	case len(values) == 0:
+		return "", nil
+	case len(values) > 1:
+		return "", fault.New(fault.InvalidArgument, "is there several times", fault.Field("idempotency_key"), fault.Remedy("send one"))
+	case len(values[0]) > maxKeyBytes:
+		return "", fault.New(fault.InvalidArgument, "has more than 255 bytes", fault.Field("idempotency_key"), fault.Remedy("use a shorter key, such as a UUID"))
+	}
+	return values[0], nil
+}
+
+// traceID is the trace of a W3C traceparent: version, trace, parent and flags in lower-case
+// hexadecimal. What is not one belongs to no trace.
+func traceID(traceparent string) string {
+	const length = 55 // of version 00; later ones may go on after a hyphen
+	if len(traceparent) < length || len(traceparent) > length && (traceparent[:2] == "00" || traceparent[length] != '-') {
+		return ""
+	}
+	parts := strings.Split(traceparent[:length], "-")
+	if len(parts) != 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 || parts[0] == "ff" {
+		return ""
+	}
+	for _, part := range parts {
+		if strings.Trim(part, "0123456789abcdef") != "" {
+			return ""
+		}
+	}
+	if strings.Trim(parts[1], "0") == "" || strings.Trim(parts[2], "0") == "" {
+		return ""
+	}
+	return parts[1]
+}
+
+// orDefault is the workspace that is meant when none is said.
+func orDefault(workspace string) string {
+	if workspace == "" {
+		return tenant.DefaultWorkspace
+	}
+	return workspace
+}
+
+// timeOf reads a time that may be left out.
+func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
+	if t == nil {
+		return time.Time{}, nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return time.Time{}, fault.New(fault.InvalidArgument, "is not a time", fault.Field(field),
+			fault.Remedy("send a time such as 2026-01-31T12:00:00Z"), fault.Cause(err))
+	}
+	return t.AsTime(), nil
+}
+
+// timestamp leaves out a time that is not set.
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// duration leaves out a duration that is not set.
+func duration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}

@@ -1,0 +1,56 @@
+package api
+
+import (
+	"context"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// statusService implements servo.v1.StatusService.
+type statusService struct {
+	servov1.UnimplementedStatusServiceServer
+	*Server
+}
+
+// GetStatus implements servov1.StatusServiceServer.
+func (s statusService) GetStatus(ctx context.Context, _ *servov1.GetStatusRequest) (*servov1.Status, error) {
+	answer := &servov1.Status{Version: s.config.Version, Server: s.config.Name, StartedAt: timestamp(s.config.StartedAt)}
+	err := s.store.Snapshot(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err := tx.Clock(ctx)
+		answer.Now = timestamp(now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	depths, err := s.store.QueueDepths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, state := range run.TaskStates() {
+		if n, live := depths[state]; live {
+			answer.Tasks = append(answer.Tasks, &servov1.StateCount{State: state.String(), Count: int64(n), AtLeast: n >= store.MaxDepth})
+		}
+	}
+	pools, err := s.store.PoolDepths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pools {
+		answer.Pools = append(answer.Pools, &servov1.PoolStatus{Pool: p.Pool, Queued: int64(p.Queued), Leased: int64(p.Leased)})
+	}
+	duties, err := s.store.Duties(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range duties {
+		duty := &servov1.Duty{Name: d.Name, Epoch: d.Epoch, ExpiresAt: timestamp(d.ExpiresAt)}
+		if d.ExpiresAt.After(answer.GetNow().AsTime()) { // else it is who had it last
+			duty.Holder = d.Holder
+		}
+		answer.Duties = append(answer.Duties, duty)
+	}
+	return answer, nil
+}
