@@ -22,14 +22,23 @@ func addDatabase(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "database", "", "URL of the database (default $"+databaseVariable+")")
 }
 
-// openDatabase connects to the database of the flag, or of the environment.
-func openDatabase(ctx context.Context, address string) (*store.Store, error) {
-	if address == "" {
-		address = os.Getenv(databaseVariable)
+// databaseURL is the database of the flag, or of the environment.
+func databaseURL(flag string) (string, error) {
+	if flag == "" {
+		flag = os.Getenv(databaseVariable)
 	}
-	if address == "" {
-		return nil, fault.New(fault.InvalidArgument, "is missing", fault.Field("--database"),
+	if flag == "" {
+		return "", fault.New(fault.InvalidArgument, "is missing", fault.Field("--database"),
 			fault.Remedy("give the URL, such as postgres://servo@localhost/servo, or set "+databaseVariable))
+	}
+	return flag, nil
+}
+
+// openDatabase connects to the database of the flag, or of the environment.
+func openDatabase(ctx context.Context, flag string) (*store.Store, error) {
+	address, err := databaseURL(flag)
+	if err != nil {
+		return nil, err
 	}
 	s, err := store.Open(ctx, store.Options{URL: address})
 	if err == nil {

@@ -43,6 +43,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newCompletion(),
 		newMigrate(),
 		newPlan(),
+		newServer(),
 		newVersion(),
 	)
 	root.SetIn(stdin)

@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"servo": func() {
-			os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+			os.Exit(cli.Main(cli.WithSignals(context.Background()), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
 	})
 }

@@ -93,9 +93,13 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 		return err
 	}
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
+	d.startLoops() //nolint:contextcheck // they live until Stop, not only as long as the start
+	return d.listen(ctx)
+}
+
+func (d *Daemon) startLoops() {
 	d.admission = admission.Start(d.store, d.engine, admission.Config{Holder: d.config.Name, Logger: d.config.Logger})
 	d.reaper = reaper.Start(d.store, d.engine, reaper.Config{Logger: d.config.Logger})
-	return d.listen(ctx)
 }
 
 // HTTPAddr is where REST is answered.

@@ -57,7 +57,7 @@ type timedBody struct {
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // a reader's end is never wrapped
+	if err == io.EOF {
 		_ = b.control.SetReadDeadline(time.Time{}) // it was possible to set it
 	}
 	return n, err

@@ -40,7 +40,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 	d.api = api.New(api.Config{
 		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(),
 	})
-	handler, err := rest.New(d.api, d.config.Logger)
+	handler, err := rest.New(d.api, d.config.Logger) //nolint:contextcheck // it lives as long as the server
 	if err != nil {
 		return err
 	}
@@ -109,9 +109,7 @@ func (d *Daemon) serve(what string, run func() error) {
 // drain closes the listeners and lets calls in flight end. Those that wait for something to
 // happen, claims and streams, are told to end first. What is left after the time is cut off.
 func (d *Daemon) drain(ctx context.Context) error {
-	if closing, ok := any(d.api).(interface{ Close() }); ok {
-		closing.Close()
-	}
+	d.api.Close()
 	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
 	defer cancel()
 

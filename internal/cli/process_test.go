@@ -1,0 +1,120 @@
+package cli_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"go.arco.dev/servo/internal/servotest"
+)
+
+// certain is the longest that something certain may take on a busy machine.
+const certain = time.Minute
+
+// TestProcesses runs the scenarios under testdata/process: commands that run until somebody
+// ends them, as processes of their own.
+//
+//	database          a migrated database, in $SERVO_DATABASE_URL; "database empty" a bare one
+//	free NAME...      addresses that nobody listens on, in $NAME
+//	keep NAME         a directory that PostgreSQL's user can reach, in $NAME
+//	answers URL [RE]  wait until URL answers 200, with a body that matches
+//	until RE CMD...   repeat a command until it succeeds and its output matches
+//	silent ADDRESS    wait until nobody listens there
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "process"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TMPDIR", os.TempDir()) // the script's own is closed to PostgreSQL's user
+			env.Setenv("HOME", env.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"database": func(ts *testscript.TestScript, _ bool, args []string) {
+				url := ""
+				if len(args) == 1 && args[0] == "empty" {
+					url = servotest.Empty(t, "template0")
+				} else {
+					url = servotest.DB(t).URL
+				}
+				ts.Setenv("SERVO_DATABASE_URL", url)
+			},
+			"free": func(ts *testscript.TestScript, _ bool, args []string) {
+				for _, name := range args {
+					listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening does not wait
+					ts.Check(err)
+					defer listener.Close() // only now, so that no two are the same
+					ts.Setenv(name, listener.Addr().String())
+				}
+			},
+			"keep": func(ts *testscript.TestScript, _ bool, args []string) {
+				dir, err := os.MkdirTemp("", "servo-cli-test-")
+				ts.Check(err)
+				ts.Check(os.Chmod(dir, 0o755)) //nolint:gosec // other users must pass
+				t.Cleanup(func() { _ = os.RemoveAll(dir) })
+				ts.Setenv(args[0], dir)
+			},
+			"answers": func(ts *testscript.TestScript, _ bool, args []string) {
+				wait(ts, "an answer of "+args[0], func() bool { return answers(args[0], args[1:]) })
+			},
+			"until": func(ts *testscript.TestScript, _ bool, args []string) {
+				want := regexp.MustCompile(args[0])
+				wait(ts, strings.Join(args, " "), func() bool {
+					return ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout"))
+				})
+			},
+			"silent": func(ts *testscript.TestScript, _ bool, args []string) {
+				wait(ts, "silence at "+args[0], func() bool { return !listens(args[0]) })
+			},
+		},
+	})
+}
+
+// wait waits for something that is certain to happen.
+func wait(ts *testscript.TestScript, what string, yes func() bool) {
+	deadline := time.Now().Add(certain)
+	for !yes() {
+		if time.Now().After(deadline) {
+			ts.Fatalf("it never came to %s", what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func answers(url string, want []string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), certain)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return false
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return err == nil && response.StatusCode == http.StatusOK &&
+		(len(want) == 0 || regexp.MustCompile(want[0]).Match(body))
+}
+
+func listens(address string) bool {
+	conn, err := net.Dial("tcp", address) //nolint:noctx // this machine answers at once
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}

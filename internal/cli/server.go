@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/fault"
+)
+
+// Where a server listens if nothing else is said.
+const (
+	defaultHTTP = "127.0.0.1:8080"
+	defaultGRPC = "127.0.0.1:8081"
+)
+
+// serverOptions are the flags of servo server.
+type serverOptions struct {
+	config      daemon.Config
+	log         logging
+	openNetwork bool
+}
+
+// newServer runs a server.
+func newServer() *cobra.Command {
+	var o serverOptions
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run a server",
+		Long: `Run a server: the API over gRPC and REST, and the loops that move runs along. Any
+number of servers may share one database.
+
+REST, metrics and health are at --http, gRPC, which workers and this command line speak, at
+--grpc. There is no authentication yet: whoever reaches these addresses may do everything.
+An address that other machines reach is therefore refused unless --allow-open-network says
+that something else guards it. Keys come with a later version.
+
+SIGTERM or Ctrl-C asks for an orderly end: /readyz says so at once, what is in flight is
+answered within --drain, then the server stops. The second signal kills it; nothing is lost
+by that, but what was in flight is not answered.`,
+		Example: `  servo server --database postgres://servo@localhost/servo --migrate
+  SERVO_DATABASE_URL=postgres://servo@db/servo servo server --wait-for-database 1m --log-format json`,
+		Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	addDatabase(cmd, &o.config.DatabaseURL)
+	flags.StringVar(&o.config.HTTP, "http", defaultHTTP, "address of REST, metrics and health")
+	flags.StringVar(&o.config.GRPC, "grpc", defaultGRPC, "address of gRPC")
+	flags.StringVar(&o.config.Name, "name", "", "name of this server among the others (default host-pid)")
+	flags.BoolVar(&o.config.Migrate, "migrate", false, "bring the database to this version's schema first")
+	flags.DurationVar(&o.config.WaitForDatabase, "wait-for-database", 0, "how long to wait at the start for a database that is away")
+	flags.Int32Var(&o.config.MaxConns, "max-conns", 0, "connections to the database at most (default: pool_max_conns of the URL, or 20)")
+	flags.DurationVar(&o.config.Drain, "drain", daemon.DefaultDrain, "how long calls in flight may take to end when the server stops")
+	flags.DurationVar(&o.config.Engine.Lease, "lease", 5*time.Minute, "how long a claim lasts if the worker does not say")
+	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease")
+	flags.BoolVar(&o.openNetwork, "allow-open-network", false, "listen where other machines can reach it, without authentication")
+	addLogging(cmd, &o.log, "info")
+	return cmd
+}
+
+func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	log, err := o.log.logger(stderr)
+	if err != nil {
+		return err
+	}
+	if o.config.DatabaseURL, err = databaseURL(o.config.DatabaseURL); err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	o.config.Logger, o.config.Version = log, thisBuild().Version
+	if o.config.Name == "" {
+		o.config.Name = hostPID("server")
+	}
+	for _, address := range []string{o.config.HTTP, o.config.GRPC} {
+		if !isLoopback(address) {
+			log.Warn("listening without authentication where other machines can reach it", slog.String("address", address))
+		}
+	}
+	d, err := daemon.Start(ctx, o.config)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(stdout, "servo server %s is ready: http://%s, gRPC at %s\n", o.config.Name, d.HTTPAddr(), d.GRPCAddr()); err != nil {
+		log.Warn("nobody reads that the server is ready", slog.Any("error", err))
+	}
+	var died error
+	select {
+	case <-ctx.Done():
+		log.Info("stopping", slog.Duration("drain", o.config.Drain))
+	case died = <-d.Failed():
+	}
+	if err := d.Stop(context.WithoutCancel(ctx)); err != nil || died != nil {
+		return fault.New(fault.Unavailable, fmt.Sprintf("the server did not end well: %v", firstOf(died, err)),
+			fault.Remedy("start it again; nothing is lost"), fault.Cause(firstOf(died, err)))
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// check refuses flags that can never work, or that open more than was meant.
+func (o *serverOptions) check() error {
+	for _, f := range []struct {
+		flag  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"--drain", o.config.Drain, time.Millisecond},
+		{"--lease", o.config.Engine.Lease, time.Second},
+		{"--heartbeat-timeout", o.config.Engine.HeartbeatTimeout, time.Second},
+		{"--wait-for-database", o.config.WaitForDatabase, 0},
+	} {
+		if f.value < f.least {
+			return fault.New(fault.InvalidArgument, fmt.Sprintf("is %s", f.value), fault.Field(f.flag),
+				fault.Remedy(fmt.Sprintf("give at least %s", f.least)))
+		}
+	}
+	if o.config.MaxConns < 0 {
+		return fault.New(fault.InvalidArgument, "is negative", fault.Field("--max-conns"), fault.Remedy("give a number of connections, or 0"))
+	}
+	for _, f := range []struct{ flag, address string }{{"--http", o.config.HTTP}, {"--grpc", o.config.GRPC}} {
+		if !isLoopback(f.address) && !o.openNetwork {
+			return openFault(f.flag, f.address, "listen on 127.0.0.1, or say --allow-open-network if something else guards it")
+		}
+	}
+	return nil
+}
+
+// openFault refuses an address that other machines can reach.
+func openFault(flag, address, remedy string) error {
+	return fault.New(fault.InvalidArgument, fmt.Sprintf("other machines can reach %q, and there is no authentication", address),
+		fault.Field(flag), fault.Remedy(remedy))
+}
+
+// isLoopback says whether only this machine reaches an address.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true // no address at all: listening says so better
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// hostPID names a process among all machines.
+func hostPID(otherwise string) string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = otherwise
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// firstOf is the first error that there is.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
