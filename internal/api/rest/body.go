@@ -10,7 +10,6 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -47,7 +46,7 @@ func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[s
 	if !route.hasBody {
 		limit = 1 // enough to see that there is one
 	}
-	data, err := readAll(w, r, limit)
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit)) // the server bounds the time
 	switch {
 	case err != nil && route.hasBody:
 		return nil, unread(err)
@@ -64,16 +63,6 @@ func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[s
 	}
 	b.data = data
 	return b, nil
-}
-
-// readAll reads a body within its size and its time. The time ends with the body: an answer
-// may take longer.
-func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err == nil {
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }() // the connection may be gone
-	}
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 }
 
 func unread(err error) error {

@@ -28,7 +28,6 @@ import (
 // The limits of the edge.
 const (
 	MaxBody     = 4 << 20          // bytes of a request's body
-	bodyTimeout = time.Minute      // how long a body may take to arrive
 	keepAlive   = 15 * time.Second // between two signs of life of a silent stream
 	peekTimeout = 2 * time.Second  // how long a stream's first answer is waited for before it is opened
 	writeLimit  = 30 * time.Second // how long a stream's reader may take to read
@@ -103,8 +102,7 @@ func with[C any](client func(grpc.ClientConnInterface) C, register func(context.
 	}
 }
 
-// ServeHTTP answers a request. The pattern of the path that it has found is left in
-// r.Pattern, as http.ServeMux does, for those who count requests.
+// ServeHTTP answers a request.
 func (e *Edge) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w := &writer{ResponseWriter: rw, head: r.Method == http.MethodHead}
 	request := &state{original: r, requestID: requestID(r.Header)}

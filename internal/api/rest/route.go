@@ -109,7 +109,6 @@ func (e *Edge) check(next runtime.HandlerFunc) runtime.HandlerFunc {
 			s.found = true
 			return
 		}
-		s.original.Pattern = key(route.method, route.template)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if err := checkParams(route, params); err != nil {
