@@ -249,7 +249,8 @@ assets:
 		"a pipeline that it does not have": {without, fault.Conflict, []string{"no pipeline diamond any more"}},
 		"parameters that it does not take any more": {
 			strings.Replace(manifestText, `{name: diamond, select: ["d/*"]}`, `{name: diamond, select: ["d/*"], parameters: [{name: day, type: string, required: true}]}`, 1),
-			fault.InvalidArgument, []string{"parameters.day: is missing"},
+			fault.InvalidArgument,
+			[]string{"parameters.day: is missing"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -87,8 +87,12 @@ func (w *world) hold(t testing.TB, fn func(ctx context.Context, tx *Tx) error) *
 		o.done <- w.Engine(t.Context(), func(ctx context.Context, tx *Tx) error {
 			err := fn(ctx, tx)
 			close(held)
-			<-o.release
-			return err
+			select {
+			case <-o.release:
+				return err
+			case <-ctx.Done(): // a test that fails leaves nothing open
+				return ctx.Err()
+			}
 		})
 	}()
 	select {
