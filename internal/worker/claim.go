@@ -1,0 +1,112 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+// claimGrace bounds how long a stopping worker asks what its parked claim has brought.
+const claimGrace = 3 * time.Second
+
+// claim is the claim loop: one call at a time, parked at the server while it has nothing.
+func (w *Worker) claim(ctx, calls context.Context) {
+	idle := backoff{}
+	for ctx.Err() == nil {
+		most, start := w.wanted()
+		if most == 0 {
+			select {
+			case <-w.room:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		begun := time.Now()
+		got := w.claimOnce(ctx, calls, &servov1.ClaimRequest{
+			WorkerId: w.config.ID, ClaimId: uuid.NewString(), Pools: w.config.Pools, Max: int32(most), //nolint:gosec // at most maxClaim
+			Lease: durationpb.New(w.config.Lease), Wait: durationpb.New(maxWait), Start: start,
+		})
+		if got > 0 || time.Since(begun) > maxWait/2 {
+			idle.tries = 0
+		} else {
+			idle.sleep(ctx, 0) // it should have waited: the server may be stopping
+		}
+	}
+}
+
+// wanted says how many leases to ask for: for free slots, to be started at once, or ahead
+// of need. None while too much waits to be reported.
+func (w *Worker) wanted() (most int, start bool) {
+	if w.reporter.overloaded() {
+		return 0, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if free := w.config.Concurrency - len(w.running); free > 0 && len(w.buffer) == 0 {
+		return min(free, maxClaim), true
+	}
+	return min(max(w.config.Ahead-len(w.buffer), 0), maxClaim), false
+}
+
+// wakeClaims says that there may be room for more.
+func (w *Worker) wakeClaims() {
+	select {
+	case w.room <- struct{}{}:
+	default: // it has been said
+	}
+}
+
+// claimOnce makes one claim, with the same id again while its outcome is not known: what
+// the server has leased to us must not be stranded because its answer was lost. It returns how many leases
+// came.
+func (w *Worker) claimOnce(ctx, calls context.Context, request *servov1.ClaimRequest) (got int) {
+	wait := backoff{}
+	var first time.Time // of the tries, once there is more than one
+	for {
+		begun := time.Now()
+		response, err := w.callClaim(ctx, request, maxWait+claimPatience)
+		if ctx.Err() == nil {
+			w.link.heard("claim", err)
+		}
+		if err == nil {
+			since := time.Now()
+			if !first.IsZero() {
+				since = first // it may have been leased by the first try
+			}
+			w.accept(response.GetLeases(), since) //nolint:contextcheck // tasks outlive the claim that brought them
+			return len(response.GetLeases())
+		}
+		if first.IsZero() {
+			first = begun
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if judge(err) == refused {
+			w.config.Logger.Error("the server refuses the claim", "error", err)
+			wait.tries = max(wait.tries, 5) // it will not be better soon
+			request.ClaimId = uuid.NewString()
+		}
+		if !wait.sleep(ctx, w.link.pauseAfter(err)) {
+			break
+		}
+	}
+	// The worker stops. What the claim may have been given all the same is fetched and
+	// given back, rather than left to expire.
+	request.Wait, request.Max = durationpb.New(0), 1
+	if response, err := w.callClaim(calls, request, claimGrace); err == nil {
+		w.accept(response.GetLeases(), first) //nolint:contextcheck // it gives them back
+	}
+	return 0
+}
+
+func (w *Worker) callClaim(ctx context.Context, request *servov1.ClaimRequest, most time.Duration) (*servov1.ClaimResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return w.client.Claim(ctx, request, grpc.MaxCallRecvMsgSize(maxClaimBytes))
+}

@@ -1,0 +1,188 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+// Why a task's context ends before the task does: the causes of its cancellation.
+var (
+	// ErrCancelled means that somebody has cancelled the run.
+	ErrCancelled = errors.New("the run was cancelled")
+	// ErrInterrupted means that the worker is stopping; the task will be tried again.
+	ErrInterrupted = errors.New("the worker is stopping")
+	// ErrLeaseLost means that the task is somebody else's by now: nothing that this
+	// attempt still says counts.
+	ErrLeaseLost = errors.New("the lease is lost")
+	// ErrTimedOut means that the task's own timeout is over.
+	ErrTimedOut = errors.New("the task's timeout is over")
+)
+
+// Codes that a worker gives by itself.
+const (
+	codeUser        = "USER_CODE_EXCEPTION"
+	codeCancelled   = "CANCELLED"
+	codeInterrupted = "INTERRUPTED"
+	codeTimeout     = "TIMEOUT"
+	codeUnknown     = "NOT_IMPLEMENTED"
+	codeConfig      = "INVALID_CONFIGURATION"
+)
+
+// Error is a failure with a code. The code decides whether the task is tried again.
+type Error struct {
+	Code            string
+	Message         string
+	Details         map[string]any
+	SuggestedAction string
+	NoRetry         bool  // makes a retriable code final
+	Cause           error // for errors.Is; its text is the message if there is none
+}
+
+// Error is the message, or the cause's, or the code.
+func (e *Error) Error() string {
+	switch {
+	case e.Message != "":
+		return e.Message
+	case e.Cause != nil:
+		return e.Cause.Error()
+	}
+	return e.Code
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// YieldError gives the task back rather than fail it.
+type YieldError struct {
+	Cursor *string // where to go on; where it is if nil
+}
+
+// Error says what it is, should it ever be printed.
+func (y *YieldError) Error() string { return "the task is given back" }
+
+// Limits of what the server keeps of a failure, with room for what wraps it.
+const (
+	maxCode    = 100
+	maxMessage = 32 << 10
+	maxDetails = 48 << 10
+	maxStack   = 8 << 10
+)
+
+// failureOf is the failure that an error stands for.
+func failureOf(err error) *servov1.Fail {
+	coded, ok := errors.AsType[*Error](err)
+	if !ok {
+		coded = &Error{Code: codeUser}
+	}
+	code := cut(storable(coded.Code), maxCode)
+	if code == "" {
+		code = codeUser
+	}
+	message := err.Error()
+	if message == "" {
+		message = fmt.Sprintf("an error of type %T without a message", err)
+	}
+	fail := &servov1.Fail{Error: &servov1.Failure{
+		Code: code, Message: cut(storable(message), maxMessage),
+		SuggestedAction: cut(storable(coded.SuggestedAction), maxMessage),
+		Details:         detailsOf(coded.Details),
+	}}
+	if coded.NoRetry {
+		no := false
+		fail.ShouldRetry = &no
+	}
+	return fail
+}
+
+// detailsOf keeps what JSON can carry; a detail that it cannot carry is kept as text, and
+// details that are too large are not kept at all.
+func detailsOf(details map[string]any) *structpb.Struct {
+	if len(details) == 0 {
+		return nil
+	}
+	out := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(details))}
+	size := 0
+	for key, detail := range details {
+		value, encoded, err := encode(detail)
+		if err != nil {
+			value = structpb.NewStringValue(storable(fmt.Sprint(detail)))
+			encoded = []byte(value.GetStringValue())
+		}
+		size += len(key) + len(encoded)
+		out.Fields[storable(key)] = value
+	}
+	if size > maxDetails {
+		return &structpb.Struct{Fields: map[string]*structpb.Value{
+			"omitted": structpb.NewStringValue(fmt.Sprintf("the details had %d bytes, the limit is %d", size, maxDetails)),
+		}}
+	}
+	return out
+}
+
+// panicError is the failure of a function that panicked with that value. It must be called
+// by the deferred function that recovered.
+func panicError(value any) *Error {
+	return &Error{
+		Code:    codeUser,
+		Message: fmt.Sprintf("panic: %v", value),
+		Details: map[string]any{"panic": cut(fmt.Sprint(value), maxStack), "stack": stack()},
+	}
+}
+
+// stack is the way to the panic: from where it was raised to where the author's code began,
+// without the frames of the runtime and of this module's machinery around it.
+func stack() string {
+	pcs := make([]uintptr, 128)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	var text strings.Builder
+	raised := false // the frames above the call of panic are the recovery
+	for {
+		frame, more := frames.Next()
+		switch {
+		case frame.Function == "runtime.gopanic":
+			raised = true
+			text.Reset()
+		case !raised || strings.HasPrefix(frame.Function, "runtime.") || machinery(frame.Function):
+		default:
+			fmt.Fprintf(&text, "%s\n\t%s:%d\n", frame.Function, frame.File, frame.Line)
+		}
+		if !more {
+			return cut(text.String(), maxStack)
+		}
+	}
+}
+
+const module = "go.arco.dev/servo"
+
+// machinery says whether a function is part of what calls an author's code.
+func machinery(function string) bool {
+	for _, prefix := range []string{module + "/internal/worker.", module + ".Asset["} {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// storable makes text that the server can keep: UTF-8, without zero bytes.
+func storable(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// cut shortens text to so many bytes, and says so.
+func cut(text string, limit int) string {
+	const mark = " … (cut)"
+	if len(text) <= limit {
+		return text
+	}
+	if limit <= len(mark) {
+		return strings.ToValidUTF8(text[:limit], "")
+	}
+	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
+}

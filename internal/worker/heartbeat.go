@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+// maxBeats is how many leases one heartbeat renews: the server's limit.
+const maxBeats = 10_000
+
+// beat renews every lease from time to time until the worker is gone.
+func (w *Worker) beat(ctx context.Context) {
+	pause := w.config.HeartbeatEvery
+	wait := backoff{}
+	for {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		pause = w.config.HeartbeatEvery
+		if err := w.beatOnce(ctx); err != nil && ctx.Err() == nil {
+			// Sooner than the next beat: leases run out meanwhile.
+			pause = min(pause, max(pauseOf(wait.tries), w.link.pauseAfter(err)))
+			wait.tries++
+			continue
+		}
+		wait.tries = 0
+	}
+}
+
+func (w *Worker) beatOnce(ctx context.Context) error {
+	w.mu.Lock()
+	all := make([]*attempt, 0, len(w.held))
+	for _, a := range w.held {
+		all = append(all, a)
+	}
+	w.mu.Unlock()
+	for chunk := range slices.Chunk(all, maxBeats) {
+		if err := w.renew(ctx, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renew sends one heartbeat and does what its answers say.
+func (w *Worker) renew(ctx context.Context, attempts []*attempt) error {
+	request := &servov1.HeartbeatRequest{WorkerId: w.config.ID, Leases: make([]*servov1.HeartbeatItem, len(attempts))}
+	for i, a := range attempts {
+		request.Leases[i] = &servov1.HeartbeatItem{Lease: a.handle(), Progress: a.progress.Load()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(w.config.HeartbeatEvery, 5*time.Second))
+	defer cancel()
+	sent := time.Now()
+	response, err := w.client.Heartbeat(ctx, request)
+	w.link.heard("heartbeat", err)
+	if err == nil && len(response.GetLeases()) != len(attempts) {
+		err = errMiscounted
+	}
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	for i, answer := range response.GetLeases() {
+		if answer.GetHeld() {
+			attempts[i].expires = later(attempts[i].expires, sent.Add(w.config.Lease))
+		}
+	}
+	w.mu.Unlock()
+	for i, answer := range response.GetLeases() {
+		switch {
+		case !answer.GetHeld():
+			w.lose(attempts[i])
+		case answer.GetShouldCancel():
+			w.stop(attempts[i])
+		}
+	}
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

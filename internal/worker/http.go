@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The limits of a call.
+const (
+	maxAnswer    = 1 << 20
+	maxExcerpt   = 4 << 10
+	dialPatience = 30 * time.Second
+)
+
+// HTTP executes assets of kind http: it calls the asset's endpoint with the task as JSON,
+// and takes the answer as the result. It follows no redirects: what answers must be what
+// the manifest names.
+type HTTP struct {
+	client *http.Client
+}
+
+// NewHTTP makes the executor for so many calls at once.
+func NewHTTP(concurrency int) *HTTP {
+	return &HTTP{client: &http.Client{
+		Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: dialPatience}).DialContext,
+			TLSHandshakeTimeout: dialPatience,
+			MaxIdleConns:        max(concurrency, 1),
+			MaxIdleConnsPerHost: max(concurrency, 1),
+			IdleConnTimeout:     time.Minute,
+			ForceAttemptHTTP2:   true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Close gives up idle connections.
+func (h *HTTP) Close() { h.client.CloseIdleConnections() }
+
+// Kind is http.
+func (*HTTP) Kind() string { return KindHTTP }
+
+// Execute makes one call.
+func (h *HTTP) Execute(ctx context.Context, task *Task) (Result, error) {
+	body, err := task.Input(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	code := task.Lease().GetCode().GetHttp()
+	request, err := http.NewRequestWithContext(ctx, code.GetMethod(), code.GetUrl(), bytes.NewReader(body))
+	if err != nil {
+		return Result{}, &Error{Code: codeConfig, Message: "the endpoint cannot be called: " + err.Error(), Cause: err}
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "servo-worker")
+	for name, value := range code.GetHeaders() {
+		request.Header.Set(name, value)
+		if http.CanonicalHeaderKey(name) == "Host" {
+			request.Host = value
+		}
+	}
+	request.Header.Set("Idempotency-Key", task.Lease().GetTask()+"/"+strconv.Itoa(int(task.Lease().GetAttempt())))
+	response, err := h.client.Do(request)
+	if err != nil {
+		return Result{}, unreachable(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return Result{}, unreachable(err)
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return Result{}, unwelcome(response, answer)
+	}
+	if len(answer) > maxAnswer {
+		return Result{}, &Error{Code: codeUser, Message: fmt.Sprintf("the endpoint answered with more than %d bytes", maxAnswer)}
+	}
+	return Result{JSON: answer}, nil
+}
+
+// unreachable is the failure of a call that got no answer.
+func unreachable(err error) error {
+	code := "NETWORK_ERROR"
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		code = codeTimeout
+	}
+	return &Error{Code: code, Message: "the endpoint gave no answer: " + err.Error(), Cause: err}
+}
+
+// unwelcome is the failure of a call that was not answered with success.
+func unwelcome(response *http.Response, answer []byte) error {
+	status := response.StatusCode
+	code := codeUser
+	switch {
+	case status == http.StatusRequestTimeout || status == http.StatusGatewayTimeout:
+		code = codeTimeout
+	case status == http.StatusTooManyRequests:
+		code = "RATE_LIMITED"
+	case status >= 500 && status != http.StatusNotImplemented:
+		code = "SERVICE_UNAVAILABLE"
+	case status == http.StatusUnauthorized:
+		code = "AUTHENTICATION_FAILED"
+	case status == http.StatusForbidden:
+		code = "AUTHORIZATION_FAILED"
+	case status == http.StatusNotFound:
+		code = "RESOURCE_NOT_FOUND"
+	}
+	failure := &Error{
+		Code: code, Message: fmt.Sprintf("the endpoint answered %d %s", status, http.StatusText(status)),
+		Details: map[string]any{"status": status, "answer": cut(storable(string(answer)), maxExcerpt)},
+	}
+	if status >= 300 && status < 400 {
+		failure.Message += " to " + response.Header.Get("Location")
+		failure.SuggestedAction = "name the new address in the manifest: redirects are not followed"
+	}
+	return failure
+}

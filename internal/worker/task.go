@@ -1,0 +1,194 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/fault"
+)
+
+// Task is an attempt as the code that executes it sees it.
+type Task struct {
+	worker  *Worker
+	attempt *attempt
+	logger  *slog.Logger
+
+	mu      sync.Mutex
+	cursor  string
+	fanOuts int32
+}
+
+func (w *Worker) newTask(a *attempt) *Task {
+	t := &Task{worker: w, attempt: a, cursor: a.lease.GetCursor()}
+	// A retry says again what the attempt before it said, and the server adds nothing
+	// twice. A task with a cursor goes on where it was: its fan-outs count on.
+	if t.cursor != "" {
+		t.fanOuts = a.lease.GetFanOuts()
+	}
+	t.logger = slog.New(&logHandler{task: t})
+	return t
+}
+
+// Lease is all that the server has sent along.
+func (t *Task) Lease() *servov1.Lease { return t.attempt.lease }
+
+// Logger writes into the task's log.
+func (t *Task) Logger() *slog.Logger { return t.logger }
+
+// Aborted is closed when the worker stops without grace: processes are killed then.
+func (t *Task) Aborted() <-chan struct{} { return t.worker.abort }
+
+// Parameters are the run's parameters as a JSON object.
+func (t *Task) Parameters() json.RawMessage { return fromStruct(t.Lease().GetParameters()) }
+
+// Cursor is the task's resumable position.
+func (t *Task) Cursor() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cursor
+}
+
+// ErrCursorMoved means that the cursor was not where the task thought; Cursor says where.
+var ErrCursorMoved = errors.New("the cursor is elsewhere")
+
+// Advance moves the cursor, and returns when the server has it.
+func (t *Task) Advance(ctx context.Context, next string) error {
+	advance := &servov1.Advance{Expected: t.Cursor(), Next: next}
+	answer, err := t.ask(ctx, t.attempt.item(&servov1.ReportItem{Action: &servov1.ReportItem_Advance{Advance: advance}}, sizeOf(advance)))
+	if err != nil {
+		return fmt.Errorf("advance the cursor: %w", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if problem := answer.GetError(); problem != nil {
+		if current, moved := problem.GetValues().GetFields()["cursor"]; moved {
+			t.cursor = current.GetStringValue()
+			return fmt.Errorf("advance the cursor: %w: at %q", ErrCursorMoved, t.cursor)
+		}
+		return fmt.Errorf("advance the cursor: %w", refusal(problem))
+	}
+	t.cursor = next
+	return nil
+}
+
+// FanOut is one call to add tasks to the run.
+type FanOut struct {
+	Tasks   []*servov1.FanOutTask
+	Barrier bool
+	Ordinal *int32 // counted if not said
+}
+
+// The limits of one call: the server's in tasks, and a report's in bytes.
+const (
+	maxFanOut      = 10_000
+	maxFanOutBytes = 2 << 20
+)
+
+// FanOut adds tasks to the run and returns their ids. Many are added in several calls, each
+// of which is atomic.
+func (t *Task) FanOut(ctx context.Context, fan FanOut) ([]string, error) {
+	if len(fan.Tasks) == 0 {
+		return nil, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ordinal := t.fanOuts
+	if fan.Ordinal != nil {
+		ordinal = *fan.Ordinal
+	}
+	var added []string
+	for rest := fan.Tasks; len(rest) > 0; ordinal++ {
+		n := fitting(rest)
+		call := &servov1.FanOut{Ordinal: ordinal, Tasks: rest[:n], Barrier: fan.Barrier}
+		rest = rest[n:]
+		answer, err := t.ask(ctx, t.attempt.item(&servov1.ReportItem{Action: &servov1.ReportItem_FanOut{FanOut: call}}, sizeOf(call)))
+		if err != nil {
+			return added, fmt.Errorf("fan out: %w", err)
+		}
+		if problem := answer.GetError(); problem != nil {
+			return added, fmt.Errorf("fan out: %w", refusal(problem))
+		}
+		added = append(added, answer.GetAdded()...)
+		t.fanOuts = max(t.fanOuts, ordinal+1)
+	}
+	return added, nil
+}
+
+// fitting is how many of the tasks fit into one call.
+func fitting(tasks []*servov1.FanOutTask) int {
+	n, size := 0, 0
+	for n < len(tasks) && n < maxFanOut {
+		size += len(tasks[n].GetAsset()) + len(tasks[n].GetPartition()) + 16
+		if n > 0 && size > maxFanOutBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// ask says something and waits for its answer.
+func (t *Task) ask(ctx context.Context, it item) (*servov1.ReportAnswer, error) {
+	it.answer = make(chan *servov1.ReportAnswer, 1)
+	if !t.worker.reporter.say(t.attempt, it) {
+		return nil, t.over()
+	}
+	select {
+	case answer, ok := <-it.answer:
+		if !ok {
+			return nil, t.over()
+		}
+		return answer, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// over says why nothing can be said any more.
+func (t *Task) over() error {
+	if t.attempt.lost.Load() {
+		return ErrLeaseLost
+	}
+	return fault.New(fault.Conflict, "the task is over", fault.Remedy("do all that needs the task before its function returns"))
+}
+
+// Progress says how far the task is. It is sent before long, the latest only.
+func (t *Task) Progress(p *servov1.Progress) {
+	first := t.attempt.progress.Swap(orderly(p)) == nil
+	if first {
+		t.worker.sendProgress(t.attempt)
+		return
+	}
+	t.worker.flusher.mark(t.attempt)
+}
+
+// maxPhase is the longest phase or stage that the server takes.
+const maxPhase = 100
+
+// orderly makes a progress that the server takes: it is for people, and no reason to fail.
+func orderly(p *servov1.Progress) *servov1.Progress {
+	p.Phase, p.Stage = cut(storable(p.GetPhase()), maxPhase), cut(storable(p.GetStage()), maxPhase)
+	if math.IsNaN(float64(p.GetFraction())) {
+		p.Fraction = 0
+	}
+	p.Fraction = min(max(p.GetFraction(), 0), 1)
+	for _, counter := range []*int64{&p.RecordsExtracted, &p.RecordsTransformed, &p.RecordsLoaded, &p.Bytes} {
+		*counter = max(*counter, 0)
+	}
+	return p
+}
+
+// sendProgress sends the latest progress, if it was not sent.
+func (w *Worker) sendProgress(a *attempt) {
+	latest := a.progress.Load()
+	if latest == nil || a.sentProgress.Swap(latest) == latest {
+		return
+	}
+	w.reporter.say(a, a.item(&servov1.ReportItem{Action: &servov1.ReportItem_Progress{Progress: latest}}, sizeOf(latest)))
+}

@@ -1,0 +1,139 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+
+	"google.golang.org/grpc"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/suggest"
+)
+
+// Upstream is what an upstream task has produced.
+type Upstream struct {
+	Task      string          `json:"-"`
+	Asset     string          `json:"asset"`
+	Partition string          `json:"partition"`
+	Result    json.RawMessage `json:"result"`
+}
+
+// Upstream is what the task's plan made it wait for: the result of that asset. If it has
+// several partitions, it is the one of the task's own partition.
+func (t *Task) Upstream(ctx context.Context, asset string) (json.RawMessage, error) {
+	var found []*servov1.UpstreamResult
+	var keys []string
+	for _, u := range t.Lease().GetUpstream() {
+		keys = append(keys, u.GetAsset())
+		if u.GetAsset() == asset {
+			found = append(found, u)
+		}
+	}
+	if len(found) > 1 {
+		found = slices.DeleteFunc(found, func(u *servov1.UpstreamResult) bool { return u.GetPartition() != t.Lease().GetPartition() })
+	}
+	if len(found) != 1 {
+		message := fmt.Sprintf("%s has no upstream %s", t.Lease().GetAsset(), asset) + suggest.DidYouMean(asset, keys)
+		if slices.Contains(keys, asset) {
+			message = fmt.Sprintf("%s has several partitions of upstream %s", t.Lease().GetAsset(), asset)
+		}
+		return nil, &Error{Code: codeConfig, Message: message, SuggestedAction: "declare it in the asset's upstream; read several with MappedResults"}
+	}
+	return t.result(ctx, found[0])
+}
+
+// result is an upstream's result, read from the server if it was too large to come along.
+func (t *Task) result(ctx context.Context, u *servov1.UpstreamResult) (json.RawMessage, error) {
+	if !u.GetOmitted() {
+		return fromValue(u.GetResult()), nil
+	}
+	request := &servov1.GetTaskRequest{Tenant: t.Lease().GetTenant(), Run: t.Lease().GetRun(), Task: u.GetTask()}
+	task, err := read(ctx, t.worker.link, t.worker.tasks.GetTask, request)
+	if err != nil {
+		return nil, fmt.Errorf("read the result of upstream %s: %w", u.GetAsset(), err)
+	}
+	return fromValue(task.GetResult()), nil
+}
+
+// Mapped reads the results of all tasks of an asset that the task has waited for, those
+// that were fanned out included, page by page.
+func (t *Task) Mapped(ctx context.Context, asset string) iter.Seq2[Upstream, error] {
+	return func(yield func(Upstream, error) bool) {
+		request := &servov1.ListUpstreamTasksRequest{
+			Tenant: t.Lease().GetTenant(), Run: t.Lease().GetRun(), Task: t.Lease().GetTask(), PageSize: 100,
+		}
+		for {
+			page, err := read(ctx, t.worker.link, t.worker.tasks.ListUpstreamTasks, request)
+			if err != nil {
+				yield(Upstream{}, fmt.Errorf("read the results of upstream %s: %w", asset, err))
+				return
+			}
+			for _, u := range page.GetTasks() {
+				if u.GetAsset() != asset {
+					continue
+				}
+				if !yield(Upstream{Task: u.GetTask(), Asset: u.GetAsset(), Partition: u.GetPartition(), Result: fromValue(u.GetResult())}, nil) {
+					return
+				}
+			}
+			if request.PageToken = page.GetNextPageToken(); request.GetPageToken() == "" {
+				return
+			}
+		}
+	}
+}
+
+// read makes a call that only reads, again while the server is away.
+func read[Request, Response any](ctx context.Context, l *link, call func(context.Context, Request, ...grpc.CallOption) (Response, error), request Request) (Response, error) {
+	wait := backoff{}
+	for {
+		response, err := call(ctx, request)
+		if err == nil {
+			return response, nil
+		}
+		if ctx.Err() != nil {
+			return response, context.Cause(ctx)
+		}
+		if judge(err) != unknown {
+			return response, refusal(problemOf(err))
+		}
+		if !wait.sleep(ctx, l.pauseAfter(err)) {
+			return response, context.Cause(ctx)
+		}
+	}
+}
+
+// input is what code outside of this process is told: on its standard input, or as the body
+// of a call.
+type input struct {
+	Tenant     string          `json:"tenant"`
+	Run        string          `json:"run"`
+	Task       string          `json:"task"`
+	Attempt    int32           `json:"attempt"`
+	Asset      string          `json:"asset"`
+	Partition  string          `json:"partition"`
+	Pipeline   string          `json:"pipeline"`
+	Parameters json.RawMessage `json:"parameters"`
+	Upstream   []Upstream      `json:"upstream"`
+	Cursor     string          `json:"cursor"`
+}
+
+// Input is the JSON document for code outside of this process.
+func (t *Task) Input(ctx context.Context) ([]byte, error) {
+	l := t.Lease()
+	in := input{
+		Tenant: l.GetTenant(), Run: l.GetRun(), Task: l.GetTask(), Attempt: l.GetAttempt(), Asset: l.GetAsset(), Partition: l.GetPartition(),
+		Pipeline: l.GetPipeline(), Parameters: t.Parameters(), Upstream: make([]Upstream, len(l.GetUpstream())), Cursor: t.Cursor(),
+	}
+	for i, u := range l.GetUpstream() {
+		result, err := t.result(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		in.Upstream[i] = Upstream{Asset: u.GetAsset(), Partition: u.GetPartition(), Result: result}
+	}
+	return Marshal(in)
+}

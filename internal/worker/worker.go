@@ -1,0 +1,314 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/fault"
+)
+
+// Worker claims tasks and executes them until it is told to stop.
+type Worker struct {
+	config    Config
+	client    servov1.WorkerServiceClient
+	tasks     servov1.TaskServiceClient
+	executors map[string]Executor
+	link      *link
+	reporter  *reporter
+	flusher   *flusher
+
+	used  atomic.Bool
+	abort chan struct{}
+	once  sync.Once
+
+	// base is the parent of the tasks' contexts: it outlives the context of Run, since
+	// tasks may go on for a while when the worker stops.
+	base      context.Context
+	interrupt context.CancelCauseFunc
+
+	mu       sync.Mutex
+	held     map[string]*attempt // every lease, until its last report is answered
+	buffer   []*attempt          // leased ahead of need, in their order
+	running  map[*attempt]struct{}
+	stopping bool
+	idle     chan struct{} // closed when nothing runs, once stopping
+	room     chan struct{} // wakes the claim loop
+}
+
+// New makes a worker; Run runs it.
+func New(config Config) (*Worker, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		config:    config,
+		client:    servov1.NewWorkerServiceClient(config.Conn),
+		tasks:     servov1.NewTaskServiceClient(config.Conn),
+		executors: map[string]Executor{},
+		link:      &link{conn: config.Conn, log: config.Logger},
+		abort:     make(chan struct{}),
+		held:      map[string]*attempt{},
+		running:   map[*attempt]struct{}{},
+		idle:      make(chan struct{}),
+		room:      make(chan struct{}, 1),
+	}
+	for _, e := range config.Executors {
+		w.executors[e.Kind()] = e
+	}
+	w.reporter = newReporter(w)
+	w.flusher = &flusher{every: config.FlushEvery, flush: w.flush}
+	return w, nil
+}
+
+// Run works until the context is done, then stops: it claims no more, gives back what it
+// has not begun, lets the tasks go on for the grace, interrupts the rest, and returns when
+// everything was reported. It can be called once.
+func (w *Worker) Run(ctx context.Context) error {
+	if w.used.Swap(true) {
+		return fault.New(fault.Conflict, "the worker has been run", fault.Remedy("make a new one"))
+	}
+	w.base, w.interrupt = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer w.interrupt(ErrInterrupted)
+	calls, stopCalls := context.WithCancel(context.WithoutCancel(ctx))
+	claims, stopClaims := context.WithCancel(ctx)
+
+	var talking, claiming sync.WaitGroup
+	for range senders {
+		talking.Go(func() { w.reporter.send(calls) })
+	}
+	talking.Go(func() { w.beat(calls) })
+	claiming.Go(func() { w.claim(claims, calls) })
+
+	w.config.Logger.Info("working", "worker", w.config.ID, "pools", w.config.Pools, "slots", w.config.Concurrency)
+	select {
+	case <-ctx.Done():
+	case <-w.abort:
+	}
+	stopClaims()
+	w.drain(&claiming)
+	left := w.lastWords()
+	stopCalls()
+	w.reporter.stop()
+	w.flusher.stop()
+	claiming.Wait()
+	talking.Wait()
+	if left > 0 {
+		return fault.New(fault.Unavailable, fmt.Sprintf("%d reports could not be delivered before the worker stopped", left),
+			fault.Remedy("the tasks are tried again when their leases expire"), fault.Value("reports", left))
+	}
+	w.config.Logger.Info("stopped", "worker", w.config.ID)
+	return nil
+}
+
+// Abort makes Run return at once: tasks are interrupted without grace.
+func (w *Worker) Abort() { w.once.Do(func() { close(w.abort) }) }
+
+// drain lets the tasks end, then interrupts them, then gives up those that do not listen.
+func (w *Worker) drain(claiming *sync.WaitGroup) {
+	w.mu.Lock()
+	w.stopping = true
+	buffered := w.buffer
+	w.buffer = nil
+	running := len(w.running)
+	if running == 0 {
+		close(w.idle)
+	}
+	w.mu.Unlock()
+	w.config.Logger.Info("stopping", "running", running, "given_back", len(buffered), "grace", w.config.Grace)
+	for _, a := range buffered {
+		w.giveBack(a)
+	}
+	if !w.await(w.idle, w.config.Grace) {
+		w.interrupt(ErrInterrupted)
+		w.await(w.idle, stopGrace)
+	}
+	// What a claim may have brought while it was being stopped is given back too.
+	claimed := make(chan struct{})
+	go func() {
+		defer close(claimed)
+		claiming.Wait()
+	}()
+	w.await(claimed, claimGrace)
+
+	for _, a := range w.stillRunning() {
+		w.config.Logger.Warn("a task does not listen to its context and is abandoned", "task", a.lease.GetTask(), "asset", a.lease.GetAsset())
+		w.end(a, a.failed(interrupted("the worker stopped, and the task did not end in time")))
+	}
+}
+
+func (w *Worker) stillRunning() []*attempt {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.running))
+}
+
+// await waits for a channel, for so long, and not when there is no time.
+func (w *Worker) await(done <-chan struct{}, most time.Duration) bool {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-w.abort:
+		w.interrupt(ErrInterrupted)
+	case <-timer.C:
+	}
+	// A channel and a timer that are ready together are chosen from by chance.
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// lastWords waits until all is said, and returns how much is not.
+func (w *Worker) lastWords() int {
+	said := w.reporter.flushed()
+	if !w.await(said, flushGrace) {
+		timer := time.NewTimer(abortGrace)
+		defer timer.Stop()
+		select {
+		case <-said:
+		case <-timer.C:
+		}
+	}
+	return w.reporter.left()
+}
+
+// accept takes the leases of a claim: into free slots, the rest into the buffer.
+func (w *Worker) accept(leases []*servov1.Lease, since time.Time) {
+	var begin, back []*attempt
+	w.mu.Lock()
+	for _, lease := range leases {
+		if _, twice := w.held[lease.GetLease()]; twice {
+			continue // a repeated claim may bring what an answer brought before
+		}
+		a := &attempt{lease: lease, since: since, expires: since.Add(w.config.Lease)}
+		w.held[a.handle()] = a
+		switch {
+		case w.stopping:
+			back = append(back, a)
+		case len(w.buffer) == 0 && len(w.running) < w.config.Concurrency || lease.GetStarted():
+			w.occupy(a)
+			begin = append(begin, a)
+		default:
+			w.buffer = append(w.buffer, a)
+		}
+	}
+	w.mu.Unlock()
+	for _, a := range begin {
+		go w.slot(a)
+	}
+	for _, a := range back {
+		w.giveBack(a)
+	}
+}
+
+// occupy gives an attempt a slot, under the lock.
+func (w *Worker) occupy(a *attempt) {
+	a.ctx, a.cancel = context.WithCancelCause(w.base)
+	w.running[a] = struct{}{}
+}
+
+// next frees the slot of an attempt and gives it to a buffered one, if there is one whose
+// lease is surely alive.
+func (w *Worker) next(ended *attempt) *attempt {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.running, ended)
+	if w.stopping {
+		if len(w.running) == 0 {
+			close(w.idle)
+		}
+		return nil
+	}
+	defer w.wakeClaims()
+	now := time.Now()
+	for len(w.buffer) > 0 {
+		a := w.buffer[0]
+		w.buffer[0] = nil
+		w.buffer = w.buffer[1:]
+		switch {
+		case a.lost.Load():
+		case now.After(a.expires.Add(-margin(w.config.Lease))):
+			// Nobody knows whether the server has given it to somebody else. It will
+			// find its way: started or not, it costs nothing to leave it alone.
+			w.config.Logger.Warn("a lease has expired before a slot was free", "task", a.lease.GetTask())
+			a.lost.Store(true)
+			delete(w.held, a.handle())
+		default:
+			w.occupy(a)
+			return a
+		}
+	}
+	return nil
+}
+
+// margin is how near its expiry a lease is not begun any more.
+func margin(lease time.Duration) time.Duration { return min(lease/10, 5*time.Second) }
+
+// giveBack returns a lease that was not begun.
+func (w *Worker) giveBack(a *attempt) {
+	w.end(a, a.failed(interrupted("the worker stopped before it began the task")))
+}
+
+func interrupted(message string) *servov1.Fail {
+	return &servov1.Fail{Error: &servov1.Failure{Code: codeInterrupted, Message: message}}
+}
+
+// end says the last words of an attempt, with the log lines that are left.
+func (w *Worker) end(a *attempt, last item) {
+	items := a.logs.rest(a)
+	if !w.reporter.say(a, append(items, last)...) {
+		w.forget(a)
+	}
+}
+
+// forget stops holding a lease.
+func (w *Worker) forget(a *attempt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.held, a.handle())
+}
+
+// lose ends an attempt whose lease is somebody else's by now.
+func (w *Worker) lose(a *attempt) {
+	if a.lost.Swap(true) {
+		return
+	}
+	w.reporter.drop(a)
+	w.mu.Lock()
+	delete(w.held, a.handle())
+	cancel := a.cancel
+	w.mu.Unlock()
+	if cancel != nil {
+		cancel(ErrLeaseLost)
+	}
+}
+
+// stop asks an attempt to end because its run was cancelled. One that was not begun ends
+// here.
+func (w *Worker) stop(a *attempt) {
+	w.mu.Lock()
+	cancel := a.cancel
+	for i, b := range w.buffer {
+		if b == a {
+			w.buffer = append(w.buffer[:i:i], w.buffer[i+1:]...)
+			break
+		}
+	}
+	w.mu.Unlock()
+	if cancel != nil {
+		cancel(ErrCancelled)
+		return
+	}
+	w.end(a, a.failed(&servov1.Fail{Error: &servov1.Failure{Code: codeCancelled, Message: "cancelled before it began"}}))
+}
