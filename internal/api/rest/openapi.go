@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -153,7 +154,9 @@ func (f *finisher) paths(routes map[string]*route) error {
 		if !ok {
 			return fmt.Errorf("the OpenAPI document has no %s %s: generate it again", r.method, r.template)
 		}
-		f.operation(r, operation)
+		if err := f.operation(r, operation); err != nil {
+			return err
+		}
 		at(finished, publicPath(r.template))[strings.ToLower(r.method)] = operation
 	}
 	f.root["paths"] = finished
@@ -174,7 +177,7 @@ func publicPath(template string) string {
 	return strings.ReplaceAll(template, assetVariable, "{namespace}/{name}")
 }
 
-func (f *finisher) operation(r *route, o object) {
+func (f *finisher) operation(r *route, o object) error {
 	call := r.name[strings.LastIndexByte(r.name, '.')+1:]
 	o["operationId"] = call
 	o["summary"] = call
@@ -208,7 +211,7 @@ func (f *finisher) operation(r *route, o object) {
 	if len(parameters) > 0 {
 		o["parameters"] = parameters
 	}
-	f.requestBody(r, o)
+	return f.requestBody(r, o)
 }
 
 // streamDescription is what people need to know to read the stream.
@@ -236,23 +239,46 @@ func (f *finisher) parameter(p object) {
 	}
 }
 
-// requestBody leaves out what the path says already, and asks for a body only where
-// something must be said.
-func (f *finisher) requestBody(r *route, o object) {
+// requestBody leaves out what the path says already, says what must be there, and asks for
+// a body only then. The generator writes some of the requests out where they are used: here
+// all are schemas with a name.
+func (f *finisher) requestBody(r *route, o object) error {
 	if _, ok := o["requestBody"]; !ok {
-		return
+		return nil // all of it is in the path
 	}
-	schema := at(f.schemas, string(r.input.FullName()))
-	for _, name := range r.inPath {
-		delete(at(schema, "properties"), name)
+	name := string(r.input.FullName())
+	schema, ok := f.schemas[name].(object)
+	if !ok {
+		return fmt.Errorf("the OpenAPI document has no schema %s: generate it again", name)
 	}
-	required, _ := schema["required"].([]any)
-	required = slices.DeleteFunc(required, func(name any) bool { return slices.Contains(r.inPath, fmt.Sprint(name)) })
+	var required []any
+	said, _ := schema["required"].([]any)
+	for _, field := range slices.Sorted(maps.Keys(at(schema, "properties"))) {
+		property := at(schema, "properties", field)
+		switch {
+		case slices.Contains(r.inPath, field):
+			delete(at(schema, "properties"), field)
+		case slices.Contains(said, any(field)) || refusesNothing(property):
+			required = append(required, field)
+		}
+	}
 	delete(schema, "required")
 	if len(required) > 0 {
 		schema["required"] = required
 	}
-	at(o, "requestBody")["required"] = len(required) > 0
+	o["requestBody"] = object{"required": len(required) > 0, "content": object{"application/json": object{"schema": ref("schemas/" + name)}}}
+	return nil
+}
+
+// refusesNothing says whether a property's rules are broken by a value that is not there:
+// the contract takes that for the empty one.
+func refusesNothing(property object) bool {
+	for _, rule := range []string{"minLength", "minItems", "minimum"} {
+		if least, ok := property[rule].(json.Number); ok && least != "0" && !strings.HasPrefix(least.String(), "-") {
+			return true
+		}
+	}
+	return property["format"] == "uuid"
 }
 
 // components adds what every operation refers to.
