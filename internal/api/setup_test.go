@@ -251,3 +251,18 @@ func (r *recorder) with(message string) []map[string]string {
 	}
 	return found
 }
+
+// events are all events of a run, as soon as they can be read. Transactions of other tests
+// in the same cluster hold events back for as long as they run.
+func (b *bundle) events(t testing.TB, run string) []*servov1.Event {
+	t.Helper()
+	var events []*servov1.Event
+	for token := ""; ; {
+		answer, err := b.runs.ListRunEvents(t.Context(), &servov1.ListRunEventsRequest{Tenant: "acme", Run: run, PageToken: token, PageSize: 100})
+		require.NoError(t, err)
+		events = append(events, answer.GetEvents()...)
+		if token = answer.GetNextPageToken(); token == "" && len(events) > 0 {
+			return events
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/proto"
@@ -16,8 +17,12 @@ import (
 // validator checks requests by the rules that stand in the contract.
 type validator struct{ rules protovalidate.Validator }
 
-// newValidator compiles the rules of every message of the contract.
-func newValidator() *validator {
+// newValidator gives the one validator of the process: it depends on nothing but the
+// contract, and never changes.
+var newValidator = sync.OnceValue(compile) //nolint:gochecknoglobals // see above
+
+// compile compiles the rules of every message of the contract.
+func compile() *validator {
 	rules, err := protovalidate.New(protovalidate.WithMessageDescriptors(messages()...), protovalidate.WithDisableLazy())
 	if err != nil {
 		panic("api: the rules of the contract cannot be compiled: " + err.Error())
@@ -54,7 +59,7 @@ const maxViolations = 100
 // check refuses a request that breaks rules, and names all of them.
 func (v *validator) check(req any) error {
 	message, ok := req.(proto.Message)
-	if !ok {
+	if !ok || plain(message) {
 		return nil
 	}
 	err := v.rules.Validate(message)

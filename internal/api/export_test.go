@@ -1,0 +1,63 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"go.arco.dev/servo/internal/store"
+)
+
+// What tests of the edge look at from outside.
+var (
+	JSONOf       = jsonOf
+	JSONOfStruct = jsonOfStruct
+	ValueOf      = valueOf
+	TraceID      = traceID
+	Files        = files
+)
+
+// Handle writes the handle of a lease.
+func Handle(key store.TaskKey, attempt int32, token int64) string {
+	return handle{TaskKey: key, attempt: attempt, token: token}.encode()
+}
+
+// ReadHandle reads one.
+func ReadHandle(text string) (key store.TaskKey, attempt int32, token int64, err error) {
+	h, err := decodeHandle("lease", text)
+	return h.TaskKey, h.attempt, h.token, err
+}
+
+// NextPage is the token that goes on after a position of a list.
+func NextPage(req listRequest, position string) (string, error) {
+	p, err := pageOf(req)
+	return p.next(position), err
+}
+
+// After is the position that a request goes on after.
+func After(req listRequest) (string, error) {
+	p, err := pageOf(req)
+	return p.after, err
+}
+
+// Cut shortens texts to a page.
+func Cut(req listRequest, entries []string) (kept []string, next string, err error) {
+	p, err := pageOf(req)
+	if err != nil {
+		return nil, "", err
+	}
+	kept, next = cut(p, entries, func(s string) int { return len(s) }, func(s string) string { return s })
+	return kept, next, nil
+}
+
+// MaxPageBytes bounds a page.
+const MaxPageBytes = maxPageBytes
+
+// Check checks a request, Rules does so by the contract alone, and Plain says whether that
+// was needed.
+func Check(req any) error           { return newValidator().check(req) }
+func Rules(req proto.Message) error { return newValidator().rules.Validate(req) }
+func Plain(req proto.Message) bool  { return plain(req) }
+
+// Explain is what a caller learns of an error.
+func (s *Server) Explain(ctx context.Context, err error) error { return s.explain(ctx, "test", err) }
