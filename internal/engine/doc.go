@@ -3,7 +3,7 @@
 //
 // Commands that wait together are applied together (see lane). Claims and reports share a
 // lane; triggers and cancels, which may be large, have one; heartbeats have their own, so
-// that overload never looks like death. The loops call Admit, Expire, RetryDue and
+// that overload never looks like death, and so have logs, which nothing waits for. The loops call Admit, Expire, RetryDue and
 // SkipDoomed.
 //
 // The rules of locking are those of docs/adr/0002-the-write-path.md, which internal/model

@@ -53,6 +53,7 @@ type Engine struct {
 	control    *lane[controlCommand]
 	work       *lane[workCommand]
 	heartbeats *lane[*heartbeatCommand]
+	logs       *lane[*logCommand]
 }
 
 // New makes an engine on a store. Stop it when done.
@@ -66,6 +67,8 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	e.control = newLane("control", limits, config.InFlight, log, e.runControl, e.signals.everybody)
 	e.work = newLane("work", limits, config.InFlight, log, e.runWork, e.signals.everybody)
 	e.heartbeats = newLane("heartbeats", limits, 1, log, e.runHeartbeats, e.signals.everybody)
+	limits.waiting = min(limits.waiting, maxLogsWait)
+	e.logs = newLane("logs", limits, 1, log, e.runLogs, func() {}) // nobody waits for them
 	return e
 }
 
@@ -73,6 +76,7 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 func (e *Engine) Stop() {
 	e.control.stop()
 	e.work.stop()
+	e.logs.stop()
 	e.heartbeats.stop()
 }
 

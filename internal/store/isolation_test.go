@@ -23,6 +23,7 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	g := w.newRun(t, a, states, nil, nil, nil, nil, nil, []int32{0}, nil)
 	w.apply(t, store.Changes{OpenCones: []store.RunKey{g.key()}})
 	must(w.Heartbeat(t.Context(), []store.Pulse{pulse(g.tasks[0])}, time.Minute))(t)
+	must(w.WriteLogs(t.Context(), []store.LogChunk{chunk(g.tasks[0], 1, "hello")}))(t)
 	w.engine(t, func(tx *Tx) {
 		must(tx.TakeTriggerKeys(t.Context(), []store.TriggerKey{{Tenant: a.tenant, Key: "k", Digest: "d", Run: g.run.ID}}, w.now))(t)
 	})
@@ -151,7 +152,7 @@ func TestPrivileges(t *testing.T) {
 	t.Run("a partition cannot be reached past its parent", func(t *testing.T) {
 		t.Parallel()
 		for _, exec := range roles {
-			for _, table := range []string{"runs", "tasks", "edges", "run_events"} {
+			for _, table := range []string{"runs", "tasks", "edges", "run_events", "task_logs", "attempt_logs"} {
 				require.Equal(t, insufficientPrivilege, servotest.SQLState(exec(t.Context(), `SELECT FROM servo.`+table+w.now.Format("_2006_01"))))
 			}
 		}

@@ -74,6 +74,14 @@ var loads = []string{
 			at, at + interval '1 hour', at + make_interval(secs => n), at + make_interval(secs => n), 'w' FROM live_tasks WHERE m > 20`,
 	`INSERT INTO servo.heartbeats (tenant_id, run_id, task_id, token, seen_at, expires_at)
 		SELECT tenant_id, run_id, task_id, n, at, at + interval '1 hour' FROM live_tasks WHERE m > 20`,
+	`INSERT INTO servo.task_logs (tenant_id, run_id, task_id, attempt, seq, at, bytes, text)
+		SELECT tenant_id, run_id, task_id, 0, seq, at, 5, 'hello' FROM live_tasks, generate_series(1, 3) AS seq WHERE m > 20
+		UNION ALL
+		SELECT tenant_id, run_id, task_id, 1, 1, at, 5, 'hello' FROM past`,
+	`INSERT INTO servo.attempt_logs (tenant_id, run_id, task_id, attempt, kept)
+		SELECT tenant_id, run_id, task_id, 0, 315 FROM live_tasks WHERE m > 20
+		UNION ALL
+		SELECT tenant_id, run_id, task_id, 1, 105 FROM past`,
 	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
 	`CREATE TEMP TABLE wide ON COMMIT DROP AS
 		SELECT tenant_id, run_id, at, m, pg_temp.v7(at, 'wide ' || m) AS task_id
@@ -137,11 +145,13 @@ func (w *world) sendReads(t testing.TB) {
 	var claims []id.Claim
 	var pulses []store.Pulse
 	var upstreams []store.UpstreamsOf
+	var chunks []store.LogChunk
 	for i, task := range live[run.Running] {
 		leases, retries = append(leases, keyOf(task)), append(retries, keyOf(live[run.RetryWait][i]))
 		runs = append(runs, store.RunKey{Tenant: task.Tenant, Run: task.Run})
 		claims = append(claims, task.Claim)
 		pulses = append(pulses, store.Pulse{Key: keyOf(task), Token: task.Token})
+		chunks = append(chunks, chunk(task, 4, "hello again"))
 		upstreams = append(upstreams, store.UpstreamsOf{Key: runs[i], Results: []store.UpstreamResult{{Task: task.ID}}})
 	}
 	far := w.now.Add(24 * time.Hour)
@@ -169,6 +179,12 @@ func (w *world) sendReads(t testing.TB) {
 		require.Equal(t, "asset", upstreams[probe-1].Results[0].Asset)
 	})
 	require.Len(t, must(w.Heartbeat(ctx, pulses, time.Hour))(t), probe)
+	w.undone(t, func(tx *Tx) {
+		_, full, err := tx.WriteLogs(ctx, chunks, 0)
+		require.NoError(t, err)
+		require.Len(t, full, probe)
+		require.NoError(t, tx.TrimLogs(ctx, full, 0))
+	})
 }
 
 // sendWrites has the store send every statement that changes a batch of rows.

@@ -8,6 +8,9 @@ func Volatile() []string {
 		"leases.expires_at",
 		"leases.due_at",
 		"heartbeats.*",
+		// what attempts wrote to their logs, and how much of it is kept: nothing is decided by it
+		"task_logs.*",
+		"attempt_logs.*",
 		// work that goes on in another transaction; checked as an invariant
 		"cones.*",
 		// answers to repeats, forgotten by age

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/store"
+)
+
+// LogChunk is some lines of an attempt's log: plain text, a line for each entry.
+type LogChunk = store.LogChunk
+
+// Limits of log chunks: the text of one, how many one call brings, and how many may wait,
+// which bounds the memory that they take.
+const (
+	MaxChunkBytes = 64 << 10
+	MaxLogChunks  = 1000
+	maxLogsWait   = 1000
+)
+
+// Logs adds chunks to the logs of attempts. Each answers on its own; a chunk that was heard
+// before is answered as it was. They have a lane of their own, which nothing else waits for.
+// Whoever ends an attempt sends the rest of its log before: afterwards the lease is over.
+func (e *Engine) Logs(ctx context.Context, chunks []LogChunk) []error {
+	errs := make([]error, len(chunks))
+	if len(chunks) > MaxLogChunks {
+		for i := range errs {
+			errs[i] = fault.New(fault.LimitExceeded, fmt.Sprintf("has %d chunks, the limit of one call is %d", len(chunks), MaxLogChunks),
+				fault.Field("chunks"), fault.Remedy("send them in several calls"), fault.Value("limit", MaxLogChunks))
+		}
+		return errs
+	}
+	var (
+		cmds   []*logCommand
+		places []int
+	)
+	for i, c := range chunks {
+		if errs[i] = validateChunk(c); errs[i] == nil {
+			cmds, places = append(cmds, &logCommand{c}), append(places, i)
+		}
+	}
+	for i, err := range e.logs.doAll(ctx, cmds) {
+		errs[places[i]] = err
+	}
+	return errs
+}
+
+func validateChunk(c LogChunk) error {
+	switch {
+	case c.Seq < 1:
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", c.Seq), fault.Field("seq"), fault.Remedy("number the chunks of an attempt from 1"))
+	case c.Text == "":
+		return fault.New(fault.InvalidArgument, "is empty", fault.Field("text"), fault.Remedy("send lines, or nothing at all"))
+	}
+	if err := checkTime("at", c.At); err != nil {
+		return err
+	}
+	return checkText("text", c.Text, MaxChunkBytes)
+}
+
+// checkTime refuses times that are a mistake and that some readers could not spell. Zero is
+// not said.
+func checkTime(field string, at time.Time) error {
+	if !at.IsZero() && (at.Year() < 1970 || at.Year() > 9999) {
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("is in the year %d", at.Year()), fault.Field(field), fault.Remedy("use a year from 1970 to 9999"))
+	}
+	return nil
+}
+
+type logCommand struct{ LogChunk }
+
+// weight bounds the bytes of a batch: about ten megabytes.
+func (c *logCommand) weight() int { return 1 + len(c.Text)>>10 }
+
+func (e *Engine) runLogs(ctx context.Context, batch []*call[*logCommand]) error {
+	chunks := make([]LogChunk, len(batch))
+	for i, c := range batch {
+		chunks[i] = c.cmd.LogChunk
+	}
+	held, err := e.store.WriteLogs(ctx, chunks)
+	if err != nil {
+		return err
+	}
+	for i, c := range batch {
+		if !held[i] {
+			c.err = fault.New(fault.Stale, "the lease of task "+c.cmd.Task.String()+" is over: somebody else may hold it",
+				fault.Field("lease"), fault.Remedy("stop working on this task and claim another"))
+		}
+	}
+	return nil
+}

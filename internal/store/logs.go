@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// LogChunk is some lines of an attempt's log, as its worker sends them.
+type LogChunk struct {
+	TaskKey
+
+	Token int64
+	Seq   int64     // counts the chunks of an attempt from 1; the same again is a repeat
+	At    time.Time // of its first line; zero is when it came
+	Text  string
+}
+
+// KeptChunk is a chunk as it is read.
+type KeptChunk struct {
+	Seq     int64
+	At      time.Time
+	Text    string
+	Missing int64 // bytes that were dropped before it
+}
+
+// AttemptKey finds an attempt.
+type AttemptKey struct {
+	TaskKey
+
+	Attempt int32
+}
+
+// MaxLogBytes is how much of an attempt's log is kept: half of it from the beginning, half
+// from the end. A chunk counts for more than its text, so that many small ones are bounded
+// too: by about what its row takes.
+const (
+	MaxLogBytes   = 1 << 20
+	chunkOverhead = 100
+)
+
+// WriteLogs adds chunks to the logs of attempts and drops what is too much out of the
+// middle. It says for each chunk whether its lease is held.
+func (s *Store) WriteLogs(ctx context.Context, chunks []LogChunk) ([]bool, error) {
+	var held []bool
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		var (
+			full []AttemptKey
+			err  error
+		)
+		if held, full, err = tx.WriteLogs(ctx, chunks, MaxLogBytes); err != nil || len(full) == 0 {
+			return err
+		}
+		return tx.TrimLogs(ctx, full, MaxLogBytes/2)
+	})
+	return held, err
+}
+
+// WriteLogs says for each chunk whether its lease is held, and which logs have grown beyond
+// most bytes. Their books are locked.
+func (tx *Tx) WriteLogs(ctx context.Context, chunks []LogChunk, most int64) (held []bool, full []AttemptKey, err error) {
+	nths := make([]int32, len(chunks))
+	for i := range nths {
+		nths[i] = int32(i)
+	}
+	rows, err := tx.q.WriteLogs(ctx, db.WriteLogsParams{
+		Most: most, Overhead: chunkOverhead, Nths: nths,
+		TenantIds: column(chunks, func(c LogChunk) uuid.UUID { return c.Tenant.UUID }),
+		RunIds:    column(chunks, func(c LogChunk) uuid.UUID { return c.Run.UUID }),
+		TaskIds:   column(chunks, func(c LogChunk) uuid.UUID { return c.Task.UUID }),
+		Tokens:    column(chunks, func(c LogChunk) int64 { return c.Token }),
+		Seqs:      column(chunks, func(c LogChunk) int64 { return c.Seq }),
+		Ats:       column(chunks, func(c LogChunk) time.Time { return c.At }),
+		Bytes:     column(chunks, func(c LogChunk) int32 { return int32(len(c.Text)) }), //nolint:gosec // bounded by the engine
+		Texts:     column(chunks, func(c LogChunk) string { return c.Text }),
+	})
+	held = make([]bool, len(chunks))
+	for _, r := range rows {
+		if r.Full {
+			full = append(full, AttemptKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Attempt})
+		} else {
+			held[r.Nth] = true
+		}
+	}
+	return held, full, err
+}
+
+// TrimLogs drops what neither the first nor the last half bytes of these logs have room for.
+func (tx *Tx) TrimLogs(ctx context.Context, logs []AttemptKey, half int64) error {
+	return tx.q.TrimLogs(ctx, db.TrimLogsParams{
+		Half: half, Overhead: chunkOverhead,
+		TenantIds: column(logs, func(k AttemptKey) uuid.UUID { return k.Tenant.UUID }),
+		RunIds:    column(logs, func(k AttemptKey) uuid.UUID { return k.Run.UUID }),
+		TaskIds:   column(logs, func(k AttemptKey) uuid.UUID { return k.Task.UUID }),
+		Attempts:  column(logs, func(k AttemptKey) int32 { return k.Attempt }),
+	})
+}
+
+// Logs reads up to most chunks of an attempt's log after one, as its tenant, and how many
+// bytes of the whole log were dropped. The chunk after the gap says so.
+func (s *Store) Logs(ctx context.Context, key TaskKey, attempt int32, after int64, most int) ([]KeptChunk, int64, error) {
+	var (
+		chunks []KeptChunk
+		gap    int64
+	)
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		// The chunks first: what is dropped in between is then reported twice, not never.
+		rows, err := tx.q.ReadLogs(ctx, db.ReadLogsParams{
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Attempt: attempt, After: after,
+			Most: int32(most), //nolint:gosec // a page size
+		})
+		if err != nil {
+			return err
+		}
+		chunks = column(rows, func(r db.ReadLogsRow) KeptChunk { return KeptChunk{Seq: r.Seq, At: r.At, Text: r.Text} })
+		dropped, err := tx.q.DroppedLogs(ctx, db.DroppedLogsParams{
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Attempt: attempt,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil // nothing was ever logged
+		}
+		if err != nil {
+			return err
+		}
+		gap = dropped.DroppedBytes
+		for i := range chunks {
+			if after < dropped.DroppedSeq && chunks[i].Seq > dropped.DroppedSeq {
+				chunks[i].Missing = gap
+				break
+			}
+		}
+		return nil
+	})
+	return chunks, gap, err
+}
