@@ -1,0 +1,191 @@
+package servo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/worker"
+)
+
+// TestInput is what a function under test finds.
+type TestInput struct {
+	Tenant, Run, ID, Asset, Partition, Pipeline string
+
+	Attempt int            // 1 if not said
+	Cursor  string         // where an attempt before it has left off
+	Results map[string]any // of upstream assets, by key; encoded as JSON on the way
+	// Mapped are the results of fanned-out upstream tasks: by key, then by partition.
+	Mapped map[string]map[string]any
+}
+
+// TestTask is a task without a server, to call an asset's function in a test. It remembers
+// what the function says.
+//
+//	task := servo.NewTestTask(servo.TestInput{Results: map[string]any{"bronze/orders": orders}})
+//	got, err := revenue(ctx, task.Task, Params{})
+type TestTask struct {
+	*Task
+
+	recorder *recorder
+}
+
+// NewTestTask makes a task for a test.
+func NewTestTask(in TestInput) *TestTask {
+	r := &recorder{input: in, cursor: in.Cursor}
+	r.logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return &TestTask{recorder: r, Task: &Task{
+		Tenant: in.Tenant, Run: in.Run, ID: in.ID, Attempt: max(in.Attempt, 1), Asset: in.Asset, Partition: in.Partition,
+		Pipeline: in.Pipeline, backend: r,
+	}}
+}
+
+// FannedOut is one fan-out of a function under test.
+type FannedOut struct {
+	Tasks   []Mapped
+	Barrier bool
+}
+
+// FanOuts are what the function has fanned out.
+func (t *TestTask) FanOuts() []FannedOut {
+	t.recorder.mu.Lock()
+	defer t.recorder.mu.Unlock()
+	return slices.Clone(t.recorder.fanOuts)
+}
+
+// Reported is every progress that the function has told.
+func (t *TestTask) Reported() []Progress {
+	t.recorder.mu.Lock()
+	defer t.recorder.mu.Unlock()
+	return slices.Clone(t.recorder.progress)
+}
+
+// Cursors are the positions that the function has advanced to.
+func (t *TestTask) Cursors() []string {
+	t.recorder.mu.Lock()
+	defer t.recorder.mu.Unlock()
+	return slices.Clone(t.recorder.cursors)
+}
+
+// Logged is what the function has logged, a line per record.
+func (t *TestTask) Logged() string { return t.recorder.log.String() }
+
+// IsPartial says whether the function has marked its success as partial.
+func (t *TestTask) IsPartial() bool { return t.partial.Load() }
+
+// YieldedAt is the cursor of a Yield that a function under test has returned.
+func YieldedAt(err error) (cursor string, yielded bool) {
+	out, yielded := outward(err).(*worker.YieldError) //nolint:errorlint // made by outward
+	if yielded && out.Cursor != nil {
+		cursor = *out.Cursor
+	}
+	return cursor, yielded
+}
+
+// recorder is the backend of a test.
+type recorder struct {
+	input  TestInput
+	logger *slog.Logger
+	log    lockedBuffer
+
+	mu       sync.Mutex
+	cursor   string
+	cursors  []string
+	fanOuts  []FannedOut
+	progress []Progress
+}
+
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+func (r *recorder) Logger() *slog.Logger { return r.logger }
+
+func (r *recorder) Cursor() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cursor
+}
+
+func (r *recorder) Advance(ctx context.Context, next string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	r.cursor, r.cursors = next, append(r.cursors, next)
+	return nil
+}
+
+func (r *recorder) FanOut(ctx context.Context, fan worker.FanOut) ([]string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	out := FannedOut{Barrier: fan.Barrier}
+	var ids []string
+	for _, t := range fan.Tasks {
+		out.Tasks = append(out.Tasks, Mapped{Asset: t.GetAsset(), Partition: t.GetPartition()})
+		ids = append(ids, fmt.Sprintf("%s[%s]", t.GetAsset(), t.GetPartition()))
+	}
+	r.fanOuts = append(r.fanOuts, out)
+	return ids, nil
+}
+
+func (r *recorder) Progress(p *servov1.Progress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	told := Progress{
+		Phase: p.GetPhase(), Stage: p.GetStage(), Fraction: p.GetFraction(), RecordsExtracted: p.GetRecordsExtracted(),
+		RecordsTransformed: p.GetRecordsTransformed(), RecordsLoaded: p.GetRecordsLoaded(), Bytes: p.GetBytes(),
+	}
+	if p.GetEta() != nil {
+		told.ETA = p.GetEta().AsTime()
+	}
+	r.progress = append(r.progress, told)
+}
+
+func (r *recorder) Upstream(_ context.Context, asset string) (json.RawMessage, error) {
+	result, given := r.input.Results[asset]
+	if !given {
+		return nil, &Error{Code: InvalidConfiguration, Message: "the test has no result of upstream " + asset, SuggestedAction: "add it to TestInput.Results"}
+	}
+	return worker.Marshal(result)
+}
+
+func (r *recorder) Mapped(_ context.Context, asset string) iter.Seq2[worker.Upstream, error] {
+	return func(yield func(worker.Upstream, error) bool) {
+		results := r.input.Mapped[asset]
+		var partitions []string
+		for p := range results {
+			partitions = append(partitions, p)
+		}
+		slices.Sort(partitions)
+		for _, p := range partitions {
+			data, err := worker.Marshal(results[p])
+			if !yield(worker.Upstream{Task: asset + "[" + p + "]", Asset: asset, Partition: p, Result: data}, err) {
+				return
+			}
+		}
+	}
+}

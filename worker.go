@@ -1,0 +1,185 @@
+package servo
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"go.arco.dev/servo/client"
+	"go.arco.dev/servo/internal/worker"
+)
+
+// WorkerOptions says how a worker runs. The zero value works for a server on this machine,
+// one task at a time.
+type WorkerOptions struct {
+	// Server is the address of a server's gRPC listener, host:port. The environment variable
+	// SERVO_SERVER if not said, else 127.0.0.1:8081.
+	Server string
+	// Servers are the addresses of several servers of one installation, in place of Server.
+	Servers []string
+	// TLS turns encryption on.
+	TLS *tls.Config
+	// Conn is a connection that the caller has made, in place of the above.
+	Conn grpc.ClientConnInterface
+
+	// ID names the worker to people; host and process id if not said.
+	ID string
+	// Pools are the pools to serve, the preferred first; "default" if not said.
+	Pools []string
+	// Concurrency is how many tasks run at once; 1 if not said.
+	Concurrency int
+	// Ahead is how many tasks are leased ahead of need, so that a free slot does not wait
+	// for the network; half of Concurrency if not said, none if -1.
+	Ahead int
+	// Lease is how long the server waits for a worker that has fallen silent; 5 minutes if
+	// not said.
+	Lease time.Duration
+	// Grace is how long tasks may go on when the worker stops; 30 seconds if not said.
+	Grace time.Duration
+
+	// Exec lets the worker run the commands of exec assets as well.
+	Exec *ExecOptions
+	// HTTP lets the worker call the endpoints of http assets as well.
+	HTTP bool
+
+	// LogLevel is the least level that is kept of what tasks log; INFO if not said.
+	LogLevel slog.Leveler
+	// Logger hears of the worker's own life; nil is silent.
+	Logger *slog.Logger
+}
+
+// ExecOptions says how the commands of exec assets run.
+type ExecOptions struct {
+	// Dir is where they run; a new directory each, removed afterwards, if not said.
+	Dir string
+	// PassEnv names variables of the worker's environment that commands may see, beside
+	// PATH, HOME, TMPDIR, LANG and TZ.
+	PassEnv []string
+}
+
+// defaultServer is where `servo dev` listens.
+const defaultServer = "127.0.0.1:8081"
+
+// Worker executes assets. Register them with Asset, then call Run, or Main.
+type Worker struct {
+	options  WorkerOptions
+	handlers *worker.Handlers
+
+	mu      sync.Mutex
+	running *worker.Worker
+	started bool
+	aborted bool
+}
+
+// NewWorker makes a worker without assets. What is wrong with the options is said by Run.
+func NewWorker(options WorkerOptions) *Worker {
+	return &Worker{options: options, handlers: worker.NewHandlers()}
+}
+
+// Assets are the keys of the registered assets, in order.
+func (w *Worker) Assets() []string { return w.handlers.Names() }
+
+// Run works until the context is done. It then takes no new tasks, lets those that run go
+// on for the grace, interrupts the rest (they are tried again elsewhere), and returns when
+// the server has heard of everything. It leaves signals alone; Main does not.
+func (w *Worker) Run(ctx context.Context) error {
+	inner, hangUp, err := w.start()
+	if err != nil {
+		return err
+	}
+	return errors.Join(inner.Run(ctx), hangUp())
+}
+
+// Abort makes Run return at once.
+func (w *Worker) Abort() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.aborted = true
+	if w.running != nil {
+		w.running.Abort()
+	}
+}
+
+// start connects and makes the worker that runs. The function that it returns disconnects.
+func (w *Worker) start() (*worker.Worker, func() error, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.options
+	config := worker.Config{
+		Conn: o.Conn, ID: o.ID, Pools: o.Pools, Concurrency: o.Concurrency, Ahead: o.Ahead, Lease: o.Lease, Grace: o.Grace,
+		LogLevel: o.LogLevel, Logger: o.Logger, Executors: []worker.Executor{w.handlers},
+	}
+	hangUp := func() error { return nil }
+	if o.Conn == nil {
+		c, err := client.New(client.Options{Servers: o.servers(), TLS: o.TLS, UserAgent: "servo-worker", Logger: o.Logger, Patience: reach})
+		if err != nil {
+			return nil, nil, err
+		}
+		config.Conn, hangUp = c.Conn(), c.Close
+	}
+	if o.Exec != nil {
+		config.Executors = append(config.Executors, &worker.Exec{Dir: o.Exec.Dir, PassEnv: o.Exec.PassEnv})
+	}
+	if o.HTTP {
+		calls := worker.NewHTTP(o.Concurrency)
+		config.Executors = append(config.Executors, calls)
+		disconnect := hangUp
+		hangUp = func() error { calls.Close(); return disconnect() }
+	}
+	inner, err := worker.New(config)
+	if err != nil {
+		return nil, nil, errors.Join(err, hangUp())
+	}
+	w.running, w.started = inner, true
+	if w.aborted {
+		inner.Abort()
+	}
+	return inner, hangUp, nil
+}
+
+// reach is how long one call waits for a server that cannot be reached. The worker then
+// says so, and goes on trying.
+const reach = 2 * time.Second
+
+func (o WorkerOptions) servers() []string {
+	switch {
+	case len(o.Servers) > 0:
+		return o.Servers
+	case o.Server != "":
+		return []string{o.Server}
+	}
+	if server := os.Getenv("SERVO_SERVER"); server != "" {
+		return []string{server}
+	}
+	return []string{defaultServer}
+}
+
+// Main runs a worker as a program: it logs to standard error, stops at SIGINT and SIGTERM,
+// at once at the second one, and ends the process with 0, or 1 after an error.
+func Main(w *Worker) {
+	if w.options.Logger == nil {
+		w.options.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		<-signals
+		stop()
+		<-signals
+		w.Abort()
+	}()
+	if err := w.Run(ctx); err != nil {
+		w.options.Logger.Error("the worker failed", "error", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
