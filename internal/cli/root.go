@@ -14,13 +14,6 @@ import (
 	"go.arco.dev/servo/internal/suggest"
 )
 
-// The exit codes.
-const (
-	exitDone    = 0
-	exitFailed  = 1
-	exitInvalid = 2
-)
-
 // Main runs the command line in args, which begin after the program's name, and gives
 // the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -38,12 +31,21 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root := group("servo", "Servo runs data pipelines for many tenants on PostgreSQL",
 		newAdmin(),
+		newAssets(),
 		newBench(),
 		newCanon(),
 		newCompletion(),
+		newDeploy(),
+		newDeployments(),
+		newExitCodes(),
 		newMigrate(),
+		newPipelines(),
 		newPlan(),
+		newRuns(),
 		newServer(),
+		newStatus(),
+		newTasks(),
+		newTenants(),
 		newVersion(),
 	)
 	root.SetIn(stdin)
@@ -139,6 +141,9 @@ func flagFault(cmd *cobra.Command, err error) error {
 // printError prints each violation of a fault on a line of its own. An error that is no
 // fault has only its text.
 func printError(w io.Writer, err error) {
+	if err.Error() == "" {
+		return // what there is to say was said
+	}
 	var text strings.Builder
 	f, ok := fault.As(err)
 	if !ok {
@@ -157,14 +162,4 @@ func printError(w io.Writer, err error) {
 		}
 	}
 	_, _ = io.WriteString(w, text.String()) // nothing is left to tell it to
-}
-
-// exitCode tells mistakes of the caller, which no repetition mends, from failures.
-func exitCode(err error) int {
-	switch fault.CodeOf(err) {
-	case fault.InvalidArgument, fault.InvalidManifest, fault.CycleDetected, fault.LimitExceeded:
-		return exitInvalid
-	default:
-		return exitFailed
-	}
 }

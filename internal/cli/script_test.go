@@ -37,18 +37,21 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": func(ts *testscript.TestScript, neg bool, args []string) {
-				if neg || len(args) < 2 {
-					ts.Fatalf("usage: exits CODE PROGRAM ARGS...")
-				}
-				code := "0"
-				if err := ts.Exec(args[1], args[2:]...); err != nil {
-					code = fmt.Sprint(err)
-				}
-				if want := args[0]; code != want && code != "exit status "+want {
-					ts.Fatalf("exit code %s, not %s", code, want)
-				}
-			},
+			"exits": exits,
 		},
 	})
+}
+
+// exits runs a command and looks at its exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGS...")
+	}
+	code := "0"
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		code = fmt.Sprint(err)
+	}
+	if want := args[0]; code != want && code != "exit status "+want {
+		ts.Fatalf("exit code %s, not %s", code, want)
+	}
 }

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"go.arco.dev/servo/client"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/fault"
+)
+
+const (
+	// patience is how long a command waits for a server that cannot be reached.
+	patience = 2 * time.Second
+	// callTimeout is how long one answer may take.
+	callTimeout = time.Minute
+)
+
+// remote is the flags of a command that talks to a server. They are read as settings, so
+// that the environment and the file are heard too.
+type remote struct {
+	servers           []string
+	tenant, workspace string
+	form              output
+}
+
+// addRemote gives a command --server and --output.
+func addRemote(cmd *cobra.Command, r *remote) {
+	cmd.Flags().StringSliceVar(&r.servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
+	addOutput(cmd, &r.form)
+}
+
+// addTenant gives a command --tenant and --workspace.
+func addTenant(cmd *cobra.Command, r *remote) {
+	cmd.Flags().StringVarP(&r.tenant, "tenant", "t", "", "the tenant (SERVO_TENANT; the only one if there is only one)")
+	cmd.Flags().StringVarP(&r.workspace, "workspace", "w", "", "the workspace (SERVO_WORKSPACE; default if not said)")
+	_ = cmd.RegisterFlagCompletionFunc("tenant", completion((*session).tenantNames)) // fails if called twice
+}
+
+// session is one command's talk with a server.
+type session struct {
+	settings
+
+	client *client.Client
+	cmd    *cobra.Command
+	paint  palette
+
+	mu   sync.Mutex
+	note func(text string) // what the client has to say beside its answers
+}
+
+// run makes a command's RunE of what it does with a server.
+func run(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := connect(cmd, patience)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.client.Close() }() // its calls are over
+		return s.explain(do(cmd.Context(), s, args))
+	}
+}
+
+// connect reads the settings and makes a client; it calls nobody yet.
+func connect(cmd *cobra.Command, patience time.Duration) (*session, error) {
+	read, err := readSettings(cmd.Flags(), os.Environ)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{settings: read, cmd: cmd, paint: paletteOf(cmd.OutOrStdout(), os.LookupEnv)}
+	s.note = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) }
+	s.client, err = client.New(client.Options{
+		Servers:     read.Servers,
+		Patience:    patience,
+		UserAgent:   "servo-cli/" + thisBuild().Version,
+		Logger:      slog.New(notes{s}),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(limitCall)},
+	})
+	if p, ok := errors.AsType[*client.Problem](err); ok {
+		return nil, fault.New(fault.InvalidArgument, p.Message, fault.Field("--server"), fault.Remedy(p.Remedy))
+	}
+	return s, err
+}
+
+// limitCall gives every call a time of its own: a server that says nothing is away.
+func limitCall(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return invoke(ctx, method, req, reply, conn, opts...)
+}
+
+// say tells the person something that is not the answer.
+func (s *session) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(fmt.Sprintf(format, args...))
+}
+
+// sayTo sends what is said from now on somewhere else.
+func (s *session) sayTo(note func(text string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note = note
+}
+
+// notes passes the client's warnings on as plain lines.
+type notes struct{ s *session }
+
+func (n notes) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (n notes) WithAttrs([]slog.Attr) slog.Handler               { return n }
+func (n notes) WithGroup(string) slog.Handler                    { return n }
+func (n notes) Handle(_ context.Context, record slog.Record) error {
+	n.s.say("%s; trying again", record.Message)
+	return nil
+}
+
+// requireTenant is the tenant that was named, or the only one there is.
+func (s *session) requireTenant(ctx context.Context) (string, error) {
+	if s.Tenant != "" {
+		return s.Tenant, nil
+	}
+	const enough = 6 // to name some of them
+	answer, err := s.client.Tenants().ListTenants(ctx, &servov1.ListTenantsRequest{PageSize: enough})
+	if err != nil {
+		return "", err
+	}
+	switch found := answer.GetTenants(); len(found) {
+	case 0:
+		return "", fault.New(fault.NotFound, "there is no tenant yet", fault.Field("--tenant"), fault.Remedy("make one: servo tenants create NAME"))
+	case 1:
+		s.Tenant = found[0].GetName()
+		s.say("using tenant %s, the only one", s.Tenant)
+		return s.Tenant, nil
+	default:
+		var names []string
+		for _, t := range found {
+			names = append(names, t.GetName())
+		}
+		list := strings.Join(names, ", ")
+		if answer.GetNextPageToken() != "" {
+			list += ", …"
+		}
+		return "", fault.New(fault.InvalidArgument, "there are several tenants and none is named", fault.Field("--tenant"),
+			fault.Remedy("name one with --tenant or SERVO_TENANT: "+list))
+	}
+}
+
+// explain turns what the client says into what the command line prints and exits with.
+func (s *session) explain(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return withExit(exitFailed, errors.New("interrupted"))
+	}
+	p, ok := errors.AsType[*client.Problem](err)
+	if !ok {
+		return err
+	}
+	switch {
+	case p.Code == client.DeadlineExceeded:
+		return withExit(exitUnavailable, fault.New(fault.Unavailable, "no answer from "+strings.Join(s.Servers, ", ")+" in time",
+			fault.Field("--server"), fault.Remedy("try again; if it stays, look at the server's log"), fault.Cause(err)))
+	case p.Code == client.Unavailable && p.Remedy == "" && p.Field == "": // nobody was there to say it
+		return withExit(exitUnavailable, fault.New(fault.Unavailable, "no server answers at "+strings.Join(s.Servers, ", ")+": "+reason(p.Message),
+			fault.Field("--server"), fault.Remedy("is one running there? try servo dev"), fault.Cause(err)))
+	}
+	f := faultOf(p)
+	if f.Code == fault.Unavailable {
+		return withExit(exitUnavailable, f)
+	}
+	return f
+}
+
+// reason is the end of what gRPC says about a connection: the part for people.
+func reason(message string) string {
+	for _, known := range []string{"connection refused", "no such host", "i/o timeout", "network is unreachable", "connection reset by peer"} {
+		if strings.Contains(message, known) {
+			return known
+		}
+	}
+	return message
+}
+
+// faultOf is a problem as a fault of our own.
+func faultOf(p *client.Problem) *fault.Fault {
+	f := fault.New(fault.Code(p.Code), p.Message, fault.Field(p.Field), fault.Remedy(p.Remedy), fault.RetryAfter(p.RetryAfter), fault.Cause(p))
+	f.Values = p.Values
+	for i, v := range p.Violations {
+		if i > 0 {
+			f.Others = append(f.Others, fault.Violation{Code: fault.Code(v.Code), Field: v.Field, Message: v.Message, Remedy: v.Remedy})
+		}
+	}
+	return f
+}

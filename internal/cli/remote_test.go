@@ -1,0 +1,123 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"go.arco.dev/servo/client"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/servotest/servertest"
+)
+
+// TestRemote runs the scenarios under testdata/remote, each with a server of its own, in
+// $SERVO_SERVER.
+//
+//	exits CODE CMD...   run a command and look at its exit code
+//	worker              begin to work on what is queued, by the names of the assets:
+//	                    fail fails, flaky fails at first, stuck waits to be cancelled
+//	waitfor TEXT CMD... run a command until it prints a text
+//	run NAME            put the id of the newest run, as the last command printed it, in $NAME
+func TestRemote(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "remote"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("SERVO_SERVER", servertest.Start(t).GRPC)
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits,
+			"worker": func(ts *testscript.TestScript, _ bool, _ []string) {
+				c, err := client.New(client.Options{Servers: []string{ts.Getenv("SERVO_SERVER")}})
+				ts.Check(err)
+				ctx, cancel := context.WithCancel(context.Background())
+				var done sync.WaitGroup
+				done.Go(func() { work(ctx, c) })
+				ts.Defer(func() {
+					cancel()
+					done.Wait()
+					_ = c.Close()
+				})
+			},
+			"waitfor": func(ts *testscript.TestScript, _ bool, args []string) {
+				wait(ts, args[0], func() bool {
+					return ts.Exec(args[1], args[2:]...) == nil && strings.Contains(ts.ReadFile("stdout"), args[0])
+				})
+			},
+			"run": func(ts *testscript.TestScript, _ bool, args []string) {
+				for word := range strings.FieldsSeq(ts.ReadFile("stdout") + ts.ReadFile("stderr")) {
+					if _, err := uuid.Parse(word); err == nil {
+						ts.Setenv(args[0], word)
+						return
+					}
+				}
+				ts.Fatalf("no id of a run was printed")
+			},
+		},
+	})
+}
+
+// work claims tasks and ends them as their names say, until the context is over.
+func work(ctx context.Context, c *client.Client) {
+	for ctx.Err() == nil {
+		answer, err := c.Workers().Claim(ctx, &servov1.ClaimRequest{
+			WorkerId: "host-1", ClaimId: uuid.NewString(), Pools: []string{"default"}, Max: 10, Wait: durationpb.New(10 * time.Second), Start: true,
+		})
+		if err != nil {
+			return
+		}
+		for _, lease := range answer.GetLeases() {
+			items := []*servov1.ReportItem{{Lease: lease.GetLease(), Action: &servov1.ReportItem_Log{Log: &servov1.LogChunk{
+				Seq: 1, Text: "2026-01-31T10:00:00Z INFO working on " + lease.GetAsset() + "\n",
+			}}}}
+			if end := ending(ctx, c, lease); end != nil {
+				items = append(items, end)
+			}
+			if _, err := c.Workers().Report(ctx, &servov1.ReportRequest{WorkerId: "host-1", Items: items}); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// ending is what becomes of a lease.
+func ending(ctx context.Context, c *client.Client, lease *servov1.Lease) *servov1.ReportItem {
+	fail := func(code, message string) *servov1.ReportItem {
+		return &servov1.ReportItem{Lease: lease.GetLease(), Action: &servov1.ReportItem_Fail{Fail: &servov1.Fail{
+			Error: &servov1.Failure{Code: code, Message: message},
+		}}}
+	}
+	switch _, name, _ := strings.Cut(lease.GetAsset(), "/"); {
+	case name == "fail":
+		return fail("USER_CODE_EXCEPTION", "division by zero")
+	case name == "flaky" && lease.GetAttempt() == 1:
+		return fail("NETWORK_ERROR", "connection reset")
+	case name == "stuck":
+		for ctx.Err() == nil {
+			answer, err := c.Workers().Heartbeat(ctx, &servov1.HeartbeatRequest{WorkerId: "host-1", Leases: []*servov1.HeartbeatItem{{
+				Lease: lease.GetLease(), Progress: &servov1.Progress{Fraction: 0.5, Stage: "halfway"},
+			}}})
+			if err != nil || answer.GetLeases()[0].GetShouldCancel() || !answer.GetLeases()[0].GetHeld() {
+				return fail("CANCELLED", "asked to stop")
+			}
+		}
+		return nil
+	default:
+		return &servov1.ReportItem{Lease: lease.GetLease(), Action: &servov1.ReportItem_Complete{Complete: &servov1.Complete{
+			Result: structpb.NewStringValue("result of " + lease.GetAsset()),
+		}}}
+	}
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+// newStatus says how an installation is doing.
+func newStatus() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how the installation is doing",
+		Args:  exactly(0),
+		RunE: run(func(ctx context.Context, s *session, _ []string) error {
+			status, err := s.client.Status().GetStatus(ctx, &servov1.GetStatusRequest{})
+			if err != nil {
+				return err
+			}
+			return s.show(status, func(w io.Writer) { statusText(w, s.paint, status) })
+		}),
+	}
+	addRemote(cmd, &r)
+	return cmd
+}
+
+func statusText(w io.Writer, p palette, status *servov1.Status) {
+	now := status.GetNow().AsTime() // the server's clock, so that ours does not matter
+	fmt.Fprintf(w, "server %s, version %s, up %s\n", clean(status.GetServer()), clean(status.GetVersion()), elapsed(now, status.GetStartedAt(), nil))
+	var tasks table
+	tasks.add("TASKS", "COUNT")
+	total := int64(0)
+	for _, c := range status.GetTasks() {
+		if c.GetCount() == 0 {
+			continue
+		}
+		total += c.GetCount()
+		number := fmt.Sprint(c.GetCount())
+		if c.GetAtLeast() {
+			number = "at least " + number
+		}
+		tasks.add(p.state(c.GetState()), number)
+	}
+	if total == 0 {
+		fmt.Fprintln(w, "no task waits or runs")
+	} else {
+		fmt.Fprintln(w)
+		tasks.print(w)
+	}
+	if len(status.GetPools()) > 0 {
+		var pools table
+		pools.add("POOL", "QUEUED", "LEASED")
+		for _, pool := range status.GetPools() {
+			pools.add(clean(pool.GetPool()), fmt.Sprint(pool.GetQueued()), fmt.Sprint(pool.GetLeased()))
+		}
+		fmt.Fprintln(w)
+		pools.print(w)
+	}
+	if len(status.GetDuties()) > 0 {
+		var duties table
+		duties.add("DUTY", "SERVER", "EPOCH", "UNTIL")
+		for _, d := range status.GetDuties() {
+			duties.add(clean(d.GetName()), orDash(d.GetHolder()), fmt.Sprint(d.GetEpoch()), d.GetExpiresAt().AsTime().UTC().Format(time.TimeOnly))
+		}
+		fmt.Fprintln(w)
+		duties.print(w)
+	}
+}

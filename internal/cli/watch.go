@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo/client"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+func newRunsWatch() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "watch RUN",
+		Short: "Watch a run until it has ended",
+		Long: `Watch a run until it has ended: on a terminal as a list of its tasks that is kept up to
+date, elsewhere as a line for each event. With --output json each event is a JSON document
+on a line of its own, and the last one is the run as it ended.
+
+Exits with 0 if the run has succeeded, with 3 if it ended otherwise. Ctrl-C stops watching;
+the run goes on.`,
+		Example:           `  servo runs watch 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10`,
+		Args:              exactly(1),
+		ValidArgsFunction: completion((*session).runNames),
+		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			tenant, name, err := s.runArgument(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return s.watch(ctx, tenant, name, true)
+		}),
+	}
+	addRemote(cmd, &r)
+	addTenant(cmd, &r)
+	return cmd
+}
+
+// watcher shows what a watch sees. end is called once, with the run as it ended, or with nil
+// if the watch broke off.
+type watcher interface {
+	event(e *servov1.Event) error
+	end(r *servov1.Run) error
+}
+
+// watch shows a run to its end. With events false only the run as it ended is shown.
+func (s *session) watch(ctx context.Context, tenant, run string, events bool) error {
+	var to watcher
+	switch {
+	case !events:
+		to = onlyEnd{s}
+	case s.Form != outputTable:
+		to = documents{s}
+	case s.paint.terminal:
+		to = newLive(ctx, s, tenant, run)
+	default:
+		to = &lines{out: s.cmd.OutOrStdout(), board: newBoard()}
+	}
+	ended, err := follow(ctx, s.client, tenant, run, to)
+	if ended != nil {
+		s.Tenant = tenant
+		return outcome(ended, s.again())
+	}
+	if ctx.Err() != nil {
+		s.sayTo(func(text string) { fmt.Fprintln(s.cmd.ErrOrStderr(), text) })
+		s.say("stopped watching; the run goes on: servo runs watch %s%s", run, s.again())
+		return withExit(exitFailed, nil)
+	}
+	return err
+}
+
+// follow feeds a watcher. It returns the run if it has ended and was shown.
+func follow(ctx context.Context, c *client.Client, tenant, run string, to watcher) (*servov1.Run, error) {
+	for message, err := range client.WatchRun(ctx, c, &servov1.WatchRunRequest{Tenant: tenant, Run: run}) {
+		if err == nil && message.GetEvent() != nil {
+			err = to.event(message.GetEvent())
+		}
+		if err != nil {
+			return nil, errors.Join(err, to.end(nil))
+		}
+		if message.GetEnd() != nil {
+			return message.GetEnd(), to.end(message.GetEnd())
+		}
+	}
+	return nil, to.end(nil)
+}
+
+// outcome is how a command that has waited for a run ends.
+func outcome(r *servov1.Run, again string) error {
+	if r.GetState() == servov1.Run_SUCCEEDED {
+		return nil
+	}
+	return withExit(exitNotSucceeded, fmt.Errorf("run %s is %s: %s; see servo runs get %s%s",
+		r.GetId(), r.GetState(), countsText(r.GetTasks()), r.GetId(), again))
+}
+
+// lines is for pipes and logs: a line for each event, in UTC.
+type lines struct {
+	out   io.Writer
+	board *board
+}
+
+func (l *lines) event(e *servov1.Event) error {
+	_, err := fmt.Fprintf(l.out, "%s %s\n", e.GetRecordedAt().AsTime().Format("15:04:05"), l.board.apply(e))
+	return wrote(err)
+}
+
+func (l *lines) end(*servov1.Run) error { return nil }
+
+// documents is for programs.
+type documents struct{ s *session }
+
+func (d documents) event(e *servov1.Event) error {
+	value, err := toJSON(e)
+	if err != nil {
+		return err
+	}
+	return d.s.document(value)
+}
+
+func (d documents) end(r *servov1.Run) error {
+	if r == nil {
+		return nil
+	}
+	value, err := toJSON(r)
+	if err != nil {
+		return err
+	}
+	return d.s.document(value)
+}
+
+// document prints one of several: JSON on a line of its own, or a YAML document.
+func (s *session) document(value json.RawMessage) error {
+	out := s.cmd.OutOrStdout()
+	if s.Form == outputYAML {
+		if _, err := fmt.Fprintln(out, "---"); err != nil {
+			return wrote(err)
+		}
+		return render(out, s.Form, value, nil)
+	}
+	return wrote(json.NewEncoder(out).Encode(value)) // which takes out the spaces
+}
+
+// onlyEnd is for programs that asked for a run and want to know how it ended.
+type onlyEnd struct{ s *session }
+
+func (o onlyEnd) event(*servov1.Event) error { return nil }
+
+func (o onlyEnd) end(r *servov1.Run) error {
+	if r == nil {
+		return nil
+	}
+	return o.s.show(r, func(w io.Writer) { fmt.Fprintf(w, "run %s is %s\n", r.GetId(), r.GetState()) })
+}
