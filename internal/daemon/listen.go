@@ -57,7 +57,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 	m := newMetrics(d)
 	d.grpc = grpc.NewServer(
 		grpc.ChainUnaryInterceptor(m.unary, d.api.Unary()),
-		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()),
+		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()), //nolint:contextcheck // each stream brings its own
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectPatience),

@@ -22,8 +22,10 @@ type metrics struct {
 
 	httpRequests *prometheus.CounterVec
 	httpSeconds  *prometheus.HistogramVec
+	httpInFlight prometheus.Gauge
 	grpcHandled  *prometheus.CounterVec
 	grpcSeconds  *prometheus.HistogramVec
+	grpcInFlight prometheus.Gauge
 }
 
 // seconds are the buckets of how long answers take: from a read in memory to a claim that
@@ -42,17 +44,23 @@ func newMetrics(d *Daemon) *metrics {
 		httpSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "http_request_duration_seconds", Help: "How long requests over HTTP took, streams and waiting claims included.", Buckets: seconds(),
 		}, []string{"method", "route"}),
+		httpInFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "http_requests_in_flight", Help: "Requests over HTTP that are not answered yet.",
+		}),
 		grpcHandled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grpc_server_handled_total", Help: "Calls answered over gRPC.",
 		}, []string{"method", "code"}),
 		grpcSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "grpc_server_handling_seconds", Help: "How long calls over gRPC took, streams and waiting claims included.", Buckets: seconds(),
 		}, []string{"method"}),
+		grpcInFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "grpc_server_in_flight", Help: "Calls over gRPC that are not answered yet.",
+		}),
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(d.config.Version), newInside(d.store, d.engine),
-		m.httpRequests, m.httpSeconds, m.grpcHandled, m.grpcSeconds,
+		m.httpRequests, m.httpSeconds, m.httpInFlight, m.grpcHandled, m.grpcSeconds, m.grpcInFlight,
 	)
 	return m
 }
@@ -78,6 +86,8 @@ func buildInfo(version string) prometheus.Collector {
 // unary counts and times calls over gRPC.
 func (m *metrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	begun := time.Now()
+	m.grpcInFlight.Inc()
+	defer m.grpcInFlight.Dec()
 	answer, err := handler(ctx, req)
 	m.handled(info.FullMethod, err, begun)
 	return answer, err
@@ -86,6 +96,8 @@ func (m *metrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 // stream counts and times streams over gRPC.
 func (m *metrics) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	begun := time.Now()
+	m.grpcInFlight.Inc()
+	defer m.grpcInFlight.Dec()
 	err := handler(srv, stream)
 	m.handled(info.FullMethod, err, begun)
 	return err
@@ -103,7 +115,9 @@ func (m *metrics) measure(next http.Handler) http.Handler {
 		begun := time.Now()
 		seen := &observer{ResponseWriter: w, code: http.StatusOK}
 		method, route := methodLabel(r.Method), m.paths.pattern(r.URL.Path)
+		m.httpInFlight.Inc()
 		defer func() { // a handler that panics was answered too, with a cut connection
+			m.httpInFlight.Dec()
 			m.httpRequests.WithLabelValues(method, route, strconv.Itoa(seen.code)).Inc()
 			m.httpSeconds.WithLabelValues(method, route).Observe(time.Since(begun).Seconds())
 		}()
