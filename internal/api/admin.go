@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/verify"
 )
 
@@ -47,6 +48,11 @@ func (s adminService) RepairRun(ctx context.Context, req *servov1.RepairRunReque
 		return nil, err
 	}
 	report, err := verify.Repair(ctx, s.store, key.Tenant, key.Run)
+	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) { // somebody else's run is not there either
+		if _, err := s.store.GetRun(ctx, key); err != nil {
+			return nil, err
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

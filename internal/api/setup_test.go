@@ -266,3 +266,5 @@ func (b *bundle) events(t testing.TB, run string) []*servov1.Event {
 		}
 	}
 }
+
+func codeOf(err error) codes.Code { return status.Code(err) }
