@@ -46,6 +46,22 @@ func validateHeartbeat(b Heartbeat) error {
 	if !(b.Progress >= 0 && b.Progress <= 1) { // NaN too
 		return fault.New(fault.InvalidArgument, "must be 0 to 1", fault.Field("progress"), fault.Remedy("send the share that is done"))
 	}
+	for _, count := range []struct {
+		field string
+		value int64
+	}{
+		{"records_extracted", b.RecordsExtracted},
+		{"records_transformed", b.RecordsTransformed},
+		{"records_loaded", b.RecordsLoaded},
+		{"bytes", b.Bytes},
+	} {
+		if count.value < 0 {
+			return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", count.value), fault.Field(count.field), fault.Remedy("count up from 0"))
+		}
+	}
+	if err := checkTime("eta", b.ETA); err != nil {
+		return err
+	}
 	if err := checkText("phase", b.Phase, maxPhaseLength); err != nil {
 		return err
 	}

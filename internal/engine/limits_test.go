@@ -301,6 +301,11 @@ func TestBadHeartbeat(t *testing.T) {
 		}
 	}
 	refused(t, b, map[string]bad{
+		"extracted below":      {fault.InvalidArgument, "records_extracted", beat(func(h *engine.Heartbeat) { h.RecordsExtracted = -1 })},
+		"transformed below":    {fault.InvalidArgument, "records_transformed", beat(func(h *engine.Heartbeat) { h.RecordsTransformed = -1 })},
+		"loaded below":         {fault.InvalidArgument, "records_loaded", beat(func(h *engine.Heartbeat) { h.RecordsLoaded = -1 })},
+		"bytes below":          {fault.InvalidArgument, "bytes", beat(func(h *engine.Heartbeat) { h.Bytes = -1 })},
+		"eta out of time":      {fault.InvalidArgument, "eta", beat(func(h *engine.Heartbeat) { h.ETA = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) })},
 		"progress below":       {fault.InvalidArgument, "progress", beat(func(h *engine.Heartbeat) { h.Progress = -0.1 })},
 		"progress above":       {fault.InvalidArgument, "progress", beat(func(h *engine.Heartbeat) { h.Progress = 1.1 })},
 		"progress NaN":         {fault.InvalidArgument, "progress", beat(func(h *engine.Heartbeat) { h.Progress = float32(math.NaN()) })},

@@ -50,6 +50,10 @@ type Pulse struct {
 	Phase    string
 	Stage    string
 	Progress float32
+
+	RecordsExtracted, RecordsTransformed, RecordsLoaded, Bytes int64
+
+	ETA time.Time // when the worker thinks it ends; zero is unknown
 }
 
 // PulseKey is the lease that a pulse is for.
@@ -83,6 +87,12 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse, ttl time.Duration
 			Phases:     column(pulses, func(p Pulse) string { return p.Phase }),
 			Stages:     column(pulses, func(p Pulse) string { return p.Stage }),
 			Progresses: column(pulses, func(p Pulse) float32 { return p.Progress }),
+
+			RecordsExtracteds:   column(pulses, func(p Pulse) int64 { return p.RecordsExtracted }),
+			RecordsTransformeds: column(pulses, func(p Pulse) int64 { return p.RecordsTransformed }),
+			RecordsLoadeds:      column(pulses, func(p Pulse) int64 { return p.RecordsLoaded }),
+			Bytes:               column(pulses, func(p Pulse) int64 { return p.Bytes }),
+			Etas:                column(pulses, func(p Pulse) time.Time { return p.ETA }),
 		})
 		for _, r := range rows {
 			answers[PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}

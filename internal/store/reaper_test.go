@@ -14,7 +14,10 @@ import (
 
 // pulse is a sign of life for a lease of taskIn.
 func pulse(t run.Task) store.Pulse {
-	return store.Pulse{Key: keyOf(t), Token: t.Token, Phase: "load", Stage: "2 of 3", Progress: 0.5}
+	return store.Pulse{
+		Key: keyOf(t), Token: t.Token, Phase: "load", Stage: "2 of 3", Progress: 0.5,
+		RecordsExtracted: 30, RecordsTransformed: 20, RecordsLoaded: 10, Bytes: 4 << 40, ETA: t.Since.Add(time.Hour),
+	}
 }
 
 // expiry is until when a lease lives, heartbeats counted in.
@@ -58,8 +61,14 @@ func TestHeartbeat(t *testing.T) {
 		require.Equal(t, map[id.Task]store.PulseAnswer{g.tasks[0].ID: {Alive: true, ShouldCancel: true}}, answers, "the other is not leased")
 		require.Equal(t, noon.Add(time.Hour), w.expiry(t, keyOf(g.tasks[0])))
 		require.Equal(t, 1, w.Count(t, `
-			SELECT count(*) FROM servo.heartbeats WHERE phase = 'load' AND stage = '2 of 3' AND progress = 0.5 AND seen_at = $1`, noon))
+			SELECT count(*) FROM servo.heartbeats WHERE phase = 'load' AND stage = '2 of 3' AND progress = 0.5 AND seen_at = $1
+			AND   records_extracted = 30 AND records_transformed = 20 AND records_loaded = 10 AND bytes = 4::bigint << 40 AND eta = $2`,
+			noon, g.tasks[0].Since.Add(time.Hour)))
 
+		silent := pulse(g.tasks[0])
+		silent.RecordsLoaded, silent.ETA = 11, time.Time{}
+		beat(t, w, time.Hour, silent)
+		require.Equal(t, 1, w.Count(t, `SELECT count(*) FROM servo.heartbeats WHERE records_loaded = 11 AND eta IS NULL`), "the next one counts")
 		beat(t, w, time.Second, pulse(g.tasks[0]))
 		require.Equal(t, noon.Add(time.Minute), w.expiry(t, keyOf(g.tasks[0])), "a lease is never cut short")
 	})
