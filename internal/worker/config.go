@@ -21,7 +21,7 @@ type Config struct {
 	Lease       time.Duration            // how long a lease lasts without a heartbeat; 5 min
 	Grace       time.Duration            // how long tasks may go on when the worker stops; 30 s
 
-	HeartbeatEvery time.Duration // 10 s
+	HeartbeatEvery time.Duration // 10 s, sooner if the lease is short: a quarter of it
 	FlushEvery     time.Duration // how long log lines and progress may wait for company; 1 s
 
 	Executors []Executor
@@ -80,7 +80,7 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.Lease, 5*time.Minute)
 	set(&c.Grace, 30*time.Second)
-	set(&c.HeartbeatEvery, 10*time.Second)
+	set(&c.HeartbeatEvery, min(10*time.Second, c.Lease/4))
 	set(&c.FlushEvery, time.Second)
 	if c.LogLevel == nil {
 		c.LogLevel = slog.LevelInfo
