@@ -29,6 +29,7 @@ const certain = time.Minute
 //	answers URL [RE]  wait until URL answers 200, with a body that matches
 //	until RE CMD...   repeat a command until it succeeds and its output matches
 //	silent ADDRESS    wait until nobody listens there
+//	id NAME           the first id that the last command has printed, in $NAME
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -73,6 +74,13 @@ func TestProcesses(t *testing.T) {
 				wait(ts, strings.Join(args, " "), func() bool {
 					return ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout"))
 				})
+			},
+			"id": func(ts *testscript.TestScript, _ bool, args []string) {
+				found := regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).FindString(ts.ReadFile("stdout"))
+				if found == "" {
+					ts.Fatalf("no id was printed")
+				}
+				ts.Setenv(args[0], found)
 			},
 			"silent": func(ts *testscript.TestScript, _ bool, args []string) {
 				wait(ts, "silence at "+args[0], func() bool { return !listens(args[0]) })

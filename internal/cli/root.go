@@ -47,6 +47,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newTasks(),
 		newTenants(),
 		newVersion(),
+		newWorker(),
 	)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

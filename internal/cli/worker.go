@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo"
+	"go.arco.dev/servo/client"
+	"go.arco.dev/servo/internal/fault"
+)
+
+// newWorker runs a worker for assets that need no code of one's own.
+func newWorker() *cobra.Command {
+	var (
+		options servo.WorkerOptions
+		exec    servo.ExecOptions
+		servers []string // read as a setting, so that the environment and the file are heard too
+		log     logging
+	)
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Run a worker for exec and http assets",
+		Long: `Run a worker: it claims tasks from the servers and runs the commands of exec assets and
+calls the endpoints of http assets. Assets written in Go are run by a program of their own,
+built with the package go.arco.dev/servo.
+
+A command gets the task as JSON on its standard input and writes its result as JSON into the
+file that $SERVO_RESULT names; what it prints is kept as the task's log. Of this worker's
+environment it sees PATH, HOME, TMPDIR, LANG, TZ and what --pass-env names.
+
+SIGTERM or Ctrl-C asks for an orderly end: nothing new is claimed, tasks may go on for
+--grace, then they are interrupted and tried again elsewhere. The second signal interrupts
+them at once.`,
+		Example: `  servo worker --concurrency 8
+  servo worker --server a:8081 --server b:8081 --pool big --pool default --pass-env AWS_REGION`,
+		Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings, err := readSettings(cmd.Flags(), os.Environ)
+			if err != nil {
+				return err
+			}
+			if options.Logger, err = log.logger(cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			if err := checkDirectory(exec.Dir); err != nil {
+				return err
+			}
+			options.Servers, options.Exec, options.HTTP = settings.Servers, &exec, true
+			if options.ID == "" {
+				options.ID = hostPID("worker")
+			}
+			return runWorker(cmd.Context(), servo.NewWorker(options))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
+	flags.StringArrayVar(&options.Pools, "pool", nil, "a pool to serve, the preferred first; may be given several times (default: the pool default)")
+	flags.IntVar(&options.Concurrency, "concurrency", 4, "how many tasks run at once")
+	flags.StringVar(&options.ID, "id", "", "name of this worker (default host-pid)")
+	flags.DurationVar(&options.Grace, "grace", 30*time.Second, "how long tasks may go on when the worker stops")
+	flags.DurationVar(&options.Lease, "lease", 5*time.Minute, "how long the server waits for this worker when it falls silent")
+	flags.StringArrayVar(&exec.PassEnv, "pass-env", nil, "a variable that commands may see; may be given several times")
+	flags.StringVar(&exec.Dir, "dir", "", "where commands run (default: a new directory each, removed afterwards)")
+	addLogging(cmd, &log, "info")
+	return cmd
+}
+
+// runWorker works until the context ends, or somebody has lost patience.
+func runWorker(ctx context.Context, w *servo.Worker) error {
+	impatient, done := secondSignal(ctx)
+	defer done()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-impatient:
+			w.Abort()
+		case <-ended:
+		}
+	}()
+	return workerFault(w.Run(ctx))
+}
+
+// workerFault names the flag where the worker names its option.
+func workerFault(err error) error {
+	if p, ok := errors.AsType[*client.Problem](err); ok {
+		return fault.New(fault.Code(p.Code), p.Message, fault.Field("--server"), fault.Remedy(p.Remedy), fault.Cause(err))
+	}
+	f, ok := fault.As(err)
+	if !ok || f.Violation.Field == "" {
+		return err
+	}
+	flag := map[string]string{"pools": "--pool"}[f.Violation.Field]
+	if flag == "" {
+		flag = "--" + f.Violation.Field
+	}
+	return fault.New(f.Code, f.Message, fault.Field(flag), fault.Remedy(f.Violation.Remedy), fault.Cause(err))
+}
+
+// checkDirectory refuses a directory that is not there: every command would fail of it.
+func checkDirectory(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("there is no directory %q", dir), fault.Field("--dir"),
+			fault.Remedy("make it, or leave the flag out"), fault.Cause(err))
+	}
+	return nil
+}
