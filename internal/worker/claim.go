@@ -78,7 +78,7 @@ func (w *Worker) claimOnce(ctx, calls context.Context, request *servov1.ClaimReq
 			if !first.IsZero() {
 				since = first // it may have been leased by the first try
 			}
-			w.accept(response.GetLeases(), since) //nolint:contextcheck // tasks outlive the claim that brought them
+			w.accept(response.GetLeases(), since, true) //nolint:contextcheck // tasks outlive the claim that brought them
 			return len(response.GetLeases())
 		}
 		if first.IsZero() {
@@ -100,7 +100,7 @@ func (w *Worker) claimOnce(ctx, calls context.Context, request *servov1.ClaimReq
 	// given back, rather than left to expire.
 	request.Wait, request.Max = durationpb.New(0), 1
 	if response, err := w.callClaim(calls, request, claimGrace); err == nil {
-		w.accept(response.GetLeases(), first) //nolint:contextcheck // it gives them back
+		w.accept(response.GetLeases(), first, false) //nolint:contextcheck // it gives them back
 	}
 	return 0
 }

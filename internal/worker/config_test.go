@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,19 +17,20 @@ import (
 func TestConfig(t *testing.T) {
 	t.Parallel()
 
-	bubble(t, "a worker with a short lease beats often enough to keep it", func(t *testing.T) {
-		done := make(chan struct{})
-		b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) {
-			<-done
-			return worker.Result{}, nil
-		}}, func(c *worker.Config) { c.Lease = 2 * time.Second })
-		id := b.add(1, "gold/a")[0]
-		time.Sleep(time.Minute)
-		b.do(func() {
+	t.Run("a worker with a short lease beats often enough to keep it", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			done := make(chan struct{})
+			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) {
+				<-done
+				return worker.Result{}, nil
+			}}, func(c *worker.Config) { c.Lease = 2 * time.Second })
+			id := b.add(1, "gold/a")[0]
+			time.Sleep(time.Minute)
 			require.Greater(t, b.count(func(m proto.Message) bool { _, beat := m.(*servov1.HeartbeatRequest); return beat }), 60)
+			close(done)
+			b.ended(t, id)
 		})
-		close(done)
-		b.ended(t, id)
 	})
 
 	t.Run("a heartbeat that comes after the lease's end is refused", func(t *testing.T) {

@@ -102,7 +102,7 @@ func (f *fake) do(change func()) {
 // wait waits until something holds.
 func (f *fake) wait(t testing.TB, holds func() bool) {
 	t.Helper()
-	timeout := time.After(time.Hour) // of the bubble's clock, in most tests
+	timeout := time.After(24 * time.Hour) // of the bubble's clock, in most tests
 	for {
 		f.mu.Lock()
 		ok, changed := holds(), f.changed
@@ -118,7 +118,13 @@ func (f *fake) wait(t testing.TB, holds func() bool) {
 	}
 }
 
-func (f *fake) lease(id string) *fakeLease { return f.leases[id] }
+// lease is a copy of what the server knows of a lease.
+func (f *fake) lease(id string) *fakeLease {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := *f.leases[id]
+	return &l
+}
 
 // ended waits until these leases have ended.
 func (f *fake) ended(t testing.TB, ids ...string) {
@@ -130,7 +136,14 @@ func (f *fake) ended(t testing.TB, ids ...string) {
 
 func (l *fakeLease) open() bool { return l.state == "DISPATCHED" || l.state == "RUNNING" }
 
+// count is how many calls of a kind have arrived.
 func (f *fake) count(is func(proto.Message) bool) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.counted(is)
+}
+
+func (f *fake) counted(is func(proto.Message) bool) int {
 	n := 0
 	for _, r := range f.requests {
 		if is(r) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // logHandler writes the records of a task's logger into its log: one record is one line,
@@ -101,7 +102,7 @@ func textOf(value slog.Value) string {
 
 // quoted quotes what would not be one word.
 func quoted(text string) string {
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool {
+	if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
 		return r == '"' || r == '=' || unicode.IsSpace(r) || !unicode.IsPrint(r)
 	}) {
 		return strconv.Quote(text)

@@ -22,171 +22,201 @@ import (
 func TestReport(t *testing.T) {
 	t.Parallel()
 
-	bubble(t, "what a function returns is the task's result", func(t *testing.T) {
-		b := start(t, handlers{"gold/a": returns(`{"rows":3,"ok":true,"names":["x",null]}`)})
-		id := b.add(1, "gold/a")[0]
-		b.ended(t, id)
-		require.Equal(t, "Complete", b.lease(id).state)
-		require.Equal(t, map[string]any{"rows": 3.0, "ok": true, "names": []any{"x", nil}}, b.lease(id).result.AsInterface())
-		require.Equal(t, []string{"Complete"}, b.lease(id).heard, "it was claimed and started in one step")
-	})
-
-	bubble(t, "a thousand short tasks need few calls, and no lease is in two at once", func(t *testing.T) {
-		b := start(t, handlers{"gold/a": nothing}, func(c *worker.Config) { c.Concurrency = 200; c.Ahead = 100 })
-		b.do(func() { b.before = func(proto.Message) error { time.Sleep(5 * time.Millisecond); return nil } })
-		ids := b.add(1000, "gold/a")
-		b.ended(t, ids...)
-		require.Less(t, b.count(isReport), 100)
-		require.Zero(t, b.overlaps)
-	})
-
-	bubble(t, "a report whose answer is lost is said again, and heard once", func(t *testing.T) {
-		b := start(t, handlers{"gold/a": returns(`1`)})
-		var losses atomic.Int32
-		b.do(func() {
-			b.after = func(m proto.Message) error {
-				if isReport(m) && losses.Add(1) < 4 {
-					return status.Error(codes.Unavailable, "connection reset")
-				}
-				return nil
-			}
+	t.Run("what a function returns is the task's result", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": returns(`{"rows":3,"ok":true,"names":["x",null]}`)})
+			id := b.add(1, "gold/a")[0]
+			b.ended(t, id)
+			require.Equal(t, "Complete", b.lease(id).state)
+			require.Equal(t, map[string]any{"rows": 3.0, "ok": true, "names": []any{"x", nil}}, b.lease(id).result.AsInterface())
+			require.Equal(t, []string{"Complete"}, b.lease(id).heard, "it was claimed and started in one step")
 		})
-		id := b.add(1, "gold/a")[0]
-		b.wait(t, func() bool { return b.count(isReport) >= 4 })
-		synctest.Wait()
-		require.Equal(t, []string{"Complete"}, b.lease(id).heard)
-		require.Equal(t, 4, b.count(isReport))
-		require.NoError(t, b.stopped())
 	})
 
-	bubble(t, "a result survives a server that is away for an hour", func(t *testing.T) {
-		b := start(t, handlers{"gold/a": func(ctx context.Context, _ *worker.Task) (worker.Result, error) {
-			time.Sleep(time.Minute)
-			return worker.Result{JSON: []byte(`"done"`)}, nil
-		}})
-		id := b.add(1, "gold/a")[0]
-		b.wait(t, func() bool { return b.lease(id) != nil })
-		b.do(func() { b.before = func(proto.Message) error { return status.Error(codes.Unavailable, "away") } })
-		time.Sleep(time.Hour)
-		require.Equal(t, "RUNNING", b.lease(id).state)
-		b.do(func() { b.before = nil })
-		b.ended(t, id)
-		require.Equal(t, "done", b.lease(id).result.GetStringValue())
-	})
-
-	bubble(t, "a start and its end keep their order when the server is too busy for the start", func(t *testing.T) {
-		release := make(chan struct{})
-		b := start(t, handlers{
-			"gold/a":    nothing,
-			"gold/slow": func(context.Context, *worker.Task) (worker.Result, error) { <-release; return worker.Result{}, nil },
-		}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
-		slow := b.add(1, "gold/slow")[0]
-		b.wait(t, func() bool { return b.lease(slow) != nil })
-		id := b.add(1, "gold/a")[0]
-		b.wait(t, func() bool { return b.lease(id) != nil })
-		busy := 3
-		b.do(func() {
-			b.refuse = func(it *servov1.ReportItem) *servov1.Problem {
-				if it.GetStart() != nil && busy > 0 {
-					busy--
-					return &servov1.Problem{Code: string(fault.Unavailable), Message: "too much to do"}
-				}
-				return nil
-			}
+	t.Run("a thousand short tasks need few calls, and no lease is in two at once", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": nothing}, func(c *worker.Config) { c.Concurrency = 200; c.Ahead = 100 })
+			b.do(func() { b.before = func(proto.Message) error { time.Sleep(5 * time.Millisecond); return nil } })
+			ids := b.add(1000, "gold/a")
+			b.ended(t, ids...)
+			require.Less(t, b.count(isReport), 100)
+			require.Zero(t, b.overlaps)
 		})
-		close(release)
-		b.ended(t, slow, id)
-		require.Equal(t, "Complete", b.lease(id).state)
-		require.Equal(t, []string{"Start", "Complete"}, b.lease(id).heard[len(b.lease(id).heard)-2:])
 	})
 
-	bubble(t, "a result that the server refuses fails the task and says why", func(t *testing.T) {
-		b := start(t, handlers{"gold/a": returns(`"\u0000"`)})
-		b.do(func() {
-			b.refuse = func(it *servov1.ReportItem) *servov1.Problem {
-				if it.GetComplete() != nil {
-					return &servov1.Problem{Code: string(fault.InvalidArgument), Message: "contains a zero byte", Field: "result"}
-				}
-				return nil
-			}
-		})
-		id := b.add(1, "gold/a")[0]
-		b.ended(t, id)
-		require.Equal(t, "USER_CODE_EXCEPTION", b.lease(id).failure.GetCode())
-		require.Equal(t, "the server refuses the result: result: contains a zero byte", b.lease(id).failure.GetMessage())
-	})
-
-	bubble(t, "a call that is refused as a whole is split, and only the item to blame suffers", func(t *testing.T) {
-		b := start(t, handlers{"gold/a": nothing, "gold/big": returns(`"big"`)}, func(c *worker.Config) { c.Concurrency = 50 })
-		var open atomic.Bool
-		b.do(func() {
-			b.before = func(m proto.Message) error {
-				if r, ok := m.(*servov1.ReportRequest); ok {
-					if !open.Load() {
-						return status.Error(codes.Unavailable, "not yet")
+	t.Run("a report whose answer is lost is said again, and heard once", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": returns(`1`)})
+			var losses atomic.Int32
+			b.do(func() {
+				b.after = func(m proto.Message) error {
+					if isReport(m) && losses.Add(1) < 4 {
+						return status.Error(codes.Unavailable, "connection reset")
 					}
-					for _, it := range r.GetItems() {
-						if it.GetComplete().GetResult() != nil {
-							return status.Error(codes.ResourceExhausted, "received message larger than max")
+					return nil
+				}
+			})
+			id := b.add(1, "gold/a")[0]
+			b.wait(t, func() bool { return b.counted(isReport) >= 4 })
+			synctest.Wait()
+			require.Equal(t, []string{"Complete"}, b.lease(id).heard)
+			require.Equal(t, 4, b.count(isReport))
+			require.NoError(t, b.stopped())
+		})
+	})
+
+	t.Run("a result survives a server that is away for an hour", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": func(ctx context.Context, _ *worker.Task) (worker.Result, error) {
+				time.Sleep(time.Minute)
+				return worker.Result{JSON: []byte(`"done"`)}, nil
+			}})
+			id := b.add(1, "gold/a")[0]
+			b.wait(t, func() bool { return b.leases[id] != nil })
+			b.do(func() { b.before = func(proto.Message) error { return status.Error(codes.Unavailable, "away") } })
+			time.Sleep(time.Hour)
+			require.Equal(t, "RUNNING", b.lease(id).state)
+			b.do(func() { b.before = nil })
+			b.ended(t, id)
+			require.Equal(t, "done", b.lease(id).result.GetStringValue())
+		})
+	})
+
+	t.Run("a start and its end keep their order when the server is too busy for the start", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			b := start(t, handlers{
+				"gold/a":    nothing,
+				"gold/slow": func(context.Context, *worker.Task) (worker.Result, error) { <-release; return worker.Result{}, nil },
+			}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
+			slow := b.add(1, "gold/slow")[0]
+			b.wait(t, func() bool { return b.leases[slow] != nil })
+			id := b.add(1, "gold/a")[0]
+			b.wait(t, func() bool { return b.leases[id] != nil })
+			busy := 3
+			b.do(func() {
+				b.refuse = func(it *servov1.ReportItem) *servov1.Problem {
+					if it.GetStart() != nil && busy > 0 {
+						busy--
+						return &servov1.Problem{Code: string(fault.Unavailable), Message: "too much to do"}
+					}
+					return nil
+				}
+			})
+			close(release)
+			b.ended(t, slow, id)
+			require.Equal(t, "Complete", b.lease(id).state)
+			require.Equal(t, []string{"Start", "Complete"}, b.lease(id).heard[len(b.lease(id).heard)-2:])
+		})
+	})
+
+	t.Run("a result that the server refuses fails the task and says why", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": returns(`"\u0000"`)})
+			b.do(func() {
+				b.refuse = func(it *servov1.ReportItem) *servov1.Problem {
+					if it.GetComplete() != nil {
+						return &servov1.Problem{Code: string(fault.InvalidArgument), Message: "contains a zero byte", Field: "result"}
+					}
+					return nil
+				}
+			})
+			id := b.add(1, "gold/a")[0]
+			b.ended(t, id)
+			require.Equal(t, "USER_CODE_EXCEPTION", b.lease(id).failure.GetCode())
+			require.Equal(t, "the server refuses the result: result: contains a zero byte", b.lease(id).failure.GetMessage())
+		})
+	})
+
+	t.Run("a call that is refused as a whole is split, and only the item to blame suffers", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": nothing, "gold/big": returns(`"big"`)}, func(c *worker.Config) { c.Concurrency = 50 })
+			var open atomic.Bool
+			b.do(func() {
+				b.before = func(m proto.Message) error {
+					if r, ok := m.(*servov1.ReportRequest); ok {
+						if !open.Load() {
+							return status.Error(codes.Unavailable, "not yet")
+						}
+						for _, it := range r.GetItems() {
+							if it.GetComplete().GetResult() != nil {
+								return status.Error(codes.ResourceExhausted, "received message larger than max")
+							}
 						}
 					}
+					return nil
 				}
-				return nil
+			})
+			ids := b.add(20, "gold/a")
+			ids = append(ids, b.add(1, "gold/big")...)
+			ids = append(ids, b.add(20, "gold/a")...)
+			time.Sleep(10 * time.Second) // all have ended and wait to be heard
+			open.Store(true)
+			b.ended(t, ids...)
+			for i, id := range ids {
+				if i == 20 {
+					require.Equal(t, "Fail", b.lease(id).state)
+					require.Contains(t, b.lease(id).failure.GetMessage(), "larger than max")
+				} else {
+					require.Equal(t, "Complete", b.lease(id).state)
+				}
 			}
 		})
-		ids := b.add(20, "gold/a")
-		ids = append(ids, b.add(1, "gold/big")...)
-		ids = append(ids, b.add(20, "gold/a")...)
-		time.Sleep(10 * time.Second) // all have ended and wait to be heard
-		open.Store(true)
-		b.ended(t, ids...)
-		for i, id := range ids {
-			if i == 20 {
-				require.Equal(t, "Fail", b.lease(id).state)
-				require.Contains(t, b.lease(id).failure.GetMessage(), "larger than max")
-			} else {
-				require.Equal(t, "Complete", b.lease(id).state)
-			}
-		}
 	})
 
-	bubble(t, "an item that breaks the server again and again is given up, and holds up nobody", func(t *testing.T) {
-		b := start(t, handlers{"gold/a": nothing, "gold/bad": returns(`"bad"`)})
-		b.do(func() {
-			b.refuse = func(it *servov1.ReportItem) *servov1.Problem {
-				if it.GetComplete().GetResult() != nil {
-					return &servov1.Problem{Code: string(fault.Internal), Message: "something went wrong on our side"}
+	t.Run("an item that breaks the server again and again is given up, and holds up nobody", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": nothing, "gold/bad": returns(`"bad"`)})
+			b.do(func() {
+				b.refuse = func(it *servov1.ReportItem) *servov1.Problem {
+					if it.GetComplete().GetResult() != nil {
+						return &servov1.Problem{Code: string(fault.Internal), Message: "something went wrong on our side"}
+					}
+					return nil
 				}
-				return nil
-			}
+			})
+			bad := b.add(2, "gold/bad")
+			good := b.add(100, "gold/a")
+			b.ended(t, good...)
+			b.ended(t, bad...)
+			require.Equal(t, "Fail", b.lease(bad[0]).state)
+			require.Contains(t, b.lease(bad[1]).failure.GetMessage(), "something went wrong on our side")
 		})
-		bad := b.add(2, "gold/bad")
-		good := b.add(100, "gold/a")
-		b.ended(t, good...)
-		b.ended(t, bad...)
-		require.Equal(t, "Fail", b.lease(bad[0]).state)
-		require.Contains(t, b.lease(bad[1]).failure.GetMessage(), "something went wrong on our side")
 	})
 
-	bubble(t, "a parked claim holds no report back", func(t *testing.T) {
-		b := start(t, handlers{"gold/a": nothing})
-		id := b.add(1, "gold/a")[0]
-		before := time.Now()
-		b.ended(t, id)
-		synctest.Wait()
-		require.Zero(t, time.Since(before))
-		require.Equal(t, 2, b.count(isClaim), "the second is parked")
+	t.Run("a parked claim holds no report back", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": nothing})
+			id := b.add(1, "gold/a")[0]
+			before := time.Now()
+			b.ended(t, id)
+			synctest.Wait()
+			require.Zero(t, time.Since(before))
+			require.Equal(t, 2, b.count(isClaim), "the second is parked")
+		})
 	})
 
-	bubble(t, "nothing more is claimed while too much waits to be heard", func(t *testing.T) {
-		b := start(t, handlers{"gold/a": nothing}, func(c *worker.Config) { c.Concurrency = 1000 })
-		stuck := make(chan struct{})
-		b.do(func() { b.delay = func(proto.Message) <-chan struct{} { return stuck } })
-		ids := b.add(10_000, "gold/a")
-		synctest.Wait()
-		b.do(func() { require.InDelta(t, 5000, len(b.leases), 1001) })
-		close(stuck)
-		b.ended(t, ids...)
+	t.Run("nothing more is claimed while too much waits to be heard", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": nothing}, func(c *worker.Config) { c.Concurrency = 1000 })
+			stuck := make(chan struct{})
+			b.do(func() { b.delay = func(proto.Message) <-chan struct{} { return stuck } })
+			ids := b.add(10_000, "gold/a")
+			synctest.Wait()
+			b.do(func() { require.InDelta(t, 5000, len(b.leases), 1001) })
+			close(stuck)
+			b.ended(t, ids...)
+		})
 	})
 }
 
@@ -217,12 +247,15 @@ func TestVerdict(t *testing.T) {
 			"the result has an integer that JSON readers do not keep exactly at id: 9007199254740993 (send it as a string)",
 		},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			b := start(t, handlers{"gold/a": c.handler})
-			id := b.add(1, "gold/a")[0]
-			b.ended(t, id)
-			require.Equal(t, c.code, b.lease(id).failure.GetCode())
-			require.Equal(t, c.message, b.lease(id).failure.GetMessage())
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t, handlers{"gold/a": c.handler})
+				id := b.add(1, "gold/a")[0]
+				b.ended(t, id)
+				require.Equal(t, c.code, b.lease(id).failure.GetCode())
+				require.Equal(t, c.message, b.lease(id).failure.GetMessage())
+			})
 		})
 	}
 }

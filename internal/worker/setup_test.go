@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -60,15 +59,6 @@ func (b *bundle) stopped() error {
 	err := <-b.done
 	b.done = nil
 	return err
-}
-
-// bubble runs a test with a clock of its own.
-func bubble(t *testing.T, name string, test func(t *testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, test)
-	})
 }
 
 func nothing(context.Context, *worker.Task) (worker.Result, error) { return worker.Result{}, nil }

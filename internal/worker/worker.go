@@ -183,8 +183,9 @@ func (w *Worker) lastWords() int {
 	return w.reporter.left()
 }
 
-// accept takes the leases of a claim: into free slots, the rest into the buffer.
-func (w *Worker) accept(leases []*servov1.Lease, since time.Time) {
+// accept takes the leases of a claim: into free slots, the rest into the buffer. What is not
+// to be kept, or comes too late, is given back.
+func (w *Worker) accept(leases []*servov1.Lease, since time.Time, keep bool) {
 	var begin, back []*attempt
 	w.mu.Lock()
 	for _, lease := range leases {
@@ -194,7 +195,7 @@ func (w *Worker) accept(leases []*servov1.Lease, since time.Time) {
 		a := &attempt{lease: lease, since: since, expires: since.Add(w.config.Lease)}
 		w.held[a.handle()] = a
 		switch {
-		case w.stopping:
+		case w.stopping || !keep:
 			back = append(back, a)
 		case len(w.buffer) == 0 && len(w.running) < w.config.Concurrency || lease.GetStarted():
 			w.occupy(a)

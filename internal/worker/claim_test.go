@@ -1,0 +1,252 @@
+package worker_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/worker"
+)
+
+func TestClaim(t *testing.T) {
+	t.Parallel()
+
+	claimsOf := func(b *bundle) []*servov1.ClaimRequest {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		var out []*servov1.ClaimRequest
+		for _, r := range b.requests {
+			if c, ok := r.(*servov1.ClaimRequest); ok {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+
+	t.Run("a claim whose answer is lost is repeated by its id, and strands nothing", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": nothing})
+			var losses atomic.Int32
+			b.do(func() {
+				b.after = func(m proto.Message) error {
+					if isClaim(m) && losses.Add(1) <= 3 {
+						return status.Error(codes.Unavailable, "connection reset")
+					}
+					return nil
+				}
+			})
+			ids := b.add(4, "gold/a")
+			b.ended(t, ids...)
+			claims := claimsOf(b)
+			require.GreaterOrEqual(t, len(claims), 4)
+			for _, c := range claims[1:4] {
+				require.Equal(t, claims[0].GetClaimId(), c.GetClaimId())
+			}
+			require.NotEqual(t, claims[0].GetClaimId(), claims[len(claims)-1].GetClaimId())
+		})
+	})
+
+	t.Run("free slots are filled by claims that start, the rest is leased ahead", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) { <-release; return worker.Result{}, nil }},
+				func(c *worker.Config) { c.Concurrency = 4; c.Ahead = 2 })
+			ids := b.add(10, "gold/a")
+			synctest.Wait()
+			claims := claimsOf(b)
+			require.True(t, claims[0].GetStart())
+			require.EqualValues(t, 4, claims[0].GetMax())
+			require.False(t, claims[1].GetStart())
+			require.EqualValues(t, 2, claims[1].GetMax())
+			require.Len(t, claims, 2, "there is no room for more")
+			b.do(func() { require.Len(t, b.queue, 4) })
+			close(release)
+			b.ended(t, ids...)
+			require.Equal(t, []string{"Start", "Complete"}, b.lease(ids[4]).heard)
+		})
+	})
+
+	t.Run("a lease that has expired before a slot was free is not begun", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var begun atomic.Int32
+			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) {
+				if begun.Add(1) == 1 {
+					time.Sleep(10 * time.Minute)
+				}
+				return worker.Result{}, nil
+			}}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
+			ids := b.add(2, "gold/a")
+			b.wait(t, func() bool { return b.leases[ids[1]] != nil })
+			b.do(func() {
+				b.before = func(m proto.Message) error {
+					if _, beat := m.(*servov1.HeartbeatRequest); beat {
+						return status.Error(codes.Unavailable, "no heartbeat arrives")
+					}
+					return nil
+				}
+			})
+			b.ended(t, ids[0])
+			synctest.Wait()
+			require.EqualValues(t, 1, begun.Load())
+			require.Equal(t, "DISPATCHED", b.lease(ids[1]).state)
+		})
+	})
+
+	t.Run("heartbeats keep leased tasks that wait for a slot", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) {
+				time.Sleep(10 * time.Minute)
+				return worker.Result{}, nil
+			}}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
+			ids := b.add(2, "gold/a")
+			b.ended(t, ids...)
+			require.Equal(t, "Complete", b.lease(ids[1]).state)
+			require.Greater(t, b.lease(ids[1]).beats, 60)
+		})
+	})
+
+	t.Run("a server that answers claims at once with nothing is not asked without a pause", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{})
+			b.do(func() {
+				b.before = func(m proto.Message) error {
+					if c, ok := m.(*servov1.ClaimRequest); ok {
+						c.Wait = nil
+					}
+					return nil
+				}
+			})
+			time.Sleep(5 * time.Minute)
+			require.Less(t, b.count(isClaim), 400)
+		})
+	})
+
+	t.Run("a claim that is refused is tried again, later", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": nothing})
+			b.do(func() {
+				b.before = func(m proto.Message) error {
+					if isClaim(m) {
+						return status.Error(codes.PermissionDenied, "the key may not serve this pool")
+					}
+					return nil
+				}
+			})
+			id := b.add(1, "gold/a")[0]
+			time.Sleep(time.Minute)
+			b.do(func() { b.before = nil })
+			b.ended(t, id)
+		})
+	})
+}
+
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a cancelled task's context ends with the cause, and the task is reported as cancelled", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			causes := make(chan error, 1)
+			b := start(t, handlers{"gold/a": func(ctx context.Context, task *worker.Task) (worker.Result, error) {
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return worker.Result{}, ctx.Err()
+			}})
+			id := b.add(1, "gold/a")[0]
+			b.wait(t, func() bool { return b.leases[id] != nil })
+			b.do(func() { b.leases[id].cancel = true })
+			b.ended(t, id)
+			require.ErrorIs(t, <-causes, worker.ErrCancelled)
+			require.Equal(t, "CANCELLED", b.lease(id).failure.GetCode())
+		})
+	})
+
+	t.Run("a lease that is lost ends the context, and nothing is said any more", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			causes, asked := make(chan error, 1), make(chan error, 1)
+			b := start(t, handlers{"gold/a": func(ctx context.Context, task *worker.Task) (worker.Result, error) {
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				task.Logger().Info("too late")
+				asked <- task.Advance(context.WithoutCancel(ctx), "1")
+				return worker.Result{JSON: []byte(`1`)}, nil
+			}})
+			id := b.add(1, "gold/a")[0]
+			b.wait(t, func() bool { return b.leases[id] != nil })
+			b.do(func() { b.leases[id].lost = true })
+			require.ErrorIs(t, <-causes, worker.ErrLeaseLost)
+			require.ErrorIs(t, <-asked, worker.ErrLeaseLost)
+			require.NoError(t, b.stopped())
+			require.Zero(t, b.count(isReport))
+		})
+	})
+
+	t.Run("a leased task whose run is cancelled before it began is given up", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": untilCancelled}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
+			ids := b.add(2, "gold/a")
+			b.wait(t, func() bool { return b.leases[ids[1]] != nil })
+			b.do(func() { b.leases[ids[1]].cancel = true })
+			b.ended(t, ids[1])
+			require.Equal(t, "CANCELLED", b.lease(ids[1]).failure.GetCode())
+			require.Equal(t, "RUNNING", b.lease(ids[0]).state)
+		})
+	})
+
+	t.Run("a task that began while its run was being cancelled is stopped by the answer to its start", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			for _, quick := range []bool{false, true} {
+				release := make(chan struct{})
+				b := start(t, handlers{
+					"gold/slow": func(context.Context, *worker.Task) (worker.Result, error) { <-release; return worker.Result{}, nil },
+					"gold/a": func(ctx context.Context, task *worker.Task) (worker.Result, error) {
+						if quick {
+							return worker.Result{}, nil
+						}
+						return untilCancelled(ctx, task)
+					},
+				}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1; c.HeartbeatEvery = 4 * time.Minute })
+				slow := b.add(1, "gold/slow")[0]
+				b.wait(t, func() bool { return b.leases[slow] != nil })
+				id := b.add(1, "gold/a")[0]
+				b.wait(t, func() bool { return b.leases[id] != nil })
+				b.do(func() { b.leases[id].cancel = true })
+				before := time.Now()
+				close(release)
+				b.ended(t, id)
+				require.Equal(t, "CANCELLED", b.lease(id).failure.GetCode())
+				require.Less(t, time.Since(before), time.Minute, "no heartbeat was needed")
+			}
+		})
+	})
+
+	t.Run("a task that runs past its timeout is told so", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": untilCancelled})
+			id := b.add(1, "gold/a")[0]
+			before := time.Now()
+			b.ended(t, id)
+			require.Equal(t, time.Hour, time.Since(before))
+			require.Equal(t, "TIMEOUT", b.lease(id).failure.GetCode())
+			require.Equal(t, "ran longer than its timeout of 1h0m0s: context deadline exceeded", b.lease(id).failure.GetMessage())
+		})
+	})
+}
