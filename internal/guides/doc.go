@@ -1,0 +1,21 @@
+// Package guides shows that the documentation is true. It has tests only: they read the
+// README and the pages under docs/guides, write the files that the pages show, type the
+// commands that they name into a shell, in order, against a real server, and compare what
+// comes out with the output that the pages promise.
+//
+// What a fenced block means is said in its info string, which readers do not see:
+//
+//	```sh               commands, typed one after another in one shell
+//	```sh background    another terminal: it runs until the page ends
+//	```sh by-hand       not typed by the test; the test lists all of these
+//	```go file=main.go  a file, written where the shell is by then
+//	```text             after commands: what they print
+//	```json             likewise
+//
+// A block of any other kind is only to be read. In promised output a … stands for anything
+// within a line, and a line of … alone for any number of lines. Ids, times and durations
+// are compared by their shape, and spaces as one: the pages can show what really came out.
+//
+// Pages name the default addresses and a database that stands for anybody's; the tests put
+// the real ones in their place. Nothing outside of the scratch directory is written.
+package guides

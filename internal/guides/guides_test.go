@@ -1,0 +1,252 @@
+package guides
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/servotest"
+)
+
+// The addresses and the database that the pages name.
+const (
+	pageHTTP     = "127.0.0.1:8080"
+	pageGRPC     = "127.0.0.1:8081"
+	pageDatabase = "postgres://servo@localhost/servo"
+)
+
+// notTyped are the blocks that no test runs, by page: the first line of each. Whoever adds
+// one says here that nobody checks it.
+var notTyped = map[string][]string{ //nolint:gochecknoglobals // a table
+}
+
+// TestGuides follows every page as a reader would.
+func TestGuides(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob(filepath.Join(root(t), "docs", "guides", "*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for _, page := range pages {
+		name, err := filepath.Rel(root(t), page)
+		require.NoError(t, err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			around := serverAround
+			if name == "docs/guides/operate.md" {
+				around = databaseAround // it starts its servers itself
+			}
+			follow(t, name, around(t))
+		})
+	}
+}
+
+// TestNotTyped holds the list of what nobody checks.
+func TestNotTyped(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob(filepath.Join(root(t), "docs", "guides", "*.md"))
+	require.NoError(t, err)
+	found := map[string][]string{}
+	for _, page := range append(pages, filepath.Join(root(t), "README.md")) {
+		name, err := filepath.Rel(root(t), page)
+		require.NoError(t, err)
+		for _, b := range blocksOf(t, name) {
+			if b.kind == "sh" && b.word == byHand {
+				first, _, _ := strings.Cut(b.text, "\n")
+				found[name] = append(found[name], first)
+			}
+		}
+	}
+	require.Equal(t, notTyped, found)
+}
+
+func blocksOf(t *testing.T, page string) []block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root(t), page))
+	require.NoError(t, err)
+	found, err := blocks(string(text))
+	require.NoError(t, err, page)
+	return found
+}
+
+// surroundings are what a page takes for granted.
+type surroundings struct {
+	dir                  string // where the reader is
+	http, grpc, database string
+	env                  []string
+}
+
+// newSurroundings is a directory with a clone of the repository in it, named servo, and
+// the program on the PATH.
+func newSurroundings(t *testing.T) *surroundings {
+	t.Helper()
+	s := &surroundings{dir: t.TempDir(), http: free(t), grpc: free(t)}
+	require.NoError(t, os.Symlink(root(t), filepath.Join(s.dir, "servo")))
+	home := t.TempDir()
+	s.env = []string{
+		"PATH=" + filepath.Dir(program(t)) + string(os.PathListSeparator) + os.Getenv("PATH"),
+		"HOME=" + home, "TMPDIR=" + os.TempDir(), "LANG=C.UTF-8", "TZ=UTC",
+		// what this test was built from is all that a worker is built from
+		"GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOFLAGS=", "GOWORK=off",
+		"GOPATH=" + goEnv(t, "GOPATH"), "GOMODCACHE=" + goEnv(t, "GOMODCACHE"), "GOCACHE=" + goEnv(t, "GOCACHE"),
+	}
+	s.env = append(s.env, "SERVO_SERVER="+s.grpc)
+	return s
+}
+
+func databaseAround(t *testing.T) *surroundings {
+	t.Helper()
+	s := newSurroundings(t)
+	s.database = servotest.Empty(t, "template0")
+	return s
+}
+
+func serverAround(t *testing.T) *surroundings {
+	t.Helper()
+	s := newSurroundings(t)
+	s.database = servotest.DB(t).URL
+	log := filepath.Join(t.TempDir(), "server.log")
+	output, err := os.Create(log)
+	require.NoError(t, err)
+	defer output.Close()
+	start(t, s.dir, s.env, output, "servo", "server", "--database", s.database, "--http", s.http, "--grpc", s.grpc).
+		says(t, log, "servo server ")
+	return s
+}
+
+// follow does what a page says.
+func follow(t *testing.T, page string, s *surroundings) {
+	t.Helper()
+	found := blocksOf(t, page)
+	out := t.TempDir()
+	script := s.script(t, out, found)
+	output, err := os.Create(filepath.Join(out, "bash.out"))
+	require.NoError(t, err)
+	defer output.Close()
+	p := start(t, s.dir, s.env, output, "bash", script)
+	failed := p.wait(t)
+	if failed != nil {
+		at, _ := strconv.Atoi(strings.TrimSpace(s.read(out, "at")))
+		require.FailNow(t, "a command failed", "%s:%d: %v\n\n%s\nsaid:\n%s%s%s", page, found[at].line, failed, found[at].text,
+			s.read(out, fmt.Sprintf("%d.out", at)), s.read(out, "bash.out"), s.terminals(out, found))
+	}
+	for i := 1; i < len(found); i++ {
+		if !found[i].promised(found[i-1]) {
+			continue
+		}
+		if wrong := compare(found[i].text, s.read(out, fmt.Sprintf("%d.out", i-1))); wrong != "" {
+			t.Errorf("%s:%d: not what came out\n\n%s\n%s%s", page, found[i].line, found[i-1].text, wrong, s.terminals(out, found))
+		}
+	}
+}
+
+// terminals is what the blocks in the background said, for somebody who must find out why.
+func (s *surroundings) terminals(out string, found []block) string {
+	var text strings.Builder
+	for i, b := range found {
+		if b.kind == "sh" && b.word == background {
+			fmt.Fprintf(&text, "\nin the background, %s:\n%s", strings.TrimSpace(b.text), s.read(out, fmt.Sprintf("%d.out", i)))
+		}
+	}
+	return text.String()
+}
+
+// script is the whole page for bash: one shell, so that directories and variables carry
+// over from block to block.
+func (s *surroundings) script(t *testing.T, out string, found []block) string {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString("set -euo pipefail\nout=" + quote(out) + "\n")
+	for i, b := range found {
+		fmt.Fprintf(&text, "echo %d >\"$out/at\"\n", i)
+		switch {
+		case b.file() != "":
+			require.NoError(t, os.WriteFile(filepath.Join(out, fmt.Sprintf("%d.file", i)), []byte(s.real(b.text)), 0o600))
+			fmt.Fprintf(&text, "mkdir -p \"$(dirname %s)\"\ncat \"$out/%d.file\" >%s\n", quote(b.file()), i, quote(b.file()))
+		case b.runs() && b.word == background:
+			fmt.Fprintf(&text, "(\n%s) >\"$out/%d.out\" 2>&1 &\n", s.real(b.text), i)
+		case b.runs():
+			fmt.Fprintf(&text, "{\n%s} >\"$out/%d.out\" 2>&1\n", s.real(b.text), i)
+		}
+	}
+	name := filepath.Join(out, "page.sh")
+	require.NoError(t, os.WriteFile(name, []byte(text.String()), 0o600))
+	return name
+}
+
+// real puts what is there in the place of what the pages name.
+func (s *surroundings) real(text string) string {
+	return strings.NewReplacer(pageHTTP, s.http, pageGRPC, s.grpc, pageDatabase, s.database).Replace(text)
+}
+
+// read reads what came out, in the words of the pages.
+func (s *surroundings) read(out, name string) string {
+	data, _ := os.ReadFile(filepath.Join(out, name)) // nothing if it never came to that
+	text := strings.NewReplacer(s.http, pageHTTP, s.grpc, pageGRPC).Replace(string(data))
+	if s.database != "" {
+		text = strings.ReplaceAll(text, s.database, pageDatabase)
+	}
+	return text
+}
+
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	return dir
+}
+
+// free is an address that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening does not wait
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	value, err := exec.Command("go", "env", name).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(value))
+}
+
+// built is the program, built once for all pages.
+var built struct { //nolint:gochecknoglobals // one program for a whole test binary
+	once   sync.Once
+	dir    string
+	output []byte
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+func program(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "servo-guides-"); built.err != nil {
+			return
+		}
+		build := exec.Command("go", "build", "-o", filepath.Join(built.dir, "servo"), "./cmd/servo")
+		build.Dir = root(t)
+		built.output, built.err = build.CombinedOutput()
+	})
+	require.NoError(t, built.err, "%s", built.output)
+	return filepath.Join(built.dir, "servo")
+}
