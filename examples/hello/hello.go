@@ -1,0 +1,237 @@
+// Package hello is the first example: six assets that turn made-up orders into a small
+// report. It shows what an author writes (typed functions, upstream results, progress, logs,
+// a failure that is worth another try) and is what `servo dev` runs to have something to
+// show. It reads and writes nothing outside of Servo: its data is generated from the run's
+// parameters, the same every time.
+package hello
+
+import (
+	"context"
+	_ "embed" // the manifest
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"go.arco.dev/servo"
+)
+
+// Manifest declares the assets and the pipeline "hello": where each asset stands in the DAG,
+// how it is retried, and the one that is a shell command.
+//
+//go:embed servo.yaml
+var Manifest []byte
+
+// Pool is the queue that the manifest puts the tasks into. It has a name of its own, so that
+// the worker of this example takes nobody else's tasks.
+const Pool = "hello"
+
+// Register gives a worker the functions of the assets that are written in Go.
+func Register(w *servo.Worker) {
+	servo.Asset(w, "bronze/orders", Orders)
+	servo.Asset(w, "bronze/customers", Customers)
+	servo.Asset(w, "silver/enriched", Enriched)
+	servo.Asset(w, "silver/quality", Quality)
+	servo.Asset(w, "gold/revenue", Revenues)
+}
+
+// Params are the parameters of the pipeline. Defaults stand in the manifest.
+type Params struct {
+	Day     string `json:"day"`     // the day whose orders these are
+	Orders  int    `json:"orders"`  // how many there are
+	WorkMS  int    `json:"work_ms"` // how long the slow step takes
+	Network string `json:"network"` // good, shaky or bad
+}
+
+// Order is one purchase.
+type Order struct {
+	ID       int   `json:"id"`
+	Customer int   `json:"customer"`
+	Cents    int64 `json:"cents"`
+}
+
+// Customer is who buys.
+type Customer struct {
+	ID      int    `json:"id"`
+	Country string `json:"country"`
+}
+
+const (
+	customerCount = 12  // of the shop
+	maxOrders     = 200 // results travel with the tasks: they stay small
+)
+
+// dice are thrown the same way for the same day and purpose.
+func dice(p Params, purpose string) *rand.Rand {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(p.Day + "/" + purpose)) // never fails
+	return rand.New(rand.NewPCG(sum.Sum64(), 1))    //nolint:gosec // made-up data
+}
+
+// Orders makes bronze/orders: what a shop's export would hold.
+func Orders(_ context.Context, task *servo.Task, p Params) ([]Order, error) {
+	if p.Orders < 0 || p.Orders > maxOrders {
+		return nil, &servo.Error{
+			Code: servo.InvalidConfiguration, Message: fmt.Sprintf("orders is %d", p.Orders), SuggestedAction: "use 0 to 200",
+		}
+	}
+	d := dice(p, "orders")
+	orders := make([]Order, p.Orders)
+	for i := range orders {
+		orders[i] = Order{ID: i + 1, Customer: 1 + d.IntN(customerCount), Cents: 500 + d.Int64N(20_000)}
+	}
+	task.Log().Info("extracted", "day", p.Day, "orders", len(orders))
+	task.Progress(servo.Progress{Phase: "EXTRACT", Fraction: 1, RecordsExtracted: int64(len(orders))})
+	return orders, nil
+}
+
+// Customers makes bronze/customers.
+func Customers(_ context.Context, task *servo.Task, p Params) ([]Customer, error) {
+	d := dice(p, "customers")
+	countries := []string{"AT", "DE", "FR", "IT"}
+	customers := make([]Customer, customerCount)
+	for i := range customers {
+		customers[i] = Customer{ID: i + 1, Country: countries[d.IntN(len(countries))]}
+	}
+	task.Log().Info("extracted", "customers", len(customers))
+	return customers, nil
+}
+
+// EnrichedOrder is an order with what is known about its customer.
+type EnrichedOrder struct {
+	Order
+
+	Country string `json:"country"`
+}
+
+// Enriched makes silver/enriched: it joins orders and customers, in stages that take their
+// time, so that there is progress to watch.
+func Enriched(ctx context.Context, task *servo.Task, p Params) ([]EnrichedOrder, error) {
+	orders, err := servo.Upstream[[]Order](ctx, task, "bronze/orders")
+	if err != nil {
+		return nil, err
+	}
+	customers, err := servo.Upstream[[]Customer](ctx, task, "bronze/customers")
+	if err != nil {
+		return nil, err
+	}
+	stages := []string{"sort", "join", "convert", "check", "write"}
+	for i, stage := range stages {
+		task.Log().Info("working", "stage", stage)
+		task.Progress(servo.Progress{
+			Phase: "TRANSFORM", Stage: stage, Fraction: float32(i) / float32(len(stages)),
+			RecordsTransformed: int64(len(orders) * i / len(stages)),
+		})
+		if err := pause(ctx, time.Duration(p.WorkMS)*time.Millisecond/time.Duration(len(stages))); err != nil {
+			return nil, err
+		}
+	}
+	country := map[int]string{}
+	for _, c := range customers {
+		country[c.ID] = c.Country
+	}
+	enriched := make([]EnrichedOrder, len(orders))
+	for i, o := range orders {
+		enriched[i] = EnrichedOrder{Order: o, Country: country[o.Customer]}
+	}
+	return enriched, nil
+}
+
+// pause waits, unless the task is to end before.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx) // cancelled, interrupted or timed out: Servo knows which
+	}
+}
+
+// Check is what silver/quality has found.
+type Check struct {
+	Orders     int  `json:"orders"`
+	Suspicious int  `json:"suspicious"`
+	Passed     bool `json:"passed"`
+}
+
+// suspicious is from how many cents on somebody should look at an order.
+const suspicious = 20_000
+
+// Quality makes silver/quality: it asks a service about the orders, over a network that is
+// not always there. A NETWORK_ERROR is worth another try, and the manifest says after which
+// delay.
+func Quality(ctx context.Context, task *servo.Task, p Params) (Check, error) {
+	orders, err := servo.Upstream[[]Order](ctx, task, "bronze/orders")
+	if err != nil {
+		return Check{}, err
+	}
+	if task.Attempt == 1 && fails(p.Network, task.Run) {
+		task.Log().Warn("the service does not answer")
+		return Check{}, servo.Fail(servo.NetworkError, errors.New("connection reset by peer"))
+	}
+	check := Check{Orders: len(orders)}
+	for _, o := range orders {
+		if o.Cents >= suspicious {
+			check.Suspicious++
+		}
+	}
+	check.Passed = check.Suspicious <= len(orders)/4
+	if !check.Passed {
+		task.Partial() // the run goes on, and everybody sees that there was a flaw
+	}
+	task.Log().Info("checked", "orders", check.Orders, "suspicious", check.Suspicious)
+	return check, nil
+}
+
+// fails says whether the first attempt of a run meets a network that is down: never if it is
+// good, always if it is bad, in every third run if it is shaky.
+func fails(network, run string) bool {
+	switch network {
+	case "good":
+		return false
+	case "bad":
+		return true
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(run)) // never fails
+	return sum.Sum32()%3 == 0
+}
+
+// Revenue is what gold/revenue knows about a day.
+type Revenue struct {
+	Day       string           `json:"day"`
+	Orders    int              `json:"orders"`
+	Total     string           `json:"total"` // in euros, for people
+	Best      string           `json:"best"`  // the country with the largest share
+	ByCountry map[string]int64 `json:"by_country"`
+	Checked   bool             `json:"checked"`
+}
+
+// Revenues makes gold/revenue from the enriched orders and the verdict about their quality.
+func Revenues(ctx context.Context, task *servo.Task, p Params) (Revenue, error) {
+	enriched, err := servo.Upstream[[]EnrichedOrder](ctx, task, "silver/enriched")
+	if err != nil {
+		return Revenue{}, err
+	}
+	check, err := servo.Upstream[Check](ctx, task, "silver/quality")
+	if err != nil {
+		return Revenue{}, err
+	}
+	revenue := Revenue{Day: p.Day, Orders: len(enriched), ByCountry: map[string]int64{}, Checked: check.Passed}
+	var total int64
+	for _, o := range enriched {
+		total += o.Cents
+		revenue.ByCountry[o.Country] += o.Cents
+	}
+	for country, cents := range revenue.ByCountry {
+		if best := revenue.ByCountry[revenue.Best]; cents > best || cents == best && country < revenue.Best {
+			revenue.Best = country
+		}
+	}
+	revenue.Total = fmt.Sprintf("%d.%02d", total/100, total%100)
+	task.Log().Info("summed up", "day", p.Day, "total", revenue.Total, "best", revenue.Best)
+	return revenue, nil
+}
