@@ -32,6 +32,7 @@ type lane[C any] struct {
 	queue   []*call[C]
 	stopped bool
 	workers sync.WaitGroup
+	counts  laneCounts
 }
 
 type laneLimits struct {
@@ -124,9 +125,11 @@ func (l *lane[C]) enqueue(calls []*call[C]) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stopped {
+		l.counts.refused.Add(int64(len(calls)))
 		return fault.New(fault.Unavailable, "this server is stopping", fault.RetryAfter(time.Second), fault.Remedy("try another server"))
 	}
 	if len(l.queue)+len(calls) > l.limits.waiting {
+		l.counts.refused.Add(int64(len(calls)))
 		return fault.New(fault.Unavailable, "too many commands are waiting", fault.RetryAfter(time.Second),
 			fault.Remedy("try again later"), fault.Value("lane", l.name), fault.Value("limit", l.limits.waiting))
 	}
@@ -233,10 +236,14 @@ func (l *lane[C]) attempt(batch []*call[C]) error {
 	// The batch has a deadline of its own: it serves callers with different ones.
 	ctx, cancel := context.WithTimeout(context.Background(), l.limits.timeout)
 	defer cancel()
+	retry := false
 	for _, c := range batch {
 		c.err = nil
+		retry = retry || c.tried
 	}
+	begun := time.Now()
 	err := l.apply(ctx, batch)
+	l.counts.attempted(time.Since(begun), err, len(batch), retry)
 	for _, c := range batch {
 		c.tried = true
 	}
