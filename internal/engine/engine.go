@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -85,6 +86,14 @@ func (e *Engine) Ready() <-chan struct{} { return e.signals.wait(readyTopic) }
 
 // FollowUp is signalled when a transaction left work for another one (see SkipDoomed).
 func (e *Engine) FollowUp() <-chan struct{} { return e.signals.wait(followUpTopic) }
+
+// RunChanged is signalled at the next change of a run that this process commits: something
+// was recorded about the run or a task of it. Take the channel first, look second, and call
+// stop when done, signalled or not. Changes by other servers are not seen: look from time to
+// time.
+func (e *Engine) RunChanged(run id.Run) (changed <-chan struct{}, stop func()) {
+	return e.signals.runs.wait(run)
+}
 
 // transact runs fn in an engine transaction over a fresh working set, writes what it
 // changed, and signals after the commit.
