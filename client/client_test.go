@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -336,6 +337,7 @@ func TestWatchRun(t *testing.T) {
 			require.NoError(t, err)
 			if message.GetEvent() != nil {
 				ids = append(ids, message.GetEvent().GetId())
+				require.Len(t, ids, len(slices.Compact(slices.Sorted(slices.Values(ids)))), "none comes twice")
 			}
 			ended = message.GetEnd()
 		}
