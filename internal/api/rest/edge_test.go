@@ -120,7 +120,7 @@ func edgeCases() []edgeCase {
 		{claim: "a number is decimal", method: "GET", path: runs + "?page_size=0x10", status: 400, code: "INVALID_ARGUMENT", field: "page_size"},
 		{claim: "a number must fit", method: "GET", path: runs + "?page_size=99999999999", status: 400, code: "INVALID_ARGUMENT", field: "page_size"},
 		{claim: "a number has its range", method: "GET", path: runs + "?page_size=101", status: 400, code: "INVALID_ARGUMENT", field: "page_size"},
-		{claim: "a state must be one", method: "GET", path: runs + "?state=RUNING", status: 400, code: "INVALID_ARGUMENT", field: "state", says: "did you mean RUNNING?"},
+		{claim: "a state must be one", method: "GET", path: runs + "?state=RUNNINGG", status: 400, code: "INVALID_ARGUMENT", field: "state", says: "did you mean RUNNING?"},
 		{claim: "a time must be one", method: "GET", path: runs + "?from=yesterday", status: 400, code: "INVALID_ARGUMENT", field: "from"},
 		{claim: "a time is taken", method: "GET", path: runs + "?from=2026-01-31T12:00:00%2B01:00", status: 200},
 		{claim: "a bad escape in the query is refused", method: "GET", path: runs + "?page_token=%zz", status: 400, code: "INVALID_ARGUMENT"},

@@ -134,11 +134,11 @@ func (c *client) line(t *testing.T) string {
 func (c *client) block(t *testing.T) (lines []string) {
 	t.Helper()
 	for {
-		if text := c.line(t); text == "" {
+		text := c.line(t)
+		if text == "" {
 			return lines
-		} else {
-			lines = append(lines, text)
 		}
+		lines = append(lines, text)
 	}
 }
 
