@@ -97,7 +97,9 @@ func auditRun(h *history, s shape, e evidence) findings {
 // auditTask walks through the events of a task and gives its result.
 func auditTask(s *story, e evidence) (findings, made) {
 	var wrong findings
-	complain := func(format string, args ...any) { wrong.add("task %s (%s): "+format, append([]any{s.id, s.place}, args...)...) }
+	complain := func(format string, args ...any) {
+		wrong.add("task %s (%s): "+format, append([]any{s.id, s.place}, args...)...)
+	}
 	attempts, final := s.attempts(complain)
 	if final == nil || s.state != run.Succeeded {
 		complain("it is %s in its row", s.state)

@@ -140,6 +140,7 @@ func expect(s shape, key string) map[place]expectation {
 			}
 		case join:
 			saw = append(saw, parts()...)
+		case plain, pages:
 		}
 		seen := map[string]string{}
 		for _, u := range saw {

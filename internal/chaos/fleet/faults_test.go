@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -65,7 +67,7 @@ func newMishap(dice *rand.Rand, kind faultKind) mishap {
 	between := func(least, most time.Duration) time.Duration {
 		return (least + time.Duration(dice.Int64N(int64(most-least)))).Round(10 * time.Millisecond)
 	}
-	m := mishap{After: between(300*time.Millisecond, 1300*time.Millisecond), Kind: kind, At: dice.IntN(servers)}
+	m := mishap{After: between(400*time.Millisecond, 1500*time.Millisecond), Kind: kind, At: dice.IntN(servers)}
 	switch kind {
 	case workerDies, workerLeaves, workerKilled:
 		m.At, m.For = dice.IntN(workers), between(0, time.Second)
@@ -143,7 +145,7 @@ func (w *world) apply(ctx context.Context, m mishap) error {
 	case holderKilled:
 		holder, err := w.holder(ctx)
 		if err != nil || holder < 0 { // the database is away, or nobody admits at the moment
-			w.journal.add("left out", "%s: nobody is known to admit", m)
+			w.journal.add("%s is left out: nobody is known to admit", m)
 			return nil
 		}
 		m.At = holder
@@ -161,15 +163,25 @@ func (w *world) apply(ctx context.Context, m mishap) error {
 // exclusive does something to a target unless something else is being done to it.
 func (w *world) exclusive(busy *sync.Mutex, m mishap, do func() error) error {
 	if !busy.TryLock() {
-		w.journal.add("left out", "%s: it is in trouble", m)
+		w.journal.add("%s is left out: there is trouble already", m)
 		return nil
 	}
 	defer busy.Unlock()
-	w.journal.add(string(m.Kind), "%s", m)
+	w.journal.add("%s", m)
 	err := do()
-	w.journal.add("", "%s is over", m)
+	switch {
+	case errors.Is(err, errNotCaught):
+		w.journal.add("%s has come to nothing: no task began", m)
+		return nil
+	case err == nil:
+		w.journal.count(m.Kind)
+		w.journal.add("%s is over", m)
+	}
 	return err
 }
+
+// errNotCaught says that what was to happen in the next task did not, for want of one.
+var errNotCaught = errors.New("no task began")
 
 // afflict does something to a process, and starts it again if it has ended.
 func (w *world) afflict(ctx context.Context, p *process, m mishap) error {
@@ -186,21 +198,22 @@ func (w *world) afflict(ctx context.Context, p *process, m mishap) error {
 		p.signal(syscall.SIGCONT)
 		return nil
 	case workerFreezes:
-		if _, caught := p.lure(ctx, wordFreeze); caught {
-			pause(ctx, m.For)
-			p.signal(syscall.SIGCONT)
+		if _, caught := p.lure(ctx, wordFreeze); !caught {
+			return errNotCaught
 		}
+		pause(ctx, m.For)
+		p.signal(syscall.SIGCONT)
 		return nil
 	case workerDies:
 		l, caught := p.lure(ctx, wordDie)
 		if !caught {
-			return nil
+			return errNotCaught
 		}
 		<-l.exited
 	case workerLeaves:
 		l, caught := p.lure(ctx, wordLeave)
 		if !caught {
-			return nil
+			return errNotCaught
 		}
 		if err := p.awaitEnd(l, exitGood, exitUnsaid); err != nil {
 			return err
@@ -239,20 +252,23 @@ func (l *line) trouble(ctx context.Context, m mishap) {
 
 // journal is what was done, for whoever has to understand a failure.
 type journal struct {
-	mu     sync.Mutex
-	lines  []string
-	counts map[string]int
+	mu    sync.Mutex
+	lines []string
+	done  map[string]int
 }
 
-func newJournal() *journal { return &journal{counts: map[string]int{}} }
+func newJournal() *journal { return &journal{done: map[string]int{}} }
 
-func (j *journal) add(what, format string, args ...any) {
+func (j *journal) add(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if what != "" {
-		j.counts[what]++
-	}
 	j.lines = append(j.lines, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (j *journal) count(kind faultKind) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.done[string(kind)]++
 }
 
 func (j *journal) last(n int) []string {
@@ -261,10 +277,11 @@ func (j *journal) last(n int) []string {
 	return slices.Clone(j.lines[max(0, len(j.lines)-n):])
 }
 
-func (j *journal) summary() string {
+// inflicted is how often each kind of fault has happened.
+func (j *journal) inflicted() map[string]int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return fmt.Sprint(j.counts)
+	return maps.Clone(j.done)
 }
 
 func TestSchedule(t *testing.T) {

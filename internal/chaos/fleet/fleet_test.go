@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -61,7 +62,7 @@ func TestFleet(t *testing.T) {
 	require.NoError(t, w.inflict(t.Context(), schedule(seed, total)))
 	shown := w.bringAbout(t)
 	t.Logf("faults for %v", time.Since(begun).Round(time.Millisecond))
-	w.journal.add("", "no more faults")
+	w.journal.add("no more faults")
 	enoughFaults()
 	<-loaded
 	for _, err := range sent.errs {
@@ -108,9 +109,15 @@ type proof struct {
 	DutyMoves   int // of admission, from one server to another
 }
 
-// missing are the faults that would bring about what has not happened yet.
-func (p proof) missing() []faultKind {
+// missing are the faults that have not been inflicted, and those that would bring about what
+// has not happened yet.
+func (p proof) missing(inflicted map[string]int) []faultKind {
 	var kinds []faultKind
+	for _, kind := range slices.Compact(weighted()) {
+		if inflicted[string(kind)] == 0 {
+			kinds = append(kinds, kind)
+		}
+	}
 	for _, want := range []struct {
 		seen int
 		by   faultKind
@@ -122,7 +129,7 @@ func (p proof) missing() []faultKind {
 		{p.DutyMoves, holderKilled},
 		{min(p.Retried, p.Yielded), answersGetLost}, // they come with the load
 	} {
-		if want.seen == 0 {
+		if want.seen == 0 && !slices.Contains(kinds, want.by) {
 			kinds = append(kinds, want.by)
 		}
 	}
@@ -159,14 +166,14 @@ func (w *world) bringAbout(t *testing.T) proof {
 	for until := time.Now().Add(showPatience); ; {
 		p, err := w.prove(t.Context())
 		require.NoError(t, err)
-		missing := p.missing()
+		missing := p.missing(w.journal.inflicted())
 		if len(missing) == 0 {
 			return p
 		}
 		require.True(t, time.Now().Before(until), "this has not happened: %+v", p)
 		var more []mishap
 		for _, kind := range missing {
-			w.journal.add("once more", "to bring it about: %s", kind)
+			w.journal.add("%s, since something has not happened yet", kind)
 			more = append(more, newMishap(dice, kind))
 		}
 		require.NoError(t, w.inflict(t.Context(), more))
@@ -244,7 +251,7 @@ func (w *world) audit(t *testing.T, sent *requests, orderly map[string]bool) {
 			count["told by a heartbeat that a lease is lost"]++
 		}
 	}
-	t.Logf("faults %s", w.journal.summary())
+	t.Logf("faults %v", w.journal.inflicted())
 	t.Logf("seen %v", count)
 }
 

@@ -135,7 +135,9 @@ func (w *world) deploy(t *testing.T) {
 	}
 }
 
-func (w *world) processes() []*process { return append(append([]*process{}, w.workers...), w.servers...) }
+func (w *world) processes() []*process {
+	return append(append([]*process{}, w.workers...), w.servers...)
+}
 
 // crash stops PostgreSQL at once and starts it again.
 func (w *world) crash(ctx context.Context, m mishap) error {
