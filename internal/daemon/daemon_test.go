@@ -135,6 +135,7 @@ func TestMetrics(t *testing.T) {
 		`http_requests_total{code="404",method="GET",route="/v1/tenants/{tenant}"} 2`,
 		`http_requests_total{code="404",method="GET",route="other"} 1`,
 		`http_request_duration_seconds_count{method="GET",route="/v1/tenants/{tenant}"} 2`,
+		`servo_batcher_waiting{lane="work"} 0`, `servo_batcher_batches_total{lane="control"}`, `servo_batcher_seconds_total{lane="heartbeats"}`,
 		`go_goroutines`, `process_open_fds`,
 	} {
 		require.True(t, strings.Contains(body, want), want)

@@ -15,6 +15,9 @@ type inside struct {
 	connections, maxConnections                *prometheus.Desc
 	acquires, acquireSeconds, acquiresThatWait *prometheus.Desc
 	statements, transactions                   *prometheus.Desc
+
+	waiting                                              *prometheus.Desc
+	batches, commands, retries, failures, refused, spent *prometheus.Desc
 }
 
 func newInside(s *store.Store, e *engine.Engine) *inside {
@@ -30,6 +33,14 @@ func newInside(s *store.Store, e *engine.Engine) *inside {
 		acquiresThatWait: desc("servo_db_pool_empty_acquires_total", "How often no connection was free."),
 		statements:       desc("servo_db_statements_total", "Statements sent to the database."),
 		transactions:     desc("servo_db_transactions_total", "Transactions committed."),
+
+		waiting:  desc("servo_batcher_waiting", "Commands that wait for a transaction.", "lane"),
+		batches:  desc("servo_batcher_batches_total", "Batches that went through.", "lane"),
+		commands: desc("servo_batcher_commands_total", "Commands in these batches.", "lane"),
+		retries:  desc("servo_batcher_retries_total", "Batches that were tried again, whole or in part.", "lane"),
+		failures: desc("servo_batcher_failures_total", "Tries that ended in trouble.", "lane"),
+		refused:  desc("servo_batcher_refused_total", "Commands that were turned away: too many waited, or the server stops.", "lane"),
+		spent:    desc("servo_batcher_seconds_total", "Time spent on batches.", "lane"),
 	}
 }
 
@@ -55,4 +66,14 @@ func (i *inside) Collect(to chan<- prometheus.Metric) {
 	sent := i.store.Stats()
 	counter(i.statements, float64(sent.Statements))
 	counter(i.transactions, float64(sent.Transactions))
+
+	for _, lane := range i.engine.Stats() {
+		gauge(i.waiting, float64(lane.Waiting), lane.Name)
+		counter(i.batches, float64(lane.Batches), lane.Name)
+		counter(i.commands, float64(lane.Commands), lane.Name)
+		counter(i.retries, float64(lane.Retries), lane.Name)
+		counter(i.failures, float64(lane.Failures), lane.Name)
+		counter(i.refused, float64(lane.Refused), lane.Name)
+		counter(i.spent, lane.Seconds, lane.Name)
+	}
 }

@@ -40,7 +40,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 	d.api = api.New(api.Config{
 		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(),
 	})
-	handler, err := rest.New(d.api, d.config.Logger) //nolint:contextcheck // it lives as long as the server
+	handler, err := rest.New(d.api, d.config.Logger)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 	m := newMetrics(d)
 	d.grpc = grpc.NewServer(
 		grpc.ChainUnaryInterceptor(m.unary, d.api.Unary()),
-		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()), //nolint:contextcheck // each stream brings its own
+		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()),
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectPatience),
@@ -92,6 +92,16 @@ func listenOn(ctx context.Context, flag, address string) (net.Listener, error) {
 		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("cannot listen on %q: %s", address, oneLine(err)), fault.Field(flag),
 			fault.Remedy("give host:port of this machine with "+flag), fault.Cause(err))
 	}
+}
+
+// CheckAddress says, with the fault that Start would give, whether an address can be listened
+// on now.
+func CheckAddress(ctx context.Context, flag, address string) error {
+	listener, err := listenOn(ctx, flag, address)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
 }
 
 // serve runs one listener until it is stopped, and tells of an end that nobody asked for.
