@@ -62,6 +62,11 @@ func readManifest(cmd *cobra.Command, file string) (*structpb.Struct, error) {
 	if err != nil {
 		return nil, err
 	}
+	return manifestMessage(data, file)
+}
+
+// manifestMessage checks the text of a manifest, which came from a file of that name.
+func manifestMessage(data []byte, file string) (*structpb.Struct, error) {
 	manifest, err := asset.Parse(data, file)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ const certain = time.Minute
 //	answers URL [RE]  wait until URL answers 200, with a body that matches
 //	until RE CMD...   repeat a command until it succeeds and its output matches
 //	silent ADDRESS    wait until nobody listens there
+//	alone DIR         wait until no process has DIR in its command line
 //	id NAME           the first id that the last command has printed, in $NAME
 func TestProcesses(t *testing.T) {
 	t.Parallel()
@@ -70,10 +71,13 @@ func TestProcesses(t *testing.T) {
 				wait(ts, "an answer of "+args[0], func() bool { return answers(args[0], args[1:]) })
 			},
 			"until": func(ts *testscript.TestScript, _ bool, args []string) {
-				want := regexp.MustCompile(args[0])
+				want := regexp.MustCompile(`(?m)` + args[0])
 				wait(ts, strings.Join(args, " "), func() bool {
 					return ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout"))
 				})
+			},
+			"alone": func(ts *testscript.TestScript, _ bool, args []string) {
+				wait(ts, "no process in "+args[0], func() bool { return len(processesOf(args[0])) == 0 })
 			},
 			"id": func(ts *testscript.TestScript, _ bool, args []string) {
 				found := regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).FindString(ts.ReadFile("stdout"))
@@ -116,6 +120,18 @@ func answers(url string, want []string) bool {
 	body, err := io.ReadAll(response.Body)
 	return err == nil && response.StatusCode == http.StatusOK &&
 		(len(want) == 0 || regexp.MustCompile(want[0]).Match(body))
+}
+
+// processesOf are the processes whose command line names a directory.
+func processesOf(dir string) []string {
+	var found []string
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
+	for _, file := range files {
+		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), dir) {
+			found = append(found, string(line))
+		}
+	}
+	return found
 }
 
 func listens(address string) bool {

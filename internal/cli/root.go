@@ -37,6 +37,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newCompletion(),
 		newDeploy(),
 		newDeployments(),
+		newDev(),
 		newExitCodes(),
 		newMigrate(),
 		newPipelines(),

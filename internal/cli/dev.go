@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo"
+	"go.arco.dev/servo/client"
+	"go.arco.dev/servo/examples/hello"
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/devpg"
+	"go.arco.dev/servo/internal/fault"
+)
+
+// The times of servo dev: its example's tasks take seconds.
+const (
+	devGrace = 5 * time.Second // for tasks, when it ends
+	devDrain = 5 * time.Second // for calls
+	devLook  = time.Second     // how often PostgreSQL is looked at
+)
+
+// devOptions are the flags of servo dev.
+type devOptions struct {
+	dir, http, grpc string
+	noDemo, reset   bool
+	log             logging
+}
+
+// newDev runs everything on one machine.
+func newDev() *cobra.Command {
+	var o devOptions
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything on this machine: PostgreSQL, a server and an example",
+		Long: `Run everything on this machine, for development: a private PostgreSQL, a server, and an
+example pipeline with its worker, which is triggered every few seconds. It listens on this
+machine only.
+
+The database is kept between starts; --reset begins anew. Ctrl-C ends everything in order,
+and nothing is left running, however this command ends.`,
+		Example: `  servo dev
+  servo dev --no-demo --http 127.0.0.1:9080 --grpc 127.0.0.1:9081`,
+		Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.dir, "data-dir", defaultDevDir(), "where the database is kept")
+	flags.StringVar(&o.http, "http", defaultHTTP, "address of REST, metrics and health")
+	flags.StringVar(&o.grpc, "grpc", defaultGRPC, "address of gRPC")
+	flags.BoolVar(&o.noDemo, "no-demo", false, "leave out the example: no tenant, no worker, no runs")
+	flags.BoolVar(&o.reset, "reset", false, "remove the database of earlier starts first")
+	addLogging(cmd, &o.log, "warn")
+	return cmd
+}
+
+func (o *devOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	log, err := o.log.logger(stderr)
+	if err != nil {
+		return err
+	}
+	// Before anything is started: an address that cannot be had, or should not.
+	for _, f := range []struct{ flag, address string }{{"--http", o.http}, {"--grpc", o.grpc}} {
+		if !isLoopback(f.address) {
+			return openFault(f.flag, f.address, "servo dev listens on 127.0.0.1 only; for others there is servo server")
+		}
+		if err := daemon.CheckAddress(ctx, f.flag, f.address); err != nil {
+			return err
+		}
+	}
+	impatient, done := secondSignal(ctx)
+	defer done()
+	d := &dev{options: o, log: log}
+	fmt.Fprintln(stdout, "starting PostgreSQL and a server; the first time takes some seconds")
+	err = d.start(ctx)
+	if err == nil {
+		err = d.welcome(stdout)
+	}
+	if err == nil {
+		err = d.watch(ctx)
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(stdout, "stopping; once more to stop at once")
+		if err != nil { // a start that was interrupted has nothing else to say
+			err = withExit(exitFailed, errors.New("interrupted"))
+		}
+	}
+	return errors.Join(err, d.stop(ctx, impatient))
+}
+
+// dev is everything that servo dev has started, in this order.
+type dev struct {
+	options *devOptions
+	log     *slog.Logger
+
+	home     *devHome
+	postgres *devpg.Server
+	server   *daemon.Daemon
+	client   *client.Client
+	demo     *demo
+	worker   *servo.Worker
+	worked   chan error
+	rest     context.CancelFunc // tells the worker to stop
+}
+
+// start goes from the bottom to the top; stop goes back.
+func (d *dev) start(ctx context.Context) (err error) {
+	o := d.options
+	if d.home, err = openDevHome(o.dir); err != nil {
+		return err
+	}
+	if o.reset {
+		if err := d.home.reset(ctx, d.log); err != nil {
+			return err
+		}
+	}
+	if d.postgres, err = devpg.Start(ctx, devpg.Options{Dir: d.home.postgres(), Logger: d.log}); err != nil {
+		return devFault(err)
+	}
+	d.server, err = daemon.Start(ctx, daemon.Config{
+		DatabaseURL: d.postgres.URL(""), Migrate: true, HTTP: o.http, GRPC: o.grpc, Name: "dev", Version: thisBuild().Version,
+		Drain: devDrain, Logger: d.log.With("from", "server"),
+	})
+	if err != nil {
+		return devFault(err)
+	}
+	d.client, err = client.New(client.Options{Servers: []string{d.server.GRPCAddr()}, UserAgent: "servo-dev", Logger: d.log.With("from", "demo")})
+	if err != nil {
+		return err
+	}
+	if o.noDemo {
+		return nil
+	}
+	d.startWorker(ctx)
+	d.demo, err = startDemo(ctx, d.client, d.log)
+	return err
+}
+
+// startWorker runs the example's assets in this process.
+func (d *dev) startWorker(ctx context.Context) {
+	d.worker = servo.NewWorker(servo.WorkerOptions{
+		Conn: d.client.Conn(), ID: "dev", Pools: []string{hello.Pool}, Concurrency: 4, Grace: devGrace,
+		Exec: &servo.ExecOptions{}, HTTP: true, Logger: d.log.With("from", "worker"),
+	})
+	hello.Register(d.worker)
+	ctx, d.rest = context.WithCancel(context.WithoutCancel(ctx)) // it stops in its turn
+	d.worked = make(chan error, 1)
+	go func() { d.worked <- d.worker.Run(ctx) }()
+}
+
+// watch waits for the end: the one that was asked for, or another.
+func (d *dev) watch(ctx context.Context) error {
+	look := time.NewTicker(devLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-d.server.Failed():
+			return err
+		case err := <-d.worked:
+			d.worked <- err // stop looks, too
+			return err
+		case <-look.C:
+			if d.postgres.PID() == 0 {
+				return fault.New(fault.Unavailable, "PostgreSQL ended by itself",
+					fault.Remedy("see its log in "+d.home.postgres()+", then start again"))
+			}
+		}
+	}
+}
+
+// stop ends everything that was started. When somebody has lost patience, nothing is waited
+// for any more.
+func (d *dev) stop(ctx context.Context, impatient <-chan struct{}) error {
+	ctx, hurry := context.WithCancel(context.WithoutCancel(ctx))
+	defer hurry()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-impatient:
+			hurry()
+			if d.worker != nil {
+				d.worker.Abort()
+			}
+		case <-ended:
+		}
+	}()
+	var errs []error
+	if d.demo != nil {
+		d.demo.stop()
+	}
+	if d.worker != nil {
+		d.rest()
+		errs = append(errs, <-d.worked)
+	}
+	if d.client != nil {
+		errs = append(errs, d.client.Close())
+	}
+	if d.server != nil {
+		errs = append(errs, d.server.Stop(ctx))
+	}
+	if d.postgres != nil {
+		errs = append(errs, d.postgres.Stop(ctx))
+	}
+	if d.home != nil {
+		d.home.close()
+	}
+	return errors.Join(errs...)
+}
+
+// devFault names the flag where devpg names its option.
+func devFault(err error) error {
+	f, ok := fault.As(err)
+	if !ok || f.Violation.Field != "dir" {
+		return err
+	}
+	return fault.New(f.Code, f.Message, fault.Field("--data-dir"), fault.Remedy(f.Violation.Remedy), fault.Cause(err))
+}

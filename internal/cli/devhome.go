@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"go.arco.dev/servo/internal/devpg"
+	"go.arco.dev/servo/internal/fault"
+)
+
+// devMark is the file that says that a directory belongs to servo dev; who runs there now
+// holds it locked.
+const (
+	devMark = "servo-dev"
+	devText = "This directory belongs to servo dev, and servo dev --reset removes what is in it.\n"
+)
+
+// devHome is the directory that servo dev keeps its database in.
+type devHome struct {
+	dir  string
+	mark *os.File
+}
+
+// postgres is where the private PostgreSQL lives.
+func (h *devHome) postgres() string { return filepath.Join(h.dir, "postgres") }
+
+// defaultDevDir is below the user's own directories. Root's are closed to the user that
+// PostgreSQL then runs as.
+func defaultDevDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/servo/dev"
+	}
+	state := os.Getenv("XDG_STATE_HOME")
+	if state == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "servo", "dev")
+}
+
+// openDevHome takes a directory: one that is there and ours, an empty one, or a new one. It
+// is given back by close.
+func openDevHome(dir string) (*devHome, error) {
+	if dir == "" {
+		return nil, dirFault("is missing", "name a directory", nil)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, dirFault(err.Error(), "name a directory", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // PostgreSQL's user must pass
+		return nil, dirFault(fmt.Sprintf("cannot make %s: %v", dir, errors.Unwrap(err)), "name another directory", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, dirFault(fmt.Sprintf("cannot read %s: %v", dir, errors.Unwrap(err)), "name another directory", err)
+	}
+	path := filepath.Join(dir, devMark)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && len(entries) > 0 {
+		return nil, dirFault(dir+" holds something that is not servo dev's", "name an empty directory, or a new one", nil)
+	}
+	mark, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // nothing in it is a secret
+	if err != nil {
+		return nil, dirFault(fmt.Sprintf("cannot write %s: %v", path, errors.Unwrap(err)), "name another directory", err)
+	}
+	home := &devHome{dir: dir, mark: mark}
+	if err := syscall.Flock(int(mark.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		home.close()
+		return nil, fault.New(fault.Conflict, "another servo dev runs in "+dir, fault.Field("--data-dir"),
+			fault.Remedy("end it, or name another directory"), fault.Cause(err))
+	}
+	if _, err := mark.WriteAt([]byte(devText), 0); err != nil {
+		home.close()
+		return nil, dirFault(fmt.Sprintf("cannot write %s: %v", path, errors.Unwrap(err)), "name another directory", err)
+	}
+	return home, nil
+}
+
+// close lets others have the directory. The kernel does it for who is killed.
+func (h *devHome) close() { _ = h.mark.Close() }
+
+// reset removes the database. What an earlier life may have left running there is stopped
+// first, by starting and stopping it in order; a database that does not start any more is
+// removed all the same.
+func (h *devHome) reset(ctx context.Context, log *slog.Logger) error {
+	if _, err := os.Lstat(h.postgres()); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	server, err := devpg.Start(ctx, devpg.Options{Dir: h.postgres(), Logger: log})
+	if err == nil {
+		err = server.Stop(ctx)
+	}
+	if err != nil {
+		log.Warn("the database that is to be removed did not start and stop in order", slog.Any("error", err))
+	}
+	if err := os.RemoveAll(h.postgres()); err != nil {
+		return dirFault("cannot remove the database: "+err.Error(), "remove "+h.postgres(), err)
+	}
+	return nil
+}
+
+func dirFault(message, remedy string, cause error) error {
+	return fault.New(fault.InvalidArgument, message, fault.Field("--data-dir"), fault.Remedy(remedy), fault.Cause(cause))
+}
