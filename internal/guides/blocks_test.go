@@ -17,11 +17,11 @@ type block struct {
 }
 
 const (
-	background = "background"
-	byHand     = "by-hand"
-	filePrefix = "file="
-	anything   = "…"
-	fence      = "```"
+	byHand         = "by-hand"
+	filePrefix     = "file="
+	terminalPrefix = "terminal="
+	anything       = "…"
+	fence          = "```"
 )
 
 // blocks takes the fenced blocks out of a page.
@@ -56,30 +56,38 @@ func blocks(page string) ([]block, error) {
 // known says whether a block is one that this package understands: a typing error in an
 // info string must not make a command that nobody runs.
 func known(b *block) bool {
-	name, isFile := strings.CutPrefix(b.word, filePrefix)
 	switch {
-	case isFile:
-		return name != ""
+	case strings.HasPrefix(b.word, filePrefix):
+		return b.file() != ""
 	case b.kind == "sh":
-		return b.word == "" || b.word == background || b.word == byHand
+		return b.word == "" || b.word == byHand || terminalName.MatchString(b.terminal())
 	default:
 		return b.kind != "" && b.kind != "bash" && b.kind != "shell" && b.kind != "console" && b.word == ""
 	}
 }
 
-func (b block) file() string {
-	name, _ := strings.CutPrefix(b.word, filePrefix)
-	if name == b.word {
+var terminalName = regexp.MustCompile(`^[a-z]+$`)
+
+// file is the name of the file that the block is to be written to; "" if it is none.
+func (b block) file() string { return after(b.word, filePrefix) }
+
+// terminal is the name of the terminal beside the first one in which the block is typed.
+func (b block) terminal() string { return after(b.word, terminalPrefix) }
+
+func after(text, prefix string) string {
+	rest, found := strings.CutPrefix(text, prefix)
+	if !found {
 		return ""
 	}
-	return name
+	return rest
 }
 
-func (b block) runs() bool { return b.kind == "sh" && (b.word == "" || b.word == background) }
+// typed says whether the block is typed in the first terminal.
+func (b block) typed() bool { return b.kind == "sh" && b.word == "" }
 
 // promised says whether b is the output of the block before it.
 func (b block) promised(before block) bool {
-	return b.next && b.word == "" && (b.kind == "text" || b.kind == "json") && before.kind == "sh" && before.word == ""
+	return b.next && b.word == "" && (b.kind == "text" || b.kind == "json") && before.typed()
 }
 
 // shapes are what differs from one time to the next.

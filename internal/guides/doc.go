@@ -5,12 +5,13 @@
 //
 // What a fenced block means is said in its info string, which readers do not see:
 //
-//	```sh               commands, typed one after another in one shell
-//	```sh background    another terminal: it runs until the page ends
-//	```sh by-hand       not typed by the test; the test lists all of these
-//	```go file=main.go  a file, written where the shell is by then
-//	```text             after commands: what they print
-//	```json             likewise
+//	```sh                  commands, typed one after another in one shell
+//	```sh terminal=worker  another terminal: it runs until the page ends, or until the
+//	                       page types something else there; Ctrl-C comes first then
+//	```sh by-hand          not typed by the test, which lists all of these
+//	```go file=main.go     a file, written where the shell is by then
+//	```text                after commands: what they print
+//	```json                likewise
 //
 // A block of any other kind is only to be read. In promised output a … stands for anything
 // within a line, and a line of … alone for any number of lines. Ids, times and durations

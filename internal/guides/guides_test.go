@@ -20,6 +20,7 @@ import (
 const (
 	pageHTTP     = "127.0.0.1:8080"
 	pageGRPC     = "127.0.0.1:8081"
+	pageEndpoint = "127.0.0.1:9000" // of an http asset
 	pageDatabase = "postgres://servo@localhost/servo"
 )
 
@@ -78,16 +79,16 @@ func blocksOf(t *testing.T, page string) []block {
 
 // surroundings are what a page takes for granted.
 type surroundings struct {
-	dir                  string // where the reader is
-	http, grpc, database string
-	env                  []string
+	dir                            string // where the reader is
+	http, grpc, endpoint, database string
+	env                            []string
 }
 
 // newSurroundings is a directory with a clone of the repository in it, named servo, and
 // the program on the PATH.
 func newSurroundings(t *testing.T) *surroundings {
 	t.Helper()
-	s := &surroundings{dir: t.TempDir(), http: free(t), grpc: free(t)}
+	s := &surroundings{dir: t.TempDir(), http: free(t), grpc: free(t), endpoint: free(t)}
 	require.NoError(t, os.Symlink(root(t), filepath.Join(s.dir, "servo")))
 	home := t.TempDir()
 	s.env = []string{
@@ -137,8 +138,11 @@ func follow(t *testing.T, page string, s *surroundings) {
 		require.FailNow(t, "a command failed", "%s:%d: %v\n\n%s\nsaid:\n%s%s%s", page, found[at].line, failed, found[at].text,
 			s.read(out, fmt.Sprintf("%d.out", at)), s.read(out, "bash.out"), s.terminals(out, found))
 	}
-	for i := 1; i < len(found); i++ {
-		if !found[i].promised(found[i-1]) {
+	for i := range found {
+		if testing.Verbose() && found[i].typed() { // for whoever writes a page
+			t.Logf("%s:%d:\n%s\n%s", page, found[i].line, found[i].text, s.read(out, fmt.Sprintf("%d.out", i)))
+		}
+		if i == 0 || !found[i].promised(found[i-1]) {
 			continue
 		}
 		if wrong := compare(found[i].text, s.read(out, fmt.Sprintf("%d.out", i-1))); wrong != "" {
@@ -147,32 +151,50 @@ func follow(t *testing.T, page string, s *surroundings) {
 	}
 }
 
-// terminals is what the blocks in the background said, for somebody who must find out why.
+// terminals is what was said in the other terminals, for somebody who must find out why.
 func (s *surroundings) terminals(out string, found []block) string {
 	var text strings.Builder
 	for i, b := range found {
-		if b.kind == "sh" && b.word == background {
-			fmt.Fprintf(&text, "\nin the background, %s:\n%s", strings.TrimSpace(b.text), s.read(out, fmt.Sprintf("%d.out", i)))
+		if b.terminal() != "" {
+			fmt.Fprintf(&text, "\nin terminal %s, %s:\n%s", b.terminal(), strings.TrimSpace(b.text), s.read(out, fmt.Sprintf("%d.out", i)))
 		}
 	}
 	return text.String()
 }
+
+// prelude ends what runs in other terminals, each a process group of its own: when something
+// else is typed there, and at the end.
+const prelude = `set -euo pipefail
+declare -A terminals=()
+leave() {
+  local group=${terminals[$1]:-}
+  [[ -n $group ]] && kill -INT -- "-$group" 2>/dev/null || return 0
+  for _ in {1..200}; do
+    kill -0 -- "-$group" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill -KILL -- "-$group" 2>/dev/null || true
+}
+trap 'for name in "${!terminals[@]}"; do leave "$name"; done' EXIT
+trap 'exit 1' TERM
+`
 
 // script is the whole page for bash: one shell, so that directories and variables carry
 // over from block to block.
 func (s *surroundings) script(t *testing.T, out string, found []block) string {
 	t.Helper()
 	var text strings.Builder
-	text.WriteString("set -euo pipefail\nout=" + quote(out) + "\n")
+	text.WriteString("out=" + quote(out) + "\n" + prelude)
 	for i, b := range found {
 		fmt.Fprintf(&text, "echo %d >\"$out/at\"\n", i)
 		switch {
 		case b.file() != "":
 			require.NoError(t, os.WriteFile(filepath.Join(out, fmt.Sprintf("%d.file", i)), []byte(s.real(b.text)), 0o600))
 			fmt.Fprintf(&text, "mkdir -p \"$(dirname %s)\"\ncat \"$out/%d.file\" >%s\n", quote(b.file()), i, quote(b.file()))
-		case b.runs() && b.word == background:
-			fmt.Fprintf(&text, "(\n%s) >\"$out/%d.out\" 2>&1 &\n", s.real(b.text), i)
-		case b.runs():
+		case b.terminal() != "":
+			fmt.Fprintf(&text, "leave %s\nset -m\n(\n%s) >\"$out/%d.out\" 2>&1 &\nterminals[%s]=$!\nset +m\n",
+				b.terminal(), s.real(b.text), i, b.terminal())
+		case b.typed():
 			fmt.Fprintf(&text, "{\n%s} >\"$out/%d.out\" 2>&1\n", s.real(b.text), i)
 		}
 	}
@@ -183,13 +205,13 @@ func (s *surroundings) script(t *testing.T, out string, found []block) string {
 
 // real puts what is there in the place of what the pages name.
 func (s *surroundings) real(text string) string {
-	return strings.NewReplacer(pageHTTP, s.http, pageGRPC, s.grpc, pageDatabase, s.database).Replace(text)
+	return strings.NewReplacer(pageHTTP, s.http, pageGRPC, s.grpc, pageEndpoint, s.endpoint, pageDatabase, s.database).Replace(text)
 }
 
 // read reads what came out, in the words of the pages.
 func (s *surroundings) read(out, name string) string {
 	data, _ := os.ReadFile(filepath.Join(out, name)) // nothing if it never came to that
-	text := strings.NewReplacer(s.http, pageHTTP, s.grpc, pageGRPC).Replace(string(data))
+	text := strings.NewReplacer(s.http, pageHTTP, s.grpc, pageGRPC, s.endpoint, pageEndpoint).Replace(string(data))
 	if s.database != "" {
 		text = strings.ReplaceAll(text, s.database, pageDatabase)
 	}

@@ -26,7 +26,7 @@ func TestBlocks(t *testing.T) {
 	t.Run("what nobody would run is an error, not silence", func(t *testing.T) {
 		t.Parallel()
 		for _, page := range []string{
-			"```sh foreground\n```\n", "```bash\n```\n", "```\n```\n", "```sh byhand\n```\n", "```go file=\n```\n", "```text x\n```\n", "```sh\n",
+			"```sh foreground\n```\n", "```sh terminal=\n```\n", "```sh terminal=a b\n```\n", "```bash\n```\n", "```\n```\n", "```sh byhand\n```\n", "```go file=\n```\n", "```text x\n```\n", "```sh\n",
 		} {
 			_, err := blocks(page)
 			require.Error(t, err, page)
