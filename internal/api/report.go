@@ -36,7 +36,7 @@ type batch struct {
 
 	reports lot[engine.Report]
 	beats   lot[engine.Heartbeat]
-	logs    lot[logChunk]
+	logs    lot[engine.LogChunk]
 }
 
 // lot is some items of a batch with their places in it.

@@ -268,3 +268,9 @@ func (b *bundle) events(t testing.TB, run string) []*servov1.Event {
 }
 
 func codeOf(err error) codes.Code { return status.Code(err) }
+
+// How long a test waits for what must come, and how often it looks.
+const (
+	waitLong  = 30 * time.Second
+	waitShort = 10 * time.Millisecond
+)

@@ -88,7 +88,7 @@ func (s runService) WatchRun(req *servov1.WatchRunRequest, stream grpc.ServerStr
 	}
 	patience := watchSoon
 	for {
-		changed, stop := s.runChanged(key.Run) // first the signal, then the look: none is lost
+		changed, stop := s.engine.RunChanged(key.Run) // first the signal, then the look: none is lost
 		began := time.Now()
 		read, err := s.store.RunEvents(ctx, key, place, watchBatch)
 		took := time.Since(began)
