@@ -32,4 +32,3 @@ func completion(names func(s *session, ctx context.Context) ([]string, error)) c
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
-

@@ -75,7 +75,7 @@ func pageSize(limit int) int32 {
 	if limit <= 0 || limit > most {
 		return most
 	}
-	return int32(limit) //nolint:gosec // at most 100
+	return int32(limit)
 }
 
 // sinceTime is a time in the past, or so long ago.

@@ -12,8 +12,12 @@ import (
 	"go.arco.dev/servo/internal/cli"
 )
 
-// TestMain lets the scripts run servo as a program of its own.
+// TestMain lets the scripts run servo as a program of its own. The settings of whoever runs
+// the tests are not heard.
 func TestMain(m *testing.M) {
+	if os.Getenv("SERVO_CONFIG") == "" {
+		_ = os.Setenv("SERVO_CONFIG", os.DevNull) // fails for no name that is one
+	}
 	testscript.Main(m, map[string]func(){
 		"servo": func() {
 			os.Exit(cli.Main(cli.WithSignals(context.Background()), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -159,4 +159,3 @@ func atMost(n int) cobra.PositionalArgs {
 		return usageFault(cmd, fmt.Sprintf("takes at most %s, not %d", count(n, "argument"), len(args)))
 	}
 }
-
