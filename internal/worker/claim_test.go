@@ -237,6 +237,30 @@ func TestHeartbeat(t *testing.T) {
 		})
 	})
 
+	t.Run("a lease that the server does not understand takes no other with it", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": untilCancelled})
+			ids := b.add(4, "gold/a")
+			b.do(func() {
+				b.before = func(m proto.Message) error {
+					if beat, ok := m.(*servov1.HeartbeatRequest); ok {
+						for _, l := range beat.GetLeases() {
+							if l.GetLease() == ids[2] {
+								return status.Error(codes.InvalidArgument, "what is this?")
+							}
+						}
+					}
+					return nil
+				}
+			})
+			time.Sleep(time.Minute)
+			for i, id := range ids {
+				require.Equal(t, i != 2, b.lease(id).beats > 0)
+			}
+		})
+	})
+
 	t.Run("a task that runs past its timeout is told so", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

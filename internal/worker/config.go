@@ -43,7 +43,7 @@ const (
 
 	stopGrace  = 7 * time.Second  // from the interruption of tasks to their abandonment: longer than killGrace
 	flushGrace = 10 * time.Second // for the last reports
-	abortGrace = 2 * time.Second  // for the last reports when there is no time
+	abortGrace = 2 * time.Second  // for tasks to end and for the last reports when there is no time
 )
 
 const (

@@ -110,7 +110,7 @@ func (r *reporter) living(batch []parcel) []parcel {
 			kept = append(kept, p)
 		}
 	}
-	freed := r.settled(len(dropped))
+	freed := r.settled(dropped)
 	r.mu.Unlock()
 	giveUp(dropped)
 	r.tell(freed)
@@ -122,14 +122,14 @@ func (r *reporter) living(batch []parcel) []parcel {
 func (r *reporter) settle(batch []parcel, answers []*servov1.ReportAnswer) {
 	n := 0
 	for _, p := range batch {
-		done := 0
+		done := p.items[:0:0]
 		for _, it := range p.items {
 			answer := answers[n]
 			n++
 			if r.retain(p.attempt, it, answer.GetError()) {
 				continue
 			}
-			done++
+			done = append(done, it)
 			if it.answer != nil {
 				it.answer <- answer
 			}

@@ -155,7 +155,7 @@ func TestExec(t *testing.T) {
 		b.worker.Abort()
 		require.NoError(t, b.stopped())
 		require.Equal(t, "INTERRUPTED", b.lease(id).failure.GetCode())
-		requireGone(t, pid)
+		require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "it was gone before the worker was")
 	})
 }
 

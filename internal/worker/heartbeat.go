@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -42,11 +43,26 @@ func (w *Worker) beatOnce(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	for chunk := range slices.Chunk(all, maxBeats) {
-		if err := w.renew(ctx, chunk); err != nil {
+		if err := w.renewAll(ctx, chunk); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// renewAll sends a heartbeat, in parts if it is refused as a whole: one lease that the
+// server does not understand must not take the others with it.
+func (w *Worker) renewAll(ctx context.Context, attempts []*attempt) error {
+	err := w.renew(ctx, attempts)
+	switch {
+	case judge(err) != refused:
+		return err
+	case len(attempts) == 1:
+		w.config.Logger.Warn("the server refuses a heartbeat", "task", attempts[0].lease.GetTask(), "error", err)
+		return nil
+	}
+	middle := len(attempts) / 2
+	return errors.Join(w.renewAll(ctx, attempts[:middle]), w.renewAll(ctx, attempts[middle:]))
 }
 
 // renew sends one heartbeat and does what its answers say.

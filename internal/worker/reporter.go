@@ -16,6 +16,9 @@ const (
 	maxReportItems = 1000
 	maxReportBytes = 3 << 20
 	senders        = 2
+
+	// maxBacklog is how many bytes may wait to be said before no more work is taken on.
+	maxBacklog = 64 << 20
 )
 
 func sizeOf(m proto.Message) int { return proto.Size(m) }
@@ -33,13 +36,14 @@ type reporter struct {
 	answered func(a *attempt, it item, answer *servov1.ReportAnswer)
 	// relieved is called when what waits has become little again.
 	relieved func()
-	full     int // how many items are too many to take on more work
+	full     int // how many items are too many to take on more work; see also maxBacklog
 
 	mu      sync.Mutex
 	work    sync.Cond
 	queue   []*attempt
 	head    int // of the queue
 	items   int // waiting, retained or in calls
+	bytes   int // of these
 	crowded bool
 	stopped bool
 	empty   []chan struct{} // closed when no item is left
@@ -84,7 +88,8 @@ func (r *reporter) add(a *attempt, items ...item) {
 	a.outbox.waiting = append(a.outbox.waiting, items...)
 	a.outbox.closed = a.outbox.closed || items[len(items)-1].last
 	r.items += len(items)
-	r.crowded = r.crowded || r.items >= r.full
+	r.bytes += bytesOf(items)
+	r.crowded = r.crowded || r.items >= r.full || r.bytes >= maxBacklog
 	r.enqueue(a)
 }
 
@@ -110,7 +115,7 @@ func (r *reporter) drop(a *attempt) {
 	r.mu.Lock()
 	dropped := a.outbox.waiting
 	a.outbox.waiting, a.outbox.closed = nil, true
-	freed := r.settled(len(dropped))
+	freed := r.settled(dropped)
 	r.mu.Unlock()
 	giveUp(dropped)
 	r.tell(freed)
@@ -126,19 +131,28 @@ func giveUp(items []item) {
 }
 
 // settled counts items that are over, under the lock. The caller tells about it after.
-func (r *reporter) settled(n int) (freed bool) {
-	r.items -= n
+func (r *reporter) settled(items []item) (freed bool) {
+	r.items -= len(items)
+	r.bytes -= bytesOf(items)
 	if r.items == 0 {
 		for _, ch := range r.empty {
 			close(ch)
 		}
 		r.empty = nil
 	}
-	if r.crowded && r.items <= r.full/2 {
+	if r.crowded && r.items <= r.full/2 && r.bytes <= maxBacklog/2 {
 		r.crowded = false
 		return true
 	}
 	return false
+}
+
+func bytesOf(items []item) int {
+	n := 0
+	for _, it := range items {
+		n += it.size
+	}
+	return n
 }
 
 func (r *reporter) tell(freed bool) {

@@ -127,7 +127,9 @@ func (w *Worker) drain(claiming *sync.WaitGroup) {
 	}
 	if !w.await(w.idle, w.config.Grace) {
 		w.interrupt(ErrInterrupted)
-		w.await(w.idle, stopGrace)
+		if !w.await(w.idle, stopGrace) {
+			linger(w.idle) // even without time, processes should be gone before we are
+		}
 	}
 	// What a claim may have brought while it was being stopped is given back too.
 	claimed := make(chan struct{})
@@ -173,14 +175,19 @@ func (w *Worker) await(done <-chan struct{}, most time.Duration) bool {
 func (w *Worker) lastWords() int {
 	said := w.reporter.flushed()
 	if !w.await(said, flushGrace) {
-		timer := time.NewTimer(abortGrace)
-		defer timer.Stop()
-		select {
-		case <-said:
-		case <-timer.C:
-		}
+		linger(said)
 	}
 	return w.reporter.left()
+}
+
+// linger is the little time that there is even when there is none.
+func linger(done <-chan struct{}) {
+	timer := time.NewTimer(abortGrace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 // accept takes the leases of a claim: into free slots, the rest into the buffer. What is not
