@@ -237,6 +237,29 @@ func TestHeartbeat(t *testing.T) {
 		})
 	})
 
+	t.Run("a result is not said for ever once its lease is lost", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": nothing})
+			b.do(func() {
+				b.before = func(m proto.Message) error {
+					if isReport(m) {
+						return status.Error(codes.Unavailable, "busy")
+					}
+					return nil
+				}
+			})
+			id := b.add(1, "gold/a")[0]
+			b.wait(t, func() bool { return b.counted(isReport) > 1 })
+			b.do(func() { b.leases[id].lost = true })
+			time.Sleep(time.Minute)
+			said := b.count(isReport)
+			time.Sleep(time.Minute)
+			require.Equal(t, said, b.count(isReport))
+			require.NoError(t, b.stopped(), "nothing is left to say")
+		})
+	})
+
 	t.Run("a lease that the server does not understand takes no other with it", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
