@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -123,4 +124,28 @@ func TestWatchInterrupted(t *testing.T) {
 	still, err := c.Runs().GetRun(t.Context(), &servov1.GetRunRequest{Tenant: "acme", Run: run})
 	require.NoError(t, err)
 	require.Equal(t, servov1.Run_RUNNING, still.GetState())
+}
+
+func TestRunByItsBeginning(t *testing.T) {
+	t.Parallel()
+	db := servotest.DB(t)
+	db.SetClock(t, time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC)) // ids begin with it
+	server := servertest.StartAt(t, db.URL, "")
+	get := func(name string) (code int, stdout, stderr string) {
+		var out, errors bytes.Buffer
+		code = cli.Main(t.Context(), []string{"runs", "get", name, "--server", server.GRPC, "-t", "acme"}, strings.NewReader(""), &out, &errors)
+		return code, out.String(), errors.String()
+	}
+	c, run := trigger(t, server.GRPC, "a/one")
+	for _, name := range []string{run, run[:8], strings.ToUpper(run[:20])} {
+		code, stdout, stderr := get(name)
+		require.Zero(t, code, stderr)
+		require.Contains(t, stdout, run)
+	}
+	_, err := c.Runs().TriggerRun(t.Context(), &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "daily"})
+	require.NoError(t, err)
+	code, _, stderr := get(run[:8])
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "RUN: 2 runs begin with "+run[:8]+" (give more of the id: ")
+	require.Contains(t, stderr, run)
 }
