@@ -189,11 +189,19 @@ func mix(words ...any) uint64 {
 
 // The whims of a task, the same wherever it runs.
 
-// longest is how long a task takes at most.
-const longest = 50 * time.Millisecond
+// How long tasks take at most. One in a few of those that are tried again takes its time: so
+// there is somebody at work when the worker before comes back with a result.
+const (
+	longest = 50 * time.Millisecond
+	slow    = 1500 * time.Millisecond
+)
 
 func timeOf(key string, of place, attempt int) time.Duration {
-	return time.Duration(mix("time", key, of, attempt) % uint64(longest))
+	most := longest
+	if attempt > 1 && mix("slow", key, of, attempt)%4 == 0 {
+		most = slow
+	}
+	return time.Duration(mix("time", key, of, attempt) % uint64(most))
 }
 
 // failsFirst says whether the first attempt of a task fails with a code that is retried.

@@ -36,7 +36,7 @@ const (
 // Deadlines for what is stuck; no measures of speed.
 const (
 	drainPatience = 4 * time.Minute // once nothing breaks any more
-	showPatience  = 4 * time.Minute // for what the schedule has not brought about
+	showPatience  = 2 * time.Minute // for what the schedule has not brought about
 )
 
 func TestFleet(t *testing.T) {

@@ -34,9 +34,12 @@ func newTrigger(seed uint64, number int) trigger {
 func (t trigger) twice() bool { return mix("twice", t.key)%4 == 0 }
 
 // The load: a trigger comes every so often, while the faults last and until there are enough.
+// Those beyond wait while the fleet has enough to do: what piles up would only show how fast
+// the machine is.
 const (
 	triggerEvery = 150 * time.Millisecond
 	enough       = 200 // with ten tasks each
+	enoughOpen   = 40  // runs
 )
 
 // requests are the triggers that were sent, and what was answered.
@@ -53,6 +56,9 @@ func (w *world) load(ctx, calls context.Context) *requests {
 	r := &requests{runs: map[string]string{}}
 	var open sync.WaitGroup
 	for number := 0; ctx.Err() == nil || number < enough && calls.Err() == nil; number++ {
+		for number >= enough && w.openRuns(ctx) > enoughOpen && ctx.Err() == nil {
+			pause(ctx, triggerEvery)
+		}
 		t := newTrigger(w.seed, number)
 		r.sent = append(r.sent, t)
 		open.Go(func() { r.send(calls, w.clients[0], t) })
@@ -63,6 +69,15 @@ func (w *world) load(ctx, calls context.Context) *requests {
 	}
 	open.Wait()
 	return r
+}
+
+// openRuns is how many runs have not ended; none if the database cannot say.
+func (w *world) openRuns(ctx context.Context) int {
+	open := 0
+	if err := w.query(ctx, `SELECT count(*) FROM servo.runs WHERE state < 10`, &open); err != nil {
+		return 0
+	}
+	return open
 }
 
 // tryTime is how long one try may take. A server that is stopped answers nobody.
