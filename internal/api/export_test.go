@@ -24,7 +24,7 @@ func Handle(key store.TaskKey, attempt int32, token int64) string {
 
 // ReadHandle reads one.
 func ReadHandle(text string) (key store.TaskKey, attempt int32, token int64, err error) {
-	h, err := decodeHandle("lease", text)
+	h, err := decodeHandle(text)
 	return h.TaskKey, h.attempt, h.token, err
 }
 

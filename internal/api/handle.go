@@ -38,14 +38,14 @@ func (h handle) encode() string {
 }
 
 // decodeHandle reads what encode wrote.
-func decodeHandle(field, text string) (handle, error) {
+func decodeHandle(text string) (handle, error) {
 	var raw [handleBytes + 1]byte
 	if base64.RawURLEncoding.DecodedLen(len(text)) != handleBytes {
-		return handle{}, brokenHandle(field)
+		return handle{}, brokenHandle()
 	}
 	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(text))
 	if err != nil || n != handleBytes || raw[0] != handleVersion {
-		return handle{}, brokenHandle(field)
+		return handle{}, brokenHandle()
 	}
 	return handle{
 		TaskKey: store.TaskKey{
@@ -56,13 +56,13 @@ func decodeHandle(field, text string) (handle, error) {
 	}, nil
 }
 
-func brokenHandle(field string) error {
-	return fault.New(fault.InvalidArgument, "is not a lease", fault.Field(field), fault.Remedy("send the lease as the claim gave it"))
+func brokenHandle() error {
+	return fault.New(fault.InvalidArgument, "is not a lease", fault.Field("lease"), fault.Remedy("send the lease as the claim gave it"))
 }
 
 // handleFor reads the handle of a call about one attempt, which its path names too.
 func handleFor(text, task string, attempt int32) (handle, error) {
-	h, err := decodeHandle("lease", text)
+	h, err := decodeHandle(text)
 	if err != nil {
 		return handle{}, err
 	}

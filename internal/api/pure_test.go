@@ -105,8 +105,10 @@ func TestValues(t *testing.T) {
 		"infinity":           {structpb.NewNumberValue(math.Inf(-1)), "result.a[1].b"},
 		"a zero character":   {structpb.NewStringValue("a\x00b"), "result.a[1].b"},
 		"a value of no kind": {&structpb.Value{}, "result.a[1].b"},
-		"a zero in a key": {structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"\x00": structpb.NewNullValue()}}),
-			"result.a[1].b"},
+		"a zero in a key": {
+			structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"\x00": structpb.NewNullValue()}}),
+			"result.a[1].b",
+		},
 		"too deep": {deep, "result.a[1].b" + strings.Repeat("[0]", 97)},
 	} {
 		t.Run(name+" is refused where it stands", func(t *testing.T) {

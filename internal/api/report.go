@@ -63,7 +63,7 @@ func newBatch(items []*servov1.ReportItem, meta event.Meta) *batch {
 
 // sort puts an item where it belongs.
 func (b *batch) sort(place int, item *servov1.ReportItem, meta event.Meta) error {
-	h, err := decodeHandle("lease", item.GetLease())
+	h, err := decodeHandle(item.GetLease())
 	if err != nil {
 		return err
 	}

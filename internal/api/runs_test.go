@@ -214,57 +214,68 @@ func TestOtherTenantsRuns(t *testing.T) {
 	tasks, err := b.tasks.ListTasks(t.Context(), &servov1.ListTasksRequest{Tenant: "acme", Run: mine})
 	require.NoError(t, err)
 	myTask := tasks.GetTasks()[0].GetId()
-	for name, call := range map[string]func(run, task string) error{
-		"GetRun": func(run, _ string) error {
+	for name, call := range map[string]func(t *testing.T, run, task string) error{
+		"GetRun": func(t *testing.T, run, _ string) error {
+			t.Helper()
 			_, err := b.runs.GetRun(t.Context(), &servov1.GetRunRequest{Tenant: "brick", Run: run})
 			return err
 		},
-		"CancelRun": func(run, _ string) error {
+		"CancelRun": func(t *testing.T, run, _ string) error {
+			t.Helper()
 			_, err := b.runs.CancelRun(t.Context(), &servov1.CancelRunRequest{Tenant: "brick", Run: run})
 			return err
 		},
-		"RetryRun": func(run, _ string) error {
+		"RetryRun": func(t *testing.T, run, _ string) error {
+			t.Helper()
 			_, err := b.runs.RetryRun(t.Context(), &servov1.RetryRunRequest{Tenant: "brick", Run: run})
 			return err
 		},
-		"ListRunEvents": func(run, _ string) error {
+		"ListRunEvents": func(t *testing.T, run, _ string) error {
+			t.Helper()
 			_, err := b.runs.ListRunEvents(t.Context(), &servov1.ListRunEventsRequest{Tenant: "brick", Run: run})
 			return err
 		},
-		"WatchRun": func(run, _ string) error {
+		"WatchRun": func(t *testing.T, run, _ string) error {
+			t.Helper()
 			stream, err := b.runs.WatchRun(t.Context(), &servov1.WatchRunRequest{Tenant: "brick", Run: run})
 			require.NoError(t, err)
 			_, err = stream.Recv()
 			return err
 		},
-		"ListTasks": func(run, _ string) error {
+		"ListTasks": func(t *testing.T, run, _ string) error {
+			t.Helper()
 			_, err := b.tasks.ListTasks(t.Context(), &servov1.ListTasksRequest{Tenant: "brick", Run: run})
 			return err
 		},
-		"GetTask": func(run, task string) error {
+		"GetTask": func(t *testing.T, run, task string) error {
+			t.Helper()
 			_, err := b.tasks.GetTask(t.Context(), &servov1.GetTaskRequest{Tenant: "brick", Run: run, Task: task})
 			return err
 		},
-		"ListUpstreamTasks": func(run, task string) error {
+		"ListUpstreamTasks": func(t *testing.T, run, task string) error {
+			t.Helper()
 			_, err := b.tasks.ListUpstreamTasks(t.Context(), &servov1.ListUpstreamTasksRequest{Tenant: "brick", Run: run, Task: task})
 			return err
 		},
-		"ListTaskLogs": func(run, task string) error {
+		"ListTaskLogs": func(t *testing.T, run, task string) error {
+			t.Helper()
 			_, err := b.tasks.ListTaskLogs(t.Context(), &servov1.ListTaskLogsRequest{Tenant: "brick", Run: run, Task: task})
 			return err
 		},
-		"RepairRun": func(run, _ string) error {
+		"RepairRun": func(t *testing.T, run, _ string) error {
+			t.Helper()
 			_, err := b.admin.RepairRun(t.Context(), &servov1.RepairRunRequest{Tenant: "brick", Run: run})
 			return err
 		},
 	} {
-		t.Run(name+" answers as if it were not there", func(t *testing.T) { //nolint:paralleltest // they share a context
+		t.Run(name+" answers as if it were not there", func(t *testing.T) {
+			t.Parallel()
 			field, theirs, nobodys := "run", mine, uuid.NewString()
 			if slices.Contains([]string{"GetTask", "ListUpstreamTasks", "ListTaskLogs"}, name) {
 				field, theirs = "task", myTask
 			}
-			notMine := requireRefused(t, call(mine, myTask), codes.NotFound, field)
-			requireSame(t, notMine, theirs, requireRefused(t, call(nobodys, nobodys), codes.NotFound, field), nobodys)
+			notMine := requireRefused(t, call(t, mine, myTask), codes.NotFound, field)
+			requireSame(t, notMine, theirs, requireRefused(t, call(t, nobodys, nobodys), codes.NotFound, field), nobodys)
 		})
 	}
 }

@@ -130,7 +130,7 @@ func (m *leaseMapper) results(upstream []engine.UpstreamResult) ([]*servov1.Upst
 func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequest) (*servov1.HeartbeatResponse, error) {
 	beats := make([]engine.Heartbeat, len(req.GetLeases()))
 	for i, item := range req.GetLeases() {
-		h, err := decodeHandle("lease", item.GetLease())
+		h, err := decodeHandle(item.GetLease())
 		if err != nil {
 			return nil, under(fmt.Sprintf("leases[%d]", i), err)
 		}
@@ -151,7 +151,12 @@ func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequ
 
 // beatOf is a sign of life for a lease, with its progress if any is said.
 func beatOf(h handle, p *servov1.Progress) (engine.Heartbeat, error) {
-	return engine.Heartbeat{Key: h.TaskKey, Token: h.token, Phase: p.GetPhase(), Stage: p.GetStage(), Progress: p.GetFraction()}, nil
+	eta, err := timeOf("progress.eta", p.GetEta())
+	return engine.Heartbeat{
+		Key: h.TaskKey, Token: h.token, Phase: p.GetPhase(), Stage: p.GetStage(), Progress: p.GetFraction(),
+		RecordsExtracted: p.GetRecordsExtracted(), RecordsTransformed: p.GetRecordsTransformed(), RecordsLoaded: p.GetRecordsLoaded(),
+		Bytes: p.GetBytes(), ETA: eta,
+	}, err
 }
 
 // StartTask implements servov1.WorkerServiceServer.

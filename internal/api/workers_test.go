@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/api"
@@ -344,9 +345,24 @@ func TestHeartbeat(t *testing.T) {
 		requireRefused(t, err, codes.InvalidArgument, "leases[1].lease")
 		_, err = beat(good, &servov1.HeartbeatItem{Lease: l.GetLease(), Progress: &servov1.Progress{Fraction: 1.5}})
 		requireRefused(t, err, codes.InvalidArgument, "leases[1].progress.fraction")
+		_, err = beat(good, &servov1.HeartbeatItem{Lease: l.GetLease(), Progress: &servov1.Progress{Eta: &timestamppb.Timestamp{Nanos: -1}}})
+		requireRefused(t, err, codes.InvalidArgument, "leases[1].progress.eta")
 		_, err = beat(good, &servov1.HeartbeatItem{Lease: l.GetLease(), Progress: &servov1.Progress{Bytes: -1}})
 		requireRefused(t, err, codes.InvalidArgument, "leases[1].progress.bytes")
 	})
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.trigger(t, "single")
+	l := b.one(t)
+	answer := b.report(t, &servov1.ReportItem{Lease: l.GetLease(), Action: &servov1.ReportItem_Progress{Progress: &servov1.Progress{
+		Phase: "LOAD", RecordsExtracted: 1, RecordsTransformed: 2, RecordsLoaded: 3, Bytes: 4, Eta: timestamppb.New(time.Unix(2e9, 0)),
+	}}})[0]
+	require.Nil(t, answer.GetError())
+	require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.heartbeats WHERE records_extracted = 1 AND records_transformed = 2
+		AND records_loaded = 3 AND bytes = 4 AND eta = to_timestamp(2e9)`))
 }
 
 func TestSingleCalls(t *testing.T) {
