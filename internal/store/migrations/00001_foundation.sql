@@ -24,10 +24,14 @@ BEGIN
             IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN NOSUPERUSER NOBYPASSRLS', wanted);
             END IF;
-            IF NOT pg_has_role(current_user, wanted, 'MEMBER') THEN
-                EXECUTE format('GRANT %I TO CURRENT_USER', wanted);
-            END IF;
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL;
+        END;
+        -- Who made a role is a member of it, but since PostgreSQL 16 not one who may SET it. Who
+        -- may not grant it has been granted it by somebody else, or learns so with the first SET.
+        BEGIN
+            EXECUTE format('GRANT %I TO CURRENT_USER', wanted);
+        EXCEPTION WHEN insufficient_privilege OR unique_violation THEN
             NULL;
         END;
     END LOOP;
