@@ -56,8 +56,9 @@ test/race: setup $(bin)/gotestsum ## run the tests with the race detector
 	CGO_ENABLED=1 $(gotest) -race $(packages)
 
 .PHONY: soak
-soak: setup ## run the chaos test for long (soak=20m), servers and PostgreSQL killed
+soak: setup ## run the chaos tests for long (soak=20m for each): servers, workers and PostgreSQL killed
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestChaos -timeout 24h ./internal/chaos
+	SERVO_SOAK=$(soak) go test -v -count=1 -run TestFleet -timeout 24h ./internal/chaos/fleet
 
 .PHONY: bench
 bench: setup ## measure the engine against a PostgreSQL with fsync on
