@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ import (
 const (
 	pageHTTP     = "127.0.0.1:8080"
 	pageGRPC     = "127.0.0.1:8081"
+	pageHTTP2    = "127.0.0.1:8090" // of a second server
+	pageGRPC2    = "127.0.0.1:8091"
 	pageEndpoint = "127.0.0.1:9000" // of an http asset
 	pageDatabase = "postgres://servo@localhost/servo"
 )
@@ -27,6 +30,8 @@ const (
 // notTyped are the blocks that no test runs, by page: the first line of each. Whoever adds
 // one says here that nobody checks it.
 var notTyped = map[string][]string{ //nolint:gochecknoglobals // a table
+	"README.md":              {"make dev      # PostgreSQL, a server and an example, on this machine"},
+	"docs/guides/operate.md": {"createuser --createrole servo"},
 }
 
 // TestGuides follows every page as a reader would.
@@ -47,6 +52,32 @@ func TestGuides(t *testing.T) {
 			follow(t, name, around(t))
 		})
 	}
+}
+
+// TestReadme follows the README after `make dev`, which is servo dev.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	s := newSurroundings(t)
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "servo")))
+	require.NoError(t, os.Symlink(program(t), filepath.Join(s.dir, "servo"))) // the reader is in the clone, after make
+	data, err := os.MkdirTemp("", "servo-guides-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(data) })
+	require.NoError(t, os.Chmod(data, 0o755)) // the user that PostgreSQL runs as must pass
+	log := filepath.Join(t.TempDir(), "dev.log")
+	output, err := os.Create(log)
+	require.NoError(t, err)
+	defer output.Close()
+	dev := start(t, s.dir, s.env, output, "./servo", "dev", "--data-dir", filepath.Join(data, "dev"), "--http", s.http, "--grpc", s.grpc)
+	dev.says(t, log, "  ./servo runs trigger ")
+	follow(t, "README.md", s)
+
+	// What make dev prints is promised after it. Addresses of one's own are named in the
+	// commands to try; the default ones are not.
+	found := blocksOf(t, "README.md")
+	at := slices.IndexFunc(found, func(b block) bool { return b.kind == "text" })
+	said := strings.ReplaceAll(s.read(filepath.Dir(log), filepath.Base(log)), " --server "+pageGRPC, "")
+	require.Empty(t, compare("starting PostgreSQL…\n"+found[at].text, said))
 }
 
 // TestNotTyped holds the list of what nobody checks.
@@ -79,16 +110,18 @@ func blocksOf(t *testing.T, page string) []block {
 
 // surroundings are what a page takes for granted.
 type surroundings struct {
-	dir                            string // where the reader is
-	http, grpc, endpoint, database string
-	env                            []string
+	dir        string // where the reader is
+	http, grpc string
+	real       map[string]string // what stands for what the pages name
+	env        []string
 }
 
 // newSurroundings is a directory with a clone of the repository in it, named servo, and
 // the program on the PATH.
 func newSurroundings(t *testing.T) *surroundings {
 	t.Helper()
-	s := &surroundings{dir: t.TempDir(), http: free(t), grpc: free(t), endpoint: free(t)}
+	s := &surroundings{dir: t.TempDir(), http: free(t), grpc: free(t)}
+	s.real = map[string]string{pageHTTP: s.http, pageGRPC: s.grpc, pageHTTP2: free(t), pageGRPC2: free(t), pageEndpoint: free(t)}
 	require.NoError(t, os.Symlink(root(t), filepath.Join(s.dir, "servo")))
 	home := t.TempDir()
 	s.env = []string{
@@ -105,19 +138,19 @@ func newSurroundings(t *testing.T) *surroundings {
 func databaseAround(t *testing.T) *surroundings {
 	t.Helper()
 	s := newSurroundings(t)
-	s.database = servotest.Empty(t, "template0")
+	s.real[pageDatabase] = servotest.Empty(t, "template0")
 	return s
 }
 
 func serverAround(t *testing.T) *surroundings {
 	t.Helper()
 	s := newSurroundings(t)
-	s.database = servotest.DB(t).URL
+	database := servotest.DB(t).URL
 	log := filepath.Join(t.TempDir(), "server.log")
 	output, err := os.Create(log)
 	require.NoError(t, err)
 	defer output.Close()
-	start(t, s.dir, s.env, output, "servo", "server", "--database", s.database, "--http", s.http, "--grpc", s.grpc).
+	start(t, s.dir, s.env, output, "servo", "server", "--database", database, "--http", s.http, "--grpc", s.grpc).
 		says(t, log, "servo server ")
 	return s
 }
@@ -189,13 +222,13 @@ func (s *surroundings) script(t *testing.T, out string, found []block) string {
 		fmt.Fprintf(&text, "echo %d >\"$out/at\"\n", i)
 		switch {
 		case b.file() != "":
-			require.NoError(t, os.WriteFile(filepath.Join(out, fmt.Sprintf("%d.file", i)), []byte(s.real(b.text)), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(out, fmt.Sprintf("%d.file", i)), []byte(s.typed(b.text)), 0o600))
 			fmt.Fprintf(&text, "mkdir -p \"$(dirname %s)\"\ncat \"$out/%d.file\" >%s\n", quote(b.file()), i, quote(b.file()))
 		case b.terminal() != "":
 			fmt.Fprintf(&text, "leave %s\nset -m\n(\n%s) >\"$out/%d.out\" 2>&1 &\nterminals[%s]=$!\nset +m\n",
-				b.terminal(), s.real(b.text), i, b.terminal())
+				b.terminal(), s.typed(b.text), i, b.terminal())
 		case b.typed():
-			fmt.Fprintf(&text, "{\n%s} >\"$out/%d.out\" 2>&1\n", s.real(b.text), i)
+			fmt.Fprintf(&text, "{\n%s} >\"$out/%d.out\" 2>&1\n", s.typed(b.text), i)
 		}
 	}
 	name := filepath.Join(out, "page.sh")
@@ -203,17 +236,20 @@ func (s *surroundings) script(t *testing.T, out string, found []block) string {
 	return name
 }
 
-// real puts what is there in the place of what the pages name.
-func (s *surroundings) real(text string) string {
-	return strings.NewReplacer(pageHTTP, s.http, pageGRPC, s.grpc, pageEndpoint, s.endpoint, pageDatabase, s.database).Replace(text)
+// typed is what is typed where a page says text.
+func (s *surroundings) typed(text string) string {
+	for named, there := range s.real {
+		text = strings.ReplaceAll(text, named, there)
+	}
+	return text
 }
 
 // read reads what came out, in the words of the pages.
 func (s *surroundings) read(out, name string) string {
 	data, _ := os.ReadFile(filepath.Join(out, name)) // nothing if it never came to that
-	text := strings.NewReplacer(s.http, pageHTTP, s.grpc, pageGRPC, s.endpoint, pageEndpoint).Replace(string(data))
-	if s.database != "" {
-		text = strings.ReplaceAll(text, s.database, pageDatabase)
+	text := string(data)
+	for named, there := range s.real {
+		text = strings.ReplaceAll(text, there, named)
 	}
 	return text
 }
