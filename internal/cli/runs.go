@@ -274,12 +274,17 @@ func newRunsCancel() *cobra.Command {
 	return cmd
 }
 
-// again is the flags that a command to try next needs to be about the same tenant.
+// again is the flags that a command to try next needs to be about the same thing: those of
+// this one. The environment and the file are heard without being asked.
 func (s *session) again() string {
+	text := ""
 	if s.cmd.Flags().Changed("tenant") {
-		return " -t " + s.Tenant
+		text += " -t " + s.Tenant
 	}
-	return ""
+	if s.cmd.Flags().Changed("server") {
+		text += " --server " + strings.Join(s.Servers, ",")
+	}
+	return text
 }
 
 // ended says that nothing happens to a run any more.
