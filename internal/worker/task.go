@@ -181,6 +181,9 @@ func orderly(p *servov1.Progress) *servov1.Progress {
 	for _, counter := range []*int64{&p.RecordsExtracted, &p.RecordsTransformed, &p.RecordsLoaded, &p.Bytes} {
 		*counter = max(*counter, 0)
 	}
+	if p.GetEta() != nil && p.GetEta().CheckValid() != nil {
+		p.Eta = nil
+	}
 	return p
 }
 
