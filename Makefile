@@ -30,6 +30,11 @@ build: ## compile everything; the binary is ./servo
 	CGO_ENABLED=0 go build ./...
 	CGO_ENABLED=0 go build -trimpath -o servo ./cmd/servo
 
+.PHONY: dev
+dev: build ## run a server, PostgreSQL and an example on this machine (args="--no-demo" for more)
+	@scripts/setup.sh postgresql
+	./servo dev $(args)
+
 .PHONY: generate
 generate: $(generators) ## run the generators (SQL and the contract to Go, diagrams)
 	scripts/generate.sh

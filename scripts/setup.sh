@@ -3,6 +3,9 @@
 # done: the server binaries of PostgreSQL 15 or newer, and a C compiler for the race
 # detector. It creates no cluster and starts no server: tests have a private one.
 #
+#   scripts/setup.sh             both
+#   scripts/setup.sh postgresql  PostgreSQL alone: all that `servo dev` needs
+#
 # With SERVO_DATABASE_URL set an existing server is used and none is looked for;
 # SERVO_PG_BIN names the directory of binaries that stand in an unusual place.
 set -euo pipefail
@@ -80,10 +83,24 @@ advise() {
   exit 1
 }
 
+what=${1:-all}
+case $what in
+all | postgresql) ;;
+*)
+  echo "setup: $what is not known; give nothing, or postgresql" >&2
+  exit 2
+  ;;
+esac
+
 need_postgresql=false
 need_compiler=false
-[[ -n ${SERVO_DATABASE_URL:-} || -n $(server_dir) ]] || need_postgresql=true
-has_compiler || need_compiler=true
+if [[ $what == postgresql ]]; then
+  # a server elsewhere does not help: `servo dev` runs its own
+  [[ -n $(server_dir) ]] || need_postgresql=true
+else
+  [[ -n ${SERVO_DATABASE_URL:-} || -n $(server_dir) ]] || need_postgresql=true
+  has_compiler || need_compiler=true
+fi
 
 if ! $need_postgresql && ! $need_compiler; then
   exit 0
