@@ -100,6 +100,7 @@ var shapes = []struct { //nolint:gochecknoglobals // a table
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "<time>"},
 	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ns|µs|ms|s|m|h)\b`), "<duration>"},
 	{regexp.MustCompile(`[ \t]+`), " "},
+	{regexp.MustCompile(`, (["{\[])`), ",$1"}, // the spaces in protobuf's JSON differ from build to build
 }
 
 // shapely is a line with the shapes of what differs in place of it.

@@ -47,6 +47,7 @@ func TestCompare(t *testing.T) {
 		{"a\n…\nd", "a\nb\nc\nd"},
 		{"a\n…\nd", "a\nd"},
 		{"…", ""},
+		{`{"a":1,"b":["c","d"],…}`, `{"a":1, "b":["c", "d"], "e":{}}`},
 	} {
 		require.Empty(t, compare(same[0], same[1]), "%q and %q", same[0], same[1])
 	}
