@@ -35,7 +35,8 @@ type Lease struct {
 	Cursor    string
 	FanOuts   int32
 	ExpiresAt time.Time
-	Deadline  time.Time // set once started
+	Deadline  time.Time     // set once started
+	Timeout   time.Duration // of this attempt: it may grow from one to the next
 	Started   bool
 	Code      asset.Asset
 	Upstream  []UpstreamResult // of the tasks that its plan made it wait for
@@ -162,7 +163,7 @@ func (w *working) lease(c *claimCommand, offer store.Offer) error {
 func leaseOf(t run.Task, o store.Offer) Lease {
 	l := Lease{
 		TaskKey: keyOf(t), Assignment: o.Assignment, Attempt: t.Attempt, Token: t.Token, Cursor: t.Cursor, FanOuts: t.FanOuts,
-		ExpiresAt: t.ExpiresAt, Deadline: t.Deadline, Started: t.State == run.Running,
+		ExpiresAt: t.ExpiresAt, Deadline: t.Deadline, Timeout: time.Duration(t.Timeout) * time.Second, Started: t.State == run.Running,
 	}
 	for _, upstream := range o.Upstream {
 		l.Upstream = append(l.Upstream, UpstreamResult{Task: upstream})

@@ -219,6 +219,24 @@ func TestExpiry(t *testing.T) {
 		require.NoError(t, err)
 		b.requireStates(t, key, run.RunRunning, "s/one=RETRY_WAIT")
 	})
+
+	t.Run("a worker learns how long its attempt may take, also when that has grown", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.db.SetClock(t, start)
+		_, err := b.TriggerRun(t.Context(), engine.Trigger{
+			Tenant: b.tenant, Pipeline: "single", Retry: &run.RetryPolicy{TimeoutGrowth: 2, InitialDelay: time.Second},
+		})
+		require.NoError(t, err)
+		require.Equal(t, time.Minute, b.one(t).Timeout)
+		b.db.SetClock(t, start.Add(61*time.Second))
+		_, err = b.Expire(t.Context(), 100)
+		require.NoError(t, err)
+		b.db.SetClock(t, start.Add(5*time.Minute))
+		_, err = b.RetryDue(t.Context(), 100)
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Minute, b.one(t).Timeout)
+	})
 }
 
 func TestFanOut(t *testing.T) {

@@ -284,7 +284,16 @@ func (t Task) fail(c Fail, facts Facts) (event.Body, error) {
 	if canonicalCode(c.Failure.Code) == CodeInterrupted {
 		return t.giveBack(ReturnInterrupted, nil, facts)
 	}
-	return t.failed(c.Failure, UserError, c.Retry, c.Policy, facts), nil
+	return t.failed(c.Failure, t.outcomeOf(c.Failure, facts), c.Retry, c.Policy, facts), nil
+}
+
+// outcomeOf tells a worker that has stopped its task at the deadline from one whose own call
+// timed out: the first is what the reaper would have said a moment later.
+func (t Task) outcomeOf(failure Failure, facts Facts) Outcome {
+	if canonicalCode(failure.Code) == CodeTimeout && !t.Deadline.IsZero() && !facts.Now.Before(t.Deadline) {
+		return TimedOut
+	}
+	return UserError
 }
 
 // failed counts a failure and decides between another attempt and the end.

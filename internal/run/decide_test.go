@@ -171,6 +171,18 @@ func TestDecide(t *testing.T) {
 		require.EqualValues(t, 90, task.Timeout)
 	})
 
+	t.Run("a worker that stops its task at the deadline says what the reaper would", func(t *testing.T) {
+		t.Parallel()
+		growing := Resolve("TIMEOUT", RetryPolicy{TimeoutGrowth: 1.5})
+		stopped := Fail{Token: 7, Failure: Failure{Code: "TIMEOUT"}, Policy: growing}
+		require.EqualValues(t, 90, after(t, running(), stopped, late).Timeout)
+		require.EqualValues(t, 60, after(t, running(), stopped, now).Timeout, "a call of its own that timed out")
+		once := growing
+		once.MaxAttempts = 1
+		require.Equal(t, TimedOut, after(t, running(), Fail{Token: 7, Failure: stopped.Failure, Policy: once}, late).Outcome)
+		require.Equal(t, UserError, after(t, running(), Fail{Token: 7, Failure: stopped.Failure, Policy: once}, now).Outcome)
+	})
+
 	t.Run("what cannot be stored is refused with its field", func(t *testing.T) {
 		t.Parallel()
 		cases := map[string]Command{
