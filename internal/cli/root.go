@@ -38,6 +38,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newDeploy(),
 		newDeployments(),
 		newDev(),
+		newDoctor(),
 		newExitCodes(),
 		newMigrate(),
 		newPipelines(),

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/store"
 )
@@ -45,6 +47,17 @@ func openStore(ctx context.Context, config Config) (*store.Store, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// DatabaseVersion is the version of the PostgreSQL behind a URL, as it tells everybody who
+// connects.
+func DatabaseVersion(ctx context.Context, url string) (string, error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	version := conn.PgConn().ParameterStatus("server_version")
+	return version, conn.Close(ctx)
 }
 
 // oneLine is an error's text without the lines that the driver lists its tries on.

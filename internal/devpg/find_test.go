@@ -230,3 +230,10 @@ func TestOwner(t *testing.T) {
 		}))
 	})
 }
+
+func TestInstalled(t *testing.T) {
+	t.Parallel()
+	found, err := Installed(t.Context())
+	require.NoError(t, err)
+	require.Regexp(t, `^PostgreSQL \d+\.\d+ in /`, found)
+}

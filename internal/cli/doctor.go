@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo/internal/fault"
+)
+
+// verdict is what a check came to.
+type verdict string
+
+const (
+	passed  verdict = "ok"
+	doubted verdict = "warning" // it works, and somebody should know
+	failed  verdict = "failed"
+	skipped verdict = "skipped" // nobody has asked for it
+)
+
+// finding is one line of servo doctor.
+type finding struct {
+	Check   string  `json:"check"`
+	Verdict verdict `json:"verdict"`
+	Message string  `json:"message"`
+	Remedy  string  `json:"remedy,omitempty"`
+}
+
+// diagnosis is all of them.
+type diagnosis struct {
+	Healthy bool      `json:"healthy"`
+	Checks  []finding `json:"checks"`
+}
+
+// newDoctor looks for what is wrong with an installation.
+func newDoctor() *cobra.Command {
+	var (
+		d       doctor
+		servers []string // read as a setting
+		form    output
+	)
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what is wrong, and say what helps",
+		Long: `Look for what is wrong: with the configuration, with a server (--server, --http), with a
+database (--database), and with what servo dev needs on this machine. What was not asked for
+and is not there is skipped.
+
+Exits with 1 if a check fails.`,
+		Example: `  servo doctor
+  servo doctor --server servo.example.com:8081 --http servo.example.com:8080
+  servo doctor --database postgres://servo@localhost/servo --output json`,
+		Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.serverGiven = cmd.Flags().Changed("server") || os.Getenv("SERVO_SERVER") != ""
+			d.httpGiven = cmd.Flags().Changed("http")
+			d.flags = cmd.Flags()
+			report := d.examine(cmd.Context())
+			if err := render(cmd.OutOrStdout(), form, report, report.table); err != nil {
+				return err
+			}
+			if !report.Healthy {
+				return withExit(exitFailed, fault.New(fault.Conflict, "not everything is in order", fault.Remedy("see what has failed above")))
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC (SERVO_SERVER; default "+defaultServer+")")
+	flags.StringVar(&d.http, "http", defaultHTTP, "address of the server's REST, metrics and health")
+	addDatabase(cmd, &d.database)
+	flags.StringVar(&d.dir, "data-dir", defaultDevDir(), "where servo dev keeps its database")
+	addOutput(cmd, &form)
+	return cmd
+}
+
+func (d diagnosis) table(w io.Writer) {
+	for _, f := range d.Checks {
+		word := string(f.Verdict)
+		if f.Verdict == failed {
+			word = strings.ToUpper(word) // to be seen at a glance
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", word, f.Check, f.Message)
+		if f.Remedy != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", f.Remedy)
+		}
+	}
+}
+
+// examine makes every check, whatever became of those before.
+func (d *doctor) examine(ctx context.Context) diagnosis {
+	var checks []finding
+	for _, check := range []struct {
+		name string
+		look func(ctx context.Context) []finding
+	}{
+		{"configuration", d.configuration},
+		{"server", d.server},
+		{"readiness", d.readiness},
+		{"database", d.databases},
+		{"PostgreSQL for servo dev", d.binaries},
+		{"addresses for servo dev", d.addresses},
+		{"disk for servo dev", d.disk},
+	} {
+		for _, f := range check.look(ctx) {
+			if f.Check == "" {
+				f.Check = check.name
+			}
+			checks = append(checks, f)
+		}
+	}
+	report := diagnosis{Healthy: true, Checks: checks}
+	for _, f := range checks {
+		report.Healthy = report.Healthy && f.Verdict != failed
+	}
+	return report
+}
+
+// one makes the findings of a check that has one.
+func one(v verdict, message, remedy string) []finding {
+	return []finding{{Verdict: v, Message: message, Remedy: remedy}}
+}
+
+// failing is a finding made of an error.
+func failing(err error) []finding {
+	if f, ok := fault.As(err); ok {
+		message := f.Message
+		if f.Violation.Field != "" {
+			message = f.Violation.Field + ": " + message
+		}
+		return one(failed, message, f.Violation.Remedy)
+	}
+	return one(failed, strings.Join(strings.Fields(err.Error()), " "), "")
+}

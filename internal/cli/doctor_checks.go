@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"go.arco.dev/servo/client"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/devpg"
+	"go.arco.dev/servo/internal/store"
+)
+
+// What the checks go by.
+const (
+	doctorPatience = 5 * time.Second // for one answer
+	skewNoticed    = time.Second     // between two clocks
+	skewTooLarge   = 10 * time.Second
+	oldestDatabase = 15
+	leastDisk      = 200 << 20
+	littleDisk     = 1 << 30
+)
+
+// doctor makes the checks of servo doctor.
+type doctor struct {
+	flags                  *pflag.FlagSet
+	http, database, dir    string
+	serverGiven, httpGiven bool // somebody has named them: then they should be there
+
+	reachable bool // a server answers
+}
+
+// configuration: the file and the environment can be read.
+func (d *doctor) configuration(context.Context) []finding {
+	if _, err := readSettings(d.flags, os.Environ); err != nil {
+		return failing(err)
+	}
+	path, _ := settingsPath(os.Environ)
+	if _, err := os.Stat(path); err != nil {
+		return one(passed, "no configuration file; the defaults and the environment hold", "")
+	}
+	return one(passed, path+" can be read", "")
+}
+
+// server: one answers, and is of this version.
+func (d *doctor) server(ctx context.Context) []finding {
+	settings, err := readSettings(d.flags, os.Environ)
+	if err != nil {
+		return one(skipped, "the configuration cannot be read", "")
+	}
+	where := strings.Join(settings.Servers, ", ")
+	c, err := client.New(client.Options{Servers: settings.Servers, Patience: patience, UserAgent: "servo-doctor"})
+	if err != nil {
+		return one(failed, err.Error(), "")
+	}
+	defer func() { _ = c.Close() }() // its call is over
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	begun := time.Now()
+	status, err := c.Status().GetStatus(ctx, &servov1.GetStatusRequest{})
+	if err != nil {
+		if d.serverGiven || where != defaultServer {
+			return one(failed, "no server answers at "+where, "see that one runs there: servo server")
+		}
+		return one(skipped, "no server answers at "+where, "")
+	}
+	d.reachable = true
+	own := thisBuild().Version
+	findings := one(passed, fmt.Sprintf("%s answers at %s", status.GetServer(), where), "")
+	if status.GetVersion() != own {
+		findings = append(findings, finding{
+			Check: "version", Verdict: doubted, Message: fmt.Sprintf("the server is %s, this command is %s", status.GetVersion(), own),
+			Remedy: "use the same version on both sides",
+		})
+	} else {
+		findings = append(findings, finding{Check: "version", Verdict: passed, Message: "both sides are " + own})
+	}
+	return append(findings, skew("the server's database", begun, status.GetNow().AsTime()))
+}
+
+// skew compares a clock with ours: it was read somewhere between begun and now.
+func skew(whose string, begun, theirs time.Time) finding {
+	now := time.Now()
+	off := time.Duration(0)
+	switch {
+	case theirs.Before(begun):
+		off = theirs.Sub(begun)
+	case theirs.After(now):
+		off = theirs.Sub(now)
+	}
+	f := finding{Check: "clock", Verdict: passed, Message: fmt.Sprintf("%s and this machine agree within a second", whose)}
+	switch {
+	case off.Abs() > skewTooLarge:
+		f.Verdict = failed
+	case off.Abs() > skewNoticed:
+		f.Verdict = doubted
+	default:
+		return f
+	}
+	f.Message = fmt.Sprintf("%s is %s off this machine's clock", whose, off.Round(time.Millisecond))
+	f.Remedy = "set both by NTP"
+	return f
+}
+
+// readiness: the server says that it can do its work.
+func (d *doctor) readiness(ctx context.Context) []finding {
+	if !d.reachable && !d.httpGiven {
+		return one(skipped, "no server", "")
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	url := "http://" + d.http + "/readyz"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return one(failed, err.Error(), "give host:port with --http")
+	}
+	response, err := http.DefaultClient.Do(request) //nolint:gosec // the person who asks names the address
+	if err != nil {
+		if !d.httpGiven {
+			return one(skipped, "nobody answers at "+d.http+"; name the server's address with --http", "")
+		}
+		return one(failed, "nobody answers at "+d.http, "give the server's HTTP address with --http")
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	if err != nil {
+		return one(failed, err.Error(), "")
+	}
+	if response.StatusCode != http.StatusOK {
+		return one(failed, fmt.Sprintf("%s says %s: %s", url, response.Status, strings.TrimSpace(string(body))), "see the server's log")
+	}
+	return one(passed, url+" says that it is ready", "")
+}
+
+// databases: the one that was named answers, is new enough, migrated, and on time.
+func (d *doctor) databases(ctx context.Context) []finding {
+	url, err := databaseURL(d.database)
+	if err != nil {
+		return one(skipped, "none is named by --database or "+databaseVariable, "")
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	s, err := openDatabase(ctx, url)
+	if err != nil {
+		return failing(err)
+	}
+	defer s.Close()
+	findings := one(passed, "it answers", "")
+	version, err := daemon.DatabaseVersion(ctx, url)
+	if err != nil {
+		return append(findings, failing(err)...)
+	}
+	findings = append(findings, databaseVersion(version))
+	status, err := s.MigrationStatus(ctx)
+	if err == nil {
+		err = refuseOtherSchema(status)
+	}
+	if err != nil {
+		unmigrated := failing(err)
+		unmigrated[0].Check = "migrations"
+		return append(findings, unmigrated...)
+	}
+	findings = append(findings, finding{Check: "migrations", Verdict: passed, Message: count(len(status), "migration") + " applied"})
+	begun := time.Now()
+	var theirs time.Time
+	err = s.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		theirs, err = tx.Clock(ctx)
+		return err
+	})
+	if err != nil {
+		return append(findings, failing(err)...)
+	}
+	return append(findings, skew("the database", begun, theirs))
+}
+
+func databaseVersion(version string) finding {
+	f := finding{Check: "database version", Verdict: passed, Message: "PostgreSQL " + version}
+	digits := strings.TrimLeft(version, " ")
+	for i, r := range digits {
+		if r < '0' || r > '9' {
+			digits = digits[:i]
+			break
+		}
+	}
+	if major, err := strconv.Atoi(digits); err != nil || major < oldestDatabase {
+		f.Verdict, f.Remedy = failed, fmt.Sprintf("use PostgreSQL %d or newer", oldestDatabase)
+	}
+	return f
+}
+
+// binaries: there is a PostgreSQL that servo dev can start.
+func (*doctor) binaries(ctx context.Context) []finding {
+	found, err := devpg.Installed(ctx)
+	if err != nil {
+		return failing(err)
+	}
+	return one(passed, found, "")
+}
+
+// addresses: servo dev can listen where it does by default.
+func (d *doctor) addresses(ctx context.Context) []finding {
+	if d.reachable {
+		return one(skipped, "a server runs", "")
+	}
+	for _, f := range []struct{ flag, address string }{{"--http", defaultHTTP}, {"--grpc", defaultGRPC}} {
+		if err := daemon.CheckAddress(ctx, f.flag, f.address); err != nil {
+			return failing(err)
+		}
+	}
+	return one(passed, defaultHTTP+" and "+defaultGRPC+" are free", "")
+}
+
+// disk: there is room for the database of servo dev.
+func (d *doctor) disk(context.Context) []finding {
+	dir := d.dir
+	for dir != "" { // the nearest that is there
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(dir, &stat); err != nil {
+		return one(failed, fmt.Sprintf("cannot look at %q: %v", dir, err), "name a directory with --data-dir")
+	}
+	free := stat.Bavail * uint64(stat.Bsize) //nolint:gosec,unconvert // its type is not the same on all systems
+	message := fmt.Sprintf("%.1f GiB free for %s", float64(free)/(1<<30), d.dir)
+	switch {
+	case free < leastDisk:
+		return one(failed, message, "make room, or name another directory with --data-dir")
+	case free < littleDisk:
+		return one(doubted, message, "make room, or name another directory with --data-dir")
+	}
+	return one(passed, message, "")
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSkew(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		claim string
+		off   time.Duration // from the moment of asking
+		took  time.Duration // the answer
+		want  verdict
+	}{
+		{"the same time", 0, 0, passed},
+		{"a slow answer is no wrong clock", 3 * time.Second, 5 * time.Second, passed},
+		{"half a second is nothing", -500 * time.Millisecond, 0, passed},
+		{"some seconds are worth knowing", 3 * time.Second, 0, doubted},
+		{"and backwards", -3 * time.Second, 0, doubted},
+		{"a minute is wrong", time.Minute, 0, failed},
+		{"and backwards", -time.Minute, 0, failed},
+	} {
+		begun := time.Now().Add(-c.took)
+		require.Equal(t, c.want, skew("it", begun, begun.Add(c.off)).Verdict, c.claim)
+	}
+}
+
+func TestDatabaseVersion(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]verdict{
+		"15.18 (Debian 15.18-0+deb12u1)": passed, "18beta1": passed, "17": passed, "14.9": failed, "9.6": failed, "": failed, "EnterpriseDB": failed,
+	} {
+		require.Equal(t, want, databaseVersion(version).Verdict, version)
+	}
+}
+
+func TestProgramName(t *testing.T) {
+	t.Parallel()
+	for called, want := range map[string]string{
+		"servo": "servo", "./servo": "./servo", "bin/servo": "bin/servo", "": "servo", "/my files/servo": "'/my files/servo'",
+	} {
+		require.Equal(t, want, programName(called))
+	}
+}
+
+func TestIsLoopback(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{
+		"127.0.0.1:8080": true, "localhost:8080": true, "[::1]:8080": true, "127.8.9.1:1": true,
+		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "10.0.0.1:80": false, "example.com:80": false,
+	} {
+		require.Equal(t, want, isLoopback(address), address)
+	}
+}
