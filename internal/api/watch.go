@@ -5,8 +5,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -48,11 +51,25 @@ func (s runService) ListRunEvents(ctx context.Context, req *servov1.ListRunEvent
 	return answer, nil
 }
 
+// publish turns what is recorded into what people may read: states by their names, and not
+// the numbers by which a worker proves that it holds a lease.
+func publish(kind event.Type, data *structpb.Struct) {
+	switch kind {
+	case run.RunEnded{}.EventType():
+		state := run.State(data.GetFields()["state"].GetNumberValue())
+		data.Fields["state"] = structpb.NewStringValue(state.String())
+	case run.TaskClaimed{}.EventType():
+		delete(data.GetFields(), "token")
+		delete(data.GetFields(), "claim")
+	}
+}
+
 func eventToProto(e store.RunEvent) (*servov1.Event, error) {
 	data, err := structOf(e.Data)
 	if err != nil {
 		return nil, err
 	}
+	publish(e.Type, data)
 	out := &servov1.Event{
 		Id: e.Cursor.String(), Type: string(e.Type), Version: e.Version, RecordedAt: timestamp(e.At),
 		Actor: e.Meta.Actor, Trace: e.Meta.Trace, Data: data,

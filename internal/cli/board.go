@@ -87,7 +87,7 @@ func (b *board) applyRun(e *servov1.Event) string {
 		}
 		return words
 	case "run.ended":
-		b.state, b.endedAt = servov1.Run_State(number(data, "state")), e.GetRecordedAt().AsTime()
+		b.state, b.endedAt = servov1.Run_State(servov1.Run_State_value[text(data, "state")]), e.GetRecordedAt().AsTime()
 		return b.state.String() + " in " + short(b.endedAt.Sub(b.createdAt))
 	default:
 		return strings.TrimPrefix(e.GetType(), "run.")

@@ -71,7 +71,7 @@ func TestBoardTellsWhatHappens(t *testing.T) {
 		{"9", "task.cancelled", "", "9 CANCELLED"},
 		{"", "run.started", "", "run RUNNING"},
 		{"", "run.archived", "", "run archived"},
-		{"", "run.ended", `{"state": 11}`, "run FAILED in 22.0s"},
+		{"", "run.ended", `{"state": "FAILED"}`, "run FAILED in 22.0s"},
 	} {
 		require.Equal(t, step.want, s.tell(t, step.task, step.kind, step.data))
 	}
