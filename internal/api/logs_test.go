@@ -109,6 +109,19 @@ func TestLogs(t *testing.T) {
 		require.Equal(t, int64(24), all.GetChunks()[len(all.GetChunks())-1].GetSeq())
 	})
 
+	t.Run("a task that ended before any attempt has nothing, and nothing will come", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		run := b.trigger(t, "single").GetId()
+		task := b.taskOf(t, run, "s/one").GetId()
+		_, err := b.runs.CancelRun(t.Context(), &servov1.CancelRunRequest{Tenant: "acme", Run: run})
+		require.NoError(t, err)
+		none, err := b.tasks.ListTaskLogs(t.Context(), &servov1.ListTaskLogsRequest{Tenant: "acme", Run: run, Task: task})
+		require.NoError(t, err)
+		require.Zero(t, none.GetAttempt())
+		require.Empty(t, none.GetNextPageToken())
+	})
+
 	t.Run("what makes no sense is refused where it stands", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -21,8 +21,9 @@ type workerService struct {
 // Bounds of a claim.
 const (
 	maxWait = 60 * time.Second
-	// answerMargin is what is left of a caller's deadline to answer it in.
-	answerMargin = 200 * time.Millisecond
+	// maxAnswerMargin is what is left of a caller's deadline to answer it in, or a quarter of
+	// it if that is less.
+	maxAnswerMargin = time.Second
 	// maxUpstreamBytes bounds the results that come along with all leases of one claim. What
 	// goes beyond is left for the worker to ask for, so that the answer can be received.
 	maxUpstreamBytes = 2 << 20
@@ -38,7 +39,8 @@ func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*s
 	}
 	wait := min(req.GetWait().AsDuration(), maxWait)
 	if deadline, ok := ctx.Deadline(); ok {
-		wait = max(0, min(wait, time.Until(deadline)-answerMargin))
+		left := time.Until(deadline)
+		wait = max(0, min(wait, left-min(left/4, maxAnswerMargin)))
 	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -97,7 +97,7 @@ func TestClaim(t *testing.T) {
 		b := setup(t)
 		req := claimRequest(1)
 		req.Wait = durationpb.New(time.Minute)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		answer, err := b.workers.Claim(ctx, req)
 		require.NoError(t, err, "it is answered in time")
