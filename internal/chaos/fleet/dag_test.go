@@ -189,8 +189,7 @@ func mix(words ...any) uint64 {
 
 // The whims of a task, the same wherever it runs.
 
-// How long tasks take at most. One in a few of those that are tried again takes its time: so
-// there is somebody at work when the worker before comes back with a result.
+// How long tasks take at most; some of those that are tried again take longer than others.
 const (
 	longest = 50 * time.Millisecond
 	slow    = 1500 * time.Millisecond
@@ -198,7 +197,7 @@ const (
 
 func timeOf(key string, of place, attempt int) time.Duration {
 	most := longest
-	if attempt > 1 && mix("slow", key, of, attempt)%4 == 0 {
+	if attempt > 1 && mix("slow", key, of, attempt)%10 == 0 {
 		most = slow
 	}
 	return time.Duration(mix("time", key, of, attempt) % uint64(most))

@@ -20,10 +20,11 @@
 //   - a worker that ended in good order has left no result unanswered;
 //   - the tables equal what the event log says, and no process is left.
 //
-// It also demands that all of this was put to the test: leases have expired, late reports
-// were refused, lost ones were repeated, tasks were retried, given back and interrupted,
-// and the duty of admission has moved from one server to another. If the schedule did not
-// bring it about the faults go on until it has happened.
+// It also demands that all of this was put to the test: every kind of fault has happened,
+// leases have expired, late reports were refused, also while somebody else was at the task,
+// lost ones were repeated, tasks were retried, given back and interrupted, and the duty of
+// admission has moved from one server to another. If the schedule did not bring it about
+// the faults go on until it has happened.
 //
 // TestFleet takes about a minute; SERVO_SOAK=20m makes it longer and SERVO_CHAOS_SEED
 // replays a schedule. A seed fixes faults, targets and times; how the processes interleave

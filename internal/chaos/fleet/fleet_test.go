@@ -101,6 +101,7 @@ func settings(t *testing.T) (total time.Duration, seed uint64) {
 // proof is how often that has happened without which the test would show nothing.
 type proof struct {
 	Refused     int // ends of attempts that came too late
+	Contested   int // those that came while somebody else was at the task
 	Repeated    int // reports whose answer was lost
 	Expired     int // leases
 	Retried     int // attempts that failed
@@ -122,7 +123,7 @@ func (p proof) missing(inflicted map[string]int) []faultKind {
 		seen int
 		by   faultKind
 	}{
-		{p.Refused, workerFreezes},
+		{min(p.Refused, p.Contested), workerFreezes},
 		{p.Repeated, answersGetLost},
 		{p.Expired, workerDies},
 		{p.Interrupted, workerLeaves},
@@ -143,6 +144,7 @@ func (w *world) prove(ctx context.Context) (proof, error) {
 	if err != nil {
 		return p, err
 	}
+	p.Contested = contested(notes)
 	for _, n := range notes {
 		if n.Refused == string(fault.Stale) && ends(n.Action) {
 			p.Refused++
@@ -157,6 +159,37 @@ func (w *world) prove(ctx context.Context) (proof, error) {
 		FROM   servo.run_events WHERE type IN ('task.returned', 'task.retrying')`,
 		run.ReturnExpired, run.CodeHeartbeatLost, servoNetworkError, run.ReturnYielded, run.ReturnInterrupted),
 		&p.Expired, &p.Retried, &p.Yielded, &p.Interrupted)
+}
+
+// contested counts the ends of attempts that were answered, however, while a later attempt
+// of the same task was under way.
+func contested(notes []note) int {
+	type span struct {
+		attempt    int
+		begun, end time.Time
+	}
+	spans := map[string][]span{}
+	for _, n := range notes {
+		switch of := spans[n.Task]; n.What {
+		case noteBegin:
+			spans[n.Task] = append(of, span{attempt: n.Attempt, begun: n.At})
+		case noteResult, noteNone:
+			for i := range of {
+				if of[i].attempt == n.Attempt {
+					of[i].end = n.At
+				}
+			}
+		}
+	}
+	count := 0
+	for _, n := range notes {
+		if n.What == noteAnswer && ends(n.Action) && slices.ContainsFunc(spans[n.Task], func(s span) bool {
+			return s.attempt > n.Attempt && s.begun.Before(n.At) && n.At.Before(s.end)
+		}) {
+			count++
+		}
+	}
+	return count
 }
 
 // bringAbout goes on with faults until all that should be shown has happened.

@@ -3,8 +3,10 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -138,6 +140,33 @@ func TestAudit(t *testing.T) {
 		tale.notes = append(tale.notes[:1], tale.notes[2:]...)
 		require.Empty(t, tale.audit())
 	})
+}
+
+func TestContested(t *testing.T) {
+	t.Parallel()
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	notes := []note{
+		{At: at(1), Task: "t", Attempt: 1, What: noteBegin},
+		{At: at(2), Task: "t", Attempt: 1, What: noteResult},
+		{At: at(5), Task: "t", Attempt: 2, What: noteBegin},
+		{At: at(9), Task: "t", Attempt: 2, What: noteResult},
+	}
+	for claim, c := range map[string]struct {
+		answer note
+		want   int
+	}{
+		"a late end meets the next attempt":          {note{At: at(7), Task: "t", Attempt: 1, What: noteAnswer, Action: actComplete, Refused: "STALE"}, 1},
+		"an end before it meets nobody":              {note{At: at(4), Task: "t", Attempt: 1, What: noteAnswer, Action: actComplete}, 0},
+		"an end after it meets nobody":               {note{At: at(10), Task: "t", Attempt: 1, What: noteAnswer, Action: actComplete}, 0},
+		"an attempt does not meet itself":            {note{At: at(7), Task: "t", Attempt: 2, What: noteAnswer, Action: actComplete}, 0},
+		"what ends no attempt does not count":        {note{At: at(7), Task: "t", Attempt: 1, What: noteAnswer, Action: actOther}, 0},
+		"another task's attempts are of no interest": {note{At: at(7), Task: "u", Attempt: 1, What: noteAnswer, Action: actComplete}, 0},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, contested(append(slices.Clone(notes), c.answer)))
+		})
+	}
 }
 
 func TestAuditTriggers(t *testing.T) {

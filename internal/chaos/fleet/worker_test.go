@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -122,6 +123,7 @@ func (h *hands) asset(n node) func(context.Context, *servo.Task, params) (made, 
 		of := place{task.Asset, task.Partition}
 		log := func(what, stamp string) { h.note(note{Task: task.ID, Attempt: task.Attempt, What: what, Stamp: stamp}) }
 		log(noteBegin, "")
+		h.standBy(ctx, task)
 		if h.caught(wordLeave) != "" {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 			<-ctx.Done()
@@ -142,11 +144,40 @@ func (h *hands) asset(n node) func(context.Context, *servo.Task, params) (made, 
 		log(noteResult, m.Stamp)
 		switch h.caught(wordFreeze, wordDie) {
 		case wordFreeze:
+			h.leaveMark(task.ID)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // returns when somebody lets it go on
 		case wordDie:
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 		return m, nil
+	}
+}
+
+// mark is a file that stands for a task whose worker is stopped with a result to report.
+func (h *hands) mark(task string) string {
+	return filepath.Join(filepath.Dir(h.ledger.file.Name()), task+".frozen")
+}
+
+func (h *hands) leaveMark(task string) {
+	if err := os.WriteFile(h.mark(task), nil, 0o600); err != nil {
+		h.log.Error("mark", "error", err)
+		os.Exit(exitBroken)
+	}
+}
+
+// standByFor is how long the next attempt waits for the frozen one at most.
+const standByFor = 6 * time.Second
+
+// standBy keeps an attempt at its task until the frozen worker of the one before has come
+// back and was answered: its late report then meets a task that somebody else holds.
+func (h *hands) standBy(ctx context.Context, task *servo.Task) {
+	ctx, cancel := context.WithTimeout(ctx, standByFor)
+	defer cancel()
+	for task.Attempt > 1 && ctx.Err() == nil {
+		if _, err := os.Stat(h.mark(task.ID)); err != nil {
+			return
+		}
+		pause(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -260,6 +291,7 @@ func (h *hands) answered(item *servov1.ReportItem, answer *servov1.ReportAnswer)
 	}
 	if n.Refused != "" || ends(n.Action) {
 		h.note(n)
+		_ = os.Remove(h.mark(of.task)) // most have none
 	}
 }
 
