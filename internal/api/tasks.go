@@ -166,7 +166,10 @@ func taskToProto(of id.Run, t store.TaskView) (*servov1.Task, error) {
 }
 
 func progressToProto(t store.TaskView) *servov1.Progress {
-	return &servov1.Progress{Phase: t.Phase, Stage: t.Stage, Fraction: t.Progress}
+	return &servov1.Progress{
+		Phase: t.Phase, Stage: t.Stage, Fraction: t.Progress, Eta: timestamp(t.ETA),
+		RecordsExtracted: t.RecordsExtracted, RecordsTransformed: t.RecordsTransformed, RecordsLoaded: t.RecordsLoaded, Bytes: t.Bytes,
+	}
 }
 
 func failureToProto(f *run.Failure) (*servov1.Failure, error) {

@@ -3,11 +3,14 @@ package api_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
@@ -105,14 +108,18 @@ func TestGetTask(t *testing.T) {
 		b := setup(t)
 		run := b.trigger(t, "single").GetId()
 		lease := b.one(t)
+		said := &servov1.Progress{
+			Phase: "EXTRACT", Stage: "page 3", Fraction: 0.5, RecordsExtracted: 4, RecordsTransformed: 3, RecordsLoaded: 2, Bytes: 1,
+			Eta: timestamppb.New(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)),
+		}
 		_, err := b.workers.Heartbeat(t.Context(), &servov1.HeartbeatRequest{WorkerId: "w1", Leases: []*servov1.HeartbeatItem{
-			{Lease: lease.GetLease(), Progress: &servov1.Progress{Phase: "EXTRACT", Stage: "page 3", Fraction: 0.5}},
+			{Lease: lease.GetLease(), Progress: said},
 		}})
 		require.NoError(t, err)
 		task := b.taskOf(t, run, "s/one")
 		require.Equal(t, servov1.Task_RUNNING, task.GetState())
 		require.Equal(t, "w1", task.GetWorker())
-		require.Equal(t, "EXTRACT page 3 0.5", fmt.Sprint(task.GetProgress().GetPhase(), " ", task.GetProgress().GetStage(), " ", task.GetProgress().GetFraction()))
+		require.True(t, proto.Equal(said, task.GetProgress()), "%v", task.GetProgress())
 		require.NotNil(t, task.GetHeartbeatAt())
 		require.NotNil(t, task.GetDeadline())
 		require.NotNil(t, task.GetStartedAt())

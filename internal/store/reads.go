@@ -136,6 +136,9 @@ type TaskView struct {
 	Phase, Stage string
 	Progress     float32
 	SeenAt       time.Time
+	ETA          time.Time
+
+	RecordsExtracted, RecordsTransformed, RecordsLoaded, Bytes int64
 
 	Outcome    run.Outcome
 	Result     json.RawMessage
@@ -201,7 +204,8 @@ func taskView(r db.ListTasksRow) (TaskView, error) {
 		State:   run.TaskState(r.State), Since: r.Since, CreatedAt: r.CreatedAt, FinishedAt: timeOf(r.FinishedAt),
 		Attempt: r.Attempt, Failures: r.Failures, FanOuts: r.FanOuts, Unmet: r.Unmet, Cursor: r.Cursor, DueAt: r.DueAt,
 		Worker: r.Worker, StartedAt: r.StartedAt, Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, CancelRequested: r.CancelRequested,
-		Phase: r.Phase, Stage: r.Stage, Progress: r.Progress, SeenAt: r.SeenAt,
+		Phase: r.Phase, Stage: r.Stage, Progress: r.Progress, SeenAt: r.SeenAt, ETA: r.Eta,
+		RecordsExtracted: r.RecordsExtracted, RecordsTransformed: r.RecordsTransformed, RecordsLoaded: r.RecordsLoaded, Bytes: r.Bytes,
 		Outcome: outcomeOf(r.Outcome), Result: r.Result, LateResult: r.LateResult,
 	}
 	return view, json.Unmarshal(r.Failure, &view.Failure) // JSON's null is nil

@@ -123,7 +123,8 @@ func TestTasks(t *testing.T) {
 	g := w.newRun(t, a, states, make([][]int32, len(states))...)
 	running := slices.Index(states, run.Running)
 	beat := pulse(g.tasks[running])
-	beat.Phase, beat.Stage, beat.Progress = "extract", "page 3", 0.25
+	beat.Phase, beat.Stage, beat.Progress, beat.ETA = "extract", "page 3", 0.25, w.now.Add(time.Hour)
+	beat.RecordsExtracted, beat.RecordsTransformed, beat.RecordsLoaded, beat.Bytes = 4, 3, 2, 1
 	must(w.Heartbeat(t.Context(), []store.Pulse{beat}, time.Hour))(t)
 
 	t.Run("each state shows what it has", func(t *testing.T) {
@@ -146,6 +147,7 @@ func TestTasks(t *testing.T) {
 				require.True(t, view.ExpiresAt.After(task.ExpiresAt), "a heartbeat renews the lease")
 				require.False(t, view.SeenAt.IsZero())
 				want.ExpiresAt, want.SeenAt, want.Phase, want.Stage, want.Progress = view.ExpiresAt, view.SeenAt, "extract", "page 3", 0.25
+				want.RecordsExtracted, want.RecordsTransformed, want.RecordsLoaded, want.Bytes, want.ETA = 4, 3, 2, 1, beat.ETA
 			}
 			require.Equal(t, want, view, task.State)
 			require.Equal(t, view, must(w.GetTask(t.Context(), keyOf(task)))(t), "one by its key is the same")

@@ -58,7 +58,10 @@ SELECT t.id, t.ix, t.asset, t.partition, t.pool, t.priority, t.created_at, t.fin
        coalesce(s.due_at, '0001-01-01 00:00:00+00')::timestamptz AS due_at,
        coalesce(s.failure, 'null')::jsonb AS failure,
        coalesce(h.seen_at, '0001-01-01 00:00:00+00')::timestamptz AS seen_at, coalesce(h.progress, 0)::real AS progress,
-       coalesce(h.phase, '')::text AS phase, coalesce(h.stage, '')::text AS stage
+       coalesce(h.phase, '')::text AS phase, coalesce(h.stage, '')::text AS stage,
+       coalesce(h.records_extracted, 0)::bigint AS records_extracted, coalesce(h.records_transformed, 0)::bigint AS records_transformed,
+       coalesce(h.records_loaded, 0)::bigint AS records_loaded, coalesce(h.bytes, 0)::bigint AS bytes,
+       coalesce(h.eta, '0001-01-01 00:00:00+00')::timestamptz AS eta
 FROM   page
 JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.id, x.ix, x.asset, x.partition, x.pool, x.priority, x.timeout_s, x.created_at, x.finished_at,
                        x.state, x.attempt, x.failures, x.fan_outs, x.cursor, x.outcome, x.result, x.failure, x.late_result
@@ -86,7 +89,9 @@ LEFT   JOIN LATERAL (
     SELECT t.state, t.finished_at, t.attempt, t.failures, t.fan_outs, t.timeout_s, 0, t.cursor, NULL, NULL, NULL, NULL, NULL, NULL, t.failure, NULL
     WHERE  t.state IS NOT NULL
     OFFSET 0) AS s ON true
-LEFT   JOIN LATERAL (SELECT b.seen_at, b.expires_at, b.progress, b.phase, b.stage FROM servo.heartbeats b
+LEFT   JOIN LATERAL (SELECT b.seen_at, b.expires_at, b.progress, b.phase, b.stage,
+                            b.records_extracted, b.records_transformed, b.records_loaded, b.bytes, b.eta
+                     FROM   servo.heartbeats b
                      WHERE b.tenant_id = t.tenant_id AND b.run_id = t.run_id AND b.task_id = t.id AND b.token = s.token OFFSET 0) AS h ON true
 ORDER  BY t.ix;
 

@@ -334,7 +334,10 @@ SELECT t.id, t.ix, t.asset, t.partition, t.pool, t.priority, t.created_at, t.fin
        coalesce(s.due_at, '0001-01-01 00:00:00+00')::timestamptz AS due_at,
        coalesce(s.failure, 'null')::jsonb AS failure,
        coalesce(h.seen_at, '0001-01-01 00:00:00+00')::timestamptz AS seen_at, coalesce(h.progress, 0)::real AS progress,
-       coalesce(h.phase, '')::text AS phase, coalesce(h.stage, '')::text AS stage
+       coalesce(h.phase, '')::text AS phase, coalesce(h.stage, '')::text AS stage,
+       coalesce(h.records_extracted, 0)::bigint AS records_extracted, coalesce(h.records_transformed, 0)::bigint AS records_transformed,
+       coalesce(h.records_loaded, 0)::bigint AS records_loaded, coalesce(h.bytes, 0)::bigint AS bytes,
+       coalesce(h.eta, '0001-01-01 00:00:00+00')::timestamptz AS eta
 FROM   page
 JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.id, x.ix, x.asset, x.partition, x.pool, x.priority, x.timeout_s, x.created_at, x.finished_at,
                        x.state, x.attempt, x.failures, x.fan_outs, x.cursor, x.outcome, x.result, x.failure, x.late_result
@@ -362,7 +365,9 @@ LEFT   JOIN LATERAL (
     SELECT t.state, t.finished_at, t.attempt, t.failures, t.fan_outs, t.timeout_s, 0, t.cursor, NULL, NULL, NULL, NULL, NULL, NULL, t.failure, NULL
     WHERE  t.state IS NOT NULL
     OFFSET 0) AS s ON true
-LEFT   JOIN LATERAL (SELECT b.seen_at, b.expires_at, b.progress, b.phase, b.stage FROM servo.heartbeats b
+LEFT   JOIN LATERAL (SELECT b.seen_at, b.expires_at, b.progress, b.phase, b.stage,
+                            b.records_extracted, b.records_transformed, b.records_loaded, b.bytes, b.eta
+                     FROM   servo.heartbeats b
                      WHERE b.tenant_id = t.tenant_id AND b.run_id = t.run_id AND b.task_id = t.id AND b.token = s.token OFFSET 0) AS h ON true
 ORDER  BY t.ix
 `
@@ -378,36 +383,41 @@ type ListTasksParams struct {
 }
 
 type ListTasksRow struct {
-	ID              uuid.UUID
-	Ix              int32
-	Asset           string
-	Partition       string
-	Pool            string
-	Priority        int16
-	CreatedAt       time.Time
-	FinishedAt      *time.Time
-	Outcome         *string
-	Result          json.RawMessage
-	LateResult      bool
-	State           int16
-	Since           time.Time
-	Attempt         int32
-	Failures        int32
-	FanOuts         int32
-	TimeoutS        int32
-	Unmet           int32
-	Cursor          string
-	Worker          string
-	CancelRequested bool
-	StartedAt       time.Time
-	Deadline        time.Time
-	ExpiresAt       time.Time
-	DueAt           time.Time
-	Failure         json.RawMessage
-	SeenAt          time.Time
-	Progress        float32
-	Phase           string
-	Stage           string
+	ID                 uuid.UUID
+	Ix                 int32
+	Asset              string
+	Partition          string
+	Pool               string
+	Priority           int16
+	CreatedAt          time.Time
+	FinishedAt         *time.Time
+	Outcome            *string
+	Result             json.RawMessage
+	LateResult         bool
+	State              int16
+	Since              time.Time
+	Attempt            int32
+	Failures           int32
+	FanOuts            int32
+	TimeoutS           int32
+	Unmet              int32
+	Cursor             string
+	Worker             string
+	CancelRequested    bool
+	StartedAt          time.Time
+	Deadline           time.Time
+	ExpiresAt          time.Time
+	DueAt              time.Time
+	Failure            json.RawMessage
+	SeenAt             time.Time
+	Progress           float32
+	Phase              string
+	Stage              string
+	RecordsExtracted   int64
+	RecordsTransformed int64
+	RecordsLoaded      int64
+	Bytes              int64
+	Eta                time.Time
 }
 
 // The page first, then where its tasks are: five probes for each task of the page, however
@@ -461,6 +471,11 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Progress,
 			&i.Phase,
 			&i.Stage,
+			&i.RecordsExtracted,
+			&i.RecordsTransformed,
+			&i.RecordsLoaded,
+			&i.Bytes,
+			&i.Eta,
 		); err != nil {
 			return nil, err
 		}
