@@ -138,13 +138,14 @@ func plain(code codes.Code) (fault.Code, string) {
 	}
 }
 
-// Write answers a request with an error. Nothing may have been written before.
+// Write answers a request with an error, in one line. Nothing may have been written before.
 func Write(w http.ResponseWriter, r *http.Request, err error) {
 	st, doc := Document(Status(err))
 	body, marshalErr := json.Marshal(doc)
 	if marshalErr != nil { // a value without JSON: not from a Struct, so it cannot be
 		st, body = http.StatusInternalServerError, fmt.Appendf(nil, `{"type":%q,"status":500,"code":%q}`, TypeOf(fault.Internal), fault.Internal)
 	}
+	body = append(body, '\n') // for terminals
 	header := w.Header()
 	header.Set("Content-Type", ContentType)
 	header.Set("Content-Length", strconv.Itoa(len(body)))

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,6 +113,22 @@ func newCodec() *codec {
 
 func toJSON() protojson.MarshalOptions {
 	return protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}
+}
+
+// Marshal writes an answer without the spaces that protojson strews in from build to build,
+// and ends the line: answers are read in terminals too.
+func (c *codec) Marshal(v any) ([]byte, error) {
+	data, err := c.JSONPb.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var line bytes.Buffer
+	line.Grow(len(data) + 1)
+	if err := json.Compact(&line, data); err != nil {
+		return nil, err
+	}
+	line.WriteByte('\n')
+	return line.Bytes(), nil
 }
 
 // NewDecoder reads a body that was checked.

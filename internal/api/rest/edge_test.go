@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -188,6 +190,7 @@ func TestEdge(t *testing.T) {
 			res := call(t, w.url, c.method, strings.ReplaceAll(c.path, "{run}", w.run), c.body, c.headers...)
 			require.Equal(t, c.status, res.StatusCode, "%s", res.body)
 			require.NotEmpty(t, res.Header.Get("X-Request-Id"))
+			requireLine(t, res)
 			if c.status < 400 {
 				require.Equal(t, "application/json", res.Header.Get("Content-Type"))
 				return
@@ -297,6 +300,11 @@ func TestEdge(t *testing.T) {
 		require.Contains(t, doc, "cancel_reason")
 	})
 
+	t.Run("the description of the API is a line of JSON too", func(t *testing.T) {
+		t.Parallel()
+		requireLine(t, call(t, w.url, "GET", "/openapi.json", ""))
+	})
+
 	t.Run("a key makes a repeated trigger the same run", func(t *testing.T) {
 		t.Parallel()
 		first := call(t, w.url, "POST", "/v1/tenants/acme/runs", `{"pipeline":"daily"}`, "Idempotency-Key: once").json(t)
@@ -340,6 +348,15 @@ func TestEdge(t *testing.T) {
 		}
 		group.Wait()
 	})
+}
+
+// requireLine requires JSON in one line, which is ended, and without a space too many.
+func requireLine(t testing.TB, res answer) {
+	t.Helper()
+	var line bytes.Buffer
+	require.NoError(t, json.Compact(&line, res.body), "%s", res.body)
+	require.Equal(t, line.String()+"\n", string(res.body))
+	require.Equal(t, strconv.Itoa(len(res.body)), res.Header.Get("Content-Length"))
 }
 
 // requireProblem requires a whole problem document.

@@ -49,6 +49,7 @@ func newDocument(routes map[string]*route) (document, error) {
 	if err != nil {
 		return document{}, err
 	}
+	body = append(body, '\n')
 	sum := sha256.Sum256(body)
 	return document{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
 }
