@@ -126,7 +126,7 @@ func (d *doctor) readiness(ctx context.Context) []finding {
 	if err != nil {
 		return one(failed, err.Error(), "give host:port with --http")
 	}
-	response, err := http.DefaultClient.Do(request) //nolint:gosec // the person who asks names the address
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		if !d.httpGiven {
 			return one(skipped, "nobody answers at "+d.http+"; name the server's address with --http", "")
@@ -235,7 +235,7 @@ func (d *doctor) disk(context.Context) []finding {
 	if err := syscall.Statfs(dir, &stat); err != nil {
 		return one(failed, fmt.Sprintf("cannot look at %q: %v", dir, err), "name a directory with --data-dir")
 	}
-	free := stat.Bavail * uint64(stat.Bsize) //nolint:gosec,unconvert // its type is not the same on all systems
+	free := stat.Bavail * uint64(stat.Bsize) //nolint:gosec // its type is not the same on all systems
 	message := fmt.Sprintf("%.1f GiB free for %s", float64(free)/(1<<30), d.dir)
 	switch {
 	case free < leastDisk:

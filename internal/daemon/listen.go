@@ -40,7 +40,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 	d.api = api.New(api.Config{
 		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(),
 	})
-	handler, err := rest.New(d.api, d.config.Logger) //nolint:contextcheck // it lives as long as the server
+	handler, err := rest.New(d.api, d.config.Logger) //nolint:contextcheck,nolintlint // it lives as long as the server; seen or not, by what is cached
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 	m := newMetrics(d)
 	d.grpc = grpc.NewServer(
 		grpc.ChainUnaryInterceptor(m.unary, d.api.Unary()),
-		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()), //nolint:contextcheck // each stream brings its own
+		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()), //nolint:contextcheck,nolintlint // each stream brings its own; seen or not, by what is cached
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectPatience),
