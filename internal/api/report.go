@@ -141,7 +141,7 @@ func (s workerService) applyReports(ctx context.Context, b *batch) {
 }
 
 func fill(out *servov1.ReportAnswer, a engine.Answer) {
-	out.State, out.Outcome = servov1.Task_State(a.State), string(a.Outcome)
+	out.State, out.Outcome = servov1.Task_State(a.State).Enum(), string(a.Outcome)
 	out.DueAt, out.Deadline = timestamp(a.DueAt), timestamp(a.Deadline)
 	out.Late, out.Repeat = a.Late, a.Repeat
 	for _, task := range a.Added {

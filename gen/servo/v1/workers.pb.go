@@ -1127,9 +1127,10 @@ func (x *ReportResponse) GetAnswers() []*ReportAnswer {
 
 // ReportAnswer says what became of a report: the task's state, or why it was refused.
 type ReportAnswer struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	State   Task_State             `protobuf:"varint,1,opt,name=state,proto3,enum=servo.v1.Task_State" json:"state,omitempty"`
-	Outcome string                 `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Left out for logs and progress, which change no state, and for what was refused.
+	State   *Task_State `protobuf:"varint,1,opt,name=state,proto3,enum=servo.v1.Task_State,oneof" json:"state,omitempty"`
+	Outcome string      `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// Of the next attempt, in RETRY_WAIT.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
 	// Of this attempt, once started.
@@ -1177,8 +1178,8 @@ func (*ReportAnswer) Descriptor() ([]byte, []int) {
 }
 
 func (x *ReportAnswer) GetState() Task_State {
-	if x != nil {
-		return x.State
+	if x != nil && x.State != nil {
+		return *x.State
 	}
 	return Task_STATE_UNSPECIFIED
 }
@@ -1974,16 +1975,17 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x03log\x18\t \x01(\v2\x12.servo.v1.LogChunkH\x00R\x03logB\x0f\n" +
 	"\x06action\x12\x05\xbaH\x02\b\x01\"B\n" +
 	"\x0eReportResponse\x120\n" +
-	"\aanswers\x18\x01 \x03(\v2\x16.servo.v1.ReportAnswerR\aanswers\"\xaa\x02\n" +
-	"\fReportAnswer\x12*\n" +
-	"\x05state\x18\x01 \x01(\x0e2\x14.servo.v1.Task.StateR\x05state\x12\x18\n" +
+	"\aanswers\x18\x01 \x03(\v2\x16.servo.v1.ReportAnswerR\aanswers\"\xb9\x02\n" +
+	"\fReportAnswer\x12/\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x14.servo.v1.Task.StateH\x00R\x05state\x88\x01\x01\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x121\n" +
 	"\x06due_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x126\n" +
 	"\bdeadline\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x12\n" +
 	"\x04late\x18\x05 \x01(\bR\x04late\x12\x16\n" +
 	"\x06repeat\x18\x06 \x01(\bR\x06repeat\x12\x14\n" +
 	"\x05added\x18\a \x03(\tR\x05added\x12'\n" +
-	"\x05error\x18\b \x01(\v2\x11.servo.v1.ProblemR\x05error\"w\n" +
+	"\x05error\x18\b \x01(\v2\x11.servo.v1.ProblemR\x05errorB\b\n" +
+	"\x06_state\"w\n" +
 	"\x10HeartbeatRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xc8\x01R\bworkerId\x12:\n" +
@@ -2184,6 +2186,7 @@ func file_servo_v1_workers_proto_init() {
 		(*ReportItem_Progress)(nil),
 		(*ReportItem_Log)(nil),
 	}
+	file_servo_v1_workers_proto_msgTypes[14].OneofWrappers = []any{}
 	file_servo_v1_workers_proto_msgTypes[21].OneofWrappers = []any{}
 	file_servo_v1_workers_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}

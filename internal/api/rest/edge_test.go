@@ -300,6 +300,30 @@ func TestEdge(t *testing.T) {
 		require.Contains(t, doc, "cancel_reason")
 	})
 
+	t.Run("an answer about no state says none", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t) // its task is claimed here
+		claimed := call(t, w.url, "POST", "/v1/workers:claim", `{"worker_id":"w","claim_id":"`+uuid.NewString()+`","pools":["default"],"max":1,"wait":"30s","start":true}`).json(t)
+		require.Len(t, claimed["leases"], 1)
+		lease := fmt.Sprint(claimed["leases"].([]any)[0].(map[string]any)["lease"])
+		res := call(t, w.url, "POST", "/v1/workers:report", fmt.Sprintf(`{"worker_id":"w","items":[
+			{"lease":%[1]q,"log":{"seq":1,"text":"x"}}, {"lease":%[1]q,"progress":{"fraction":0.5}}, {"lease":"x","start":{}}, {"lease":%[1]q,"complete":{}}]}`, lease))
+		require.Equal(t, http.StatusOK, res.StatusCode, "%s", res.body)
+		var answered struct {
+			Answers []struct {
+				State *string        `json:"state"`
+				Error map[string]any `json:"error"`
+			} `json:"answers"`
+		}
+		require.NoError(t, json.Unmarshal(res.body, &answered))
+		require.Len(t, answered.Answers, 4)
+		for i, refused := range []bool{false, false, true} {
+			require.Nil(t, answered.Answers[i].State, "%s", res.body)
+			require.Equal(t, refused, answered.Answers[i].Error != nil, "%s", res.body)
+		}
+		require.Equal(t, "SUCCEEDED", *answered.Answers[3].State)
+	})
+
 	t.Run("the description of the API is a line of JSON too", func(t *testing.T) {
 		t.Parallel()
 		requireLine(t, call(t, w.url, "GET", "/openapi.json", ""))
