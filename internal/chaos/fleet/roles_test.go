@@ -24,6 +24,7 @@ type role struct {
 	Name     string   `json:"name"`               // of this life: a process that is started again has another
 	Database string   `json:"database,omitempty"` // of a server
 	Servers  []string `json:"servers,omitempty"`  // of a worker
+	Bare     bool     `json:"bare,omitempty"`     // a worker without package client
 	Ledger   string   `json:"ledger,omitempty"`   // of a worker
 }
 

@@ -16,6 +16,9 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
@@ -36,16 +39,13 @@ func work(ctx context.Context, r role, log *slog.Logger) int {
 	h := &hands{name: r.Name, ledger: l, log: log, leases: map[string]holding{}}
 	h.lure.Store("")
 	go listen(log, h.hear)
-	c, err := client.New(client.Options{
-		Servers: r.Servers, Patience: 2 * time.Second, UserAgent: r.Name, Logger: log,
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(h.observe)},
-	})
+	conn, hangUp, err := dial(r, log, h.observe)
 	if err != nil {
-		log.Error("client", "error", err)
+		log.Error("connection", "error", err)
 		return exitBroken
 	}
 	w := servo.NewWorker(servo.WorkerOptions{
-		Conn: c.Conn(), ID: r.Name, Concurrency: slots, Lease: leaseTime, Grace: graceTime, Logger: log,
+		Conn: conn, ID: r.Name, Concurrency: slots, Lease: leaseTime, Grace: graceTime, Logger: log,
 	})
 	for _, s := range shapes() {
 		for _, n := range s.nodes {
@@ -54,7 +54,7 @@ func work(ctx context.Context, r role, log *slog.Logger) int {
 	}
 	servo.Asset(w, partKey, h.asset(node{key: partKey}))
 	say(wordReady)
-	err = errors.Join(w.Run(ctx), c.Close())
+	err = errors.Join(w.Run(ctx), hangUp())
 	if err == nil {
 		return exitGood
 	}
@@ -63,6 +63,33 @@ func work(ctx context.Context, r role, log *slog.Logger) int {
 		return exitUnsaid
 	}
 	return exitBroken
+}
+
+// dial connects to the servers: as package servo does by itself, or bare, without anything
+// between the worker and the network that would repeat a call for it.
+func dial(r role, log *slog.Logger, observe grpc.UnaryClientInterceptor) (grpc.ClientConnInterface, func() error, error) {
+	watched := grpc.WithChainUnaryInterceptor(observe)
+	if !r.Bare {
+		c, err := client.New(client.Options{
+			Servers: r.Servers, Patience: 2 * time.Second, UserAgent: r.Name, Logger: log, DialOptions: []grpc.DialOption{watched},
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.Conn(), c.Close, nil
+	}
+	var addresses []resolver.Address
+	for _, server := range r.Servers {
+		addresses = append(addresses, resolver.Address{Addr: server})
+	}
+	list := manual.NewBuilderWithScheme("fleet")
+	list.InitialState(resolver.State{Addresses: addresses})
+	conn, err := grpc.NewClient("fleet:///servers", grpc.WithResolvers(list), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`), watched)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, conn.Close, nil
 }
 
 // params are the parameters of every run.

@@ -83,7 +83,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		p := &process{
 			name: fmt.Sprintf("w%d", i), dir: w.dir,
 			role: func(name string) role {
-				return role{Name: name, Servers: addresses, Ledger: filepath.Join(w.dir, name+ledgerSuffix)}
+				return role{Name: name, Servers: addresses, Bare: i%2 == 1, Ledger: filepath.Join(w.dir, name+ledgerSuffix)}
 			},
 			began: func(string) {}, ended: func() {},
 		}
