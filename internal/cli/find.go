@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/spf13/cobra"
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -14,6 +15,8 @@ import (
 )
 
 const (
+	// latest names the newest run.
+	latest = "latest"
 	// shortID is how many letters of a run's id are enough to look for it.
 	shortID = 8
 	// recentRuns is among how many runs a short id is looked for.
@@ -22,15 +25,31 @@ const (
 	knownTasks = 500
 )
 
-// findRun is the id of a run that was named by it, or by its beginning if that is enough.
+// aboutRun makes a command one about the run that its first argument names.
+func aboutRun(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = completion((*session).runNames)
+	if cmd.Long == "" {
+		cmd.Long = cmd.Short + "."
+	}
+	cmd.Long += fmt.Sprintf(`
+
+RUN is an id that servo runs list shows, or at least its first %d letters; or %s: the
+tenant's newest run, in the workspace if one is named.`, shortID, latest)
+}
+
+// findRun is the id of a run that was named by it, by its beginning if that is enough, or
+// as the latest.
 func (s *session) findRun(ctx context.Context, tenant, name string) (string, error) {
 	if parsed, err := uuid.Parse(name); err == nil {
 		return parsed.String(), nil
 	}
 	name = strings.ToLower(name)
+	if name == latest {
+		return s.latestRun(ctx, tenant)
+	}
 	if len(name) < shortID || strings.Trim(name, "0123456789abcdef-") != "" {
 		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("%q is no id of a run", name), fault.Field("RUN"),
-			fault.Remedy(fmt.Sprintf("give the id that servo runs list shows, or at least its first %d letters", shortID)))
+			fault.Remedy(fmt.Sprintf("give the id that servo runs list shows, or at least its first %d letters; or %s", shortID, latest)))
 	}
 	recent, err := first(client.AllRuns(ctx, s.client, &servov1.ListRunsRequest{Tenant: tenant, PageSize: recentRuns}), recentRuns)
 	if err != nil {
@@ -52,6 +71,25 @@ func (s *session) findRun(ctx context.Context, tenant, name string) (string, err
 		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("%d runs begin with %s", len(found), name), fault.Field("RUN"),
 			fault.Remedy("give more of the id: "+strings.Join(found[:min(len(found), 3)], ", ")))
 	}
+}
+
+// latestRun is the id of the newest run. Which one that is, is said: it may be another than
+// the one that was thought of.
+func (s *session) latestRun(ctx context.Context, tenant string) (string, error) {
+	answer, err := s.client.Runs().ListRuns(ctx, &servov1.ListRunsRequest{Tenant: tenant, Workspace: s.Workspace, PageSize: 1})
+	if err != nil {
+		return "", err
+	}
+	if len(answer.GetRuns()) == 0 {
+		where := clean(tenant)
+		if s.Workspace != "" {
+			where += "/" + clean(s.Workspace)
+		}
+		return "", fault.New(fault.NotFound, where+" has no runs yet", fault.Field("RUN"), fault.Remedy("make one: servo runs trigger PIPELINE"+s.again()))
+	}
+	r := answer.GetRuns()[0]
+	s.say("latest is run %s of %s", r.GetId(), pipelineName(r))
+	return r.GetId(), nil
 }
 
 // findTask is the id of a task of a run that was named by it, or by its asset's key.
@@ -124,16 +162,19 @@ func (s *session) pipelineNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// runNames are for completion: the latest runs.
+// runNames are for completion: the newest runs.
 func (s *session) runNames(ctx context.Context) ([]string, error) {
 	tenant, err := s.requireTenant(ctx)
 	if err != nil {
 		return nil, err
 	}
-	const latest = 20
-	runs, err := first(client.AllRuns(ctx, s.client, &servov1.ListRunsRequest{Tenant: tenant, PageSize: latest}), latest)
+	const some = 20
+	runs, err := first(client.AllRuns(ctx, s.client, &servov1.ListRunsRequest{Tenant: tenant, Workspace: s.Workspace, PageSize: some}), some)
 	var names []string
-	for _, r := range runs {
+	for i, r := range runs {
+		if i == 0 {
+			names = append(names, latest+"\tthe newest: "+r.GetPipeline()+" "+r.GetState().String())
+		}
 		names = append(names, r.GetId()+"\t"+r.GetPipeline()+" "+r.GetState().String())
 	}
 	return names, err

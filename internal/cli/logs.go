@@ -27,10 +27,9 @@ func newTasksLogs() *cobra.Command {
 		Short: "Print what a task has logged",
 		Long: `Print what the latest attempt of a task has logged, or the one that --attempt names. With
 --follow go on until the task has ended, over its further attempts too.`,
-		Example: `  servo tasks logs 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue --follow
+		Example: `  servo tasks logs latest gold/revenue --follow
   servo tasks logs 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue --attempt 1`,
-		Args:              exactly(2),
-		ValidArgsFunction: completion((*session).runNames),
+		Args: exactly(2),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			task, err := s.taskArgument(ctx, args)
 			if err != nil {
@@ -58,6 +57,7 @@ func newTasksLogs() *cobra.Command {
 	}
 	cmd.Flags().Int32Var(&attempt, "attempt", 0, "which attempt (0: the latest)")
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on until the task has ended")
+	aboutRun(cmd)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
 	return cmd

@@ -133,10 +133,9 @@ func triggerText(r *servov1.Run) string {
 func newRunsGet() *cobra.Command {
 	var r remote
 	cmd := &cobra.Command{
-		Use:               "get RUN",
-		Short:             "Show a run",
-		Args:              exactly(1),
-		ValidArgsFunction: completion((*session).runNames),
+		Use:   "get RUN",
+		Short: "Show a run",
+		Args:  exactly(1),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, name, err := s.runArgument(ctx, args[0])
 			if err != nil {
@@ -153,6 +152,7 @@ func newRunsGet() *cobra.Command {
 			return s.show(r, func(w io.Writer) { runText(w, s.paint, r, failed, time.Now()) })
 		}),
 	}
+	aboutRun(cmd)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
 	return cmd
@@ -244,11 +244,10 @@ func newRunsCancel() *cobra.Command {
 		reason string
 	)
 	cmd := &cobra.Command{
-		Use:               "cancel RUN",
-		Short:             "Stop a run: what waits ends at once, workers are asked to stop",
-		Example:           `  servo runs cancel 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --reason "wrong day"`,
-		Args:              exactly(1),
-		ValidArgsFunction: completion((*session).runNames),
+		Use:     "cancel RUN",
+		Short:   "Stop a run: what waits ends at once, workers are asked to stop",
+		Example: `  servo runs cancel latest --reason "wrong day"`,
+		Args:    exactly(1),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, name, err := s.runArgument(ctx, args[0])
 			if err != nil {
@@ -269,6 +268,7 @@ func newRunsCancel() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the people who read about it")
+	aboutRun(cmd)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
 	return cmd

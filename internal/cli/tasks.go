@@ -25,11 +25,10 @@ func newTasksList() *cobra.Command {
 		limit int
 	)
 	cmd := &cobra.Command{
-		Use:               "list RUN",
-		Short:             "List the tasks of a run in the order of its plan",
-		Example:           `  servo tasks list 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --state failed`,
-		Args:              exactly(1),
-		ValidArgsFunction: completion((*session).runNames),
+		Use:     "list RUN",
+		Short:   "List the tasks of a run in the order of its plan",
+		Example: `  servo tasks list latest --state failed`,
+		Args:    exactly(1),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			wanted, err := states[servov1.Task_State](state, servov1.Task_State_value)
 			if err != nil {
@@ -48,6 +47,7 @@ func newTasksList() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&state, "state", nil, "only tasks in these states: "+strings.ToLower(strings.Join(stateNames(servov1.Task_State_value), ", ")))
 	cmd.Flags().IntVar(&limit, "limit", 0, "how many tasks at most (0: all)")
+	aboutRun(cmd)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
 	return cmd
@@ -87,10 +87,9 @@ func newTasksGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get RUN TASK|ASSET",
 		Short: "Show a task with its attempts",
-		Example: `  servo tasks get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue
+		Example: `  servo tasks get latest gold/revenue
   servo tasks get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue -o json`,
-		Args:              exactly(2),
-		ValidArgsFunction: completion((*session).runNames),
+		Args: exactly(2),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			task, err := s.taskArgument(ctx, args)
 			if err != nil {
@@ -99,6 +98,7 @@ func newTasksGet() *cobra.Command {
 			return s.show(task, func(w io.Writer) { taskText(w, s.paint, task, time.Now()) })
 		}),
 	}
+	aboutRun(cmd)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
 	return cmd

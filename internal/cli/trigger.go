@@ -81,10 +81,9 @@ func newRunsRetry() *cobra.Command {
 		Short: "Run again what did not succeed in a run that is over",
 		Long: `Run again what did not succeed in a run that is over, as a new run of the deployment that is
 active now: mend the code, deploy, retry.`,
-		Example: `  servo runs retry 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --wait
+		Example: `  servo runs retry latest --wait
   servo runs retry 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --all`,
-		Args:              exactly(1),
-		ValidArgsFunction: completion((*session).runNames),
+		Args: exactly(1),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, name, err := s.runArgument(ctx, args[0])
 			if err != nil {
@@ -104,6 +103,7 @@ active now: mend the code, deploy, retry.`,
 	cmd.Flags().BoolVar(&all, "all", false, "everything, not only what did not succeed")
 	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
 	addWait(cmd, &wait)
+	aboutRun(cmd)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
 	return cmd

@@ -24,9 +24,8 @@ on a line of its own, and the last one is the run as it ended.
 
 Exits with 0 if the run has succeeded, with 3 if it ended otherwise. Ctrl-C stops watching;
 the run goes on.`,
-		Example:           `  servo runs watch 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10`,
-		Args:              exactly(1),
-		ValidArgsFunction: completion((*session).runNames),
+		Example: `  servo runs watch latest`,
+		Args:    exactly(1),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, name, err := s.runArgument(ctx, args[0])
 			if err != nil {
@@ -35,6 +34,7 @@ the run goes on.`,
 			return s.watch(ctx, tenant, name, true)
 		}),
 	}
+	aboutRun(cmd)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
 	return cmd
