@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/asset"
 )
 
 // story tells a board what happens, a second after the other.
@@ -158,7 +159,7 @@ func TestTyped(t *testing.T) {
 		{"array", "[1]", []any{1.0}, ""},
 		{"array", "1,2", nil, `"1,2" is no JSON array`},
 	} {
-		value, wrong := typed(c.kind, c.text)
+		value, wrong := typed(asset.ParameterType(c.kind), c.text)
 		require.Equal(t, c.want, value, c)
 		require.Equal(t, c.wrong, wrong, c)
 	}

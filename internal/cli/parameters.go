@@ -29,26 +29,24 @@ func (p *parameters) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.whole, "params", "", "the parameters as a JSON object, or @FILE")
 }
 
-// read makes the parameters of a request. What the pipeline declares is asked for only if a
-// value must be read as its type.
-func (p *parameters) read(ctx context.Context, s *session, req *servov1.TriggerRunRequest) (*structpb.Struct, error) {
-	object, err := p.object(s.cmd)
-	if err != nil || (object == nil && len(p.pairs) == 0) {
-		return nil, err
+// declarer says what parameters are declared, and whether that is known at all.
+type declarer func() (declared []asset.Parameter, known bool, err error)
+
+// read makes one object of the flags, or nil of none. What is declared is asked for only if
+// a value must be read as its type.
+func (p *parameters) read(cmd *cobra.Command, declaration declarer) (map[string]any, error) {
+	object, err := p.object(cmd)
+	if err != nil || len(p.pairs) == 0 {
+		return object, err
 	}
 	if object == nil {
 		object = map[string]any{}
 	}
-	if len(p.pairs) > 0 {
-		declared, known, err := declaration(ctx, s, req)
-		if err != nil {
-			return nil, err
-		}
-		if err := addPairs(object, p.pairs, declared, known); err != nil {
-			return nil, err
-		}
+	declared, known, err := declaration()
+	if err != nil {
+		return nil, err
 	}
-	return structOf("--params", object)
+	return object, addPairs(object, p.pairs, declared, known)
 }
 
 // object reads --params.
@@ -77,9 +75,30 @@ func (p *parameters) object(cmd *cobra.Command) (map[string]any, error) {
 	return object, nil
 }
 
-// declaration is the parameters that the request's pipeline declares. A pipeline that is not
-// there is the server's to refuse: it knows the one that was meant.
-func declaration(ctx context.Context, s *session, req *servov1.TriggerRunRequest) (declared []*servov1.Parameter, known bool, err error) {
+// ofServer reads the flags for a request.
+func (p *parameters) ofServer(ctx context.Context, s *session, req *servov1.TriggerRunRequest) (*structpb.Struct, error) {
+	object, err := p.read(s.cmd, func() ([]asset.Parameter, bool, error) { return deployedParameters(ctx, s, req) })
+	if err != nil || object == nil {
+		return nil, err
+	}
+	return structOf("--params", object)
+}
+
+// ofManifest reads the flags for a pipeline of a manifest, as JSON.
+func (p *parameters) ofManifest(cmd *cobra.Command, manifest *asset.Manifest, pipeline string) (json.RawMessage, error) {
+	object, err := p.read(cmd, func() ([]asset.Parameter, bool, error) {
+		declared, known := manifestParameters(manifest, pipeline)
+		return declared, known, nil
+	})
+	if err != nil || object == nil {
+		return nil, err
+	}
+	return canon.Marshal(object)
+}
+
+// deployedParameters is the parameters that the request's pipeline declares. A pipeline that
+// is not there is the server's to refuse: it knows the one that was meant.
+func deployedParameters(ctx context.Context, s *session, req *servov1.TriggerRunRequest) (declared []asset.Parameter, known bool, err error) {
 	if req.GetPipeline() == "" {
 		return nil, true, nil // a selection declares none
 	}
@@ -87,20 +106,38 @@ func declaration(ctx context.Context, s *session, req *servov1.TriggerRunRequest
 		if err != nil {
 			return nil, false, err
 		}
-		if pipeline.GetName() == req.GetPipeline() {
-			return pipeline.GetParameters(), true, nil
+		if pipeline.GetName() != req.GetPipeline() {
+			continue
 		}
+		for _, p := range pipeline.GetParameters() {
+			declared = append(declared, asset.Parameter{Name: p.GetName(), Type: asset.ParameterType(p.GetType())})
+		}
+		return declared, true, nil
 	}
 	return nil, false, nil
 }
 
+// manifestParameters is the same of a manifest, and leaves a pipeline that is not there to
+// the plan.
+func manifestParameters(manifest *asset.Manifest, pipeline string) (declared []asset.Parameter, known bool) {
+	if pipeline == "" {
+		return nil, true
+	}
+	for _, p := range manifest.Pipelines {
+		if p.Name == pipeline {
+			return p.Parameters, true
+		}
+	}
+	return nil, false
+}
+
 // addPairs reads name=value pairs into an object. All mistakes are told at once.
-func addPairs(object map[string]any, pairs []string, declared []*servov1.Parameter, known bool) error {
-	types := map[string]string{}
+func addPairs(object map[string]any, pairs []string, declared []asset.Parameter, known bool) error {
+	types := map[string]asset.ParameterType{}
 	var names []string
 	for _, p := range declared {
-		types[p.GetName()] = p.GetType()
-		names = append(names, p.GetName())
+		types[p.Name] = p.Type
+		names = append(names, p.Name)
 	}
 	var found []fault.Violation
 	wrong := func(field, message, remedy string) {
@@ -124,7 +161,7 @@ func addPairs(object map[string]any, pairs []string, declared []*servov1.Paramet
 		default:
 			value, message := typed(kind, text)
 			if message != "" {
-				wrong("--param "+name, message, "give a value of type "+kind)
+				wrong("--param "+name, message, "give a value of type "+string(kind))
 			}
 			object[name] = value
 		}
@@ -134,8 +171,8 @@ func addPairs(object map[string]any, pairs []string, declared []*servov1.Paramet
 }
 
 // typed reads a value as its type. Ranges and lists of values are the server's to check.
-func typed(kind, text string) (value any, wrong string) {
-	switch asset.ParameterType(kind) {
+func typed(kind asset.ParameterType, text string) (value any, wrong string) {
+	switch kind {
 	case asset.TypeInteger:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -18,7 +17,7 @@ func newPlan() *cobra.Command {
 	var (
 		file    string
 		request plan.Request
-		params  string
+		params  parameters
 		form    output
 	)
 	cmd := &cobra.Command{
@@ -28,10 +27,13 @@ func newPlan() *cobra.Command {
 
 Without --pipeline and --select everything is planned. --select may be given several
 times, and takes ns/name, +ns/name (with upstreams), ns/name+ (with downstreams), ns/*,
-tag:x, owner:y and *.`,
+tag:x, owner:y and *.
+
+--param day=2026-01-31 is read as the type that the pipeline declares, as by servo runs
+trigger; --params takes a JSON object, or @FILE.`,
 		Example: `  servo plan -f servo.yaml
   servo plan -f servo.yaml --select +gold/revenue --output json
-  servo plan -f servo.yaml --pipeline revenue --params '{"day": "2026-01-31"}'`,
+  servo plan -f servo.yaml --pipeline revenue --param day=2026-01-31`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := readInput(cmd, "--file", file, asset.MaxBytes)
@@ -42,7 +44,9 @@ tag:x, owner:y and *.`,
 			if err != nil {
 				return err
 			}
-			request.Parameters = json.RawMessage(params)
+			if request.Parameters, err = params.ofManifest(cmd, manifest, request.Pipeline); err != nil {
+				return err
+			}
 			p, err := plan.New(manifest, request)
 			if err != nil {
 				return err
@@ -53,7 +57,7 @@ tag:x, owner:y and *.`,
 	cmd.Flags().StringVarP(&file, "file", "f", "servo.yaml", "the manifest, YAML or JSON, or - for standard input")
 	cmd.Flags().StringVar(&request.Pipeline, "pipeline", "", "plan this pipeline")
 	cmd.Flags().StringArrayVar(&request.Select, "select", nil, "plan these assets")
-	cmd.Flags().StringVar(&params, "params", "", "the pipeline's parameters, a JSON object")
+	params.add(cmd)
 	addOutput(cmd, &form)
 	return cmd
 }

@@ -49,7 +49,7 @@ ended, and exits with 3 if it did not succeed.`,
 			if req.Tenant, err = s.requireTenant(ctx); err != nil {
 				return err
 			}
-			if req.Parameters, err = values.read(ctx, s, req); err != nil {
+			if req.Parameters, err = values.ofServer(ctx, s, req); err != nil {
 				return err
 			}
 			answer, err := s.client.Runs().TriggerRun(withKey(ctx, key), req)
