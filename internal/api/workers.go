@@ -112,7 +112,7 @@ func (m *leaseMapper) results(upstream []engine.UpstreamResult) ([]*servov1.Upst
 	}
 	results := make([]*servov1.UpstreamResult, len(upstream))
 	for i, u := range upstream {
-		out := &servov1.UpstreamResult{Task: u.Task.String(), Asset: u.Asset, Partition: u.Partition, Omitted: u.Omitted}
+		out := &servov1.UpstreamResult{Run: u.Run.String(), Task: u.Task.String(), Asset: u.Asset, Partition: u.Partition, Omitted: u.Omitted}
 		if m.upstream+len(u.Result) > maxUpstreamBytes {
 			out.Omitted = true
 		}

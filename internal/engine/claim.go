@@ -39,7 +39,7 @@ type Lease struct {
 	Timeout   time.Duration // of this attempt: it may grow from one to the next
 	Started   bool
 	Code      asset.Asset
-	Upstream  []UpstreamResult // of the tasks that its plan made it wait for
+	Upstream  []UpstreamResult // of the tasks that its plan made it wait for, and that an earlier run did for it
 }
 
 // UpstreamResult is what an upstream task has left.
@@ -166,7 +166,10 @@ func leaseOf(t run.Task, o store.Offer) Lease {
 		ExpiresAt: t.ExpiresAt, Deadline: t.Deadline, Timeout: time.Duration(t.Timeout) * time.Second, Started: t.State == run.Running,
 	}
 	for _, upstream := range o.Upstream {
-		l.Upstream = append(l.Upstream, UpstreamResult{Task: upstream})
+		l.Upstream = append(l.Upstream, UpstreamResult{Run: t.Run, Task: upstream})
+	}
+	for _, from := range o.Inherited {
+		l.Upstream = append(l.Upstream, UpstreamResult{Run: from.Run, Task: from.Task})
 	}
 	return l
 }
@@ -273,6 +276,7 @@ func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*claimComma
 // none if nothing waited for anything.
 func addUpstream(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
 	var tasks []store.UpstreamsOf
+	var waited []*Lease
 	for _, c := range claims {
 		if c.twin != nil {
 			continue // the leases of its twin
@@ -280,9 +284,16 @@ func addUpstream(ctx context.Context, tx *store.Tx, claims []*claimCommand) erro
 		for i := range c.leases {
 			l := &c.leases[i]
 			if len(l.Upstream) > 0 {
-				tasks = append(tasks, store.UpstreamsOf{Key: store.RunKey{Tenant: l.Tenant, Run: l.Run}, Results: l.Upstream})
+				tasks = append(tasks, store.UpstreamsOf{Tenant: l.Tenant, Results: l.Upstream})
+				waited = append(waited, l)
 			}
 		}
 	}
-	return tx.UpstreamResults(ctx, tasks, maxUpstreamBytes)
+	if err := tx.UpstreamResults(ctx, tasks, maxUpstreamBytes); err != nil {
+		return err
+	}
+	for _, l := range waited { // an earlier run may be forgotten by now
+		l.Upstream = slices.DeleteFunc(l.Upstream, func(u UpstreamResult) bool { return u.Asset == "" })
+	}
+	return nil
 }

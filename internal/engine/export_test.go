@@ -17,3 +17,6 @@ func (e *Engine) CancelRuns(ctx context.Context, cancels []Cancel) ([]Cancelled,
 	}
 	return answers, errs
 }
+
+// MaxAncestors is how many runs a retry looks back.
+const MaxAncestors = maxAncestors

@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -26,8 +27,13 @@ const (
 // TriggerRetry is the trigger type of a run that retries another.
 const TriggerRetry = "retry"
 
-// maxNamed bounds the assets that a message names.
-const maxNamed = 10
+const (
+	// maxNamed bounds the assets that a message names.
+	maxNamed = 10
+	// maxAncestors bounds how far back a retry looks for results: the run that it retries, the
+	// run which that one has retried, and so on.
+	maxAncestors = 20
+)
 
 // RetryRun asks for a run that does another one again.
 type RetryRun struct {
@@ -64,7 +70,11 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 		return Triggered{}, fault.New(fault.Conflict, "there is nothing to retry: every task of the run succeeded", fault.Field("mode"),
 			fault.Remedy("retry with mode ALL to do everything again"), fault.Value("state", parent.State.String()))
 	}
-	cmd := &triggerCommand{only: only, Trigger: Trigger{
+	done, err := e.doneBefore(ctx, parent)
+	if err != nil {
+		return Triggered{}, err
+	}
+	cmd := &triggerCommand{only: only, done: done, Trigger: Trigger{
 		Tenant: r.Tenant, Workspace: parent.WorkspaceName, Pipeline: parent.Pipeline, Parameters: parent.Parameters, Priority: parent.Priority,
 		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, Meta: r.Meta,
 	}}
@@ -79,16 +89,22 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 }
 
 // retried are the keys of the assets to do again, sorted. A task that was fanned out stands
-// for the one that fanned it out: only that one knows what to add.
+// for the one that fanned it out: only that one knows what to add. So does a task that waited
+// for such tasks: it reads their results where it has waited for them.
 func retried(parent store.RunPlan, mode RetryMode) ([]string, error) {
-	planned, fannedOutBy := map[id.Task]string{}, map[id.Task]id.Task{}
+	planned, fannedOutBy, awaited := map[id.Task]string{}, map[id.Task]id.Task{}, map[id.Task][]id.Task{}
 	for _, added := range parent.Additions {
-		for _, task := range added.Tasks {
-			if added.By == nil {
+		if added.By == nil {
+			for _, task := range added.Tasks {
 				planned[task.ID] = task.Asset
-			} else {
-				fannedOutBy[task.ID] = *added.By
 			}
+			continue
+		}
+		for _, task := range added.Tasks {
+			fannedOutBy[task.ID] = *added.By
+		}
+		for _, waiting := range added.Barrier {
+			awaited[waiting] = append(awaited[waiting], *added.By)
 		}
 	}
 	assets := map[string]bool{}
@@ -98,7 +114,9 @@ func retried(parent store.RunPlan, mode RetryMode) ([]string, error) {
 		}
 		return slices.Sorted(maps.Keys(assets)), nil
 	}
-	for _, task := range parent.Unsuccessful {
+	for todo := slices.Clone(parent.Unsuccessful); len(todo) > 0; {
+		task := todo[0]
+		todo = todo[1:]
 		for by, mapped := fannedOutBy[task]; mapped; by, mapped = fannedOutBy[task] {
 			task = by
 		}
@@ -106,9 +124,79 @@ func retried(parent store.RunPlan, mode RetryMode) ([]string, error) {
 		if !known {
 			return nil, fmt.Errorf("task %s of run %s is not in its events", task, parent.ID)
 		}
-		assets[key] = true
+		if !assets[key] {
+			assets[key] = true
+			todo = append(todo, awaited[task]...)
+		}
 	}
 	return slices.Sorted(maps.Keys(assets)), nil
+}
+
+// doneBefore are tasks that have succeeded, by their asset: those of the run that is retried,
+// those that it has inherited itself, and for what is missing those of the runs before it,
+// since mended code may name other upstreams. They are looked up here, once and outside of the
+// lane, rather than for each claim: no index leads from an asset to its task.
+func (e *Engine) doneBefore(ctx context.Context, of store.RunPlan) (map[string]run.Inherited, error) {
+	done := map[string]run.Inherited{}
+	for range maxAncestors {
+		addDone(done, of)
+		if of.Parent == nil {
+			break
+		}
+		before, err := e.store.GetRunPlan(ctx, store.RunKey{Tenant: of.Tenant, Run: *of.Parent})
+		if fault.Is(err, fault.NotFound) || err == nil && !before.State.Terminal() {
+			break // forgotten, or not a run that was retried
+		}
+		if err != nil {
+			return nil, err
+		}
+		of = before
+	}
+	return done, nil
+}
+
+// addDone adds the planned tasks of a run that have succeeded, and what the run has inherited,
+// unless a later run has done the same.
+func addDone(done map[string]run.Inherited, of store.RunPlan) {
+	failed := make(map[id.Task]bool, len(of.Unsuccessful))
+	for _, task := range of.Unsuccessful {
+		failed[task] = true
+	}
+	add := func(from run.Inherited) {
+		if _, later := done[from.Asset]; !later {
+			done[from.Asset] = from
+		}
+	}
+	for _, added := range of.Additions {
+		for _, task := range added.Tasks {
+			if added.By == nil && task.Partition == "" && !failed[task.ID] {
+				add(run.Inherited{Asset: task.Asset, Run: of.ID, Task: task.ID})
+			}
+			for _, from := range task.Inherited { // of no asset that this run has planned
+				add(from)
+			}
+		}
+	}
+}
+
+// inherit gives the tasks of a retry the upstreams that their code names, and that an earlier
+// run has done instead of this one.
+func (t *triggerCommand) inherit(specs []run.TaskSpec) {
+	if len(t.done) == 0 {
+		return
+	}
+	again := make(map[string]bool, len(specs))
+	for _, spec := range specs {
+		again[spec.Asset] = true
+	}
+	for i := range specs {
+		code, _ := t.code.Asset(specs[i].Asset)
+		for _, key := range code.Upstream {
+			if from, ok := t.done[key]; ok && !again[key] {
+				specs[i].Inherited = append(specs[i].Inherited, from)
+			}
+		}
+	}
 }
 
 // stillThere refuses a retry of what the active deployment does not have any more.

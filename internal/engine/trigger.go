@@ -88,8 +88,9 @@ type controlCommand interface{ control() }
 type triggerCommand struct {
 	Trigger
 
-	only   []string // the assets of a retry: a part of what the pipeline selects
-	run    id.Run   // minted at the first try and kept: a repeat finds its own run
+	only   []string                 // the assets of a retry: a part of what the pipeline selects
+	done   map[string]run.Inherited // by asset: what a retry need not do again
+	run    id.Run                   // minted at the first try and kept: a repeat finds its own run
 	answer Triggered
 
 	workspace  id.Workspace
@@ -407,5 +408,6 @@ func (w *working) specs(t *triggerCommand) ([]run.TaskSpec, []store.Edge) {
 		specs[from].Dependents = true
 		edges[i] = store.Edge{Key: store.RunKey{Tenant: t.Tenant, Run: t.run}, Upstream: specs[from].ID, Task: specs[to].ID}
 	}
+	t.inherit(specs)
 	return specs, edges
 }

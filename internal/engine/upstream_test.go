@@ -28,7 +28,7 @@ func TestUpstreamResults(t *testing.T) {
 		middle := b.claim(t, 2, true)
 		require.Len(t, middle, 2)
 		for _, l := range middle {
-			require.Equal(t, []engine.UpstreamResult{{Task: first.Task, Asset: "d/a", Result: json.RawMessage(`{"from": "d/a"}`)}}, l.Upstream)
+			require.Equal(t, []engine.UpstreamResult{{Run: first.Run, Task: first.Task, Asset: "d/a", Result: json.RawMessage(`{"from": "d/a"}`)}}, l.Upstream)
 			b.report(t, l, says(l))
 		}
 		last := b.one(t)
@@ -76,7 +76,7 @@ func TestUpstreamResults(t *testing.T) {
 		}
 		join := b.one(t)
 		require.Equal(t, "f/join", join.Asset)
-		require.Equal(t, []engine.UpstreamResult{{Task: scan.Task, Asset: "f/scan", Result: json.RawMessage(`{"from": "f/scan"}`)}}, join.Upstream)
+		require.Equal(t, []engine.UpstreamResult{{Run: scan.Run, Task: scan.Task, Asset: "f/scan", Result: json.RawMessage(`{"from": "f/scan"}`)}}, join.Upstream)
 	})
 
 	t.Run("what is too large is left out, and said to be", func(t *testing.T) {

@@ -44,6 +44,16 @@ type TaskSpec struct {
 	Upstream  []int32 `json:"up,omitempty"`
 	// Dependents says whether any task waits for this one when it is made.
 	Dependents bool `json:"deps,omitempty"`
+	// Inherited are the upstreams that a retry does not do again.
+	Inherited []Inherited `json:"in,omitempty"`
+}
+
+// Inherited is a task of an earlier run of the same tenant, which succeeded. A retry's task
+// is given its result as if it had waited for it.
+type Inherited struct {
+	Asset string  `json:"asset"`
+	Run   id.Run  `json:"run"`
+	Task  id.Task `json:"task"`
 }
 
 type (

@@ -223,9 +223,10 @@ type Assignment struct {
 
 // Offer is a queued task at the head of its pool, with the token it would get.
 type Offer struct {
-	Task     run.Task
-	Token    int64
-	Upstream []id.Task // what the plan made it wait for
+	Task      run.Task
+	Token     int64
+	Upstream  []id.Task // what the plan made it wait for
+	Inherited []TaskKey // what an earlier run has done for it
 	Assignment
 }
 
@@ -241,7 +242,7 @@ func (tx *Tx) TakeQueued(ctx context.Context, pool string, most int) ([]Offer, e
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
 			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor,
 		}
-		return Offer{Task: taskFromQueue(queued, run.Queued), Token: r.Token, Upstream: taskIDs(r.Upstream), Assignment: Assignment{
+		return Offer{Task: taskFromQueue(queued, run.Queued), Token: r.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.TenantID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
 			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters,
 		}}
@@ -268,7 +269,7 @@ func (tx *Tx) LeasesOfClaims(ctx context.Context, claims []id.Claim) ([]Offer, e
 		return nil, err
 	}
 	return column(rows, func(r db.LeasesOfClaimsRow) Offer {
-		return Offer{Task: taskFromLease(r.ServoLease), Token: r.ServoLease.Token, Upstream: taskIDs(r.Upstream), Assignment: Assignment{
+		return Offer{Task: taskFromLease(r.ServoLease), Token: r.ServoLease.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.ServoLease.TenantID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
 			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters,
 		}}

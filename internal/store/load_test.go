@@ -152,7 +152,7 @@ func (w *world) sendReads(t testing.TB) {
 		claims = append(claims, task.Claim)
 		pulses = append(pulses, store.Pulse{Key: keyOf(task), Token: task.Token})
 		chunks = append(chunks, chunk(task, 4, "hello again"))
-		upstreams = append(upstreams, store.UpstreamsOf{Key: runs[i], Results: []store.UpstreamResult{{Task: task.ID}}})
+		upstreams = append(upstreams, store.UpstreamsOf{Tenant: task.Tenant, Results: []store.UpstreamResult{{Run: task.Run, Task: task.ID}}})
 	}
 	far := w.now.Add(24 * time.Hour)
 	w.undone(t, func(tx *Tx) {

@@ -106,8 +106,9 @@ func runEvent(of id.Run, r db.RunEventsRow) RunEvent {
 
 // Addition are tasks that came into a run together: from its plan, or by a fan-out of By.
 type Addition struct {
-	By    *id.Task
-	Tasks []run.TaskSpec
+	By      *id.Task
+	Tasks   []run.TaskSpec
+	Barrier []id.Task // what waits for them too
 }
 
 // RunPlan is what a run was made of and what of it did not succeed.
@@ -139,7 +140,7 @@ func (s *Store) GetRunPlan(ctx context.Context, key RunKey) (RunPlan, error) {
 			case run.RunCreated:
 				found.Additions = append(found.Additions, Addition{Tasks: body.Tasks})
 			case run.RunTasksAdded:
-				found.Additions = append(found.Additions, Addition{By: body.By, Tasks: body.Tasks})
+				found.Additions = append(found.Additions, Addition{By: body.By, Tasks: body.Tasks, Barrier: body.Barrier})
 			}
 		}
 		ids, err := tx.q.UnsuccessfulTasks(ctx, db.UnsuccessfulTasksParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID})

@@ -160,6 +160,7 @@ func (tx *Tx) repairTasks(ctx context.Context, r RunRepair) error {
 			Results:       column(rows, func(t TaskRow) string { return string(t.Result) }),
 			Failures:      column(rows, func(t TaskRow) string { return string(t.Failure) }),
 			Upstreams:     column(rows, func(t TaskRow) string { return idsText(t.Upstream) }),
+			Inheritances:  column(rows, func(t TaskRow) string { return idsText(t.Inherited) }),
 		})
 	})
 }

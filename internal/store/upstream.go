@@ -7,13 +7,15 @@ import (
 	"github.com/google/uuid"
 
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
 // UpstreamResult is what an upstream task has left for a task that waited for it.
 type UpstreamResult struct {
+	Run       id.Run // the task's own, or an earlier one that it retries
 	Task      id.Task
-	Asset     string
+	Asset     string // "" if there is no such task
 	Partition string
 	Result    json.RawMessage // nil if there is none, or if it is
 	Omitted   bool            // too large to come along: it is in the task's row
@@ -21,7 +23,7 @@ type UpstreamResult struct {
 
 // UpstreamsOf are the upstreams of one claimed task, known by their ids so far.
 type UpstreamsOf struct {
-	Key     RunKey
+	Tenant  id.Tenant
 	Results []UpstreamResult
 }
 
@@ -30,13 +32,13 @@ type UpstreamsOf struct {
 func (tx *Tx) UpstreamResults(ctx context.Context, tasks []UpstreamsOf, most int) error {
 	type wanted struct {
 		task   int32
-		key    RunKey
+		tenant id.Tenant
 		result *UpstreamResult
 	}
 	var all []wanted
 	for i, t := range tasks {
 		for j := range t.Results {
-			all = append(all, wanted{int32(i), t.Key, &t.Results[j]})
+			all = append(all, wanted{int32(i), t.Tenant, &t.Results[j]})
 		}
 	}
 	if len(all) == 0 {
@@ -49,8 +51,8 @@ func (tx *Tx) UpstreamResults(ctx context.Context, tasks []UpstreamsOf, most int
 	rows, err := tx.q.UpstreamResults(ctx, db.UpstreamResultsParams{
 		Most: int64(most), Nths: nths,
 		Leases:    column(all, func(w wanted) int32 { return w.task }),
-		TenantIds: column(all, func(w wanted) uuid.UUID { return w.key.Tenant.UUID }),
-		RunIds:    column(all, func(w wanted) uuid.UUID { return w.key.Run.UUID }),
+		TenantIds: column(all, func(w wanted) uuid.UUID { return w.tenant.UUID }),
+		RunIds:    column(all, func(w wanted) uuid.UUID { return w.result.Run.UUID }),
 		TaskIds:   column(all, func(w wanted) uuid.UUID { return w.result.Task.UUID }),
 	})
 	for _, r := range rows {
@@ -58,4 +60,22 @@ func (tx *Tx) UpstreamResults(ctx context.Context, tasks []UpstreamsOf, most int
 		found.Asset, found.Partition, found.Result, found.Omitted = r.Asset, r.Partition, r.Result, r.Omitted
 	}
 	return err
+}
+
+// InheritedIDs is what a task inherits as its row keeps it: run, task, run, task and so on.
+func InheritedIDs(inherited []run.Inherited) []uuid.UUID {
+	var ids []uuid.UUID
+	for _, from := range inherited {
+		ids = append(ids, from.Run.UUID, from.Task.UUID)
+	}
+	return ids
+}
+
+// inheritedFrom reads such a column. Half a pair is left out, and found by verify.
+func inheritedFrom(tenant uuid.UUID, ids []uuid.UUID) []TaskKey {
+	var keys []TaskKey
+	for ; len(ids) > 1; ids = ids[2:] {
+		keys = append(keys, taskKey(tenant, ids[0], ids[1]))
+	}
+	return keys
 }

@@ -25,9 +25,9 @@ func (w *world) endWith(t testing.TB, task run.Task, result string) {
 // results asks for the upstreams of one task.
 func (w *world) results(t testing.TB, key store.RunKey, most int, upstream ...id.Task) []store.UpstreamResult {
 	t.Helper()
-	asked := store.UpstreamsOf{Key: key}
+	asked := store.UpstreamsOf{Tenant: key.Tenant}
 	for _, u := range upstream {
-		asked.Results = append(asked.Results, store.UpstreamResult{Task: u})
+		asked.Results = append(asked.Results, store.UpstreamResult{Run: key.Run, Task: u})
 	}
 	w.engine(t, func(tx *Tx) { require.NoError(t, tx.UpstreamResults(t.Context(), []store.UpstreamsOf{asked}, most)) })
 	return asked.Results
@@ -97,10 +97,10 @@ func TestUpstream(t *testing.T) {
 		all := []id.Task{g.tasks[0].ID, g.tasks[1].ID, g.tasks[2].ID, g.tasks[3].ID}
 
 		got := w.results(t, g.key(), 700, all...)
-		require.Equal(t, store.UpstreamResult{Task: all[0], Asset: "asset", Partition: "p", Omitted: true}, got[0])
-		require.Equal(t, store.UpstreamResult{Task: all[1], Asset: "asset", Partition: "p", Result: json.RawMessage(text(200))}, got[1])
-		require.Equal(t, store.UpstreamResult{Task: all[2], Asset: "asset", Partition: "p", Result: json.RawMessage(text(500))}, got[2], "700 in all")
-		require.Equal(t, store.UpstreamResult{Task: all[3], Asset: "asset", Partition: "p"}, got[3], "there is none: nothing is left out")
+		require.Equal(t, store.UpstreamResult{Run: g.run.ID, Task: all[0], Asset: "asset", Partition: "p", Omitted: true}, got[0])
+		require.Equal(t, store.UpstreamResult{Run: g.run.ID, Task: all[1], Asset: "asset", Partition: "p", Result: json.RawMessage(text(200))}, got[1])
+		require.Equal(t, store.UpstreamResult{Run: g.run.ID, Task: all[2], Asset: "asset", Partition: "p", Result: json.RawMessage(text(500))}, got[2], "700 in all")
+		require.Equal(t, store.UpstreamResult{Run: g.run.ID, Task: all[3], Asset: "asset", Partition: "p"}, got[3], "there is none: nothing is left out")
 
 		got = w.results(t, g.key(), 699, all...)
 		require.Equal(t, []bool{true, false, true, false}, []bool{got[0].Omitted, got[1].Omitted, got[2].Omitted, got[3].Omitted})
@@ -124,14 +124,14 @@ func TestUpstream(t *testing.T) {
 		w.endWith(t, g.tasks[0], text(100))
 		w.endWith(t, theirs.tasks[0], text(100))
 		asked := []store.UpstreamsOf{
-			{Key: g.key(), Results: []store.UpstreamResult{{Task: g.tasks[0].ID}}},
-			{Key: g.key(), Results: []store.UpstreamResult{{Task: g.tasks[0].ID}}},
-			{Key: store.RunKey{Tenant: g.run.Tenant, Run: theirs.run.ID}, Results: []store.UpstreamResult{{Task: theirs.tasks[0].ID}}},
+			{Tenant: g.run.Tenant, Results: []store.UpstreamResult{{Run: g.run.ID, Task: g.tasks[0].ID}}},
+			{Tenant: g.run.Tenant, Results: []store.UpstreamResult{{Run: g.run.ID, Task: g.tasks[0].ID}}},
+			{Tenant: g.run.Tenant, Results: []store.UpstreamResult{{Run: theirs.run.ID, Task: theirs.tasks[0].ID}}},
 		}
 		w.engine(t, func(tx *Tx) { require.NoError(t, tx.UpstreamResults(t.Context(), asked, 100)) })
 		require.Len(t, asked[0].Results[0].Result, 100)
 		require.Len(t, asked[1].Results[0].Result, 100)
-		require.Equal(t, store.UpstreamResult{Task: theirs.tasks[0].ID}, asked[2].Results[0])
+		require.Equal(t, store.UpstreamResult{Run: theirs.run.ID, Task: theirs.tasks[0].ID}, asked[2].Results[0])
 	})
 
 	t.Run("tasks of an older version get theirs from the events that made them", func(t *testing.T) {

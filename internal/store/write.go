@@ -122,6 +122,8 @@ func (tx *Tx) insertTasks(ctx context.Context, c Changes) error {
 			Partitions: column(rows, func(t NewTask) string { return t.Spec.Partition }),
 			Pools:      column(rows, func(t NewTask) string { return t.Spec.Pool }),
 			Upstreams:  upstreams,
+
+			Inheritances: column(rows, func(t NewTask) string { return idsText(InheritedIDs(t.Spec.Inherited)) }),
 		})
 	})
 }

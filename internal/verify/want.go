@@ -69,6 +69,7 @@ func wantTask(t *task) store.TaskRow {
 	row := store.TaskRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, ID: t.ID.UUID, CreatedAt: t.made, Ix: t.spec.Index, TimeoutS: t.spec.Timeout,
 		Priority: t.spec.Priority, Asset: t.spec.Asset, Partition: t.spec.Partition, Pool: t.spec.Pool, Upstream: t.planned,
+		Inherited: store.InheritedIDs(t.spec.Inherited),
 	}
 	if !t.State.Terminal() {
 		return row

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,8 +22,8 @@ type Upstream struct {
 	Result    json.RawMessage `json:"result"`
 }
 
-// Upstream is what the task's plan made it wait for: the result of that asset. If it has
-// several partitions, it is the one of the task's own partition.
+// Upstream is what the task's plan made it wait for, or what an earlier run did for a retry:
+// the result of that asset. If it has several partitions, it is the one of the task's own partition.
 func (t *Task) Upstream(ctx context.Context, asset string) (json.RawMessage, error) {
 	var found []*servov1.UpstreamResult
 	var keys []string
@@ -50,7 +51,8 @@ func (t *Task) result(ctx context.Context, u *servov1.UpstreamResult) (json.RawM
 	if !u.GetOmitted() {
 		return fromValue(u.GetResult()), nil
 	}
-	request := &servov1.GetTaskRequest{Tenant: t.Lease().GetTenant(), Run: t.Lease().GetRun(), Task: u.GetTask()}
+	of := cmp.Or(u.GetRun(), t.Lease().GetRun()) // an older server does not say
+	request := &servov1.GetTaskRequest{Tenant: t.Lease().GetTenant(), Run: of, Task: u.GetTask()}
 	task, err := read(ctx, t.worker.link, t.worker.tasks.GetTask, request)
 	if err != nil {
 		return nil, fmt.Errorf("read the result of upstream %s: %w", u.GetAsset(), err)

@@ -236,7 +236,8 @@ type Lease struct {
 	Partition  string           `protobuf:"bytes,7,opt,name=partition,proto3" json:"partition,omitempty"`
 	Pipeline   string           `protobuf:"bytes,8,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
 	Parameters *structpb.Struct `protobuf:"bytes,9,opt,name=parameters,proto3" json:"parameters,omitempty"`
-	// What the upstream tasks of the plan have produced.
+	// What the upstream tasks of the plan have produced. In a retry also what the upstreams have
+	// produced that it does not do again.
 	Upstream []*UpstreamResult `protobuf:"bytes,10,rep,name=upstream,proto3" json:"upstream,omitempty"`
 	// The task's resumable position.
 	Cursor string `protobuf:"bytes,11,opt,name=cursor,proto3" json:"cursor,omitempty"`
@@ -409,7 +410,9 @@ type UpstreamResult struct {
 	Partition string                 `protobuf:"bytes,3,opt,name=partition,proto3" json:"partition,omitempty"`
 	Result    *structpb.Value        `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
 	// It was too large to be sent along: read it with GetTask.
-	Omitted       bool `protobuf:"varint,5,opt,name=omitted,proto3" json:"omitted,omitempty"`
+	Omitted bool `protobuf:"varint,5,opt,name=omitted,proto3" json:"omitted,omitempty"`
+	// The run of the task: the lease's own, or an earlier one that it retries.
+	Run           string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -477,6 +480,13 @@ func (x *UpstreamResult) GetOmitted() bool {
 		return x.Omitted
 	}
 	return false
+}
+
+func (x *UpstreamResult) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
 }
 
 // Start says that the attempt is being executed.
@@ -1923,13 +1933,14 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\bdeadline\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x123\n" +
 	"\atimeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x18\n" +
 	"\astarted\x18\x10 \x01(\bR\astarted\x12\"\n" +
-	"\x04code\x18\x11 \x01(\v2\x0e.servo.v1.CodeR\x04code\"\xa2\x01\n" +
+	"\x04code\x18\x11 \x01(\v2\x0e.servo.v1.CodeR\x04code\"\xb4\x01\n" +
 	"\x0eUpstreamResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05asset\x18\x02 \x01(\tR\x05asset\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\tR\tpartition\x12.\n" +
 	"\x06result\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x06result\x12\x18\n" +
-	"\aomitted\x18\x05 \x01(\bR\aomitted\"\a\n" +
+	"\aomitted\x18\x05 \x01(\bR\aomitted\x12\x10\n" +
+	"\x03run\x18\x06 \x01(\tR\x03run\"\a\n" +
 	"\x05Start\"O\n" +
 	"\aAdvance\x12%\n" +
 	"\bexpected\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\bexpected\x12\x1d\n" +

@@ -5,9 +5,9 @@ SELECT pg_advisory_xact_lock(key) FROM (SELECT unnest(@keys::bigint[]) AS key OR
 -- name: LeasesOfClaims :many
 -- OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
 -- tasks of the run and sorts out the one: as cheap by its estimates, and 10,000 rows for one.
-SELECT sqlc.embed(q), t.ix, t.asset, t.partition, t.upstream, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+SELECT sqlc.embed(q), t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   servo.leases q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream FROM servo.tasks t
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
@@ -19,11 +19,11 @@ ORDER  BY q.token;
 -- that a worker needs to know.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
-       t.ix, t.asset, t.partition, t.upstream, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   (SELECT p.* FROM servo.pool_q p
         WHERE p.pool = @pool::text ORDER BY p.priority DESC, p.since
         LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream FROM servo.tasks t
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true;

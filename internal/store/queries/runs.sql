@@ -9,11 +9,11 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@ids::uuid[]), unnest(@workspace_ids:
        nullif(unnest(@parameters::text[]), '')::jsonb, nullif(unnest(@retries::text[]), '')::jsonb;
 
 -- name: InsertTasks :exec
--- upstreams are arrays as text, since arrays of arrays must be rectangles
-INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream)
+-- upstreams and inheritances are arrays as text, since arrays of arrays must be rectangles
+INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream, inherited)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@ids::uuid[]), @now::timestamptz, unnest(@ixs::int[]),
        unnest(@timeouts::int[]), unnest(@priorities::smallint[]), unnest(@assets::text[]), unnest(@partitions::text[]), unnest(@pools::text[]),
-       nullif(unnest(@upstreams::text[]), '')::uuid[];
+       nullif(unnest(@upstreams::text[]), '')::uuid[], nullif(unnest(@inheritances::text[]), '')::uuid[];
 
 -- name: InsertEdges :exec
 INSERT INTO servo.edges (tenant_id, run_id, upstream_id, task_id)

@@ -122,9 +122,9 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]Heartbe
 }
 
 const leasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, t.ix, t.asset, t.partition, t.upstream, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   servo.leases q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream FROM servo.tasks t
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
@@ -138,6 +138,7 @@ type LeasesOfClaimsRow struct {
 	Asset        string
 	Partition    string
 	Upstream     []uuid.UUID
+	Inherited    []uuid.UUID
 	WorkspaceID  uuid.UUID
 	DeploymentID uuid.UUID
 	Pipeline     string
@@ -182,6 +183,7 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 			&i.Asset,
 			&i.Partition,
 			&i.Upstream,
+			&i.Inherited,
 			&i.WorkspaceID,
 			&i.DeploymentID,
 			&i.Pipeline,
@@ -210,11 +212,11 @@ func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 const takeQueued = `-- name: TakeQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
-       t.ix, t.asset, t.partition, t.upstream, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor FROM servo.pool_q p
         WHERE p.pool = $1::text ORDER BY p.priority DESC, p.since
         LIMIT $2::int FOR UPDATE SKIP LOCKED) AS q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream FROM servo.tasks t
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
@@ -245,6 +247,7 @@ type TakeQueuedRow struct {
 	Asset        string
 	Partition    string
 	Upstream     []uuid.UUID
+	Inherited    []uuid.UUID
 	WorkspaceID  uuid.UUID
 	DeploymentID uuid.UUID
 	Pipeline     string
@@ -282,6 +285,7 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.Asset,
 			&i.Partition,
 			&i.Upstream,
+			&i.Inherited,
 			&i.WorkspaceID,
 			&i.DeploymentID,
 			&i.Pipeline,

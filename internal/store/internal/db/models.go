@@ -163,6 +163,7 @@ type ServoTask struct {
 	Result     json.RawMessage
 	Failure    json.RawMessage
 	Upstream   []uuid.UUID
+	Inherited  []uuid.UUID
 }
 
 type ServoTenant struct {

@@ -317,27 +317,28 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 }
 
 const insertTasks = `-- name: InsertTasks :exec
-INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream)
+INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream, inherited)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), $4::timestamptz, unnest($5::int[]),
        unnest($6::int[]), unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
-       nullif(unnest($11::text[]), '')::uuid[]
+       nullif(unnest($11::text[]), '')::uuid[], nullif(unnest($12::text[]), '')::uuid[]
 `
 
 type InsertTasksParams struct {
-	TenantIds  []uuid.UUID
-	RunIds     []uuid.UUID
-	Ids        []uuid.UUID
-	Now        time.Time
-	Ixs        []int32
-	Timeouts   []int32
-	Priorities []int16
-	Assets     []string
-	Partitions []string
-	Pools      []string
-	Upstreams  []string
+	TenantIds    []uuid.UUID
+	RunIds       []uuid.UUID
+	Ids          []uuid.UUID
+	Now          time.Time
+	Ixs          []int32
+	Timeouts     []int32
+	Priorities   []int16
+	Assets       []string
+	Partitions   []string
+	Pools        []string
+	Upstreams    []string
+	Inheritances []string
 }
 
-// upstreams are arrays as text, since arrays of arrays must be rectangles
+// upstreams and inheritances are arrays as text, since arrays of arrays must be rectangles
 func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error {
 	_, err := q.db.Exec(ctx, insertTasks,
 		arg.TenantIds,
@@ -351,6 +352,7 @@ func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error 
 		arg.Partitions,
 		arg.Pools,
 		arg.Upstreams,
+		arg.Inheritances,
 	)
 	return err
 }

@@ -291,12 +291,12 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 
 const repairTasks = `-- name: RepairTasks :exec
 INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, finished_at, token, ix, timeout_s, version, attempt, failures, fan_outs, state,
-        priority, late_result, asset, partition, pool, outcome, cursor, result, failure, upstream)
+        priority, late_result, asset, partition, pool, outcome, cursor, result, failure, upstream, inherited)
 SELECT n.tenant_id, n.run_id, n.id, n.created_at, CASE WHEN n.state > 0 THEN n.finished_at END, CASE WHEN n.state > 0 THEN n.token END,
        n.ix, n.timeout_s, CASE WHEN n.state > 0 THEN n.version END, CASE WHEN n.state > 0 THEN n.attempt END,
        CASE WHEN n.state > 0 THEN n.failures END, CASE WHEN n.state > 0 THEN n.fan_outs END, nullif(n.state, 0), n.priority,
        n.late_result, n.asset, n.partition, n.pool, nullif(n.outcome, ''), nullif(n.cursor, ''), nullif(n.result, '')::jsonb,
-       nullif(n.failure, '')::jsonb, nullif(n.upstream, '')::uuid[]
+       nullif(n.failure, '')::jsonb, nullif(n.upstream, '')::uuid[], nullif(n.inherited, '')::uuid[]
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS id,
                unnest($4::timestamptz[]) AS created_at, unnest($5::timestamptz[]) AS finished_at,
                unnest($6::bigint[]) AS token, unnest($7::int[]) AS ix, unnest($8::int[]) AS timeout_s,
@@ -304,7 +304,8 @@ FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, un
                unnest($12::int[]) AS fan_outs, unnest($13::smallint[]) AS state, unnest($14::smallint[]) AS priority,
                unnest($15::bool[]) AS late_result, unnest($16::text[]) AS asset, unnest($17::text[]) AS partition,
                unnest($18::text[]) AS pool, unnest($19::text[]) AS outcome, unnest($20::text[]) AS cursor,
-               unnest($21::text[]) AS result, unnest($22::text[]) AS failure, unnest($23::text[]) AS upstream) AS n
+               unnest($21::text[]) AS result, unnest($22::text[]) AS failure, unnest($23::text[]) AS upstream,
+               unnest($24::text[]) AS inherited) AS n
 `
 
 type RepairTasksParams struct {
@@ -331,6 +332,7 @@ type RepairTasksParams struct {
 	Results       []string
 	Failures      []string
 	Upstreams     []string
+	Inheritances  []string
 }
 
 // Whole rows, live (state 0) or ended. Those that were wrong were deleted before.
@@ -359,6 +361,7 @@ func (q *Queries) RepairTasks(ctx context.Context, arg RepairTasksParams) error 
 		arg.Results,
 		arg.Failures,
 		arg.Upstreams,
+		arg.Inheritances,
 	)
 	return err
 }
@@ -1210,7 +1213,7 @@ func (q *Queries) VerifySequences(ctx context.Context) (VerifySequencesRow, erro
 }
 
 const verifyTasks = `-- name: VerifyTasks :many
-SELECT t.tenant_id, t.run_id, t.id, t.created_at, t.finished_at, t.token, t.ix, t.timeout_s, t.version, t.attempt, t.failures, t.fan_outs, t.state, t.priority, t.late_result, t.asset, t.partition, t.pool, t.outcome, t.cursor, t.result, t.failure, t.upstream
+SELECT t.tenant_id, t.run_id, t.id, t.created_at, t.finished_at, t.token, t.ix, t.timeout_s, t.version, t.attempt, t.failures, t.fan_outs, t.state, t.priority, t.late_result, t.asset, t.partition, t.pool, t.outcome, t.cursor, t.result, t.failure, t.upstream, t.inherited
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.id
 ORDER  BY t.tenant_id, t.run_id, t.id
@@ -1258,6 +1261,7 @@ func (q *Queries) VerifyTasks(ctx context.Context, arg VerifyTasksParams) ([]Ver
 			&i.ServoTask.Result,
 			&i.ServoTask.Failure,
 			&i.ServoTask.Upstream,
+			&i.ServoTask.Inherited,
 		); err != nil {
 			return nil, err
 		}
