@@ -35,7 +35,6 @@ type demo struct {
 	client *client.Client
 	loop   *loop.Loop
 	rounds int
-	first  string // the id of the run that was triggered at the start
 }
 
 // startDemo makes the tenant, deploys the example, triggers it once and goes on doing so.
@@ -52,7 +51,7 @@ func startDemo(ctx context.Context, c *client.Client, log *slog.Logger) (*demo, 
 	if _, err := c.Deployments().Deploy(ctx, &servov1.DeployRequest{Tenant: demoTenant, Manifest: manifest}); err != nil {
 		return nil, err
 	}
-	if d.first, err = d.trigger(ctx); err != nil {
+	if err := d.trigger(ctx); err != nil {
 		return nil, err
 	}
 	d.loop = loop.Start(loop.Config{Name: "demo", Every: demoEvery, RunOnce: d.round, Logger: log}) //nolint:contextcheck // until stop
@@ -74,21 +73,20 @@ func (d *demo) round(ctx context.Context) (more bool, err error) {
 	if err != nil || len(going.GetRuns()) >= demoUnfinished {
 		return false, err
 	}
-	_, err = d.trigger(ctx)
-	return false, err
+	return false, d.trigger(ctx)
 }
 
 // trigger runs the example for another day than the time before.
-func (d *demo) trigger(ctx context.Context) (id string, err error) {
+func (d *demo) trigger(ctx context.Context) error {
 	day := time.Now().UTC().AddDate(0, 0, -d.rounds).Format(time.DateOnly)
 	parameters, err := structpb.NewStruct(map[string]any{"day": day})
 	if err != nil {
-		return "", err
+		return err
 	}
-	answer, err := d.client.Runs().TriggerRun(ctx, &servov1.TriggerRunRequest{
+	_, err = d.client.Runs().TriggerRun(ctx, &servov1.TriggerRunRequest{
 		Tenant: demoTenant, Pipeline: demoPipeline, Parameters: parameters, TriggeredBy: "servo dev",
 	})
-	return answer.GetRun().GetId(), err
+	return err
 }
 
 // welcome says where everything is, and what to type next: as it works here.
@@ -110,7 +108,7 @@ func (d *dev) welcome(stdout io.Writer) error {
 	if d.demo != nil {
 		next = []string{
 			"runs list --tenant " + demoTenant,
-			"runs watch " + d.demo.first + " --tenant " + demoTenant,
+			"runs watch " + latest + " --tenant " + demoTenant,
 			"runs trigger " + demoPipeline + " --param network=bad --wait --tenant " + demoTenant,
 		}
 	}

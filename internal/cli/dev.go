@@ -13,6 +13,7 @@ import (
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
 	"go.arco.dev/servo/examples/hello"
+	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/devpg"
 	"go.arco.dev/servo/internal/fault"
@@ -42,6 +43,9 @@ func newDev() *cobra.Command {
 example pipeline with its worker, which is triggered every few seconds. It listens on this
 machine only.
 
+A second worker runs exec and http assets of the pool default: what you deploy runs at once.
+It has no Go functions of yours; give assets written in Go a pool of their own.
+
 The database is kept between starts; --reset begins anew. Ctrl-C ends everything in order,
 and nothing is left running, however this command ends.`,
 		Example: `  servo dev
@@ -55,7 +59,7 @@ and nothing is left running, however this command ends.`,
 	flags.StringVar(&o.dir, "data-dir", defaultDevDir(), "where the database is kept")
 	flags.StringVar(&o.http, "http", defaultHTTP, "address of REST, metrics and health")
 	flags.StringVar(&o.grpc, "grpc", defaultGRPC, "address of gRPC")
-	flags.BoolVar(&o.noDemo, "no-demo", false, "leave out the example: no tenant, no worker, no runs")
+	flags.BoolVar(&o.noDemo, "no-demo", false, "leave out the example and the workers")
 	flags.BoolVar(&o.reset, "reset", false, "remove the database of earlier starts first")
 	addLogging(cmd, &o.log, "warn")
 	return cmd
@@ -105,9 +109,9 @@ type dev struct {
 	server   *daemon.Daemon
 	client   *client.Client
 	demo     *demo
-	worker   *servo.Worker
-	worked   chan error
-	rest     context.CancelFunc // tells the worker to stop
+	workers  []*servo.Worker
+	worked   chan error         // how each of them ended
+	rest     context.CancelFunc // tells them to stop
 }
 
 // start goes from the bottom to the top; stop goes back.
@@ -138,21 +142,30 @@ func (d *dev) start(ctx context.Context) (err error) {
 	if o.noDemo {
 		return nil
 	}
-	d.startWorker(ctx)
+	d.startWorkers(ctx)
 	d.demo, err = startDemo(ctx, d.client, d.log)
 	return err
 }
 
-// startWorker runs the example's assets in this process.
-func (d *dev) startWorker(ctx context.Context) {
-	d.worker = servo.NewWorker(servo.WorkerOptions{
-		Conn: d.client.Conn(), ID: "dev", Pools: []string{hello.Pool}, Concurrency: 4, Grace: devGrace,
-		Exec: &servo.ExecOptions{}, HTTP: true, Logger: d.log.With("from", "worker"),
+// startWorkers runs the example's assets in this process, and what people deploy into the
+// pool that is the default. Two workers, because the example's functions have names that
+// others use too: nobody's bronze/orders should be made by the example's code.
+func (d *dev) startWorkers(ctx context.Context) {
+	example, others := d.newWorker("dev", hello.Pool), d.newWorker("dev-"+asset.DefaultPool, asset.DefaultPool)
+	hello.Register(example)
+	d.workers = []*servo.Worker{example, others}
+	ctx, d.rest = context.WithCancel(context.WithoutCancel(ctx)) // they stop in their turn
+	d.worked = make(chan error, len(d.workers))
+	for _, w := range d.workers {
+		go func() { d.worked <- w.Run(ctx) }()
+	}
+}
+
+func (d *dev) newWorker(id, pool string) *servo.Worker {
+	return servo.NewWorker(servo.WorkerOptions{
+		Conn: d.client.Conn(), ID: id, Pools: []string{pool}, Concurrency: 4, Grace: devGrace,
+		Exec: &servo.ExecOptions{}, HTTP: true, Logger: d.log.With("from", "worker", "worker", id),
 	})
-	hello.Register(d.worker)
-	ctx, d.rest = context.WithCancel(context.WithoutCancel(ctx)) // it stops in its turn
-	d.worked = make(chan error, 1)
-	go func() { d.worked <- d.worker.Run(ctx) }()
 }
 
 // watch waits for the end: the one that was asked for, or another.
@@ -188,8 +201,8 @@ func (d *dev) stop(ctx context.Context, impatient <-chan struct{}) error {
 		select {
 		case <-impatient:
 			hurry()
-			if d.worker != nil {
-				d.worker.Abort()
+			for _, w := range d.workers {
+				w.Abort()
 			}
 		case <-ended:
 		}
@@ -198,8 +211,10 @@ func (d *dev) stop(ctx context.Context, impatient <-chan struct{}) error {
 	if d.demo != nil {
 		d.demo.stop()
 	}
-	if d.worker != nil {
+	if d.rest != nil {
 		d.rest()
+	}
+	for range d.workers {
 		errs = append(errs, <-d.worked)
 	}
 	if d.client != nil {

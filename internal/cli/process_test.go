@@ -23,6 +23,7 @@ const certain = time.Minute
 // TestProcesses runs the scenarios under testdata/process: commands that run until somebody
 // ends them, as processes of their own.
 //
+//	exits CODE CMD... run a command and look at its exit code
 //	database          a migrated database, in $SERVO_DATABASE_URL; "database empty" a bare one
 //	free NAME...      addresses that nobody listens on, in $NAME
 //	keep NAME         a directory that PostgreSQL's user can reach, in $NAME
@@ -43,6 +44,7 @@ func TestProcesses(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits,
 			"database": func(ts *testscript.TestScript, _ bool, args []string) {
 				url := ""
 				if len(args) == 1 && args[0] == "empty" {
