@@ -23,14 +23,14 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.show(status, func(w io.Writer) { statusText(w, s.paint, status) })
+			return s.show(status, func(w io.Writer) { statusText(w, s.paint, status, s.again()) })
 		}),
 	}
 	addRemote(cmd, &r)
 	return cmd
 }
 
-func statusText(w io.Writer, p palette, status *servov1.Status) {
+func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
 	now := status.GetNow().AsTime() // the server's clock, so that ours does not matter
 	fmt.Fprintf(w, "server %s, version %s, up %s\n", clean(status.GetServer()), clean(status.GetVersion()), elapsed(now, status.GetStartedAt(), nil))
 	var tasks table
@@ -55,9 +55,9 @@ func statusText(w io.Writer, p palette, status *servov1.Status) {
 	}
 	if len(status.GetPools()) > 0 {
 		var pools table
-		pools.add("POOL", "QUEUED", "LEASED")
+		pools.add("POOL", "QUEUED", "LEASED", "REMARK")
 		for _, pool := range status.GetPools() {
-			pools.add(clean(pool.GetPool()), fmt.Sprint(pool.GetQueued()), fmt.Sprint(pool.GetLeased()))
+			pools.add(clean(pool.GetPool()), fmt.Sprint(pool.GetQueued()), fmt.Sprint(pool.GetLeased()), orDash(poolRemark(pool, again)))
 		}
 		fmt.Fprintln(w)
 		pools.print(w)
@@ -71,4 +71,13 @@ func statusText(w io.Writer, p palette, status *servov1.Status) {
 		fmt.Fprintln(w)
 		duties.print(w)
 	}
+}
+
+// poolRemark is a hint, not a finding: who claims is not recorded, only what is held. A
+// worker that took its last task a moment ago leaves the same picture for that moment.
+func poolRemark(pool *servov1.PoolStatus, again string) string {
+	if pool.GetQueued() == 0 || pool.GetLeased() > 0 {
+		return ""
+	}
+	return "no worker holds a task of it; if none runs: servo worker --pool " + clean(pool.GetPool()) + again
 }
