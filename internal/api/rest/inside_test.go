@@ -334,3 +334,13 @@ func TestRoutes(t *testing.T) {
 		require.Contains(t, e.allowed(req), r.method, r.template)
 	}
 }
+
+// protojson's own spaces depend on the build: here they are sure to be there.
+func TestCodec(t *testing.T) {
+	t.Parallel()
+	c := newCodec()
+	c.Multiline = true
+	line, err := c.Marshal(&servov1.HeartbeatResponse{Leases: []*servov1.HeartbeatAnswer{{Held: true}, {ShouldCancel: true}}})
+	require.NoError(t, err)
+	require.Equal(t, `{"leases":[{"held":true,"should_cancel":false},{"held":false,"should_cancel":true}]}`+"\n", string(line))
+}
