@@ -204,6 +204,57 @@ func TestFanOut(t *testing.T) {
 	require.Equal(t, strconv.Itoa(parts*(parts-1)/2), result(t, tasks["f/join"]))
 }
 
+func TestRetriedRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t, `{"version": 1, "assets": [
+		{"key": "r/one", "go": {}}, {"key": "r/two", "go": {}},
+		{"key": "r/both", "upstream": ["r/one", "r/two"], "go": {}},
+		{"key": "r/end", "upstream": ["r/both", "r/one"], "go": {}}], "pipelines": [{"name": "all"}]}`)
+	const size = 40 << 10 // too large for two of them to come along
+	var made, failures atomic.Int32
+	b.work(t, func(w *servo.Worker) {
+		for _, key := range []string{"r/one", "r/two"} {
+			servo.Asset(w, key, func(context.Context, *servo.Task, servo.None) (string, error) {
+				made.Add(1)
+				return strings.Repeat(key[2:3], size), nil
+			})
+		}
+		servo.Asset(w, "r/both", func(ctx context.Context, task *servo.Task, _ servo.None) (string, error) {
+			one, err := servo.Upstream[string](ctx, task, "r/one")
+			if err != nil {
+				return "", err
+			}
+			two, err := servo.Upstream[string](ctx, task, "r/two")
+			if err == nil && failures.Add(1) <= 2 {
+				err = errors.New("not yet")
+			}
+			return fmt.Sprintf("%.1s%d+%.1s%d", one, len(one), two, len(two)), err
+		})
+		servo.Asset(w, "r/end", func(ctx context.Context, task *servo.Task, _ servo.None) (string, error) {
+			both, err := servo.Upstream[string](ctx, task, "r/both")
+			if err != nil {
+				return "", err
+			}
+			one, err := servo.Upstream[string](ctx, task, "r/one")
+			return fmt.Sprintf("%s, %d", both, len(one)), err
+		})
+	})
+	retry := func(of string) string {
+		answer, err := b.Runs().RetryRun(t.Context(), &servov1.RetryRunRequest{Tenant: "acme", Run: of})
+		require.NoError(t, err)
+		return answer.GetRun().GetId()
+	}
+	run := b.trigger(t, "all", nil)
+	for range 2 {
+		require.Equal(t, servov1.Run_FAILED, b.end(t, run).GetState())
+		require.Equal(t, "not yet", b.tasks(t, run)["r/both"].GetFailure().GetMessage())
+		run = retry(run)
+	}
+	require.Equal(t, servov1.Run_SUCCEEDED, b.end(t, run).GetState())
+	require.Equal(t, `"o40960+t40960, 40960"`, result(t, b.tasks(t, run)["r/end"]))
+	require.EqualValues(t, 2, made.Load(), "what has succeeded is not done again")
+}
+
 func TestCursorAcrossWorkers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, single)

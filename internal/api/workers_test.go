@@ -55,6 +55,7 @@ func TestClaim(t *testing.T) {
 			require.Len(t, l.GetUpstream(), 1)
 			require.Equal(t, "d/a a's", l.GetUpstream()[0].GetAsset()+" "+l.GetUpstream()[0].GetResult().GetStringValue())
 			require.False(t, l.GetUpstream()[0].GetOmitted())
+			require.Equal(t, l.GetRun(), l.GetUpstream()[0].GetRun())
 		}
 	})
 

@@ -119,6 +119,24 @@ pipelines: [{name: chain}]
 		require.Equal(t, heard{"d/b": nil}, b.work(t))
 	})
 
+	t.Run("nothing comes from what did not succeed, nor from a run that goes on", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		failed := b.trigger(t, "diamond")
+		b.work(t, "d/a")
+		going := b.trigger(t, "diamond")
+		b.report(t, b.one(t), engine.Complete{Result: json.RawMessage(`"` + going.Run.String() + `"`)})
+		for _, before := range []store.RunKey{failed, going} {
+			triggered, err := b.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Select: []string{"d/b"}, Parent: &before.Run})
+			require.NoError(t, err)
+			key := store.RunKey{Tenant: b.tenant, Run: triggered.Run}
+			b.cancel(t, key)
+			b.retry(t, key, engine.RetryFailed)
+		}
+		b.cancel(t, going)
+		require.Equal(t, heard{"d/b": nil}, b.work(t))
+	})
+
 	t.Run("nothing comes from a run that is forgotten", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

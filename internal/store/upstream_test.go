@@ -86,6 +86,43 @@ func TestUpstream(t *testing.T) {
 		})
 	})
 
+	t.Run("an offer and a lease name what they inherit, in the order in which it was made", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a := w.account(t, "acme")
+		earlier := w.newRun(t, a, nil, nil, nil)
+		g := w.newRun(t, a, []run.TaskState{run.Queued, run.Dispatched, run.Dispatched}, nil, nil, nil)
+		inherited := `ARRAY['` + earlier.run.ID.String() + `', '` + earlier.tasks[1].ID.String() + `', '` + earlier.run.ID.String() + `', '` + earlier.tasks[0].ID.String() + `']::uuid[]`
+		w.Exec(t, `UPDATE servo.tasks SET inherited = `+inherited+` WHERE run_id = '`+g.run.ID.String()+`' AND ix < 2`)
+		w.Exec(t, `UPDATE servo.tasks SET inherited = (`+inherited+`)[1:3] WHERE run_id = '`+g.run.ID.String()+`' AND ix = 2`)
+		w.engine(t, func(tx *Tx) {
+			offers := must(tx.TakeQueued(t.Context(), "default", 5))(t)
+			require.Len(t, offers, 1)
+			require.Equal(t, earlier.keys(1, 0), offers[0].Inherited)
+			require.Empty(t, offers[0].Upstream)
+			held := must(tx.LeasesOfClaims(t.Context(), []id.Claim{g.tasks[1].Claim}))(t)
+			require.Equal(t, earlier.keys(1, 0), held[0].Inherited)
+			held = must(tx.LeasesOfClaims(t.Context(), []id.Claim{g.tasks[2].Claim}))(t)
+			require.Equal(t, earlier.keys(1), held[0].Inherited, "half a pair is none")
+		})
+	})
+
+	t.Run("results come from several runs at once", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a := w.account(t, "acme")
+		one, two := w.newRun(t, a, nil, nil), w.newRun(t, a, nil, nil)
+		w.endWith(t, one.tasks[0], `"one"`)
+		w.endWith(t, two.tasks[0], `"two"`)
+		asked := store.UpstreamsOf{Tenant: a.tenant, Results: []store.UpstreamResult{
+			{Run: two.run.ID, Task: two.tasks[0].ID}, {Run: one.run.ID, Task: one.tasks[0].ID}, {Run: one.run.ID, Task: two.tasks[0].ID},
+		}}
+		w.engine(t, func(tx *Tx) { require.NoError(t, tx.UpstreamResults(t.Context(), []store.UpstreamsOf{asked}, 100)) })
+		require.Equal(t, `"two"`, string(asked.Results[0].Result))
+		require.Equal(t, `"one"`, string(asked.Results[1].Result))
+		require.Empty(t, asked.Results[2].Asset, "no such task")
+	})
+
 	t.Run("results come along as long as they fit, the small ones first", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)

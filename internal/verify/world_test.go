@@ -147,7 +147,7 @@ func (w *world) rich(t testing.TB) {
 	w.ready(t)
 }
 
-// ended: a success with all that a run can carry, and a failure that skips.
+// ended: a success with all that a run can carry, a failure that skips, and its retry.
 func (w *world) ended(t testing.TB) {
 	t.Helper()
 	first := w.triggerWith(t, engine.Trigger{
@@ -160,10 +160,14 @@ func (w *world) ended(t testing.TB) {
 	w.later(t, time.Second)
 	w.report(t, l, engine.Complete{Status: run.PartialSuccess, Result: json.RawMessage(`{"rows": 3, "share": 0.50, "html": "<b>", "none": null}`)})
 
-	w.triggerWith(t, engine.Trigger{Tenant: w.tenant, Pipeline: "diamond", Parent: &first.Run})
+	key := w.triggerWith(t, engine.Trigger{Tenant: w.tenant, Pipeline: "diamond", Parent: &first.Run})
 	w.report(t, w.one(t, "diamond"), engine.Complete{})
 	w.report(t, w.one(t, "diamond"), failure("USER_CODE_EXCEPTION"))
 	w.report(t, w.one(t, "diamond"), engine.Complete{})
+
+	again := value(w.RetryRun(t.Context(), engine.RetryRun{Tenant: key.Tenant, Run: key.Run, Mode: engine.RetryFailed}))(t)
+	require.Equal(t, 2, w.db.Count(t, `SELECT count(*) FROM servo.tasks WHERE run_id = $1 AND inherited IS NOT NULL`, again.Run.UUID))
+	w.cancel(t, store.RunKey{Tenant: key.Tenant, Run: again.Run}, false)
 }
 
 // cancelled: at once, with a late result, with a failure, and by the reaper.

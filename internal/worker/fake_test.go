@@ -41,7 +41,7 @@ type fake struct {
 	delay  func(request proto.Message) <-chan struct{} // the answer waits for it
 
 	upstream []*servov1.UpstreamTask
-	results  map[string]*structpb.Value // of tasks, for GetTask
+	results  map[string]*structpb.Value // by run/task, for GetTask
 }
 
 type fakeLease struct {
@@ -180,7 +180,7 @@ func (f *fake) Invoke(ctx context.Context, method string, args, reply any, _ ...
 	case *servov1.HeartbeatRequest:
 		answer = f.heartbeat(r)
 	case *servov1.GetTaskRequest:
-		answer = &servov1.Task{Id: r.GetTask(), Result: f.results[r.GetTask()]}
+		answer = &servov1.Task{Id: r.GetTask(), Result: f.results[r.GetRun()+"/"+r.GetTask()]}
 	case *servov1.ListUpstreamTasksRequest:
 		answer = f.listUpstream(r)
 	default:

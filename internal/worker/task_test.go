@@ -154,7 +154,7 @@ func TestTask(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var got []string
 			b := start(t, handlers{"gold/a": does(func(ctx context.Context, task *worker.Task) error {
-				for _, asset := range []string{"bronze/small", "bronze/large", "bronze/parts"} {
+				for _, asset := range []string{"bronze/small", "bronze/large", "bronze/earlier", "bronze/parts"} {
 					result, err := task.Upstream(ctx, asset)
 					if err != nil {
 						return err
@@ -164,7 +164,8 @@ func TestTask(t *testing.T) {
 				_, err := task.Upstream(ctx, "bronze/smal")
 				return err
 			})})
-			b.results["t2"] = structpb.NewStringValue("large")
+			b.results["run 2/t2"] = structpb.NewStringValue("large")
+			b.results["run 1/t5"] = structpb.NewStringValue("earlier")
 			away := 2
 			b.do(func() {
 				b.before = func(m proto.Message) error {
@@ -176,16 +177,17 @@ func TestTask(t *testing.T) {
 				}
 			})
 			id := b.add(1, "gold/a", func(l *servov1.Lease) {
-				l.Partition = "eu"
+				l.Run, l.Partition = "run 2", "eu"
 				l.Upstream = []*servov1.UpstreamResult{
 					{Task: "t1", Asset: "bronze/small", Result: structpb.NewNumberValue(7)},
 					{Task: "t2", Asset: "bronze/large", Omitted: true},
+					{Run: "run 1", Task: "t5", Asset: "bronze/earlier", Omitted: true},
 					{Task: "t3", Asset: "bronze/parts", Partition: "us", Result: structpb.NewStringValue("us")},
 					{Task: "t4", Asset: "bronze/parts", Partition: "eu", Result: structpb.NewStringValue("eu")},
 				}
 			})[0]
 			b.ended(t, id)
-			require.Equal(t, []string{`7`, `"large"`, `"eu"`}, got)
+			require.Equal(t, []string{`7`, `"large"`, `"earlier"`, `"eu"`}, got)
 			require.Equal(t, "INVALID_CONFIGURATION", b.lease(id).failure.GetCode())
 			require.Equal(t, "gold/a has no upstream bronze/smal; did you mean bronze/small?", b.lease(id).failure.GetMessage())
 		})
