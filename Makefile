@@ -76,9 +76,11 @@ check: verify lint test/race ## everything a change must pass; the test summary 
 clean: ## remove what was built, the tools included
 	rm -rf $(bin) servo
 
-# The tools are built from their own module, so that their dependencies stay out of the
-# product's, and again only when a pin changes. Without cgo sqlc takes its parser as
-# WebAssembly: it generates in seconds rather than at once, but needs no C compiler.
+# The tools are built from modules of their own, so that their dependencies stay out of the
+# product's (and the contract's tools out of the linter's), and again only when a pin changes.
+# Without cgo sqlc takes its parser as WebAssembly: it generates in seconds rather than at
+# once, but needs no C compiler.
+contract_tools := $(filter-out $(bin)/sqlc,$(generators))
 $(bin)/sqlc: tool = github.com/sqlc-dev/sqlc/cmd/sqlc
 $(bin)/golangci-lint: tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(bin)/gotestsum: tool = gotest.tools/gotestsum
@@ -87,7 +89,13 @@ $(bin)/protoc-gen-go: tool = google.golang.org/protobuf/cmd/protoc-gen-go
 $(bin)/protoc-gen-go-grpc: tool = google.golang.org/grpc/cmd/protoc-gen-go-grpc
 $(bin)/protoc-gen-grpc-gateway: tool = github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
 $(bin)/protoc-gen-connect-openapi: tool = github.com/sudorandom/protoc-gen-connect-openapi
-$(generators) $(bin)/golangci-lint $(bin)/gotestsum: tools/go.mod tools/go.sum
+
+$(bin)/sqlc $(bin)/golangci-lint $(bin)/gotestsum: tools/go.mod tools/go.sum
 	@echo "building $@ (once; a few minutes for the large ones)"
 	@mkdir -p $(bin)
-	@CGO_ENABLED=0 go build -C tools -o ../$@ $(tool)
+	@CGO_ENABLED=0 go build -C tools -o $(CURDIR)/$@ $(tool)
+
+$(contract_tools): tools/contract/go.mod tools/contract/go.sum
+	@echo "building $@ (once; a few minutes for the large ones)"
+	@mkdir -p $(bin)
+	@CGO_ENABLED=0 go build -C tools/contract -o $(CURDIR)/$@ $(tool)

@@ -76,12 +76,12 @@ func (r *Repo) UnexplainedDependencies() ([]Finding, error) {
 			return ""
 		case name == "go.mod" && match[2] != "" && !strings.Contains(match[3], "indirect"):
 			return match[1]
-		case name == "tools/go.mod" && (block == "tool" || strings.HasPrefix(line, "tool ")):
+		case strings.HasPrefix(name, "tools/") && (block == "tool" || strings.HasPrefix(line, "tool ")):
 			return match[1]
 		}
 		return ""
 	}
-	keep := func(name string) bool { return name == "go.mod" || name == "tools/go.mod" }
+	keep := func(name string) bool { return name == "go.mod" || name == "tools/go.mod" || name == "tools/contract/go.mod" }
 	return r.each(keep, func(name string, data []byte) []Finding {
 		var found []Finding
 		block := ""
