@@ -81,7 +81,9 @@ func (r *Repo) UnexplainedDependencies() ([]Finding, error) {
 		}
 		return ""
 	}
-	keep := func(name string) bool { return name == "go.mod" || name == "tools/go.mod" || name == "tools/contract/go.mod" }
+	keep := func(name string) bool {
+		return name == "go.mod" || name == "tools/go.mod" || name == "tools/contract/go.mod"
+	}
 	return r.each(keep, func(name string, data []byte) []Finding {
 		var found []Finding
 		block := ""
