@@ -156,7 +156,7 @@ func (f *fleet) drained(ctx context.Context, worker *process) error {
 				return err
 			}
 		}
-		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
