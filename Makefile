@@ -22,7 +22,7 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z\/]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## find or install what tests need beside Go (PostgreSQL >= 15, a C compiler)
+setup: ## find or install what tests need beside Go (PostgreSQL >= 15, a C compiler, curl, python3)
 	@scripts/setup.sh
 
 .PHONY: build

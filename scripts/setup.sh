@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Finds what the tests need beside Go, and installs what is missing where that can be
-# done: the server binaries of PostgreSQL 15 or newer, and a C compiler for the race
-# detector. It creates no cluster and starts no server: tests have a private one.
+# done: the server binaries of PostgreSQL 15 or newer, a C compiler for the race detector,
+# and what the guides' commands call. It creates no cluster and starts no server: tests have
+# a private one.
 #
-#   scripts/setup.sh             both
+#   scripts/setup.sh             all of it
 #   scripts/setup.sh postgresql  PostgreSQL alone: all that `servo dev` needs
 #
 # With SERVO_DATABASE_URL set an existing server is used and none is looked for;
@@ -94,15 +95,19 @@ esac
 
 need_postgresql=false
 need_compiler=false
+missing_programs=() # whose packages have their names
 if [[ $what == postgresql ]]; then
   # a server elsewhere does not help: `servo dev` runs its own
   [[ -n $(server_dir) ]] || need_postgresql=true
 else
   [[ -n ${SERVO_DATABASE_URL:-} || -n $(server_dir) ]] || need_postgresql=true
   has_compiler || need_compiler=true
+  for program in curl python3; do
+    command -v "$program" >/dev/null || missing_programs+=("$program")
+  done
 fi
 
-if ! $need_postgresql && ! $need_compiler; then
+if ! $need_postgresql && ! $need_compiler && [[ ${#missing_programs[@]} -eq 0 ]]; then
   exit 0
 fi
 
@@ -110,6 +115,9 @@ if can_install; then
   as_root apt-get update -q </dev/null
   if $need_compiler; then
     apt_install gcc libc6-dev
+  fi
+  if [[ ${#missing_programs[@]} -gt 0 ]]; then
+    apt_install "${missing_programs[@]}"
   fi
   if $need_postgresql; then
     install_postgresql
@@ -119,6 +127,10 @@ fi
 if $need_compiler && ! has_compiler; then
   advise "no C compiler, which the race detector needs" "gcc libc6-dev" "gcc" "gcc"
 fi
+for program in "${missing_programs[@]}"; do
+  command -v "$program" >/dev/null ||
+    advise "no $program, which commands of the guides call" "$program" "$program" "$program"
+done
 if $need_postgresql && [[ -z $(server_dir) ]]; then
   if can_install; then
     echo "setup: the distribution's PostgreSQL is older than $oldest; take a newer one from apt.postgresql.org:" >&2
