@@ -89,6 +89,7 @@ func TestClaim(t *testing.T) {
 			}}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
 			ids := b.add(2, "gold/a")
 			b.wait(t, func() bool { return b.leases[ids[1]] != nil })
+			synctest.Wait() // until it has begun
 			b.do(func() {
 				b.before = func(m proto.Message) error {
 					if _, beat := m.(*servov1.HeartbeatRequest); beat {
@@ -169,6 +170,7 @@ func TestHeartbeat(t *testing.T) {
 			}})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			b.do(func() { b.leases[id].cancel = true })
 			b.ended(t, id)
 			require.ErrorIs(t, <-causes, worker.ErrCancelled)
@@ -189,6 +191,7 @@ func TestHeartbeat(t *testing.T) {
 			}})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			b.do(func() { b.leases[id].lost = true })
 			require.ErrorIs(t, <-causes, worker.ErrLeaseLost)
 			require.ErrorIs(t, <-asked, worker.ErrLeaseLost)
@@ -203,6 +206,7 @@ func TestHeartbeat(t *testing.T) {
 			b := start(t, handlers{"gold/a": untilCancelled}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
 			ids := b.add(2, "gold/a")
 			b.wait(t, func() bool { return b.leases[ids[1]] != nil })
+			synctest.Wait() // until it has begun
 			b.do(func() { b.leases[ids[1]].cancel = true })
 			b.ended(t, ids[1])
 			require.Equal(t, "CANCELLED", b.lease(ids[1]).failure.GetCode())
@@ -226,8 +230,10 @@ func TestHeartbeat(t *testing.T) {
 				}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1; c.HeartbeatEvery = 4 * time.Minute })
 				slow := b.add(1, "gold/slow")[0]
 				b.wait(t, func() bool { return b.leases[slow] != nil })
+				synctest.Wait() // until it has begun
 				id := b.add(1, "gold/a")[0]
 				b.wait(t, func() bool { return b.leases[id] != nil })
+				synctest.Wait() // until it has begun
 				b.do(func() { b.leases[id].cancel = true })
 				before := time.Now()
 				close(release)

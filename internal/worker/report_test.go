@@ -77,6 +77,7 @@ func TestReport(t *testing.T) {
 			}})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			b.do(func() { b.before = func(proto.Message) error { return status.Error(codes.Unavailable, "away") } })
 			time.Sleep(time.Hour)
 			require.Equal(t, "RUNNING", b.lease(id).state)
@@ -96,8 +97,10 @@ func TestReport(t *testing.T) {
 			}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
 			slow := b.add(1, "gold/slow")[0]
 			b.wait(t, func() bool { return b.leases[slow] != nil })
+			synctest.Wait() // until it has begun
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			busy := 3
 			b.do(func() {
 				b.refuse = func(it *servov1.ReportItem) *servov1.Problem {

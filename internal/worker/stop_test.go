@@ -29,6 +29,7 @@ func TestStop(t *testing.T) {
 			}}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
 			ids := b.add(2, "gold/a")
 			b.wait(t, func() bool { return b.leases[ids[1]] != nil })
+			synctest.Wait() // until it has begun
 			b.stop()
 			synctest.Wait()
 			require.Equal(t, "INTERRUPTED", b.lease(ids[1]).failure.GetCode())
@@ -49,6 +50,7 @@ func TestStop(t *testing.T) {
 			}})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			before := time.Now()
 			require.NoError(t, b.stopped())
 			require.Equal(t, 30*time.Second, time.Since(before))
@@ -67,6 +69,7 @@ func TestStop(t *testing.T) {
 			}})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			require.NoError(t, b.stopped())
 			require.Equal(t, "Yield", b.lease(id).state)
 			require.Equal(t, "page-7", b.lease(id).cursor)
@@ -80,6 +83,7 @@ func TestStop(t *testing.T) {
 			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) { <-release; return worker.Result{}, nil }})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			require.NoError(t, b.stopped())
 			require.Equal(t, []string{"Fail"}, b.lease(id).heard)
 			require.Equal(t, "INTERRUPTED", b.lease(id).failure.GetCode())
@@ -95,6 +99,7 @@ func TestStop(t *testing.T) {
 			b := start(t, handlers{"gold/a": untilCancelled})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			before := time.Now()
 			b.worker.Abort()
 			require.NoError(t, b.stopped())
@@ -142,6 +147,7 @@ func TestStop(t *testing.T) {
 			})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			before := time.Now()
 			err := b.stopped()
 			require.True(t, fault.Is(err, fault.Unavailable), err)

@@ -66,6 +66,7 @@ func TestTask(t *testing.T) {
 			})})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
+			synctest.Wait() // until it has begun
 			b.do(func() { b.leases[id].cursor = "5" })
 			b.ended(t, id)
 			require.Equal(t, "Complete", b.lease(id).state)
@@ -279,6 +280,7 @@ func TestLogs(t *testing.T) {
 			})})
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil && b.leases[id].log != "" })
+			synctest.Wait() // until it has begun
 			require.Equal(t, 8, strings.Count(b.lease(id).log, "\n"), "of the first second")
 			b.ended(t, id)
 			require.Equal(t, 50, strings.Count(b.lease(id).log, "\n"))
