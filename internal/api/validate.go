@@ -30,8 +30,8 @@ func compile() *validator {
 	return &validator{rules: rules}
 }
 
-// files are the contract.
-func files() []protoreflect.FileDescriptor {
+// Contract is the files that the API is made from.
+func Contract() []protoreflect.FileDescriptor {
 	return []protoreflect.FileDescriptor{
 		servov1.File_servo_v1_admin_proto, servov1.File_servo_v1_assets_proto, servov1.File_servo_v1_deployments_proto,
 		servov1.File_servo_v1_problem_proto, servov1.File_servo_v1_runs_proto, servov1.File_servo_v1_status_proto,
@@ -42,7 +42,7 @@ func files() []protoreflect.FileDescriptor {
 // messages are what calls bring: these and what is inside them are compiled.
 func messages() []protoreflect.MessageDescriptor {
 	var found []protoreflect.MessageDescriptor
-	for _, file := range files() {
+	for _, file := range Contract() {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {

@@ -8,6 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// restPattern is everything that has no handler of its own here.
+const restPattern = "/"
+
 // routes is everything that HTTP answers: health, metrics, and the API's REST for the rest.
 func (d *Daemon) routes(m *metrics, rest http.Handler) http.Handler {
 	mux := http.NewServeMux()
@@ -15,7 +18,7 @@ func (d *Daemon) routes(m *metrics, rest http.Handler) http.Handler {
 	mux.HandleFunc("GET /readyz", d.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /{$}", welcome)
-	mux.Handle("/", rest)
+	mux.Handle(restPattern, rest)
 	return m.measure(patient(mux))
 }
 

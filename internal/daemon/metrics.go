@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +19,6 @@ import (
 // of them in one process count apart.
 type metrics struct {
 	registry *prometheus.Registry
-	paths    *paths
 
 	httpRequests *prometheus.CounterVec
 	httpSeconds  *prometheus.HistogramVec
@@ -37,7 +37,6 @@ func seconds() []float64 {
 func newMetrics(d *Daemon) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		paths:    contractPaths(),
 		httpRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "http_requests_total", Help: "Requests answered over HTTP.",
 		}, []string{"method", "route", "code"}),
@@ -114,15 +113,29 @@ func (m *metrics) measure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		seen := &observer{ResponseWriter: w, code: http.StatusOK}
-		method, route := methodLabel(r.Method), m.paths.pattern(r.URL.Path)
+		method := methodLabel(r.Method)
 		m.httpInFlight.Inc()
 		defer func() { // a handler that panics was answered too, with a cut connection
 			m.httpInFlight.Dec()
+			route := routeLabel(r.Pattern)
 			m.httpRequests.WithLabelValues(method, route, strconv.Itoa(seen.code)).Inc()
 			m.httpSeconds.WithLabelValues(method, route).Observe(time.Since(begun).Seconds())
 		}()
 		next.ServeHTTP(seen, r)
 	})
+}
+
+// routeLabel is the path of the pattern that a request has met: of http.ServeMux, or of the
+// contract, which the REST edge writes into the request as well.
+func routeLabel(pattern string) string {
+	_, path, found := strings.Cut(pattern, "/")
+	switch {
+	case !found || pattern == restPattern: // nothing of ours
+		return "other"
+	case path == "{$}":
+		return "/"
+	}
+	return "/" + path
 }
 
 // methodLabel keeps invented methods from becoming series.

@@ -331,7 +331,8 @@ func TestRoutes(t *testing.T) {
 		path := strings.ReplaceAll(r.template, assetVariable, "a/b")
 		path = variable.ReplaceAllString(path, "1")
 		req := httptest.NewRequestWithContext(t.Context(), r.method, path, http.NoBody)
-		require.Contains(t, e.allowed(req), r.method, r.template)
+		within := req.WithContext(context.WithValue(req.Context(), stateKey{}, &state{original: req}))
+		require.Contains(t, e.allowed(within), r.method, r.template)
 	}
 }
 
@@ -343,4 +344,37 @@ func TestCodec(t *testing.T) {
 	line, err := c.Marshal(&servov1.HeartbeatResponse{Leases: []*servov1.HeartbeatAnswer{{Held: true}, {ShouldCancel: true}}})
 	require.NoError(t, err)
 	require.Equal(t, `{"leases":[{"held":true,"should_cancel":false},{"held":false,"should_cancel":true}]}`+"\n", string(line))
+}
+
+// TestPatterns: whoever counts requests finds in them which path of the contract they have
+// met, however many tenants and runs there are.
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	e := edgeOver(t, &services{get: func(context.Context, *servov1.GetTenantRequest) (*servov1.Tenant, error) { return &servov1.Tenant{}, nil }}, nil)
+	for request, want := range map[string]string{
+		"GET /v1/status":                          "/v1/status",
+		"GET /v1/tenants/acme":                    "/v1/tenants/{tenant}",
+		"HEAD /v1/tenants/acme":                   "/v1/tenants/{tenant}",
+		"OPTIONS /v1/tenants/acme":                "/v1/tenants/{tenant}",
+		"PUT /v1/tenants/acme":                    "/v1/tenants/{tenant}", // refused, but there
+		"GET /v1/tenants/acme/runs":               "/v1/tenants/{tenant}/runs",
+		"POST /v1/tenants/acme/runs:plan":         "/v1/tenants/{tenant}/runs:plan",
+		"GET /v1/tenants/acme/runs/1":             "/v1/tenants/{tenant}/runs/{run}",
+		"POST /v1/tenants/acme/runs/1:cancel":     "/v1/tenants/{tenant}/runs/{run}:cancel",
+		"GET /v1/tenants/acme/assets/gold/a":      "/v1/tenants/{tenant}/assets/{asset=*/*}",
+		"POST /v1/workers:claim":                  "/v1/workers:claim",
+		"POST /v1/tasks/1/attempts/2:complete":    "/v1/tasks/{task}/attempts/{attempt}:complete",
+		"POST /v1/admin/tenants/a/runs/b:repair":  "/v1/admin/tenants/{tenant}/runs/{run}:repair",
+		"GET /openapi.json":                       "/openapi.json",
+		"GET /v1/tenants//runs":                   "/v1/tenants/{tenant}/runs", // of nobody
+		"GET /v1/tenants/acme/runs/1/2/3/4":       "",
+		"GET /favicon.ico":                        "",
+		"GET /v1":                                 "",
+		"GET /v1/tenants/acme/deployments/0/../a": "",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		r := httptest.NewRequest(method, path, http.NoBody)
+		e.ServeHTTP(httptest.NewRecorder(), r)
+		require.Equal(t, want, r.Pattern, request)
+	}
 }

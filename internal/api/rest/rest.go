@@ -125,6 +125,7 @@ func (e *Edge) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	in := r.WithContext(context.WithValue(r.Context(), stateKey{}, request))
 	switch {
 	case r.URL.Path == openAPIPath:
+		r.Pattern = openAPIPath
 		e.openapi.ServeHTTP(w, in)
 	case r.Method == http.MethodOptions:
 		e.options(w, in)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/api/problem"
 	"go.arco.dev/servo/internal/fault"
 )
@@ -35,11 +35,7 @@ var variable = regexp.MustCompile(`\{([a-z_]+)(=[^}]*)?\}`)
 // routes reads the contract: what the gateway's generated code was made from.
 func routes() (byPattern map[string]*route, methods []string) {
 	byPattern = map[string]*route{}
-	for _, file := range []protoreflect.FileDescriptor{
-		servov1.File_servo_v1_tenants_proto, servov1.File_servo_v1_deployments_proto, servov1.File_servo_v1_assets_proto,
-		servov1.File_servo_v1_runs_proto, servov1.File_servo_v1_tasks_proto, servov1.File_servo_v1_workers_proto,
-		servov1.File_servo_v1_status_proto, servov1.File_servo_v1_admin_proto,
-	} {
+	for _, file := range api.Contract() {
 		for i := range file.Services().Len() {
 			calls := file.Services().Get(i).Methods()
 			for j := range calls.Len() {
@@ -105,6 +101,7 @@ func (e *Edge) check(next runtime.HandlerFunc) runtime.HandlerFunc {
 			e.notRouted(r.Context(), nil, nil, w, r, http.StatusNotFound)
 			return
 		}
+		s.original.Pattern = route.template // as http.ServeMux does: for who counts requests
 		if s.probing {
 			s.found = true
 			return
@@ -172,7 +169,7 @@ func checkParams(r *route, params map[string]string) error {
 func (e *Edge) allowed(r *http.Request) string {
 	var allow []string
 	for _, method := range e.methods {
-		s := &state{original: r, probing: true}
+		s := &state{original: stateOf(r).original, probing: true}
 		probe := r.WithContext(context.WithValue(r.Context(), stateKey{}, s))
 		probe.Method = method
 		e.mux.ServeHTTP(nil, probe)
