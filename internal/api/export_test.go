@@ -14,7 +14,6 @@ var (
 	JSONOfStruct = jsonOfStruct
 	ValueOf      = valueOf
 	TraceID      = traceID
-	Files        = files
 )
 
 // Handle writes the handle of a lease.

@@ -85,8 +85,7 @@ func (e *Engine) runLogs(ctx context.Context, batch []*call[*logCommand]) error 
 	}
 	for i, c := range batch {
 		if !held[i] {
-			c.err = fault.New(fault.Stale, "the lease of task "+c.cmd.Task.String()+" is over: somebody else may hold it",
-				fault.Field("lease"), fault.Remedy("stop working on this task and claim another"))
+			c.err = leaseOver(c.cmd.Task)
 		}
 	}
 	return nil

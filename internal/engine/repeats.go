@@ -153,9 +153,14 @@ func (end ending) repeats(a Action) bool {
 }
 
 func staleReport(r *reportCommand, end ending, known bool) error {
-	options := []fault.Option{fault.Field("lease"), fault.Remedy("stop working on this task and claim another")}
 	if known {
-		options = append(options, fault.Value("state", end.state.String()))
+		return leaseOver(r.Task, fault.Value("state", end.state.String()))
 	}
-	return fault.New(fault.Stale, "the lease of task "+r.Task.String()+" is over: somebody else may hold it", options...)
+	return leaseOver(r.Task)
+}
+
+// leaseOver answers whoever speaks for a task that it does not hold any more.
+func leaseOver(task id.Task, options ...fault.Option) error {
+	options = append(options, fault.Field("lease"), fault.Remedy("stop working on this task and claim another"))
+	return fault.New(fault.Stale, "the lease of task "+task.String()+" is over: somebody else may hold it", options...)
 }

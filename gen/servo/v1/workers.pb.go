@@ -526,7 +526,8 @@ func (*Start) Descriptor() ([]byte, []int) {
 	return file_servo_v1_workers_proto_rawDescGZIP(), []int{4}
 }
 
-// Advance moves the cursor by compare-and-swap.
+// Advance moves the cursor by compare-and-swap. A cursor has at most 4 KiB; a longer one is
+// refused alone, and the other items of the call go on.
 type Advance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where the worker thinks it is.
@@ -737,8 +738,9 @@ func (x *Fail) GetShouldRetry() bool {
 type FanOut struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts the task's fan-outs from 0; the same again adds nothing.
-	Ordinal int32         `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	Tasks   []*FanOutTask `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Ordinal int32 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	// At most 10,000 in one step.
+	Tasks []*FanOutTask `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// What waits for this task waits for the added ones too.
 	Barrier       bool `protobuf:"varint,3,opt,name=barrier,proto3" json:"barrier,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2014,28 +2016,28 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\x12!\n" +
 	"\aattempt\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\x12 \n" +
 	"\x05lease\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\"\xbf\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\"\xbd\x01\n" +
 	"\x14AdvanceCursorRequest\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\x12!\n" +
 	"\aattempt\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\x12 \n" +
 	"\x05lease\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12%\n" +
-	"\bexpected\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\bexpected\x12\x1d\n" +
-	"\x04next\x18\x05 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x04next\"\xa8\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12$\n" +
+	"\bexpected\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\bexpected\x12\x1c\n" +
+	"\x04next\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04next\"\xa7\x01\n" +
 	"\x10YieldTaskRequest\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\x12!\n" +
 	"\aattempt\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\x12 \n" +
 	"\x05lease\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12&\n" +
-	"\x06cursor\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04H\x00R\x06cursor\x88\x01\x01B\t\n" +
-	"\a_cursor\"\xed\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12%\n" +
+	"\x06cursor\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 H\x00R\x06cursor\x88\x01\x01B\t\n" +
+	"\a_cursor\"\xec\x01\n" +
 	"\x11FanOutTaskRequest\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\x12!\n" +
 	"\aattempt\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\x12 \n" +
 	"\x05lease\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12!\n" +
-	"\aordinal\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aordinal\x128\n" +
-	"\x05tasks\x18\x05 \x03(\v2\x14.servo.v1.FanOutTaskB\f\xbaH\t\x92\x01\x06\b\x01\x10\xa0\x8d\x06R\x05tasks\x12\x18\n" +
+	"\aordinal\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aordinal\x127\n" +
+	"\x05tasks\x18\x05 \x03(\v2\x14.servo.v1.FanOutTaskB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\x05tasks\x12\x18\n" +
 	"\abarrier\x18\x06 \x01(\bR\abarrier\"\xe5\x01\n" +
 	"\x13CompleteTaskRequest\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\x12!\n" +
