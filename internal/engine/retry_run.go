@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"go.arco.dev/servo/internal/canon"
@@ -62,9 +60,11 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 		return Triggered{}, fault.New(fault.Conflict, "the run is "+parent.State.String(), fault.Field("run"),
 			fault.Remedy("wait until it is over, or cancel it"), fault.Value("state", parent.State.String()))
 	}
-	only, err := retried(parent, r.Mode)
-	if err != nil {
-		return Triggered{}, err
+	only := parent.Planned()
+	if r.Mode == RetryFailed {
+		if only, err = parent.Undone(); err != nil {
+			return Triggered{}, fmt.Errorf("retry run %s: %w", r.Run, err)
+		}
 	}
 	if len(only) == 0 {
 		return Triggered{}, fault.New(fault.Conflict, "there is nothing to retry: every task of the run succeeded", fault.Field("mode"),
@@ -88,50 +88,6 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 	return cmd.answer, nil
 }
 
-// retried are the keys of the assets to do again, sorted. A task that was fanned out stands
-// for the one that fanned it out: only that one knows what to add. So does a task that waited
-// for such tasks: it reads their results where it has waited for them.
-func retried(parent store.RunPlan, mode RetryMode) ([]string, error) {
-	planned, fannedOutBy, awaited := map[id.Task]string{}, map[id.Task]id.Task{}, map[id.Task][]id.Task{}
-	for _, added := range parent.Additions {
-		if added.By == nil {
-			for _, task := range added.Tasks {
-				planned[task.ID] = task.Asset
-			}
-			continue
-		}
-		for _, task := range added.Tasks {
-			fannedOutBy[task.ID] = *added.By
-		}
-		for _, waiting := range added.Barrier {
-			awaited[waiting] = append(awaited[waiting], *added.By)
-		}
-	}
-	assets := map[string]bool{}
-	if mode == RetryAll {
-		for _, key := range planned {
-			assets[key] = true
-		}
-		return slices.Sorted(maps.Keys(assets)), nil
-	}
-	for todo := slices.Clone(parent.Unsuccessful); len(todo) > 0; {
-		task := todo[0]
-		todo = todo[1:]
-		for by, mapped := fannedOutBy[task]; mapped; by, mapped = fannedOutBy[task] {
-			task = by
-		}
-		key, known := planned[task]
-		if !known {
-			return nil, fmt.Errorf("task %s of run %s is not in its events", task, parent.ID)
-		}
-		if !assets[key] {
-			assets[key] = true
-			todo = append(todo, awaited[task]...)
-		}
-	}
-	return slices.Sorted(maps.Keys(assets)), nil
-}
-
 // doneBefore are tasks that have succeeded, by their asset: those of the run that is retried,
 // those that it has inherited itself, and for what is missing those of the runs before it,
 // since mended code may name other upstreams. They are looked up here, once and outside of the
@@ -139,7 +95,7 @@ func retried(parent store.RunPlan, mode RetryMode) ([]string, error) {
 func (e *Engine) doneBefore(ctx context.Context, of store.RunPlan) (map[string]run.Inherited, error) {
 	done := map[string]run.Inherited{}
 	for range maxAncestors {
-		addDone(done, of)
+		of.AddDone(of.ID, done)
 		if of.Parent == nil {
 			break
 		}
@@ -153,30 +109,6 @@ func (e *Engine) doneBefore(ctx context.Context, of store.RunPlan) (map[string]r
 		of = before
 	}
 	return done, nil
-}
-
-// addDone adds the planned tasks of a run that have succeeded, and what the run has inherited,
-// unless a later run has done the same.
-func addDone(done map[string]run.Inherited, of store.RunPlan) {
-	failed := make(map[id.Task]bool, len(of.Unsuccessful))
-	for _, task := range of.Unsuccessful {
-		failed[task] = true
-	}
-	add := func(from run.Inherited) {
-		if _, later := done[from.Asset]; !later {
-			done[from.Asset] = from
-		}
-	}
-	for _, added := range of.Additions {
-		for _, task := range added.Tasks {
-			if added.By == nil && task.Partition == "" && !failed[task.ID] {
-				add(run.Inherited{Asset: task.Asset, Run: of.ID, Task: task.ID})
-			}
-			for _, from := range task.Inherited { // of no asset that this run has planned
-				add(from)
-			}
-		}
-	}
 }
 
 // inherit gives the tasks of a retry the upstreams that their code names, and that an earlier

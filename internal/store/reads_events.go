@@ -104,19 +104,10 @@ func runEvent(of id.Run, r db.RunEventsRow) RunEvent {
 	}
 }
 
-// Addition are tasks that came into a run together: from its plan, or by a fan-out of By.
-type Addition struct {
-	By      *id.Task
-	Tasks   []run.TaskSpec
-	Barrier []id.Task // what waits for them too
-}
-
-// RunPlan is what a run was made of and what of it did not succeed.
+// RunPlan is a run with what it was made of.
 type RunPlan struct {
 	RunView
-
-	Additions    []Addition
-	Unsuccessful []id.Task // failed, skipped or cancelled
+	run.Made
 }
 
 // GetRunPlan reads a run with the tasks that it was given and those that ended without success.
@@ -138,9 +129,9 @@ func (s *Store) GetRunPlan(ctx context.Context, key RunKey) (RunPlan, error) {
 			}
 			switch body := body.(type) {
 			case run.RunCreated:
-				found.Additions = append(found.Additions, Addition{Tasks: body.Tasks})
+				found.Additions = append(found.Additions, run.RunTasksAdded{Tasks: body.Tasks})
 			case run.RunTasksAdded:
-				found.Additions = append(found.Additions, Addition{By: body.By, Tasks: body.Tasks, Barrier: body.Barrier})
+				found.Additions = append(found.Additions, body)
 			}
 		}
 		ids, err := tx.q.UnsuccessfulTasks(ctx, db.UnsuccessfulTasksParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID})

@@ -282,7 +282,7 @@ func TestGetRunPlan(t *testing.T) {
 	require.Len(t, plan.Additions, 2)
 	require.Nil(t, plan.Additions[0].By)
 	require.Len(t, plan.Additions[0].Tasks, 5)
-	require.Equal(t, store.Addition{By: &g.tasks[0].ID, Tasks: []run.TaskSpec{added}}, plan.Additions[1])
+	require.Equal(t, run.RunTasksAdded{By: &g.tasks[0].ID, Tasks: []run.TaskSpec{added}}, plan.Additions[1])
 	require.Equal(t, []id.Task{g.tasks[1].ID, g.tasks[2].ID, g.tasks[3].ID}, plan.Unsuccessful)
 
 	_, err := w.GetRunPlan(t.Context(), store.RunKey{Tenant: g.run.Tenant, Run: id.New[id.Run](w.mint)})

@@ -350,7 +350,9 @@ func TestCodec(t *testing.T) {
 // met, however many tenants and runs there are.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
-	e := edgeOver(t, &services{get: func(context.Context, *servov1.GetTenantRequest) (*servov1.Tenant, error) { return &servov1.Tenant{}, nil }}, nil)
+	e := edgeOver(t, &services{get: func(context.Context, *servov1.GetTenantRequest) (*servov1.Tenant, error) {
+		return &servov1.Tenant{}, nil
+	}}, nil)
 	for request, want := range map[string]string{
 		"GET /v1/status":                          "/v1/status",
 		"GET /v1/tenants/acme":                    "/v1/tenants/{tenant}",
