@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fair"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -25,16 +28,27 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (int, err
 		if room <= 0 {
 			return nil
 		}
-		ready, err := tx.TakeReady(ctx, room)
+		shares, err := tx.ReadyShares(ctx)
 		if err != nil {
 			return err
 		}
+		mosts := make([]int32, len(shares))
+		for i := range mosts {
+			mosts[i] = int32(room) //nolint:gosec // a batch size
+		}
+		ready, err := tx.TakeReady(ctx, shares, mosts)
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(ready, func(a, b run.Task) int { return cmp.Compare(fair.Rank(a.Priority, a.Since), fair.Rank(b.Priority, b.Since)) })
+		ready = ready[:min(len(ready), room)]
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
 		}
 		w.at(now)
-		for _, t := range ready {
+		for i, t := range ready {
+			t.Rank = now.UnixMicro() + int64(i)
 			if err := w.decide(w.add(t), run.Admit{}, event.Meta{Actor: "admission"}); err != nil {
 				return err
 			}

@@ -29,6 +29,11 @@ type Task struct {
 	Cursor     string // its resumable position
 	Dependents bool   // whether any task waits for it
 
+	// What its row has while QUEUED or leased. Rank and Cost are volatile: in no event.
+	Asset string
+	Rank  int64   // QUEUED: its place in the pool's queue, the lowest first
+	Cost  float32 // worker-seconds that its tenant was charged for this attempt
+
 	Unmet int32     // PENDING: upstreams that have not succeeded
 	Since time.Time // when it came into its state; when it ended
 	DueAt time.Time // RETRY_WAIT: when it is ready again
@@ -53,7 +58,7 @@ type Task struct {
 func NewTask(tenant id.Tenant, run id.Run, spec TaskSpec, now time.Time) Task {
 	t := Task{
 		Tenant: tenant, Run: run, ID: spec.ID,
-		State: Ready, Pool: spec.Pool, Priority: spec.Priority, Timeout: spec.Timeout,
+		State: Ready, Asset: spec.Asset, Pool: spec.Pool, Priority: spec.Priority, Timeout: spec.Timeout,
 		Dependents: spec.Dependents, Unmet: int32(len(spec.Upstream)), Since: now, //nolint:gosec // bounded by the plan
 	}
 	if t.Unmet > 0 {

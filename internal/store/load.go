@@ -88,7 +88,7 @@ func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]r
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
 			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Token: r.Token, ClaimID: r.ClaimID, StartedAt: r.StartedAt,
-			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker,
+			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker, Cost: r.Cost, Asset: r.Asset,
 		})
 		if r.HeartbeatExpiresAt.After(t.ExpiresAt) {
 			t.ExpiresAt = r.HeartbeatExpiresAt
@@ -165,14 +165,14 @@ func (tx *Tx) Sweep(ctx context.Context, runs []id.Run) ([]run.Task, error) {
 		return nil, err
 	}
 	for _, r := range ready {
-		tasks = append(tasks, taskFromQueue(r.ServoReadyQ, run.Ready))
+		tasks = append(tasks, taskFromReady(r.ServoReadyQ))
 	}
 	queued, err := tx.q.SweepQueued(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range queued {
-		tasks = append(tasks, taskFromQueue(db.ServoReadyQ(r.ServoPoolQ), run.Queued))
+		tasks = append(tasks, taskFromQueued(r.ServoPoolQ))
 	}
 	leases, err := tx.q.SweepLeases(ctx, ids)
 	if err != nil {
@@ -193,15 +193,6 @@ func (tx *Tx) Sweep(ctx context.Context, runs []id.Run) ([]run.Task, error) {
 		tasks = append(tasks, t)
 	}
 	return tasks, nil
-}
-
-// TakeReady locks the ready tasks that come next, waiting for nobody.
-func (tx *Tx) TakeReady(ctx context.Context, most int) ([]run.Task, error) {
-	rows, err := tx.q.TakeReady(ctx, int32(most)) //nolint:gosec // a batch size
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.TakeReadyRow) run.Task { return taskFromQueue(r.ServoReadyQ, run.Ready) }), nil
 }
 
 // CountQueued counts the tasks in all pools' queues, no further than most.
@@ -237,12 +228,12 @@ func (tx *Tx) TakeQueued(ctx context.Context, pool string, most int) ([]Offer, e
 		return nil, err
 	}
 	return column(rows, func(r db.TakeQueuedRow) Offer {
-		queued := db.ServoReadyQ{
+		queued := db.ServoPoolQ{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor,
+			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset,
 		}
-		return Offer{Task: taskFromQueue(queued, run.Queued), Token: r.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.TenantID, r.Inherited), Assignment: Assignment{
+		return Offer{Task: taskFromQueued(queued), Token: r.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.TenantID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
 			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters,
 		}}

@@ -50,12 +50,15 @@ func TestTake(t *testing.T) {
 	t.Run("ready tasks come by priority and time, to one taker each", func(t *testing.T) {
 		t.Parallel()
 		w, order := setup(t, run.Ready)
+		var shares []store.ShareKey
+		w.engine(t, func(tx *Tx) { shares = must(tx.ReadyShares(t.Context()))(t) })
+		require.Len(t, shares, 1, "of one tenant, in one pool")
 		first := w.hold(t, func(ctx context.Context, tx *Tx) error {
-			require.Equal(t, order[:2], idsOf(must(tx.TakeReady(ctx, 2))(t)))
+			require.Equal(t, order[:2], idsOf(must(tx.TakeReady(ctx, shares, []int32{2}))(t)))
 			return nil
 		})
 		w.engine(t, func(tx *Tx) {
-			require.Equal(t, order[2:], idsOf(must(tx.TakeReady(t.Context(), 2))(t)), "what is taken is passed over, not waited for")
+			require.Equal(t, order[2:], idsOf(must(tx.TakeReady(t.Context(), shares, []int32{2}))(t)), "what is taken is passed over, not waited for")
 		})
 		first.commit(t)
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"go.arco.dev/servo/internal/fair"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
@@ -129,7 +130,14 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 		return tx.writes.write("insert ready_q", len(rows), func(q *db.Queries) error { return q.InsertReady(ctx, c) })
 	case poolTable:
 		return tx.writes.write("insert pool_q", len(rows), func(q *db.Queries) error {
-			return q.InsertQueued(ctx, db.InsertQueuedParams(c))
+			return q.InsertQueued(ctx, db.InsertQueuedParams{
+				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
+				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
+				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, FanOuts: c.FanOuts, Cursors: c.Cursors,
+				Ranks:  column(rows, func(t run.Task) int64 { return t.Rank }),
+				Costs:  column(rows, func(t run.Task) float32 { return t.Cost }),
+				Assets: column(rows, func(t run.Task) string { return t.Asset }),
+			})
 		})
 	case leaseTable:
 		return tx.writes.write("insert leases", len(rows), func(q *db.Queries) error {
@@ -145,6 +153,8 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 				DueAts:           column(rows, leaseDue),
 				CancelRequesteds: column(rows, func(t run.Task) bool { return t.CancelRequested }),
 				Workers:          column(rows, func(t run.Task) string { return t.Worker }),
+				Costs:            column(rows, func(t run.Task) float32 { return t.Cost }),
+				Assets:           column(rows, func(t run.Task) string { return t.Asset }),
 			})
 		})
 	case retryTable:
@@ -182,6 +192,7 @@ func columnsOf(rows []run.Task) db.InsertReadyParams {
 		Fruitlesses:   column(rows, func(t run.Task) int32 { return t.Fruitless }),
 		FanOuts:       column(rows, func(t run.Task) int32 { return t.FanOuts }),
 		Cursors:       column(rows, func(t run.Task) string { return t.Cursor }),
+		Ranks:         column(rows, func(t run.Task) int64 { return fair.Rank(t.Priority, t.Since) }),
 	}
 }
 

@@ -166,11 +166,11 @@ func (c *check) waitingRow(got store.WaitingRow) {
 }
 
 func (c *check) readyRow(got store.ReadyRow) {
-	queueRow(c, inReady, c.tables.ready, got.TaskID, got, wantQueued)
+	queueRow(c, inReady, c.tables.ready, got.TaskID, got, wantReady)
 }
 
 func (c *check) poolRow(got store.QueuedRow) {
-	queueRow(c, inPool, c.tables.pool, got.TaskID, got, func(t *task) store.QueuedRow { return store.QueuedRow(wantQueued(t)) })
+	queueRow(c, inPool, c.tables.pool, got.TaskID, got, wantQueued)
 }
 
 func (c *check) leaseRow(got store.LeaseRow) {

@@ -47,11 +47,13 @@ func Replay(key store.RunKey, events []store.EventRow) (map[string][]map[string]
 	rows := map[string][]map[string]any{"runs": {valuesOf(t.runs, wantRun(h.run))}}
 	for _, task := range h.order {
 		rows["tasks"] = append(rows["tasks"], valuesOf(t.tasks, wantTask(task)))
-		switch place := placeOf(task.State); place {
+		switch placeOf(task.State) {
 		case inWaiting:
 			rows["waiting"] = append(rows["waiting"], valuesOf(t.waiting, wantWaiting(task)))
-		case inReady, inPool:
-			rows[place.String()] = append(rows[place.String()], valuesOf(t.ready, wantQueued(task)))
+		case inReady:
+			rows["ready_q"] = append(rows["ready_q"], valuesOf(t.ready, wantReady(task)))
+		case inPool:
+			rows["pool_q"] = append(rows["pool_q"], valuesOf(t.pool, wantQueued(task)))
 		case inLeases:
 			rows["leases"] = append(rows["leases"], valuesOf(t.leases, wantLease(task)))
 		case inRetry:

@@ -18,10 +18,10 @@ ORDER  BY q.token;
 -- The head of a queue, without waiting for anybody, with a new token for each row and all
 -- that a worker needs to know.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   (SELECT p.* FROM servo.pool_q p
-        WHERE p.pool = @pool::text ORDER BY p.priority DESC, p.since
+        WHERE p.pool = @pool::text ORDER BY p.rank
         LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
@@ -43,13 +43,6 @@ FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * @most::big
                                unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
                 JOIN   LATERAL (SELECT u.asset, u.partition, u.result FROM servo.tasks u
                                 WHERE u.tenant_id = n.tenant_id AND u.run_id = n.run_id AND u.id = n.task_id OFFSET 0) AS t ON true) AS f) AS s;
-
--- name: TakeReady :many
-SELECT sqlc.embed(q)
-FROM   servo.ready_q q
-ORDER  BY q.priority DESC, q.since
-LIMIT  @most::int
-FOR    UPDATE SKIP LOCKED;
 
 -- name: CountQueued :one
 -- How many tasks stand in the queues of all pools, counted no further than `most`.

@@ -36,7 +36,7 @@ WITH alive AS (
                    unnest($10::bigint[]) AS records_loaded, unnest($11::bigint[]) AS bytes,
                    nullif(unnest($12::timestamptz[]), '0001-01-01 00:00:00+00') AS eta
             ORDER BY 2, 3) AS n
-    JOIN   LATERAL (SELECT l.tenant_id, l.run_id, l.task_id, l.since, l.version, l.timeout_s, l.priority, l.dependents, l.pool, l.attempt, l.failures, l.fruitless, l.fan_outs, l.cursor, l.token, l.claim_id, l.started_at, l.deadline, l.expires_at, l.due_at, l.cancel_requested, l.worker FROM servo.leases l
+    JOIN   LATERAL (SELECT l.tenant_id, l.run_id, l.task_id, l.since, l.version, l.timeout_s, l.priority, l.dependents, l.pool, l.attempt, l.failures, l.fruitless, l.fan_outs, l.cursor, l.token, l.claim_id, l.started_at, l.deadline, l.expires_at, l.due_at, l.cancel_requested, l.worker, l.cost, l.asset FROM servo.leases l
                     WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id AND l.token = n.token OFFSET 0) AS q ON true
 ), renewed AS (
     INSERT INTO servo.heartbeats AS h (tenant_id, run_id, task_id, token, seen_at, expires_at, phase, stage, progress,
@@ -122,7 +122,7 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]Heartbe
 }
 
 const leasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   servo.leases q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
@@ -179,6 +179,8 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 			&i.ServoLease.DueAt,
 			&i.ServoLease.CancelRequested,
 			&i.ServoLease.Worker,
+			&i.ServoLease.Cost,
+			&i.ServoLease.Asset,
 			&i.Ix,
 			&i.Asset,
 			&i.Partition,
@@ -211,10 +213,10 @@ func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 
 const takeQueued = `-- name: TakeQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, nextval('servo.fencing_token')::bigint AS token,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
-FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor FROM servo.pool_q p
-        WHERE p.pool = $1::text ORDER BY p.priority DESC, p.since
+FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset FROM servo.pool_q p
+        WHERE p.pool = $1::text ORDER BY p.rank
         LIMIT $2::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
@@ -242,6 +244,7 @@ type TakeQueuedRow struct {
 	Fruitless    int32
 	FanOuts      int32
 	Cursor       string
+	Cost         float32
 	Token        int64
 	Ix           int32
 	Asset        string
@@ -280,6 +283,7 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.Fruitless,
 			&i.FanOuts,
 			&i.Cursor,
+			&i.Cost,
 			&i.Token,
 			&i.Ix,
 			&i.Asset,
@@ -290,53 +294,6 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.DeploymentID,
 			&i.Pipeline,
 			&i.Parameters,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const takeReady = `-- name: TakeReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor
-FROM   servo.ready_q q
-ORDER  BY q.priority DESC, q.since
-LIMIT  $1::int
-FOR    UPDATE SKIP LOCKED
-`
-
-type TakeReadyRow struct {
-	ServoReadyQ ServoReadyQ
-}
-
-func (q *Queries) TakeReady(ctx context.Context, most int32) ([]TakeReadyRow, error) {
-	rows, err := q.db.Query(ctx, takeReady, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TakeReadyRow
-	for rows.Next() {
-		var i TakeReadyRow
-		if err := rows.Scan(
-			&i.ServoReadyQ.TenantID,
-			&i.ServoReadyQ.RunID,
-			&i.ServoReadyQ.TaskID,
-			&i.ServoReadyQ.Since,
-			&i.ServoReadyQ.Version,
-			&i.ServoReadyQ.TimeoutS,
-			&i.ServoReadyQ.Priority,
-			&i.ServoReadyQ.Dependents,
-			&i.ServoReadyQ.Pool,
-			&i.ServoReadyQ.Attempt,
-			&i.ServoReadyQ.Failures,
-			&i.ServoReadyQ.Fruitless,
-			&i.ServoReadyQ.FanOuts,
-			&i.ServoReadyQ.Cursor,
 		); err != nil {
 			return nil, err
 		}

@@ -56,6 +56,8 @@ type ServoLease struct {
 	DueAt           time.Time
 	CancelRequested bool
 	Worker          string
+	Cost            float32
+	Asset           string
 }
 
 type ServoPoolQ struct {
@@ -73,6 +75,9 @@ type ServoPoolQ struct {
 	Fruitless  int32
 	FanOuts    int32
 	Cursor     string
+	Rank       int64
+	Cost       float32
+	Asset      string
 }
 
 type ServoReadyQ struct {
@@ -90,6 +95,8 @@ type ServoReadyQ struct {
 	Fruitless  int32
 	FanOuts    int32
 	Cursor     string
+	Rank       int64
+	Held       bool
 }
 
 type ServoRetryQ struct {
@@ -137,6 +144,7 @@ type ServoRun struct {
 	Fingerprint  string
 	Parameters   json.RawMessage
 	Retry        json.RawMessage
+	Trace        string
 }
 
 type ServoTask struct {
@@ -167,10 +175,19 @@ type ServoTask struct {
 }
 
 type ServoTenant struct {
-	ID        uuid.UUID
-	Name      string
-	Version   int32
-	CreatedAt time.Time
+	ID                 uuid.UUID
+	Name               string
+	Version            int32
+	CreatedAt          time.Time
+	MaxConcurrentTasks int32
+	MaxQueuedTasks     int32
+	MaxConcurrentRuns  int32
+	MaxDailyRuns       int32
+	MaxRunDurationS    int32
+	MaxTasksPerRun     int32
+	MaxBackfillRuns    int32
+	FairnessWeight     float64
+	Zone               string
 }
 
 type ServoWaiting struct {

@@ -230,14 +230,15 @@ func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]Depen
 
 const insertLeases = `-- name: InsertLeases :exec
 INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
-        fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker)
+        fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
        unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]),
        unnest($13::int[]), unnest($14::text[]), unnest($15::bigint[]), unnest($16::uuid[]),
        nullif(unnest($17::timestamptz[]), '0001-01-01 00:00:00+00'),
        nullif(unnest($18::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($19::timestamptz[]),
-       unnest($20::timestamptz[]), unnest($21::bool[]), unnest($22::text[])
+       unnest($20::timestamptz[]), unnest($21::bool[]), unnest($22::text[]),
+       unnest($23::real[]), unnest($24::text[])
 `
 
 type InsertLeasesParams struct {
@@ -263,6 +264,8 @@ type InsertLeasesParams struct {
 	DueAts           []time.Time
 	CancelRequesteds []bool
 	Workers          []string
+	Costs            []float32
+	Assets           []string
 }
 
 func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) error {
@@ -289,17 +292,20 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 		arg.DueAts,
 		arg.CancelRequesteds,
 		arg.Workers,
+		arg.Costs,
+		arg.Assets,
 	)
 	return err
 }
 
 const insertQueued = `-- name: InsertQueued :exec
 INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
-        fan_outs, cursor)
+        fan_outs, cursor, rank, cost, asset)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
        unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]),
-       unnest($13::int[]), unnest($14::text[])
+       unnest($13::int[]), unnest($14::text[]), unnest($15::bigint[]),
+       unnest($16::real[]), unnest($17::text[])
 `
 
 type InsertQueuedParams struct {
@@ -317,6 +323,9 @@ type InsertQueuedParams struct {
 	Fruitlesses   []int32
 	FanOuts       []int32
 	Cursors       []string
+	Ranks         []int64
+	Costs         []float32
+	Assets        []string
 }
 
 func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) error {
@@ -335,17 +344,20 @@ func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) erro
 		arg.Fruitlesses,
 		arg.FanOuts,
 		arg.Cursors,
+		arg.Ranks,
+		arg.Costs,
+		arg.Assets,
 	)
 	return err
 }
 
 const insertReady = `-- name: InsertReady :exec
 INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
-        fan_outs, cursor)
+        fan_outs, cursor, rank)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
        unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]),
-       unnest($13::int[]), unnest($14::text[])
+       unnest($13::int[]), unnest($14::text[]), unnest($15::bigint[])
 `
 
 type InsertReadyParams struct {
@@ -363,6 +375,7 @@ type InsertReadyParams struct {
 	Fruitlesses   []int32
 	FanOuts       []int32
 	Cursors       []string
+	Ranks         []int64
 }
 
 func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error {
@@ -381,6 +394,7 @@ func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error 
 		arg.Fruitlesses,
 		arg.FanOuts,
 		arg.Cursors,
+		arg.Ranks,
 	)
 	return err
 }
@@ -483,11 +497,11 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 const lockLeases = `-- name: LockLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker,
+       q.cancel_requested, q.worker, q.cost, q.asset,
        coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
                      WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true
@@ -522,6 +536,8 @@ type LockLeasesRow struct {
 	DueAt              time.Time
 	CancelRequested    bool
 	Worker             string
+	Cost               float32
+	Asset              string
 	HeartbeatExpiresAt time.Time
 }
 
@@ -558,6 +574,8 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 			&i.DueAt,
 			&i.CancelRequested,
 			&i.Worker,
+			&i.Cost,
+			&i.Asset,
 			&i.HeartbeatExpiresAt,
 		); err != nil {
 			return nil, err
@@ -573,10 +591,10 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 const lockLeasesOnly = `-- name: LockLeasesOnly :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker
+       q.cancel_requested, q.worker, q.cost, q.asset
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 `
 
@@ -618,6 +636,8 @@ func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) 
 			&i.DueAt,
 			&i.CancelRequested,
 			&i.Worker,
+			&i.Cost,
+			&i.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -660,7 +680,7 @@ func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesPara
 }
 
 const sweepLeases = `-- name: SweepLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepLeasesRow struct {
@@ -700,6 +720,8 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 			&i.ServoLease.DueAt,
 			&i.ServoLease.CancelRequested,
 			&i.ServoLease.Worker,
+			&i.ServoLease.Cost,
+			&i.ServoLease.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -712,7 +734,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 }
 
 const sweepQueued = `-- name: SweepQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepQueuedRow struct {
@@ -744,6 +766,9 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQ
 			&i.ServoPoolQ.Fruitless,
 			&i.ServoPoolQ.FanOuts,
 			&i.ServoPoolQ.Cursor,
+			&i.ServoPoolQ.Rank,
+			&i.ServoPoolQ.Cost,
+			&i.ServoPoolQ.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -756,7 +781,7 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQ
 }
 
 const sweepReady = `-- name: SweepReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepReadyRow struct {
@@ -788,6 +813,8 @@ func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]SweepRe
 			&i.ServoReadyQ.Fruitless,
 			&i.ServoReadyQ.FanOuts,
 			&i.ServoReadyQ.Cursor,
+			&i.ServoReadyQ.Rank,
+			&i.ServoReadyQ.Held,
 		); err != nil {
 			return nil, err
 		}

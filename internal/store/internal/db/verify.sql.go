@@ -730,7 +730,7 @@ func (q *Queries) VerifyLeaseTokens(ctx context.Context) ([]VerifyLeaseTokensRow
 }
 
 const verifyLeases = `-- name: VerifyLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyLeasesRow struct {
@@ -769,6 +769,8 @@ func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoLease.DueAt,
 			&i.ServoLease.CancelRequested,
 			&i.ServoLease.Worker,
+			&i.ServoLease.Cost,
+			&i.ServoLease.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -898,7 +900,7 @@ func (q *Queries) VerifyPositions(ctx context.Context) ([]VerifyPositionsRow, er
 }
 
 const verifyQueued = `-- name: VerifyQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyQueuedRow struct {
@@ -929,6 +931,9 @@ func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoPoolQ.Fruitless,
 			&i.ServoPoolQ.FanOuts,
 			&i.ServoPoolQ.Cursor,
+			&i.ServoPoolQ.Rank,
+			&i.ServoPoolQ.Cost,
+			&i.ServoPoolQ.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -941,7 +946,7 @@ func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]Verif
 }
 
 const verifyReady = `-- name: VerifyReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyReadyRow struct {
@@ -972,6 +977,8 @@ func (q *Queries) VerifyReady(ctx context.Context, runIds []uuid.UUID) ([]Verify
 			&i.ServoReadyQ.Fruitless,
 			&i.ServoReadyQ.FanOuts,
 			&i.ServoReadyQ.Cursor,
+			&i.ServoReadyQ.Rank,
+			&i.ServoReadyQ.Held,
 		); err != nil {
 			return nil, err
 		}
@@ -1062,7 +1069,7 @@ func (q *Queries) VerifyRunIDs(ctx context.Context) ([]VerifyRunIDsRow, error) {
 }
 
 const verifyRuns = `-- name: VerifyRuns :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace
 FROM   servo.runs r
 WHERE  (r.tenant_id, r.id) > ($1::uuid, $2::uuid) AND r.tenant_id <= $3::uuid
 ORDER  BY r.tenant_id, r.id
@@ -1120,6 +1127,7 @@ func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]Verif
 			&i.ServoRun.Fingerprint,
 			&i.ServoRun.Parameters,
 			&i.ServoRun.Retry,
+			&i.ServoRun.Trace,
 		); err != nil {
 			return nil, err
 		}
@@ -1132,7 +1140,7 @@ func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]Verif
 }
 
 const verifyRunsByKey = `-- name: VerifyRunsByKey :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
 ORDER  BY r.tenant_id, r.id
@@ -1182,6 +1190,7 @@ func (q *Queries) VerifyRunsByKey(ctx context.Context, arg VerifyRunsByKeyParams
 			&i.ServoRun.Fingerprint,
 			&i.ServoRun.Parameters,
 			&i.ServoRun.Retry,
+			&i.ServoRun.Trace,
 		); err != nil {
 			return nil, err
 		}
@@ -1274,7 +1283,7 @@ func (q *Queries) VerifyTasks(ctx context.Context, arg VerifyTasksParams) ([]Ver
 }
 
 const verifyTenants = `-- name: VerifyTenants :many
-SELECT t.id, t.name, t.version, t.created_at FROM servo.tenants t WHERE t.id > $1::uuid AND t.id <= $2::uuid ORDER BY t.id LIMIT $3::int
+SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id > $1::uuid AND t.id <= $2::uuid ORDER BY t.id LIMIT $3::int
 `
 
 type VerifyTenantsParams struct {
@@ -1301,6 +1310,15 @@ func (q *Queries) VerifyTenants(ctx context.Context, arg VerifyTenantsParams) ([
 			&i.ServoTenant.Name,
 			&i.ServoTenant.Version,
 			&i.ServoTenant.CreatedAt,
+			&i.ServoTenant.MaxConcurrentTasks,
+			&i.ServoTenant.MaxQueuedTasks,
+			&i.ServoTenant.MaxConcurrentRuns,
+			&i.ServoTenant.MaxDailyRuns,
+			&i.ServoTenant.MaxRunDurationS,
+			&i.ServoTenant.MaxTasksPerRun,
+			&i.ServoTenant.MaxBackfillRuns,
+			&i.ServoTenant.FairnessWeight,
+			&i.ServoTenant.Zone,
 		); err != nil {
 			return nil, err
 		}

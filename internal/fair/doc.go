@@ -1,0 +1,4 @@
+// Package fair shares a pool among tenants: weighted deficit round-robin over worker-seconds,
+// and the order within a tenant. It is pure: it reads no clock, no table and no quota of its
+// own, and everything it decides follows from what it is given.
+package fair
