@@ -18,6 +18,7 @@ const (
 	AttemptInterrupted            = AttemptEnd(ReturnInterrupted)
 	AttemptExpired                = AttemptEnd(ReturnExpired)
 	AttemptCancelled   AttemptEnd = "CANCELLED"
+	AttemptForced      AttemptEnd = "FORCE_CANCELLED" // its worker was silent
 )
 
 // Attempt is one try of a task, as its events tell it.
@@ -64,7 +65,11 @@ func Attempts(events []event.Event) []Attempt {
 		case TaskFailed:
 			end(e, AttemptFailed, &body.Failure)
 		case TaskCancelled:
-			end(e, AttemptCancelled, body.Failure)
+			how := AttemptCancelled
+			if body.Forced {
+				how = AttemptForced
+			}
+			end(e, how, body.Failure)
 		default: // what does not begin, start or end an attempt
 		}
 	}

@@ -87,6 +87,13 @@ type (
 	Skip struct{ Upstream id.Task }
 	// Cancel ends a task that nobody holds, and asks the worker of one that is held.
 	Cancel struct{}
+	// ForceCancel ends a task whose worker was asked to stop and has said nothing for Silence.
+	// SeenAt is its last heartbeat, if there was one.
+	ForceCancel struct {
+		SeenAt  time.Time
+		Silence time.Duration
+		Reason  string
+	}
 )
 
 // On names the command of the machine that each stands for.
@@ -104,6 +111,7 @@ func (TimeOut) On() TaskCommand         { return OnTimeOut }
 func (RetryDue) On() TaskCommand        { return OnRetryDue }
 func (Skip) On() TaskCommand            { return OnSkip }
 func (Cancel) On() TaskCommand          { return OnCancel }
+func (ForceCancel) On() TaskCommand     { return OnForceCancel }
 
 // Decide says what happens if cmd meets the task: the event to record, nil if nothing
 // changes, or a fault that names the state and the command. It may be called with any
@@ -142,6 +150,8 @@ func (t Task) Decide(cmd Command, facts Facts) (event.Body, error) {
 		return TaskSkipped{Upstream: c.Upstream}, nil
 	case Cancel:
 		return t.cancel()
+	case ForceCancel:
+		return t.forceCancel(c, facts)
 	}
 	return nil, fmt.Errorf("unknown command %T", cmd)
 }
@@ -343,4 +353,31 @@ func (t Task) cancel() (event.Body, error) {
 		return nil, nil
 	}
 	return TaskCancelRequested{}, nil
+}
+
+// forceCancel is for a task that nobody will end any more. A worker that may still be at work
+// is not overruled: it would go on beside whatever comes next.
+func (t Task) forceCancel(c ForceCancel, facts Facts) (event.Body, error) {
+	if len(c.Reason) > MaxReasonLength {
+		return nil, tooLong("reason", len(c.Reason), MaxReasonLength)
+	}
+	if err := storable("reason", c.Reason); err != nil {
+		return nil, err
+	}
+	if !facts.Cancelling {
+		return nil, fault.New(fault.Conflict, "cannot force cancel: the run is not being cancelled", fault.Field("run"),
+			fault.Remedy("cancel the run first: that asks the worker to stop"), fault.Value("state", t.State.String()))
+	}
+	seen := t.Since // when it was claimed or started: a sign of life too
+	if c.SeenAt.After(seen) {
+		seen = c.SeenAt
+	}
+	if possible := seen.Add(c.Silence); possible.After(facts.Now) {
+		return nil, fault.New(fault.Conflict,
+			fmt.Sprintf("cannot force cancel: worker %s was heard of at %s, less than %s ago", t.Worker, seen.UTC().Format(time.RFC3339), c.Silence),
+			fault.Field("task"), fault.Remedy("wait until "+possible.UTC().Format(time.RFC3339)+": it may stop by itself before"),
+			fault.Value("state", t.State.String()), fault.Value("worker", t.Worker), fault.Value("seen_at", seen.UTC()),
+			fault.Value("possible_at", possible.UTC()))
+	}
+	return TaskCancelled{Forced: true, Reason: c.Reason}, nil
 }

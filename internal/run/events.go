@@ -172,6 +172,8 @@ type (
 		LateResult bool            `json:"late_result,omitempty"`
 		Result     json.RawMessage `json:"result,omitempty"`
 		Failure    *Failure        `json:"error,omitempty"`
+		Forced     bool            `json:"forced,omitempty"` // by somebody, since its worker was silent
+		Reason     string          `json:"reason,omitempty"` // why it was forced
 	}
 )
 

@@ -27,6 +27,7 @@ const (
 	OnRetryDue        TaskCommand = "retry due"
 	OnSkip            TaskCommand = "skip"
 	OnCancel          TaskCommand = "cancel"
+	OnForceCancel     TaskCommand = "force cancel"
 )
 
 // transition is one row of a machine: from any of these states, on this command, to
@@ -67,6 +68,7 @@ var taskTransitions = []transition[TaskState, TaskCommand]{
 	{From: states(Pending, Ready, Queued, RetryWait), On: OnCancel, To: states(Cancelled)},
 	{From: states(Dispatched), On: OnCancel, To: states(Dispatched)}, // asks the worker to stop
 	{From: states(Running), On: OnCancel, To: states(Running)},
+	{From: states(Dispatched, Running), On: OnForceCancel, To: states(Cancelled)}, // of a worker that has fallen silent
 }
 
 // RunCommand names what can be asked of a run.

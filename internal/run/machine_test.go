@@ -42,6 +42,7 @@ func genCommand(t *rapid.T, task Task) Command {
 		RetryDue{},
 		Skip{},
 		Cancel{},
+		ForceCancel{SeenAt: epoch.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "seen")) * time.Second), Silence: time.Minute},
 	}).Draw(t, "command")
 }
 

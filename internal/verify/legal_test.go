@@ -44,6 +44,7 @@ func TestTaskEventsAreJudgedAsTheMachineDecides(t *testing.T) {
 		run.RetryDue{},
 		run.Skip{},
 		run.Cancel{},
+		run.ForceCancel{},
 	}
 	happens := map[string]bool{}
 	for _, state := range run.TaskStates() {
