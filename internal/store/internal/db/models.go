@@ -60,6 +60,20 @@ type ServoLease struct {
 	Asset           string
 }
 
+type ServoPool struct {
+	Name           string
+	OwnerID        *uuid.UUID
+	Kind           string
+	Url            string
+	MaxConcurrency int32
+	RatePerS       float32
+	TimeoutS       int32
+	AllowPrivate   bool
+	Version        int32
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 type ServoPoolQ struct {
 	TenantID   uuid.UUID
 	RunID      uuid.UUID
@@ -145,6 +159,32 @@ type ServoRun struct {
 	Parameters   json.RawMessage
 	Retry        json.RawMessage
 	Trace        string
+}
+
+type ServoServer struct {
+	Name      string
+	Version   string
+	StartedAt time.Time
+	SeenAt    time.Time
+}
+
+type ServoSigningKey struct {
+	ID        string
+	Secret    []byte
+	Version   int32
+	CreatedAt time.Time
+	SignsFrom time.Time
+	ExpiresAt *time.Time
+	RevokedAt *time.Time
+}
+
+type ServoSwitch struct {
+	Name      string
+	Off       bool
+	Reason    string
+	ChangedBy string
+	ChangedAt time.Time
+	Version   int32
 }
 
 type ServoTask struct {

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// How long what was seen counts as being there.
+const (
+	// ServerLives is how long a server counts as alive after it was seen: three renewals.
+	ServerLives = 15 * time.Second
+	// WorkerLives is how long a worker does: the longest wait of a claim, and a minute.
+	WorkerLives = 2 * time.Minute
+	// keepPresence is how long rows are kept that nobody renews.
+	keepPresence = 10 * time.Minute
+
+	maxServers = 1_000
+)
+
+// Server is a server of this installation by what it last said.
+type Server struct {
+	Name      string
+	Version   string
+	StartedAt time.Time
+	SeenAt    time.Time
+}
+
+// SeenWorker is a worker that was seen to serve a pool.
+type SeenWorker struct {
+	Name  string
+	Pool  string
+	Slots int32 // tasks that it can hold
+}
+
+// Presence is what a server says about itself and about the workers that it has seen.
+type Presence struct {
+	Name      string
+	Version   string
+	StartedAt time.Time
+	Workers   []SeenWorker // each name and pool once
+	Heard     []string     // names of workers that sent heartbeats, of whose pools nothing is known here
+}
+
+// RenewPresence says that a server is there, and whom it has seen. It answers whether there
+// are other servers.
+func (s *Store) RenewPresence(ctx context.Context, p Presence) (others bool, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		others, err = tx.q.RenewServer(ctx, db.RenewServerParams{
+			Name: p.Name, Version: p.Version, StartedAt: p.StartedAt, Now: now, Since: now.Add(-ServerLives),
+		})
+		if err != nil {
+			return err
+		}
+		if len(p.Workers) > 0 {
+			err = tx.q.SeeWorkers(ctx, db.SeeWorkersParams{
+				Now: now, Since: now.Add(-WorkerLives),
+				Names: column(p.Workers, func(w SeenWorker) string { return w.Name }),
+				Pools: column(p.Workers, func(w SeenWorker) string { return w.Pool }),
+				Slots: column(p.Workers, func(w SeenWorker) int32 { return w.Slots }),
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if len(p.Heard) > 0 {
+			return tx.q.SeeWorkersAgain(ctx, db.SeeWorkersAgainParams{Now: now, Names: p.Heard})
+		}
+		return nil
+	})
+	return others, err
+}
+
+// RemoveServer forgets a server that stops.
+func (s *Store) RemoveServer(ctx context.Context, name string) error {
+	return s.Engine(ctx, func(ctx context.Context, tx *Tx) error { return tx.q.RemoveServer(ctx, name) })
+}
+
+// Servers are the servers that are alive, by name.
+func (s *Store) Servers(ctx context.Context) ([]Server, error) {
+	var servers []Server
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.q.Servers(ctx, db.ServersParams{Since: now.Add(-ServerLives), Most: maxServers})
+		servers = column(rows, func(r db.ServoServer) Server { return Server(r) })
+		return err
+	})
+	return servers, err
+}
+
+// Capacity is what the live workers of a pool can hold. A worker that serves several pools
+// counts in each with all that it has.
+type Capacity struct {
+	Workers int
+	Slots   int
+}
+
+// PoolCapacities are the capacities of the pools that have live workers.
+func (s *Store) PoolCapacities(ctx context.Context) (map[string]Capacity, error) {
+	var capacities map[string]Capacity
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		capacities, err = tx.PoolCapacities(ctx, now)
+		return err
+	})
+	return capacities, err
+}
+
+// PoolCapacities are the capacities of the pools that have live workers.
+func (tx *Tx) PoolCapacities(ctx context.Context, now time.Time) (map[string]Capacity, error) {
+	rows, err := tx.q.PoolCapacities(ctx, db.PoolCapacitiesParams{Since: now.Add(-WorkerLives), Most: maxPools})
+	capacities := make(map[string]Capacity, len(rows))
+	for _, r := range rows {
+		capacities[r.Pool] = Capacity{Workers: int(r.Workers), Slots: int(r.Slots)}
+	}
+	return capacities, err
+}
+
+// WorkerView is a live worker as operators see it.
+type WorkerView struct {
+	Name      string
+	Pools     []string
+	Slots     int32
+	FirstSeen time.Time
+	SeenAt    time.Time
+	Leases    int32 // that it holds now
+}
+
+// ListWorkers are up to most live workers in the order of their names, beginning after one;
+// those of one pool if it is named.
+func (s *Store) ListWorkers(ctx context.Context, pool, after string, most int) ([]WorkerView, error) {
+	var workers []WorkerView
+	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.q.Workers(ctx, db.WorkersParams{
+			Leases: MaxDepth, After: after, Since: now.Add(-WorkerLives), Pool: pool, Most: int32(most), //nolint:gosec // a page
+		})
+		workers = column(rows, func(r db.WorkersRow) WorkerView { return WorkerView(r) })
+		return err
+	})
+	return workers, err
+}
+
+// ForgetPresence deletes servers and workers that have not been seen for a while.
+func (s *Store) ForgetPresence(ctx context.Context) (servers, workers int64, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		if servers, err = tx.q.ForgetServers(ctx, now.Add(-keepPresence)); err != nil {
+			return err
+		}
+		workers, err = tx.q.ForgetWorkers(ctx, now.Add(-keepPresence))
+		return err
+	})
+	return servers, workers, err
+}
