@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.arco.dev/servo/internal/id"
@@ -19,6 +20,7 @@ type Config struct {
 	HeartbeatTimeout time.Duration // how long a heartbeat renews a lease
 	PollEvery        time.Duration // how often waiting claims look without a signal
 	QueueTarget      int           // admission stops at this many queued tasks
+	Observer         Observer      // is told what was committed; nil costs nothing
 }
 
 func (c Config) withDefaults() Config {
@@ -50,6 +52,7 @@ type Engine struct {
 	log         *slog.Logger
 	deployments *deployments
 	signals     *signals
+	observed    sync.Pool // of *Committed: memory for what the observer is told
 
 	control    *lane[controlCommand]
 	work       *lane[workCommand]
@@ -99,6 +102,7 @@ func (e *Engine) RunChanged(run id.Run) (changed <-chan struct{}, stop func()) {
 // changed, and signals after the commit.
 func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *store.Tx, w *working) error) error {
 	w := newWorking()
+	e.watch(w)
 	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		if err := fn(ctx, tx, w); err != nil {
 			return err
@@ -109,9 +113,9 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 		}
 		return tx.Apply(ctx, changes)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		e.signals.after(w)
 	}
-	e.signals.after(w)
-	return nil
+	e.tell(w, err)
+	return err
 }

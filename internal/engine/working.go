@@ -22,10 +22,12 @@ type working struct {
 	changed []*liveTask // in the order of their first change
 	touched []*liveRun
 	changes store.Changes
+	seen    *Committed // for the observer; nil without one
 }
 
 type liveRun struct {
 	run     run.Run
+	from    run.State // as loaded; 0 if new
 	isNew   bool
 	touched bool
 }
@@ -50,7 +52,7 @@ func (w *working) at(now time.Time) {
 
 func (w *working) addRuns(runs []run.Run) {
 	for _, r := range runs {
-		w.runs[r.ID] = &liveRun{run: r}
+		w.runs[r.ID] = &liveRun{run: r, from: r.State}
 	}
 }
 
@@ -95,6 +97,7 @@ func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
 		parent.run = parent.run.Count(next.State)
 		w.touch(parent)
 	}
+	w.note(&t.task, &next, parent)
 	t.task = next
 	w.changes.Events = append(w.changes.Events, e)
 	w.change(t)

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"time"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+)
+
+// Observer is told what happened, after it was committed. It is called by the goroutines
+// that commit, several at once: it must be quick, and must not call the engine.
+type Observer interface {
+	// Committed is told what one transaction has done. Nothing of it may be kept after the
+	// call but copies: the next transaction uses the same memory.
+	Committed(done *Committed)
+	// Refused is told of a trigger that a quota has turned away.
+	Refused(tenant id.Tenant, quota string)
+	// LockAsked is told how a trigger has fared that needed a lock.
+	LockAsked(result LockResult, waited time.Duration)
+	// Admitted is told of a round of admission.
+	Admitted(round AdmissionRound)
+}
+
+// LockResult is how a trigger fared that needed a lock.
+type LockResult string
+
+// The results of asking for a lock.
+const (
+	LockAcquired LockResult = "acquired" // at once
+	LockWaited   LockResult = "waited"   // after another run had ended
+	LockHeld     LockResult = "held"     // another run has it: the trigger was answered with that one
+)
+
+// AdmissionRound is one look of admission at the tasks that are ready.
+type AdmissionRound struct {
+	Admitted int
+	Took     time.Duration
+	Failed   bool
+}
+
+// Committed is what one transaction has done.
+type Committed struct {
+	At    time.Time // the database's time of the transaction
+	Tasks []TaskMove
+	Runs  []RunChange
+}
+
+// TaskMove is one change of a task's state.
+type TaskMove struct {
+	Tenant    id.Tenant
+	Workspace id.Workspace // zero where the run's row was not needed: moves forward
+	Run       id.Run
+	Task      id.Task
+	Asset     string // "" for tasks that have not been queued
+	Pool      string
+	Trace     string // of the run; "" where its row was not needed
+	From, To  run.TaskState
+	Outcome   run.Outcome // of an end
+	Failure   string      // the code of what ended the attempt in failure
+	Attempt   int32
+	Since     time.Time // when it came into From
+	ReadyAt   time.Time // when it became ready for this attempt; zero if not known
+	StartedAt time.Time // of the attempt that ends; zero if it was not started
+}
+
+// RunChange is a run that was made or changed. From is 0 if it was made.
+type RunChange struct {
+	From run.State
+	Run  *run.Run // as it is by now; not to be changed, nor kept
+}
+
+// watch prepares a working set for whoever observes. Without an observer nothing is noted.
+func (e *Engine) watch(w *working) {
+	if e.config.Observer == nil {
+		return
+	}
+	w.seen, _ = e.observed.Get().(*Committed)
+	if w.seen == nil {
+		w.seen = &Committed{}
+	}
+	w.seen.Tasks = w.seen.Tasks[:0]
+}
+
+// tell tells the observer what a committed working set has done; of one that was rolled
+// back it is told nothing.
+func (e *Engine) tell(w *working, err error) {
+	if w.seen == nil {
+		return
+	}
+	if err == nil && (len(w.seen.Tasks) > 0 || len(w.touched) > 0) {
+		w.seen.At = w.now
+		w.seen.Runs = w.seen.Runs[:0]
+		for _, r := range w.touched {
+			w.seen.Runs = append(w.seen.Runs, RunChange{From: r.from, Run: &r.run})
+		}
+		e.config.Observer.Committed(w.seen)
+	}
+	clear(w.seen.Tasks) // the texts in them are somebody's rows
+	clear(w.seen.Runs)
+	e.observed.Put(w.seen)
+	w.seen = nil
+}
+
+// note takes note of a task's change of state.
+func (w *working) note(before, after *run.Task, parent *liveRun) {
+	if w.seen == nil || before.State == after.State {
+		return
+	}
+	w.seen.Tasks = append(w.seen.Tasks, TaskMove{
+		Tenant: after.Tenant, Run: after.Run, Task: after.ID, Asset: after.Asset, Pool: after.Pool, From: before.State, To: after.State,
+		Outcome: after.Outcome, Attempt: after.Attempt, Since: before.Since, StartedAt: before.StartedAt,
+	})
+	move := &w.seen.Tasks[len(w.seen.Tasks)-1]
+	if parent != nil {
+		move.Workspace = parent.run.Workspace
+	}
+	if after.Failure != nil && before.State.Leased() {
+		move.Failure = after.Failure.Code
+	}
+}

@@ -1,0 +1,141 @@
+package engine_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/store"
+)
+
+// witness remembers what it was told.
+type witness struct {
+	mu     sync.Mutex
+	moves  []engine.TaskMove
+	runs   []string
+	at     []time.Time
+	rounds int
+}
+
+func (w *witness) Committed(done *engine.Committed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at = append(w.at, done.At)
+	w.moves = append(w.moves, done.Tasks...)
+	for _, r := range done.Runs {
+		from := "new"
+		if r.From != 0 {
+			from = r.From.String()
+		}
+		w.runs = append(w.runs, fmt.Sprintf("%s → %s, %d left", from, r.Run.State, r.Run.Remaining))
+	}
+}
+
+func (w *witness) Refused(id.Tenant, string)                  {}
+func (w *witness) LockAsked(engine.LockResult, time.Duration) {}
+func (w *witness) Admitted(engine.AdmissionRound)             { w.rounds++ }
+
+// told are the moves since the last time.
+func (w *witness) told() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var told []string
+	for _, m := range w.moves {
+		told = append(told, fmt.Sprintf("%s: %s → %s", m.Asset, m.From, m.To))
+	}
+	w.moves = nil
+	return told
+}
+
+func TestObserver(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	watched := func(t *testing.T) (*bundle, *witness) {
+		t.Helper()
+		w := &witness{}
+		return setupOn(t, servotest.DB(t), engine.Config{Observer: w}), w
+	}
+
+	t.Run("every move of a task and every change of its run is told, with when it began", func(t *testing.T) {
+		t.Parallel()
+		b, w := watched(t)
+		b.db.SetClock(t, noon)
+		b.trigger(t, "single")
+		require.Equal(t, []string{"new → RUNNING, 1 left"}, w.runs)
+		require.Equal(t, noon, w.at[0].UTC())
+		b.db.SetClock(t, noon.Add(time.Second))
+		b.admit(t)
+		b.db.SetClock(t, noon.Add(3*time.Second))
+		lease := b.claim(t, 1, true)[0]
+		b.db.SetClock(t, noon.Add(10*time.Second))
+		b.report(t, lease, engine.Complete{})
+
+		queued, claimed, ended := w.moves[0], w.moves[1], w.moves[2]
+		require.Equal(t, []string{"s/one: READY → QUEUED", "s/one: QUEUED → RUNNING", "s/one: RUNNING → SUCCEEDED"}, w.told())
+		require.Equal(t, []string{"new → RUNNING, 1 left", "RUNNING → SUCCEEDED, 0 left"}, w.runs)
+		require.Equal(t, noon, queued.Since.UTC())
+		require.Equal(t, noon.Add(time.Second), claimed.Since.UTC())
+		require.Equal(t, noon.Add(3*time.Second), ended.StartedAt.UTC())
+		require.Equal(t, run.Success, ended.Outcome)
+		require.Equal(t, b.tenant, ended.Tenant)
+		require.Equal(t, lease.Workspace, ended.Workspace)
+		require.Equal(t, "default", ended.Pool)
+		require.EqualValues(t, 1, ended.Attempt)
+	})
+
+	t.Run("moves of one transaction are told one by one", func(t *testing.T) {
+		t.Parallel()
+		b, w := watched(t)
+		b.trigger(t, "single")
+		b.admit(t)
+		lease := b.claim(t, 1, false)[0]
+		w.told()
+		_, errs := b.Report(t.Context(), []engine.Report{report(lease, engine.Start{}), report(lease, engine.Complete{})})
+		require.NoError(t, errs[0])
+		require.NoError(t, errs[1])
+		require.Equal(t, []string{"s/one: DISPATCHED → RUNNING", "s/one: RUNNING → SUCCEEDED"}, w.told())
+	})
+
+	t.Run("a failure is told with its code, and with what it does to those downstream", func(t *testing.T) {
+		t.Parallel()
+		b, w := watched(t)
+		b.trigger(t, "diamond")
+		lease := b.one(t)
+		w.told()
+		b.report(t, lease, engine.Fail{Failure: run.Failure{Code: "SCHEMA_VIOLATION", Message: "no"}})
+		require.Equal(t, "SCHEMA_VIOLATION", w.moves[0].Failure)
+		require.Empty(t, w.moves[1].Failure, "nothing of its own has failed")
+		require.Len(t, w.moves, 4)
+		require.Equal(t, run.Skipped, w.moves[3].To)
+		require.Equal(t, run.UpstreamFailed, w.moves[3].Outcome)
+	})
+
+	t.Run("what is refused or changes nothing is not told", func(t *testing.T) {
+		t.Parallel()
+		b, w := watched(t)
+		b.trigger(t, "single")
+		lease := b.one(t)
+		b.report(t, lease, engine.Complete{})
+		told := len(w.at)
+		require.True(t, b.report(t, lease, engine.Complete{}).Repeat)
+		require.ErrorContains(t, b.reportError(t, lease, engine.Fail{Failure: run.Failure{Code: "TIMEOUT", Message: "no"}}), "")
+		require.Empty(t, b.claim(t, 1, true))
+		require.Len(t, w.at, told)
+	})
+
+	t.Run("what was rolled back is not told", func(t *testing.T) {
+		t.Parallel()
+		b, w := watched(t)
+		b.trigger(t, "single")
+		_, err := b.Admit(t.Context(), store.Duty{Name: "admission", Holder: "nobody", Epoch: 7}, 10)
+		require.ErrorIs(t, err, store.ErrDutyLost)
+		require.Empty(t, w.told())
+	})
+}
