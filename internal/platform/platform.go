@@ -1,5 +1,5 @@
 // Package platform is what belongs to the installation rather than to a tenant: the switches
-// of an operator, and whatever else has its events in the platform's own log. It is pure: it
+// of an operator, pools, the keys that envelopes are signed with. It is pure: it
 // folds events, reads no clock and no database, and knows no secret.
 package platform
 
@@ -23,8 +23,12 @@ type Event struct {
 // Kind says what a subject is.
 type Kind string
 
-// KindSwitch is something that an operator can turn off for everybody.
-const KindSwitch Kind = "switch"
+// The kinds of subjects.
+const (
+	KindSwitch Kind = "switch"      // something that an operator can turn off for everybody
+	KindPool   Kind = "pool"        // a queue with its workers
+	KindKey    Kind = "signing_key" // what envelopes and callbacks are signed with
+)
 
 // SubjectOf names a stream.
 func SubjectOf(kind Kind, name string) string { return string(kind) + "/" + name }
@@ -40,6 +44,12 @@ func Events() []event.Definition {
 	return []event.Definition{
 		event.Define[SwitchTurnedOff](),
 		event.Define[SwitchTurnedOn](),
+		event.Define[PoolCreated](),
+		event.Define[PoolUpdated](),
+		event.Define[PoolDeleted](),
+		event.Define[KeyCreated](),
+		event.Define[KeyRetired](),
+		event.Define[KeyRevoked](),
 	}
 }
 
@@ -52,6 +62,8 @@ type Entity struct {
 	UpdatedAt time.Time
 
 	Switch Switch
+	Pool   Pool
+	Key    Key
 }
 
 // Evolve folds one event into the entity.
@@ -67,8 +79,20 @@ func (en Entity) Evolve(e Event) (Entity, error) {
 	if wanted := kindOf(e.Body); wanted != kind {
 		return en, fmt.Errorf("%s: %s is not an event of a %s", e.Subject, e.Body.EventType(), kind)
 	}
-	en.Switch = en.Switch.evolve(e)
-	return en, nil
+	var err error
+	switch kind {
+	case KindPool:
+		en.Pool, err = en.Pool.evolve(e)
+	case KindKey:
+		en.Key, err = en.Key.evolve(e)
+	default:
+		en.Switch = en.Switch.evolve(e)
+	}
+	return en, err
+}
+
+func misplaced(e Event) error {
+	return fmt.Errorf("%s: %s cannot happen to it now", e.Subject, e.Body.EventType())
 }
 
 // kindOf is the kind of subject that an event belongs to, "" if it is none of this package.
@@ -76,6 +100,10 @@ func kindOf(body event.Body) Kind {
 	switch body.(type) {
 	case SwitchTurnedOff, SwitchTurnedOn:
 		return KindSwitch
+	case PoolCreated, PoolUpdated, PoolDeleted:
+		return KindPool
+	case KeyCreated, KeyRetired, KeyRevoked:
+		return KindKey
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
 	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/platform"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 	"go.arco.dev/servo/internal/tenant"
@@ -70,7 +72,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 // Codec knows every event of this version of Servo.
 func Codec() *event.Codec {
-	return event.NewCodec(append(run.Events(), tenant.Events()...)...)
+	return event.NewCodec(slices.Concat(run.Events(), tenant.Events(), platform.Events())...)
 }
 
 // registerTypes makes UUIDs travel in binary and times come back in UTC.

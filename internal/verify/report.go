@@ -41,6 +41,7 @@ type Divergence struct {
 	Tenant  id.Tenant `json:"tenant,omitzero"`
 	Run     id.Run    `json:"run,omitzero"`
 	Subject uuid.UUID `json:"subject,omitzero"`
+	Name    string    `json:"name,omitempty"` // of what belongs to no tenant, such as pool/default
 	Want    string    `json:"want"`
 	Got     string    `json:"got"`
 }
@@ -59,6 +60,9 @@ func (d Divergence) String() string {
 	}
 	if d.Subject != uuid.Nil && d.Subject != d.Run.UUID && d.Subject != d.Tenant.UUID {
 		text.WriteString(" of " + d.Subject.String())
+	}
+	if d.Name != "" {
+		text.WriteString(" of " + d.Name)
 	}
 	fmt.Fprintf(&text, ": want %s, got %s", orNothing(d.Want), orNothing(d.Got))
 	return text.String()

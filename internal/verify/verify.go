@@ -71,6 +71,11 @@ func (v *verifier) run(ctx context.Context, tx *store.Tx) error {
 	if err := v.entities(ctx, tx); err != nil {
 		return fmt.Errorf("verify tenants: %w", err)
 	}
+	if v.options.Tenant == nil {
+		if err := v.platform(ctx, tx); err != nil {
+			return fmt.Errorf("verify the platform: %w", err)
+		}
+	}
 	if v.options.Sample > 0 {
 		return v.sample(ctx, tx)
 	}

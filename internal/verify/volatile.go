@@ -7,6 +7,7 @@ func Volatile() []string {
 		// renewed by heartbeats, and when the reaper looks again: in no event
 		"leases.expires_at",
 		"leases.due_at",
+		"leases.lease_ms",
 		"heartbeats.*",
 		// an order, and what was charged: they decide when a task runs, never what becomes of it
 		"ready_q.rank",
@@ -20,10 +21,6 @@ func Volatile() []string {
 		// not compared yet
 		"live_runs.*",
 		"asset_pauses.*",
-		"platform_events.*",
-		"pools.*",
-		"signing_keys.*",
-		"switches.*",
 		"runs.trace",
 		"tenants.max_concurrent_tasks",
 		"tenants.max_queued_tasks",
@@ -40,6 +37,9 @@ func Volatile() []string {
 		// what attempts wrote to their logs, and how much of it is kept: nothing is decided by it
 		"task_logs.*",
 		"attempt_logs.*",
+		// how far attempts are, in their workers' own words
+		"attempt_progress.*",
+		"attempt_stages.*",
 		// work that goes on in another transaction; checked as an invariant
 		"cones.*",
 		// answers to repeats, forgotten by age
@@ -49,6 +49,9 @@ func Volatile() []string {
 		// the log itself: its versions, positions and bodies are what everything is checked by
 		"run_events.*",
 		"entity_events.*",
+		"platform_events.*",
+		// what only servers and workers may know: it is in no event
+		"signing_keys.secret",
 		// the schema's own books
 		"migrations.*",
 		"migration_checksums.*",

@@ -56,13 +56,14 @@ CREATE TABLE servo.servers (
 ) WITH (fillfactor = 50);
 GRANT SELECT, INSERT, UPDATE, DELETE ON servo.servers TO servo_engine;
 
--- Keys that envelopes and callbacks are signed with. The newest active one signs; a retired
--- one is still believed until it expires; a revoked one is not.
+-- Keys that envelopes and callbacks are signed with. The newest that may sign does; one that
+-- may not yet, and one that was retired and has not expired, are believed; a revoked one is not.
 CREATE TABLE servo.signing_keys (
     id         text        PRIMARY KEY CHECK (id <> ''),
     secret     bytea       NOT NULL CHECK (length(secret) >= 32),
     version    integer     NOT NULL,
     created_at timestamptz NOT NULL,
+    signs_from timestamptz NOT NULL, -- until then workers can be told of it
     expires_at timestamptz, -- set when a newer key takes over
     revoked_at timestamptz
 );

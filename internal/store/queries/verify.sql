@@ -37,7 +37,7 @@ ORDER  BY r.tenant_id, r.id;
 -- Each stream by its versions, the run's own before those of its tasks. Neither positions nor
 -- transaction ids order a stream: sessions take positions in advance, and a transaction may
 -- have its id long before it gets the lock that orders it.
-SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.data
+SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
 ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position;
@@ -69,6 +69,10 @@ SELECT sqlc.embed(q) FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) 
 
 -- name: VerifyRetrying :many
 SELECT sqlc.embed(q) FROM servo.retry_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
+
+-- name: VerifyLiveRuns :many
+-- Few and narrow: by run alone, so that a row of another tenant shows.
+SELECT sqlc.embed(l) FROM servo.live_runs l WHERE l.run_id = ANY(@run_ids::uuid[]) ORDER BY l.run_id;
 
 -- name: VerifyCones :many
 SELECT sqlc.embed(c) FROM servo.cones c WHERE c.run_id = ANY(@run_ids::uuid[]) ORDER BY c.run_id;
@@ -106,6 +110,10 @@ WITH orphan AS (
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'retry_q', x.tenant_id, x.run_id FROM servo.retry_q x
+    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
+    SELECT 'live_runs', x.tenant_id, x.run_id FROM servo.live_runs x
     WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
@@ -149,7 +157,7 @@ ORDER  BY l.token, l.run_id, l.task_id;
 SELECT sqlc.embed(t) FROM servo.tenants t WHERE t.id > @after::uuid AND t.id <= @until::uuid ORDER BY t.id LIMIT @most::int;
 
 -- name: VerifyEntityEvents :many
-SELECT e.tenant_id, e.subject_id AS run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.data
+SELECT e.tenant_id, e.subject_id AS run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.entity_events e
 WHERE  e.tenant_id = ANY(@tenant_ids::uuid[])
 ORDER  BY e.tenant_id, e.subject_id, e.version;
@@ -159,6 +167,20 @@ SELECT sqlc.embed(w) FROM servo.workspaces w WHERE w.tenant_id = ANY(@tenant_ids
 
 -- name: VerifyDeployments :many
 SELECT sqlc.embed(d) FROM servo.deployments d WHERE d.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY d.tenant_id, d.id;
+
+-- name: VerifyPlatformEvents :many
+SELECT e.subject, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.data
+FROM   servo.platform_events e
+ORDER  BY e.subject, e.version;
+
+-- name: VerifyPools :many
+SELECT sqlc.embed(p) FROM servo.pools p ORDER BY p.name;
+
+-- name: VerifySigningKeys :many
+SELECT sqlc.embed(k) FROM servo.signing_keys k ORDER BY k.id;
+
+-- name: VerifySwitches :many
+SELECT sqlc.embed(s) FROM servo.switches s ORDER BY s.name;
 
 -- name: VerifyEntityOrphans :many
 SELECT o.source::text AS source, o.tenant_id, count(*)::bigint AS lost
@@ -191,12 +213,12 @@ SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = @run_id:
 -- wait for its lock and must find it.
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry)
+        triggered_by, fingerprint, parameters, retry, trace)
 VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @deployment_id::uuid, sqlc.narg(parent_run_id)::uuid, @created_at::timestamptz,
         sqlc.narg(started_at)::timestamptz, sqlc.narg(finished_at)::timestamptz, @version::int, @total::int, @remaining::int,
         @succeeded::int, @failed::int, @skipped::int, @cancelled::int, @state::smallint, @priority::smallint, @timed_out::bool,
         @cancel_reason::text, @pipeline::text, @trigger_type::text, @triggered_by::text, @fingerprint::text,
-        nullif(@parameters::text, '')::jsonb, nullif(@retry::text, '')::jsonb)
+        nullif(@parameters::text, '')::jsonb, nullif(@retry::text, '')::jsonb, @trace::text)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -204,7 +226,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        failed = excluded.failed, skipped = excluded.skipped, cancelled = excluded.cancelled, state = excluded.state,
        priority = excluded.priority, timed_out = excluded.timed_out, cancel_reason = excluded.cancel_reason,
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
-       fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry;
+       fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace;
 
 -- name: RepairTasks :exec
 -- Whole rows, live (state 0) or ended. Those that were wrong were deleted before.
@@ -227,6 +249,10 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]
 
 -- name: DropRuns :exec
 DELETE FROM servo.runs r USING unnest(@tenant_ids::uuid[]) AS n(tenant_id) WHERE r.tenant_id = n.tenant_id AND r.id = @run_id::uuid;
+
+-- name: DropLiveRuns :exec
+-- Whosever it is: what should be there is written anew.
+DELETE FROM servo.live_runs WHERE run_id = @run_id::uuid;
 
 -- name: DropTasks :exec
 DELETE FROM servo.tasks t

@@ -58,6 +58,21 @@ type ServoLease struct {
 	Worker          string
 	Cost            float32
 	Asset           string
+	LeaseMs         int32
+}
+
+type ServoLiveRun struct {
+	TenantID    uuid.UUID
+	RunID       uuid.UUID
+	WorkspaceID uuid.UUID
+	CreatedAt   time.Time
+	DueAt       *time.Time
+	LimitS      int32
+	Priority    int16
+	Pending     bool
+	LockKey     string
+	LockedBy    string
+	Pipeline    string
 }
 
 type ServoPool struct {

@@ -37,6 +37,16 @@ func (q *Queries) DropEdges(ctx context.Context, arg DropEdgesParams) error {
 	return err
 }
 
+const dropLiveRuns = `-- name: DropLiveRuns :exec
+DELETE FROM servo.live_runs WHERE run_id = $1::uuid
+`
+
+// Whosever it is: what should be there is written anew.
+func (q *Queries) DropLiveRuns(ctx context.Context, runID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, dropLiveRuns, runID)
+	return err
+}
+
 const dropRuns = `-- name: DropRuns :exec
 DELETE FROM servo.runs r USING unnest($1::uuid[]) AS n(tenant_id) WHERE r.tenant_id = n.tenant_id AND r.id = $2::uuid
 `
@@ -212,12 +222,12 @@ func (q *Queries) PlanByScan(ctx context.Context) error {
 const repairRun = `-- name: RepairRun :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry)
+        triggered_by, fingerprint, parameters, retry, trace)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::timestamptz,
         $7::timestamptz, $8::timestamptz, $9::int, $10::int, $11::int,
         $12::int, $13::int, $14::int, $15::int, $16::smallint, $17::smallint, $18::bool,
         $19::text, $20::text, $21::text, $22::text, $23::text,
-        nullif($24::text, '')::jsonb, nullif($25::text, '')::jsonb)
+        nullif($24::text, '')::jsonb, nullif($25::text, '')::jsonb, $26::text)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -225,7 +235,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        failed = excluded.failed, skipped = excluded.skipped, cancelled = excluded.cancelled, state = excluded.state,
        priority = excluded.priority, timed_out = excluded.timed_out, cancel_reason = excluded.cancel_reason,
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
-       fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry
+       fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace
 `
 
 type RepairRunParams struct {
@@ -254,6 +264,7 @@ type RepairRunParams struct {
 	Fingerprint  string
 	Parameters   string
 	Retry        string
+	Trace        string
 }
 
 // Every column as the events tell it. The row is updated in place, never replaced: others
@@ -285,6 +296,7 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 		arg.Fingerprint,
 		arg.Parameters,
 		arg.Retry,
+		arg.Trace,
 	)
 	return err
 }
@@ -541,7 +553,7 @@ func (q *Queries) VerifyEdges(ctx context.Context, arg VerifyEdgesParams) ([]Ver
 }
 
 const verifyEntityEvents = `-- name: VerifyEntityEvents :many
-SELECT e.tenant_id, e.subject_id AS run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.data
+SELECT e.tenant_id, e.subject_id AS run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.entity_events e
 WHERE  e.tenant_id = ANY($1::uuid[])
 ORDER  BY e.tenant_id, e.subject_id, e.version
@@ -556,6 +568,8 @@ type VerifyEntityEventsRow struct {
 	RecordedAt time.Time
 	Schema     int16
 	Type       string
+	Actor      string
+	Trace      string
 	Data       json.RawMessage
 }
 
@@ -577,6 +591,8 @@ func (q *Queries) VerifyEntityEvents(ctx context.Context, tenantIds []uuid.UUID)
 			&i.RecordedAt,
 			&i.Schema,
 			&i.Type,
+			&i.Actor,
+			&i.Trace,
 			&i.Data,
 		); err != nil {
 			return nil, err
@@ -634,7 +650,7 @@ func (q *Queries) VerifyEntityOrphans(ctx context.Context, arg VerifyEntityOrpha
 }
 
 const verifyEvents = `-- name: VerifyEvents :many
-SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.data
+SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
 ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position
@@ -654,6 +670,8 @@ type VerifyEventsRow struct {
 	RecordedAt time.Time
 	Schema     int16
 	Type       string
+	Actor      string
+	Trace      string
 	Data       json.RawMessage
 }
 
@@ -678,6 +696,8 @@ func (q *Queries) VerifyEvents(ctx context.Context, arg VerifyEventsParams) ([]V
 			&i.RecordedAt,
 			&i.Schema,
 			&i.Type,
+			&i.Actor,
+			&i.Trace,
 			&i.Data,
 		); err != nil {
 			return nil, err
@@ -730,7 +750,7 @@ func (q *Queries) VerifyLeaseTokens(ctx context.Context) ([]VerifyLeaseTokensRow
 }
 
 const verifyLeases = `-- name: VerifyLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.lease_ms FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyLeasesRow struct {
@@ -771,6 +791,48 @@ func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoLease.Worker,
 			&i.ServoLease.Cost,
 			&i.ServoLease.Asset,
+			&i.ServoLease.LeaseMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifyLiveRuns = `-- name: VerifyLiveRuns :many
+SELECT l.tenant_id, l.run_id, l.workspace_id, l.created_at, l.due_at, l.limit_s, l.priority, l.pending, l.lock_key, l.locked_by, l.pipeline FROM servo.live_runs l WHERE l.run_id = ANY($1::uuid[]) ORDER BY l.run_id
+`
+
+type VerifyLiveRunsRow struct {
+	ServoLiveRun ServoLiveRun
+}
+
+// Few and narrow: by run alone, so that a row of another tenant shows.
+func (q *Queries) VerifyLiveRuns(ctx context.Context, runIds []uuid.UUID) ([]VerifyLiveRunsRow, error) {
+	rows, err := q.db.Query(ctx, verifyLiveRuns, runIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyLiveRunsRow
+	for rows.Next() {
+		var i VerifyLiveRunsRow
+		if err := rows.Scan(
+			&i.ServoLiveRun.TenantID,
+			&i.ServoLiveRun.RunID,
+			&i.ServoLiveRun.WorkspaceID,
+			&i.ServoLiveRun.CreatedAt,
+			&i.ServoLiveRun.DueAt,
+			&i.ServoLiveRun.LimitS,
+			&i.ServoLiveRun.Priority,
+			&i.ServoLiveRun.Pending,
+			&i.ServoLiveRun.LockKey,
+			&i.ServoLiveRun.LockedBy,
+			&i.ServoLiveRun.Pipeline,
 		); err != nil {
 			return nil, err
 		}
@@ -816,6 +878,10 @@ WITH orphan AS (
     WHERE  ($1::bool OR x.tenant_id = $2::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
+    SELECT 'live_runs', x.tenant_id, x.run_id FROM servo.live_runs x
+    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
+    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
+    UNION ALL
     SELECT 'cones', x.tenant_id, x.run_id FROM servo.cones x
     WHERE  ($1::bool OR x.tenant_id = $2::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
@@ -856,6 +922,92 @@ func (q *Queries) VerifyOrphans(ctx context.Context, arg VerifyOrphansParams) ([
 			&i.RunID,
 			&i.Lost,
 			&i.Owner,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifyPlatformEvents = `-- name: VerifyPlatformEvents :many
+SELECT e.subject, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.data
+FROM   servo.platform_events e
+ORDER  BY e.subject, e.version
+`
+
+type VerifyPlatformEventsRow struct {
+	Subject    string
+	Position   int64
+	Version    int32
+	RecordedAt time.Time
+	Schema     int16
+	Type       string
+	Actor      string
+	Data       json.RawMessage
+}
+
+func (q *Queries) VerifyPlatformEvents(ctx context.Context) ([]VerifyPlatformEventsRow, error) {
+	rows, err := q.db.Query(ctx, verifyPlatformEvents)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyPlatformEventsRow
+	for rows.Next() {
+		var i VerifyPlatformEventsRow
+		if err := rows.Scan(
+			&i.Subject,
+			&i.Position,
+			&i.Version,
+			&i.RecordedAt,
+			&i.Schema,
+			&i.Type,
+			&i.Actor,
+			&i.Data,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifyPools = `-- name: VerifyPools :many
+SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.allow_private, p.version, p.created_at, p.updated_at FROM servo.pools p ORDER BY p.name
+`
+
+type VerifyPoolsRow struct {
+	ServoPool ServoPool
+}
+
+func (q *Queries) VerifyPools(ctx context.Context) ([]VerifyPoolsRow, error) {
+	rows, err := q.db.Query(ctx, verifyPools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyPoolsRow
+	for rows.Next() {
+		var i VerifyPoolsRow
+		if err := rows.Scan(
+			&i.ServoPool.Name,
+			&i.ServoPool.OwnerID,
+			&i.ServoPool.Kind,
+			&i.ServoPool.Url,
+			&i.ServoPool.MaxConcurrency,
+			&i.ServoPool.RatePerS,
+			&i.ServoPool.TimeoutS,
+			&i.ServoPool.AllowPrivate,
+			&i.ServoPool.Version,
+			&i.ServoPool.CreatedAt,
+			&i.ServoPool.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -1219,6 +1371,77 @@ func (q *Queries) VerifySequences(ctx context.Context) (VerifySequencesRow, erro
 	var i VerifySequencesRow
 	err := row.Scan(&i.Token, &i.Position)
 	return i, err
+}
+
+const verifySigningKeys = `-- name: VerifySigningKeys :many
+SELECT k.id, k.secret, k.version, k.created_at, k.signs_from, k.expires_at, k.revoked_at FROM servo.signing_keys k ORDER BY k.id
+`
+
+type VerifySigningKeysRow struct {
+	ServoSigningKey ServoSigningKey
+}
+
+func (q *Queries) VerifySigningKeys(ctx context.Context) ([]VerifySigningKeysRow, error) {
+	rows, err := q.db.Query(ctx, verifySigningKeys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifySigningKeysRow
+	for rows.Next() {
+		var i VerifySigningKeysRow
+		if err := rows.Scan(
+			&i.ServoSigningKey.ID,
+			&i.ServoSigningKey.Secret,
+			&i.ServoSigningKey.Version,
+			&i.ServoSigningKey.CreatedAt,
+			&i.ServoSigningKey.SignsFrom,
+			&i.ServoSigningKey.ExpiresAt,
+			&i.ServoSigningKey.RevokedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifySwitches = `-- name: VerifySwitches :many
+SELECT s.name, s.off, s.reason, s.changed_by, s.changed_at, s.version FROM servo.switches s ORDER BY s.name
+`
+
+type VerifySwitchesRow struct {
+	ServoSwitch ServoSwitch
+}
+
+func (q *Queries) VerifySwitches(ctx context.Context) ([]VerifySwitchesRow, error) {
+	rows, err := q.db.Query(ctx, verifySwitches)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifySwitchesRow
+	for rows.Next() {
+		var i VerifySwitchesRow
+		if err := rows.Scan(
+			&i.ServoSwitch.Name,
+			&i.ServoSwitch.Off,
+			&i.ServoSwitch.Reason,
+			&i.ServoSwitch.ChangedBy,
+			&i.ServoSwitch.ChangedAt,
+			&i.ServoSwitch.Version,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const verifyTasks = `-- name: VerifyTasks :many
