@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // cluster is a database with a tenant and any number of servers.
@@ -26,7 +27,7 @@ type cluster struct {
 func setup(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{db: servotest.DB(t)}
-	c.engine = engine.New(c.db.Store, engine.Config{}, nil)
+	c.engine = engine.New(c.db.Store, engine.Config{Quotas: tenant.NoLimits()}, nil)
 	t.Cleanup(c.engine.Stop)
 	var err error
 	c.tenant, err = c.engine.CreateTenant(t.Context(), "acme", event.Meta{})

@@ -23,6 +23,7 @@ import (
 	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // bundle is an API over gRPC on a database of its own, with the tenant acme, who has
@@ -82,6 +83,9 @@ func setup(t testing.TB) *bundle {
 // setupBare has no tenants.
 func setupBare(t testing.TB, config engine.Config) *bundle {
 	t.Helper()
+	if config.Quotas == (tenant.Quotas{}) {
+		config.Quotas = tenant.NoLimits()
+	}
 	b := &bundle{db: servotest.DB(t), log: &recorder{}}
 	log := slog.New(b.log)
 	b.engine = engine.New(b.db.Store, config, log)

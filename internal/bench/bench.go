@@ -18,6 +18,7 @@ import (
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/reaper"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // Options say what to measure and where.
@@ -157,7 +158,7 @@ func (b *bencher) open(ctx context.Context, admin string) (func(), error) {
 	if err := b.store.Prepare(ctx); err != nil {
 		return closeAll, err
 	}
-	b.engine = engine.New(b.store, engine.Config{}, b.options.Logger)
+	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits()}, b.options.Logger)
 	undo = append(undo, b.engine.Stop)
 	admit := admission.Start(b.store, b.engine, admission.Config{Holder: "bench", Logger: b.options.Logger}) //nolint:contextcheck // a loop lives until it is stopped
 	undo = append(undo, func() { _ = admit.Stop(context.WithoutCancel(ctx)) })

@@ -25,6 +25,7 @@ import (
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // world is what the faults happen to: PostgreSQL and the servers on it.
@@ -91,16 +92,16 @@ func (w *world) populate(t *testing.T) {
 	_, err = db.Migrate(t.Context())
 	require.NoError(t, err)
 	execute(t, w.url, watchSQL)
-	e := engine.New(db, engine.Config{}, nil)
+	e := engine.New(db, engine.Config{Quotas: tenant.NoLimits()}, nil)
 	defer e.Stop()
 	deployed, err := manifest()
 	require.NoError(t, err)
 	for i := range tenants {
-		tenant, err := e.CreateTenant(t.Context(), fmt.Sprintf("tenant-%d", i), event.Meta{Actor: "chaos"})
+		created, err := e.CreateTenant(t.Context(), fmt.Sprintf("tenant-%d", i), event.Meta{Actor: "chaos"})
 		require.NoError(t, err)
-		_, err = e.Deploy(t.Context(), tenant, "default", deployed, event.Meta{Actor: "chaos"})
+		_, err = e.Deploy(t.Context(), created, "default", deployed, event.Meta{Actor: "chaos"})
 		require.NoError(t, err)
-		w.tenants = append(w.tenants, tenant)
+		w.tenants = append(w.tenants, created)
 	}
 	_, err = e.CreateWorkspace(t.Context(), w.tenants[0], wide, event.Meta{Actor: "chaos"})
 	require.NoError(t, err)

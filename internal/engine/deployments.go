@@ -15,11 +15,12 @@ import (
 	"go.arco.dev/servo/internal/tenant"
 )
 
-// CreateTenant makes a tenant with its default workspace.
+// CreateTenant makes a tenant with its default workspace and the engine's quotas for new ones.
 func (e *Engine) CreateTenant(ctx context.Context, name string, meta event.Meta) (id.Tenant, error) {
 	if err := tenant.ValidateName("name", name); err != nil {
 		return id.Tenant{}, err
 	}
+	quotas := e.config.Quotas
 	var created id.Tenant
 	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		now, err := tx.Clock(ctx)
@@ -28,7 +29,7 @@ func (e *Engine) CreateTenant(ctx context.Context, name string, meta event.Meta)
 		}
 		mint := id.NewMinter(now)
 		created = id.New[id.Tenant](mint)
-		if err := tx.InsertTenant(ctx, created, name, 1, now); err != nil {
+		if err := tx.InsertTenant(ctx, created, name, 1, quotas, now); err != nil {
 			return err
 		}
 		w := store.Workspace{Tenant: created, ID: id.New[id.Workspace](mint), Name: tenant.DefaultWorkspace, Version: 1}
@@ -36,7 +37,7 @@ func (e *Engine) CreateTenant(ctx context.Context, name string, meta event.Meta)
 			return err
 		}
 		return tx.AppendEntityEvents(ctx,
-			event.Event{Tenant: created, Subject: created.UUID, Version: 1, At: now, Meta: meta, Body: tenant.Created{Name: name}},
+			event.Event{Tenant: created, Subject: created.UUID, Version: 1, At: now, Meta: meta, Body: tenant.Created{Name: name, Quotas: &quotas}},
 			event.Event{Tenant: created, Subject: w.ID.UUID, Version: 1, At: now, Meta: meta, Body: tenant.WorkspaceCreated{Name: w.Name}})
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // Config are the limits and times of an engine. Zero fields take the defaults.
@@ -17,8 +18,10 @@ type Config struct {
 	InFlight         int           // transactions of a lane at once
 	CallTimeout      time.Duration // for callers that bring no deadline
 	Lease            time.Duration // what a claim gives when it does not say
-	HeartbeatTimeout time.Duration // how long a heartbeat renews a lease
+	HeartbeatTimeout time.Duration // how long a heartbeat renews a lease whose claim does not say
 	PollEvery        time.Duration // how often waiting claims look without a signal
+	ForceCancelAfter time.Duration // how long a worker must be silent before its task may be cancelled by force
+	Quotas           tenant.Quotas // what new tenants may use
 	QueueTarget      int           // admission stops at this many queued tasks
 	Observer         Observer      // is told what was committed; nil costs nothing
 }
@@ -38,10 +41,14 @@ func (c Config) withDefaults() Config {
 	setInt(&c.MaxWaiting, 20_000)
 	setInt(&c.InFlight, 2)
 	setInt(&c.QueueTarget, 5_000)
+	if c.Quotas == (tenant.Quotas{}) {
+		c.Quotas = tenant.DefaultQuotas()
+	}
 	setTime(&c.CallTimeout, 30*time.Second)
 	setTime(&c.Lease, 5*time.Minute)
 	setTime(&c.HeartbeatTimeout, 5*time.Minute+10*time.Second)
 	setTime(&c.PollEvery, time.Second)
+	setTime(&c.ForceCancelAfter, 5*time.Minute)
 	return c
 }
 
@@ -52,11 +59,14 @@ type Engine struct {
 	log         *slog.Logger
 	deployments *deployments
 	signals     *signals
+	seen        *seenWorkers
+	keys        *keyring
 	observed    sync.Pool // of *Committed: memory for what the observer is told
 
 	control    *lane[controlCommand]
 	work       *lane[workCommand]
 	heartbeats *lane[*heartbeatCommand]
+	progress   *lane[*progressCommand]
 	logs       *lane[*logCommand]
 }
 
@@ -66,11 +76,13 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{store: s, config: config, log: log, deployments: newDeployments(), signals: newSignals()}
+	e := &Engine{store: s, config: config, log: log, deployments: newDeployments(), signals: newSignals(), seen: newSeenWorkers(), keys: &keyring{store: s}}
+	e.signals.far = newWakeups(s.Notify, log)
 	limits := laneLimits{batch: config.MaxBatch, waiting: config.MaxWaiting, timeout: config.CallTimeout}
 	e.control = newLane("control", limits, config.InFlight, log, e.runControl, e.signals.everybody)
 	e.work = newLane("work", limits, config.InFlight, log, e.runWork, e.signals.everybody)
 	e.heartbeats = newLane("heartbeats", limits, 1, log, e.runHeartbeats, e.signals.everybody)
+	e.progress = newLane("progress", limits, 1, log, e.runProgress, func() {}) // nobody waits for it
 	limits.waiting = min(limits.waiting, maxLogsWait)
 	e.logs = newLane("logs", limits, 1, log, e.runLogs, func() {}) // nobody waits for them
 	return e
@@ -81,21 +93,24 @@ func (e *Engine) Stop() {
 	e.control.stop()
 	e.work.stop()
 	e.logs.stop()
+	e.progress.stop()
 	e.heartbeats.stop()
+	e.signals.far.stop()
 }
 
-// Ready is signalled when a task has become ready in this process.
+// Ready is signalled when a task has become ready.
 func (e *Engine) Ready() <-chan struct{} { return e.signals.wait(readyTopic) }
 
 // FollowUp is signalled when a transaction left work for another one (see SkipDoomed).
 func (e *Engine) FollowUp() <-chan struct{} { return e.signals.wait(followUpTopic) }
 
-// RunChanged is signalled at the next change of a run that this process commits: something
-// was recorded about the run or a task of it. Take the channel first, look second, and call
-// stop when done, signalled or not. Changes by other servers are not seen: look from time to
-// time.
+// RunChanged is signalled at the next change of a run: something was recorded about the run
+// or a task of it. Take the channel first, look second, and call stop when done, signalled or
+// not. What other servers have changed may be missed: look from time to time.
 func (e *Engine) RunChanged(run id.Run) (changed <-chan struct{}, stop func()) {
-	return e.signals.runs.wait(run)
+	changed, stop = e.signals.runs.wait(run)
+	e.signals.far.watch()
+	return changed, stop
 }
 
 // transact runs fn in an engine transaction over a fresh working set, writes what it

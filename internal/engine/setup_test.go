@@ -17,6 +17,7 @@ import (
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // bundle is a database with an engine and one tenant, whose clock a test may set.
@@ -56,6 +57,9 @@ func setup(t testing.TB) *bundle {
 
 func setupOn(t testing.TB, db *servotest.Database, config engine.Config) *bundle {
 	t.Helper()
+	if config.Quotas == (tenant.Quotas{}) {
+		config.Quotas = tenant.NoLimits()
+	}
 	e := engine.New(db.Store, config, nil)
 	t.Cleanup(e.Stop)
 	b := &bundle{Engine: e, db: db}

@@ -385,7 +385,7 @@ func (w *working) insertTasks(r run.Run, specs []run.TaskSpec) {
 		w.changes.NewTasks = append(w.changes.NewTasks, store.NewTask{
 			Key: store.TaskKey{Tenant: r.Tenant, Run: r.ID, Task: spec.ID}, Spec: spec,
 		})
-		live := &liveTask{task: run.NewTask(r.Tenant, r.ID, spec, w.now)}
+		live := &liveTask{task: run.NewTask(r, spec, w.now)}
 		w.tasks[spec.ID] = live
 		w.change(live)
 	}

@@ -155,6 +155,7 @@ func (w *working) finish() (store.Changes, error) {
 		} else {
 			w.changes.ChangedRuns = append(w.changes.ChangedRuns, r.run)
 		}
+		w.live(r)
 	}
 	for _, t := range w.changed {
 		w.changes.Moves = append(w.changes.Moves, store.Move{From: t.from, Task: t.task})

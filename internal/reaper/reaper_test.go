@@ -21,6 +21,7 @@ import (
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // server is an engine with one tenant.
@@ -35,7 +36,7 @@ type server struct {
 func setup(t *testing.T, manifest string) *server {
 	t.Helper()
 	s := &server{db: servotest.DB(t)}
-	s.Engine = engine.New(s.db.Store, engine.Config{}, nil)
+	s.Engine = engine.New(s.db.Store, engine.Config{Quotas: tenant.NoLimits()}, nil)
 	t.Cleanup(s.Stop)
 	var err error
 	s.tenant, err = s.CreateTenant(t.Context(), "acme", event.Meta{})

@@ -70,6 +70,8 @@ type (
 		Fingerprint string          `json:"fingerprint"`
 		Retry       *RetryPolicy    `json:"retry,omitempty"`
 		Started     bool            `json:"started,omitempty"` // RUNNING at once
+		Limit       int32           `json:"limit,omitempty"`   // seconds that it may take once started
+		Lock        string          `json:"lock,omitempty"`    // what it excludes other runs by
 		Tasks       []TaskSpec      `json:"tasks"`
 	}
 
@@ -97,7 +99,8 @@ type (
 )
 
 type (
-	// TaskReadied makes a task ready: its upstreams succeeded, or its backoff is over.
+	// TaskReadied makes a task ready: its upstreams succeeded, its run has started, or its
+	// backoff is over.
 	TaskReadied struct{}
 
 	// TaskQueued admits a task into its pool's queue.

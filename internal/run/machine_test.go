@@ -12,7 +12,6 @@ import (
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -47,7 +46,7 @@ func genCommand(t *rapid.T, task Task) Command {
 }
 
 func genTask(t *rapid.T) Task {
-	return NewTask(id.Tenant{}, id.Run{}, TaskSpec{Pool: "default", Timeout: 60, Upstream: make([]int32, rapid.IntRange(0, 2).Draw(t, "upstream"))}, epoch)
+	return NewTask(Run{}, TaskSpec{Pool: "default", Timeout: 60, Upstream: make([]int32, rapid.IntRange(0, 2).Draw(t, "upstream"))}, epoch)
 }
 
 func TestTaskMachine(t *testing.T) {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -26,6 +27,13 @@ type Run struct {
 	Parent      *id.Run
 	Fingerprint string
 	Retry       *RetryPolicy // what the config says above pipeline and asset
+	Trace       string       // the trace that it belongs to
+
+	// What its row among the live runs has. A run that is loaded to be changed does not
+	// have it, unless it is loaded to be started.
+	Limit    int32  // seconds that it may take once started
+	Lock     string // what it excludes other runs by; "" is nothing
+	LockedBy string
 
 	// Counters. Total = Remaining + the four ends.
 	Total, Remaining                      int32
@@ -64,6 +72,17 @@ func (EndRun) OnRun() RunCommand     { return OnRunEnd }
 
 // MaxReasonLength bounds what people may write about a cancel.
 const MaxReasonLength = 1000
+
+// defaultLimit is that of runs whose first event says none.
+const defaultLimit = 24 * 3600
+
+// DueAt is when a run is timed out: never while it waits, nor once it is being cancelled.
+func (r Run) DueAt() time.Time {
+	if r.State != RunRunning {
+		return time.Time{}
+	}
+	return r.StartedAt.Add(time.Duration(r.Limit) * time.Second)
+}
 
 // Decide says what happens if the command meets the run.
 func (r Run) Decide(cmd RunAction) (event.Body, error) {
@@ -138,7 +157,11 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 		r.Tenant, r.ID, r.Workspace, r.Deployment = e.Tenant, e.Run, body.Workspace, body.Deployment
 		r.State, r.Pipeline, r.Parameters, r.Priority = RunPending, body.Pipeline, body.Parameters, body.Priority
 		r.TriggerType, r.TriggeredBy, r.Parent = body.TriggerType, body.TriggeredBy, body.Parent
-		r.Fingerprint, r.Retry, r.CreatedAt = body.Fingerprint, body.Retry, e.At
+		r.Fingerprint, r.Retry, r.Trace, r.CreatedAt = body.Fingerprint, body.Retry, e.Meta.Trace, e.At
+		r.Limit, r.Lock = cmp.Or(body.Limit, defaultLimit), body.Lock
+		if r.Lock != "" {
+			r.LockedBy = cmp.Or(body.TriggeredBy, e.Meta.Actor)
+		}
 		if body.Started {
 			r.State, r.StartedAt = RunRunning, e.At
 		}

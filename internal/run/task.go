@@ -34,7 +34,7 @@ type Task struct {
 	Rank  int64   // QUEUED: its place in the pool's queue, the lowest first
 	Cost  float32 // worker-seconds that its tenant was charged for this attempt
 
-	Unmet int32     // PENDING: upstreams that have not succeeded
+	Unmet int32     // PENDING: upstreams that have not succeeded; the start of its run counts for one
 	Since time.Time // when it came into its state; when it ended
 	DueAt time.Time // RETRY_WAIT: when it is ready again
 
@@ -45,7 +45,8 @@ type Task struct {
 	Claim           id.Claim
 	StartedAt       time.Time
 	Deadline        time.Time
-	ExpiresAt       time.Time // volatile: renewed by heartbeats, in no event
+	ExpiresAt       time.Time     // volatile: renewed by heartbeats, in no event
+	Lease           time.Duration // volatile: how long a heartbeat renews it
 	CancelRequested bool
 
 	Outcome    Outcome
@@ -54,12 +55,16 @@ type Task struct {
 	LateResult bool
 }
 
-// NewTask is a task as its run makes it: PENDING with upstreams, else READY.
-func NewTask(tenant id.Tenant, run id.Run, spec TaskSpec, now time.Time) Task {
+// NewTask is a task as its run makes it: PENDING with upstreams, else READY. What waits for
+// nothing else waits for its run to start.
+func NewTask(of Run, spec TaskSpec, now time.Time) Task {
 	t := Task{
-		Tenant: tenant, Run: run, ID: spec.ID,
+		Tenant: of.Tenant, Run: of.ID, ID: spec.ID,
 		State: Ready, Asset: spec.Asset, Pool: spec.Pool, Priority: spec.Priority, Timeout: spec.Timeout,
 		Dependents: spec.Dependents, Unmet: int32(len(spec.Upstream)), Since: now, //nolint:gosec // bounded by the plan
+	}
+	if t.Unmet == 0 && of.State == RunPending {
+		t.Unmet = 1
 	}
 	if t.Unmet > 0 {
 		t.State = Pending
@@ -136,6 +141,6 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 // endLease forgets what belonged to the attempt.
 func (t *Task) endLease() {
 	t.Worker, t.Claim = "", id.Claim{}
-	t.StartedAt, t.Deadline, t.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
+	t.StartedAt, t.Deadline, t.ExpiresAt, t.Lease = time.Time{}, time.Time{}, time.Time{}, 0
 	t.CancelRequested = false
 }

@@ -38,7 +38,7 @@ func TestTake(t *testing.T) {
 		var news []store.NewTask
 		for i, priority := range []int16{1, 1, 9} {
 			spec := run.TaskSpec{ID: id.New[id.Task](w.mint), Index: int32(i + 1), Asset: "asset", Partition: "p", Pool: "default", Priority: priority, Timeout: 60}
-			task := w.taskIn(state, run.NewTask(a.tenant, g.run.ID, spec, w.now))
+			task := w.taskIn(state, run.NewTask(g.run, spec, w.now))
 			task.Since = w.now.Add(time.Duration(i) * time.Second)
 			moves = append(moves, store.Move{Task: task})
 			news = append(news, store.NewTask{Key: keyOf(task), Spec: spec})

@@ -15,6 +15,8 @@ import (
 // that are wrong are dropped and written anew, except the run's own: others wait for it.
 type RunRepair struct {
 	Run       *run.Run // as it should be; nil if the row is right
+	DropLive  *RunKey  // its row among the live runs, whosever it is
+	NewLive   *run.Run
 	DropTasks []TaskKey
 	NewTasks  []TaskRow
 	DropEdges []Edge
@@ -84,7 +86,7 @@ func (tx *Tx) ForeignRows(ctx context.Context, key RunKey) (Foreign, error) {
 // Repair collects the statements that make the difference good.
 func (tx *Tx) Repair(ctx context.Context, r RunRepair) error {
 	for _, step := range []func(context.Context, RunRepair) error{
-		tx.repairRun, tx.dropTasks, tx.repairTasks, tx.repairEdges, tx.repairQueues, tx.repairCones,
+		tx.repairRun, tx.repairLive, tx.dropTasks, tx.repairTasks, tx.repairEdges, tx.repairQueues, tx.repairCones,
 	} {
 		if err := step(ctx, r); err != nil {
 			return err
@@ -111,11 +113,25 @@ func (tx *Tx) repairRun(ctx context.Context, r RunRepair) error {
 		Total: row.Total, Remaining: row.Remaining, Succeeded: row.Succeeded, Failed: row.Failed, Skipped: row.Skipped, Cancelled: row.Cancelled,
 		State: int16(row.State), Priority: row.Priority, TimedOut: row.TimedOut, CancelReason: row.CancelReason, Pipeline: row.Pipeline,
 		TriggerType: row.TriggerType, TriggeredBy: row.TriggeredBy, Fingerprint: row.Fingerprint, Parameters: string(row.Parameters), Retry: retry,
+		Trace: row.Trace,
 	}
 	if row.Parent != nil {
 		params.ParentRunID = &row.Parent.UUID
 	}
 	return tx.writes.write("repair run", 1, func(q *db.Queries) error { return q.RepairRun(ctx, params) })
+}
+
+func (tx *Tx) repairLive(ctx context.Context, r RunRepair) error {
+	if r.DropLive != nil {
+		err := tx.writes.write("drop live run", anyRows, func(q *db.Queries) error { return q.DropLiveRuns(ctx, r.DropLive.Run.UUID) })
+		if err != nil {
+			return err
+		}
+	}
+	if r.NewLive == nil {
+		return nil
+	}
+	return tx.insertLiveRuns(ctx, []run.Run{*r.NewLive})
 }
 
 func orNil(t time.Time) *time.Time {

@@ -124,7 +124,7 @@ func TestTenants(t *testing.T) {
 		mint := id.NewMinter(w.now)
 		for field, insert := range map[string]func(ctx context.Context, tx *Tx) error{
 			"tenant": func(ctx context.Context, tx *Tx) error {
-				return tx.InsertTenant(ctx, id.New[id.Tenant](mint), "acme", 1, w.now)
+				return tx.InsertTenant(ctx, id.New[id.Tenant](mint), "acme", 1, tenant.DefaultQuotas(), w.now)
 			},
 			"workspace": func(ctx context.Context, tx *Tx) error {
 				again := a.workspace

@@ -45,7 +45,7 @@ func runFromRow(r db.ServoRun) (run.Run, error) {
 		Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Run](r.ID),
 		Workspace: id.Of[id.Workspace](r.WorkspaceID), Deployment: id.Of[id.Deployment](r.DeploymentID),
 		State: run.State(r.State), Version: r.Version, Pipeline: r.Pipeline, Parameters: r.Parameters, Priority: r.Priority,
-		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint,
+		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint, Trace: r.Trace,
 		Total: r.Total, Remaining: r.Remaining, Succeeded: r.Succeeded, Failed: r.Failed, Skipped: r.Skipped, Cancelled: r.Cancelled,
 		TimedOut: r.TimedOut, CancelReason: r.CancelReason,
 		CreatedAt: r.CreatedAt, StartedAt: timeOf(r.StartedAt), FinishedAt: timeOf(r.FinishedAt),
@@ -102,6 +102,7 @@ func taskFromLease(l db.ServoLease) run.Task {
 		Dependents: l.Dependents, Attempt: l.Attempt, Failures: l.Failures, Fruitless: l.Fruitless, FanOuts: l.FanOuts, Cursor: l.Cursor,
 		Token: l.Token, Worker: l.Worker, Claim: id.Of[id.Claim](l.ClaimID), StartedAt: timeOf(l.StartedAt), Deadline: timeOf(l.Deadline),
 		ExpiresAt: l.ExpiresAt, CancelRequested: l.CancelRequested, Asset: l.Asset, Cost: l.Cost,
+		Lease: time.Duration(l.LeaseMs) * time.Millisecond,
 	}
 	if l.StartedAt != nil {
 		t.State = run.Running

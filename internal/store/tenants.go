@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store/internal/db"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // Workspace is an environment of a tenant and the deployment that is active in it.
@@ -35,8 +36,13 @@ type Deployment struct {
 }
 
 // InsertTenant writes a new tenant.
-func (tx *Tx) InsertTenant(ctx context.Context, tenant id.Tenant, name string, version int32, now time.Time) error {
-	err := tx.q.InsertTenant(ctx, db.InsertTenantParams{ID: tenant.UUID, Name: name, Version: version, Now: now})
+func (tx *Tx) InsertTenant(ctx context.Context, owner id.Tenant, name string, version int32, quotas tenant.Quotas, now time.Time) error {
+	err := tx.q.InsertTenant(ctx, db.InsertTenantParams{
+		ID: owner.UUID, Name: name, Version: version, Now: now,
+		MaxConcurrentTasks: quotas.MaxConcurrentTasks, MaxQueuedTasks: quotas.MaxQueuedTasks, MaxConcurrentRuns: quotas.MaxConcurrentRuns,
+		MaxDailyRuns: quotas.MaxDailyRuns, MaxRunDurationS: seconds(quotas.MaxRunDuration), MaxTasksPerRun: quotas.MaxTasksPerRun,
+		MaxBackfillRuns: quotas.MaxBackfillRuns, FairnessWeight: quotas.FairnessWeight, Zone: quotas.Zone,
+	})
 	return taken(err, "tenant", name)
 }
 

@@ -31,6 +31,8 @@ type (
 	LeaseRow = db.ServoLease
 	// RetryRow is a row of retry_q.
 	RetryRow = db.ServoRetryQ
+	// LiveRunRow is a row of live_runs.
+	LiveRunRow = db.ServoLiveRun
 	// ConeRow is a row of cones.
 	ConeRow = db.ServoCone
 	// TenantRow is a row of tenants.
@@ -39,6 +41,8 @@ type (
 	WorkspaceRow = db.ServoWorkspace
 	// DeploymentRow is a row of deployments.
 	DeploymentRow = db.ServoDeployment
+	// AssetPauseRow is a row of asset_pauses.
+	AssetPauseRow = db.ServoAssetPause
 	// EventRow is a recorded event of a run or of an entity.
 	EventRow = db.VerifyEventsRow
 	// OrphanRow counts the rows of one table that carry a run which does not exist.
@@ -120,7 +124,7 @@ func (tx *Tx) EachEdge(ctx context.Context, keys []RunKey, each func(EdgeRow) er
 	return stream(ctx, tx, each, with((*db.Queries).VerifyEdges, db.VerifyEdgesParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
 }
 
-// QueueRows take the rows of the queue tables, and of cones, as they come.
+// QueueRows take the rows of the queue tables, of cones and of live runs, as they come.
 type QueueRows struct {
 	Waiting func(WaitingRow) error
 	Ready   func(ReadyRow) error
@@ -128,6 +132,7 @@ type QueueRows struct {
 	Lease   func(LeaseRow) error
 	Retry   func(RetryRow) error
 	Cone    func(ConeRow) error
+	Live    func(LiveRunRow) error // by tenant and run
 }
 
 // EachQueueRow streams the queue rows of runs, whosever they are.
@@ -140,6 +145,7 @@ func (tx *Tx) EachQueueRow(ctx context.Context, keys []RunKey, each QueueRows) e
 		streaming(ctx, tx, each.Lease, with((*db.Queries).VerifyLeases, runs)),
 		streaming(ctx, tx, each.Retry, with((*db.Queries).VerifyRetrying, runs)),
 		streaming(ctx, tx, each.Cone, with((*db.Queries).VerifyCones, runs)),
+		streaming(ctx, tx, each.Live, with((*db.Queries).VerifyLiveRuns, db.VerifyLiveRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: runs})),
 	)
 }
 
@@ -193,6 +199,7 @@ type EntityRows struct {
 	Event      func(EventRow) error
 	Workspace  func(WorkspaceRow) error
 	Deployment func(DeploymentRow) error
+	AssetPause func(AssetPauseRow) error
 }
 
 // EachEntityRow streams what belongs to these tenants: first the events, by subject and
@@ -203,6 +210,7 @@ func (tx *Tx) EachEntityRow(ctx context.Context, tenants []id.Tenant, each Entit
 		streaming(ctx, tx, each.Event, with((*db.Queries).VerifyEntityEvents, ids)),
 		streaming(ctx, tx, each.Workspace, with((*db.Queries).VerifyWorkspaces, ids)),
 		streaming(ctx, tx, each.Deployment, with((*db.Queries).VerifyDeployments, ids)),
+		streaming(ctx, tx, each.AssetPause, with((*db.Queries).VerifyAssetPauses, ids)),
 	)
 }
 

@@ -160,7 +160,7 @@ func (w *world) account(t testing.TB, name string) account {
 	}
 	w.engine(t, func(tx *Tx) {
 		ctx := t.Context()
-		require.NoError(t, tx.InsertTenant(ctx, a.tenant, name, 1, w.now))
+		require.NoError(t, tx.InsertTenant(ctx, a.tenant, name, 1, tenant.DefaultQuotas(), w.now))
 		require.NoError(t, tx.InsertWorkspace(ctx, a.workspace, w.now))
 		_, isNew, err := tx.InsertDeployment(ctx, a.deployment, w.now)
 		require.NoError(t, err)
@@ -200,7 +200,7 @@ func (w *world) newRun(t testing.TB, a account, in []run.TaskState, upstreams ..
 	g := graph{run: run.Run{
 		Tenant: a.tenant, ID: id.New[id.Run](w.mint), Workspace: a.workspace.ID, Deployment: a.deployment.ID,
 		State: run.RunRunning, Version: 1, Pipeline: "daily", Parameters: json.RawMessage(`{"day": "2026-01-01"}`), Priority: 5,
-		TriggerType: "MANUAL", TriggeredBy: "jo", Fingerprint: "f", Retry: &run.RetryPolicy{MaxAttempts: 4},
+		TriggerType: "MANUAL", TriggeredBy: "jo", Fingerprint: "f", Retry: &run.RetryPolicy{MaxAttempts: 4}, Trace: "trace", Limit: 3600,
 		Total: int32(len(upstreams)), Remaining: int32(len(upstreams)), CreatedAt: w.now, StartedAt: w.now,
 	}}
 	changes := store.Changes{NewRuns: []run.Run{g.run}}
@@ -211,7 +211,7 @@ func (w *world) newRun(t testing.TB, a account, in []run.TaskState, upstreams ..
 		})
 	}
 	for i, spec := range specs {
-		task := run.NewTask(a.tenant, g.run.ID, spec, w.now)
+		task := run.NewTask(g.run, spec, w.now)
 		if in != nil {
 			task = w.taskIn(in[i], task)
 		}
@@ -247,7 +247,7 @@ func (w *world) taskIn(state run.TaskState, t run.Task) run.Task {
 	switch {
 	case state.Leased():
 		out.Token, out.Worker, out.Claim = 42, "worker", id.New[id.Claim](w.mint)
-		out.ExpiresAt, out.CancelRequested = w.now.Add(time.Minute), true
+		out.ExpiresAt, out.Lease, out.CancelRequested = w.now.Add(time.Minute), time.Hour, true
 		if state == run.Running {
 			out.StartedAt, out.Deadline = w.now.Add(-time.Second), w.now.Add(time.Hour)
 		}

@@ -18,11 +18,13 @@ import (
 // tables, changed runs, and the events that say why.
 type Changes struct {
 	Now         time.Time
-	NewRuns     []run.Run
+	NewRuns     []run.Run // those with a lock hold it already: see TakeLocks
 	NewTasks    []NewTask
 	NewEdges    []Edge
 	Moves       []Move
 	ChangedRuns []run.Run
+	LiveRuns    []run.Run // of the changed ones and those with a lock: which start, wait or are being cancelled
+	EndedRuns   []RunKey  // of the changed ones: which are live no longer
 	Events      []event.Event
 	OpenCones   []RunKey // runs whose cone of skipped tasks goes on in another transaction
 	CloseCones  []RunKey
@@ -51,7 +53,7 @@ type Move struct {
 // Apply collects the statements that make the changes: one for each table touched.
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
-		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.moveTasks, tx.insertEvents, tx.writeCones, tx.reschedule,
+		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.insertEvents, tx.writeCones, tx.reschedule,
 	} {
 		if err := step(ctx, c); err != nil {
 			return err
@@ -89,6 +91,7 @@ func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
 			TriggeredBys: column(rows, func(r run.Run) string { return r.TriggeredBy }),
 			Fingerprints: column(rows, func(r run.Run) string { return r.Fingerprint }),
 			Parameters:   column(rows, func(r run.Run) string { return string(r.Parameters) }),
+			Traces:       column(rows, func(r run.Run) string { return r.Trace }),
 			Retries:      retries,
 		})
 	})

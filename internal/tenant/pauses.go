@@ -12,7 +12,7 @@ type (
 	AssetPaused struct {
 		Asset  string `json:"asset"`
 		Reason string `json:"reason,omitempty"`
-		By     string `json:"by,omitempty"` // for people; the actor if not said
+		By     string `json:"by,omitempty"` // for people
 	}
 	// AssetResumed lets them go on.
 	AssetResumed struct {
@@ -38,15 +38,11 @@ type Pauses map[string]Pause
 
 // with and without leave the pauses before as they were: folds share them.
 func (p Pauses) with(body AssetPaused, e event.Event) Pauses {
-	by := body.By
-	if by == "" {
-		by = e.Meta.Actor
-	}
 	next := maps.Clone(p)
 	if next == nil {
 		next = Pauses{}
 	}
-	next[body.Asset] = Pause{At: e.At, By: by, Reason: body.Reason}
+	next[body.Asset] = Pause{At: e.At, By: body.By, Reason: body.Reason}
 	return next
 }
 

@@ -18,7 +18,12 @@ const DefaultWorkspace = "default"
 type (
 	// Created begins a tenant.
 	Created struct {
-		Name string `json:"name"`
+		Name   string  `json:"name"`
+		Quotas *Quotas `json:"quotas,omitempty"` // those that were the default then, if it says nothing
+	}
+	// QuotasSet changes what a tenant may use: all of it, also what stays.
+	QuotasSet struct {
+		Quotas Quotas `json:"quotas"`
 	}
 	// WorkspaceCreated begins a workspace.
 	WorkspaceCreated struct {
@@ -37,6 +42,7 @@ type (
 
 // EventType implements event.Body.
 func (Created) EventType() event.Type              { return "tenant.created" }
+func (QuotasSet) EventType() event.Type            { return "tenant.quotas_set" }
 func (WorkspaceCreated) EventType() event.Type     { return "workspace.created" }
 func (DeploymentRegistered) EventType() event.Type { return "deployment.registered" }
 func (DeploymentActivated) EventType() event.Type  { return "workspace.deployment_activated" }
@@ -45,9 +51,12 @@ func (DeploymentActivated) EventType() event.Type  { return "workspace.deploymen
 func Events() []event.Definition {
 	return []event.Definition{
 		event.Define[Created](),
+		event.Define[QuotasSet](),
 		event.Define[WorkspaceCreated](),
 		event.Define[DeploymentRegistered](),
 		event.Define[DeploymentActivated](),
+		event.Define[AssetPaused](),
+		event.Define[AssetResumed](),
 	}
 }
 
@@ -56,7 +65,9 @@ type Entity struct {
 	Version   int32
 	Kind      Kind
 	Name      string // of a tenant or a workspace
+	Quotas    Quotas // of a tenant
 	Active    id.Deployment
+	Paused    Pauses       // of a workspace
 	Workspace id.Workspace // of a deployment
 	Digest    string
 	CreatedAt time.Time
@@ -83,13 +94,22 @@ func (en Entity) Evolve(e event.Event) (Entity, error) {
 	}
 	switch body := e.Body.(type) {
 	case Created:
-		en.Kind, en.Name = KindTenant, body.Name
+		en.Kind, en.Name, en.Quotas = KindTenant, body.Name, firstQuotas()
+		if body.Quotas != nil {
+			en.Quotas = *body.Quotas
+		}
+	case QuotasSet:
+		en.Quotas = body.Quotas
 	case WorkspaceCreated:
 		en.Kind, en.Name = KindWorkspace, body.Name
 	case DeploymentRegistered:
 		en.Kind, en.Workspace, en.Digest = KindDeployment, body.Workspace, body.Digest
 	case DeploymentActivated:
 		en.Active = body.Deployment
+	case AssetPaused:
+		en.Paused = en.Paused.with(body, e)
+	case AssetResumed:
+		en.Paused = en.Paused.without(body)
 	default:
 		return en, fmt.Errorf("%s: %s is not an event of an entity", e.Subject, e.Body.EventType())
 	}

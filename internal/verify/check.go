@@ -14,6 +14,7 @@ import (
 // tables know the columns of each table.
 type tables struct {
 	runs        columns[store.RunRow]
+	live        columns[store.LiveRunRow]
 	tasks       columns[store.TaskRow]
 	waiting     columns[store.WaitingRow]
 	ready       columns[store.ReadyRow]
@@ -23,15 +24,18 @@ type tables struct {
 	tenants     columns[store.TenantRow]
 	workspaces  columns[store.WorkspaceRow]
 	deployments columns[store.DeploymentRow]
+	pauses      columns[store.AssetPauseRow]
 }
 
 func newTables() *tables {
 	return &tables{
-		runs: columnsOf[store.RunRow]("runs"), tasks: columnsOf[store.TaskRow]("tasks"),
+		runs: columnsOf[store.RunRow]("runs"), live: columnsOf[store.LiveRunRow]("live_runs"),
+		tasks:   columnsOf[store.TaskRow]("tasks"),
 		waiting: columnsOf[store.WaitingRow]("waiting"), ready: columnsOf[store.ReadyRow]("ready_q"),
 		pool: columnsOf[store.QueuedRow]("pool_q"), leases: columnsOf[store.LeaseRow]("leases"),
 		retry: columnsOf[store.RetryRow]("retry_q"), tenants: columnsOf[store.TenantRow]("tenants"),
 		workspaces: columnsOf[store.WorkspaceRow]("workspaces"), deployments: columnsOf[store.DeploymentRow]("deployments"),
+		pauses: columnsOf[store.AssetPauseRow]("asset_pauses"),
 	}
 }
 
@@ -41,8 +45,9 @@ type check struct {
 	*history
 
 	tables    *tables
-	row       *store.RunRow // nil if there is none
-	strangers []*task       // tasks of rows that the history does not know
+	row       *store.RunRow     // nil if there is none
+	strangers []*task           // tasks of rows that the history does not know
+	live      *store.LiveRunRow // nil if there is none
 	cone      bool
 	edge      int // how many of the history's edges were met or missed
 	fix       store.RunRepair
@@ -193,9 +198,33 @@ func (c *check) coneRow(got store.ConeRow) {
 	c.fix.DropCone = &c.key
 }
 
+func (c *check) liveRow(got store.LiveRunRow) { c.live = &got }
+
+// concludeLive: a run has a row among the live ones exactly as long as it has not ended.
+func (c *check) concludeLive() {
+	wanted := c.run.Version > 0 && !c.run.State.Terminal()
+	switch {
+	case c.broken || !wanted && c.live == nil:
+		return
+	case !wanted:
+		c.diverges(Surplus, "live_runs", "", c.key.Run.UUID, "", "a row of a run that has ended, or that no event has made")
+		c.fix.DropLive = &c.key
+		return
+	case c.live == nil:
+		c.diverges(Missing, "live_runs", "", c.key.Run.UUID, "a row of a run that is "+c.run.State.String(), "")
+	default:
+		want := wantLive(c.run)
+		if !compare(c, c.tables.live, c.key.Run.UUID, &want, c.live) {
+			return
+		}
+	}
+	c.fix.DropLive, c.fix.NewLive = &c.key, &c.run
+}
+
 // conclude looks at what should have been met and was not, and at the run as a whole.
 func (c *check) conclude() {
 	c.invariants()
+	c.concludeLive()
 	switch {
 	case c.broken:
 		return

@@ -29,7 +29,7 @@ func (v *verifier) entities(ctx context.Context, tx *store.Tx) error {
 		for i, row := range rows {
 			tenants[i] = id.Of[id.Tenant](row.ID)
 		}
-		err = tx.EachEntityRow(ctx, tenants, store.EntityRows{Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow})
+		err = tx.EachEntityRow(ctx, tenants, store.EntityRows{Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow, AssetPause: c.pauseRow})
 		if err != nil {
 			return err
 		}
@@ -58,6 +58,7 @@ type entity struct {
 
 	broken bool
 	met    bool
+	paused map[string]bool // the pauses of a workspace that have their row
 }
 
 func (c *entityCheck) diverges(kind Kind, table, column string, key entityKey, want, got string) {
@@ -107,9 +108,17 @@ func (c *entityCheck) apply(row store.EventRow) error {
 
 // entityMay says whether an event may happen to an entity.
 func entityMay(en tenant.Entity, body event.Body) bool {
-	switch body.(type) {
+	switch body := body.(type) {
 	case tenant.DeploymentActivated:
 		return en.Kind == tenant.KindWorkspace
+	case tenant.AssetPaused:
+		_, paused := en.Paused[body.Asset]
+		return en.Kind == tenant.KindWorkspace && !paused
+	case tenant.AssetResumed:
+		_, paused := en.Paused[body.Asset]
+		return en.Kind == tenant.KindWorkspace && paused
+	case tenant.QuotasSet:
+		return en.Kind == tenant.KindTenant
 	case tenant.Created, tenant.WorkspaceCreated, tenant.DeploymentRegistered:
 		return en.Kind == ""
 	}
@@ -139,7 +148,7 @@ func compareEntity[R any](c *entityCheck, columns columns[R], key entityKey, wan
 func (c *entityCheck) tenantRow(got store.TenantRow) {
 	key := entityKey{id.Of[id.Tenant](got.ID), got.ID}
 	if en := c.meet("tenants", tenant.KindTenant, key); en != nil {
-		want := store.TenantRow{ID: got.ID, Name: en.Name, Version: en.Version, CreatedAt: en.CreatedAt}
+		want := wantTenant(en.Entity, got.ID)
 		compareEntity(c, c.tables.tenants, key, &want, &got)
 	}
 }
@@ -184,10 +193,42 @@ func (c *entityCheck) deploymentRow(got store.DeploymentRow) error {
 	return nil
 }
 
+// pauseRow: a pause belongs to its workspace, whose events tell of it.
+func (c *entityCheck) pauseRow(got store.AssetPauseRow) error {
+	key := entityKey{id.Of[id.Tenant](got.TenantID), got.WorkspaceID}
+	en := c.entities[key]
+	if en != nil && en.broken {
+		return nil
+	}
+	var pause tenant.Pause
+	known := false
+	if en != nil {
+		pause, known = en.Paused[got.Asset]
+	}
+	if !known {
+		c.diverges(Surplus, "asset_pauses", "", key, "", "a pause of "+got.Asset+" that no event explains")
+		return nil
+	}
+	if en.paused == nil {
+		en.paused = map[string]bool{}
+	}
+	en.paused[got.Asset] = true
+	want := store.AssetPauseRow{
+		TenantID: got.TenantID, WorkspaceID: got.WorkspaceID, Asset: got.Asset, PausedAt: pause.At, PausedBy: pause.By, Reason: pause.Reason,
+	}
+	compareEntity(c, c.tables.pauses, key, &want, &got)
+	return nil
+}
+
 // conclude reports what should have been met and was not.
 func (c *entityCheck) conclude() {
 	tables := map[tenant.Kind]string{tenant.KindTenant: "tenants", tenant.KindWorkspace: "workspaces", tenant.KindDeployment: "deployments"}
 	for key, en := range c.entities {
+		for asset := range en.Paused {
+			if !en.broken && !en.paused[asset] {
+				c.diverges(Missing, "asset_pauses", "", key, "the pause of "+asset, "")
+			}
+		}
 		if !en.met && !en.broken {
 			c.diverges(Missing, tables[en.Kind], "", key, "the row of a "+string(en.Kind)+" with "+fmt.Sprint(en.Version)+" events", "")
 		}

@@ -95,7 +95,7 @@ func (h *history) apply(row store.EventRow, codec *event.Codec) {
 	}
 	e := event.Event{
 		Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.RunID), Subject: row.SubjectID,
-		Version: row.Version, At: row.RecordedAt, Body: body,
+		Version: row.Version, At: row.RecordedAt, Meta: event.Meta{Actor: row.Actor, Trace: row.Trace}, Body: body,
 	}
 	if isRun {
 		h.applyRun(e)
@@ -164,7 +164,7 @@ func (h *history) make(specs []run.TaskSpec, barrier []id.Task, at time.Time) {
 			h.diverges(History, "data", spec.ID.UUID, "a task that is made once", "made again")
 			continue
 		}
-		t := &task{Task: run.NewTask(h.key.Tenant, h.key.Run, spec, at), spec: spec, made: at}
+		t := &task{Task: run.NewTask(h.run, spec, at), spec: spec, made: at}
 		h.tasks[spec.ID] = t
 		h.order = append(h.order, t)
 		for _, waiting := range barrier {
@@ -226,7 +226,7 @@ func (h *history) finish() {
 	}
 	slices.SortFunc(h.edges, compareEdges)
 	for _, t := range h.order {
-		t.countUpstream()
+		t.countUpstream(h.run)
 		if t.State.Terminal() {
 			h.run = h.run.Count(t.State)
 		}
@@ -236,7 +236,8 @@ func (h *history) finish() {
 	}
 }
 
-func (t *task) countUpstream() {
+// countUpstream: what waits for nothing else waits for its run to start.
+func (t *task) countUpstream(of run.Run) {
 	if t.State != run.Pending {
 		return
 	}
@@ -245,6 +246,9 @@ func (t *task) countUpstream() {
 		if up.State != run.Succeeded {
 			t.Unmet++
 		}
+	}
+	if len(t.upstream) == 0 && of.State == run.RunPending {
+		t.Unmet = 1
 	}
 }
 

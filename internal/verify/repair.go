@@ -70,7 +70,7 @@ func (v *verifier) repair(ctx context.Context, tx *store.Tx, key store.RunKey, f
 		return err
 	}
 	for i := range c.fix.NewQueue {
-		c.fix.NewQueue[i].ExpiresAt = now.Add(repairedLease)
+		c.fix.NewQueue[i].ExpiresAt, c.fix.NewQueue[i].Lease = now.Add(repairedLease), repairedLease
 	}
 	return tx.Repair(ctx, c.fix)
 }
@@ -97,7 +97,7 @@ func (c *check) foldable() error {
 
 // empty says that no rows are to be dropped.
 func (c *check) empty() bool {
-	return len(c.fix.DropTasks) == 0 && len(c.fix.DropEdges) == 0 && len(c.fix.DropQueue) == 0 && c.fix.DropCone == nil
+	return len(c.fix.DropTasks) == 0 && len(c.fix.DropEdges) == 0 && len(c.fix.DropQueue) == 0 && c.fix.DropCone == nil && c.fix.DropLive == nil
 }
 
 // foreign drops what carries the run's id and another tenant. The log has no events of it.

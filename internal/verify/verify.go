@@ -191,6 +191,7 @@ func (v *verifier) look(ctx context.Context, tx *store.Tx, checks []*check) erro
 		Lease:   func(row store.LeaseRow) error { of(row.TenantID, row.RunID).leaseRow(row); return nil },
 		Retry:   func(row store.RetryRow) error { of(row.TenantID, row.RunID).retryRow(row); return nil },
 		Cone:    func(row store.ConeRow) error { of(row.TenantID, row.RunID).coneRow(row); return nil },
+		Live:    func(row store.LiveRunRow) error { find(row.TenantID, row.RunID).liveRow(row); return nil },
 	})
 	if err != nil {
 		return err

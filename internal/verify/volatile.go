@@ -19,18 +19,6 @@ func Volatile() []string {
 		"settlements.*",
 		"durations.*",
 		// not compared yet
-		"live_runs.*",
-		"asset_pauses.*",
-		"runs.trace",
-		"tenants.max_concurrent_tasks",
-		"tenants.max_queued_tasks",
-		"tenants.max_concurrent_runs",
-		"tenants.max_daily_runs",
-		"tenants.max_run_duration_s",
-		"tenants.max_tasks_per_run",
-		"tenants.max_backfill_runs",
-		"tenants.fairness_weight",
-		"tenants.zone",
 		// who is there now
 		"workers.*",
 		"servers.*",

@@ -8,6 +8,7 @@ import (
 
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // The rows as the fold says they should be. NULL is a nil pointer or a nil JSON, as the
@@ -56,12 +57,30 @@ func wantRun(r run.Run) store.RunRow {
 		Total: r.Total, Remaining: r.Remaining, Succeeded: r.Succeeded, Failed: r.Failed, Skipped: r.Skipped, Cancelled: r.Cancelled,
 		State: int16(r.State), Priority: r.Priority, TimedOut: r.TimedOut, CancelReason: r.CancelReason, Pipeline: r.Pipeline,
 		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint,
-		Parameters: rawOrNull(r.Parameters), Retry: jsonOrNull(r.Retry),
+		Parameters: rawOrNull(r.Parameters), Retry: jsonOrNull(r.Retry), Trace: r.Trace,
 	}
 	if r.Parent != nil {
 		row.ParentRunID = ptr[uuid.UUID](r.Parent.UUID)
 	}
 	return row
+}
+
+// wantLive is the row of a run that has not ended.
+func wantLive(r run.Run) store.LiveRunRow {
+	return store.LiveRunRow{
+		TenantID: r.Tenant.UUID, RunID: r.ID.UUID, WorkspaceID: r.Workspace.UUID, CreatedAt: r.CreatedAt, DueAt: timeOrNull(r.DueAt()),
+		LimitS: r.Limit, Priority: r.Priority, Pending: r.State == run.RunPending, LockKey: r.Lock, LockedBy: r.LockedBy, Pipeline: r.Pipeline,
+	}
+}
+
+func wantTenant(en tenant.Entity, id uuid.UUID) store.TenantRow {
+	q := en.Quotas
+	return store.TenantRow{
+		ID: id, Name: en.Name, Version: en.Version, CreatedAt: en.CreatedAt,
+		MaxConcurrentTasks: q.MaxConcurrentTasks, MaxQueuedTasks: q.MaxQueuedTasks, MaxConcurrentRuns: q.MaxConcurrentRuns,
+		MaxDailyRuns: q.MaxDailyRuns, MaxRunDurationS: int32(q.MaxRunDuration / time.Second), MaxTasksPerRun: q.MaxTasksPerRun, //nolint:gosec // at most a year
+		MaxBackfillRuns: q.MaxBackfillRuns, FairnessWeight: q.FairnessWeight, Zone: q.Zone,
+	}
 }
 
 // wantTask is the wide row: as the task was made, and once it has ended, how.

@@ -17,6 +17,7 @@ import (
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 	"go.arco.dev/servo/internal/verify"
 )
 
@@ -52,7 +53,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{db: servotest.DB(t), now: time.Now().UTC().Truncate(time.Microsecond)}
 	w.db.SetClock(t, w.now)
-	w.Engine = engine.New(w.db.Store, engine.Config{}, nil)
+	w.Engine = engine.New(w.db.Store, engine.Config{Quotas: tenant.NoLimits()}, nil)
 	t.Cleanup(w.Stop)
 	w.tenant = w.account(t, "acme")
 	w.duty = value(w.db.TakeDuty(t.Context(), "admission", "test", 1000*time.Hour))(t)
@@ -232,7 +233,11 @@ func (w *world) live(t testing.TB) {
 	w.trigger(t, "single")
 	l := w.one(t, "single") // RUNNING
 	w.report(t, l, engine.Advance{Next: "page 3"})
-	_, err = w.Heartbeats(t.Context(), []engine.Heartbeat{{Key: l.TaskKey, Token: l.Token, Phase: "load", Progress: 0.5}})
+	_, err = w.Heartbeats(t.Context(), []engine.Heartbeat{{Key: l.TaskKey, Token: l.Token}})
+	require.NoError(t, err)
+	said := engine.Progress{Key: l.TaskKey, Token: l.Token}
+	said.Phase = "load"
+	_, err = w.Progress(t.Context(), []engine.Progress{said})
 	require.NoError(t, err)
 	for range 3 {
 		w.trigger(t, "single")

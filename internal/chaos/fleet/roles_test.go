@@ -14,6 +14,7 @@ import (
 
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // roleVariable turns the test binary into a server or a worker; its value is a role.
@@ -122,7 +123,7 @@ func open(ctx context.Context, r role, log *slog.Logger) (*daemon.Daemon, error)
 		d, err := daemon.Start(ctx, daemon.Config{
 			DatabaseURL: r.Database, MaxConns: connsEach, WaitForDatabase: time.Minute, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0",
 			Name: r.Name, Drain: drainTime, Logger: log,
-			Engine: engine.Config{Lease: leaseTime, HeartbeatTimeout: leaseTime, CallTimeout: 4 * time.Second, PollEvery: 500 * time.Millisecond},
+			Engine: engine.Config{Quotas: tenant.NoLimits(), Lease: leaseTime, HeartbeatTimeout: leaseTime, CallTimeout: 4 * time.Second, PollEvery: 500 * time.Millisecond},
 		})
 		if err == nil {
 			return d, nil

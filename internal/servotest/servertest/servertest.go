@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // Server is a server that stops with its test.
@@ -48,6 +49,9 @@ func StartWith(t testing.TB, config daemon.Config) *Server {
 	}
 	if config.Engine == (engine.Config{}) {
 		config.Engine = engine.Config{PollEvery: 50 * time.Millisecond}
+	}
+	if config.Engine.Quotas == (tenant.Quotas{}) {
+		config.Engine.Quotas = tenant.NoLimits()
 	}
 	d, err := daemon.Start(t.Context(), config)
 	require.NoError(t, err)

@@ -1,5 +1,19 @@
 -- name: InsertTenant :exec
-INSERT INTO servo.tenants (id, name, version, created_at) VALUES (@id::uuid, @name::text, @version::int, @now::timestamptz);
+INSERT INTO servo.tenants (id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs,
+                           max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone)
+VALUES (@id::uuid, @name::text, @version::int, @now::timestamptz, @max_concurrent_tasks::int, @max_queued_tasks::int, @max_concurrent_runs::int,
+        @max_daily_runs::int, @max_run_duration_s::int, @max_tasks_per_run::int, @max_backfill_runs::int, @fairness_weight::float8, @zone::text);
+
+-- name: LockTenant :one
+SELECT sqlc.embed(t) FROM servo.tenants t WHERE t.id = @tenant_id::uuid FOR NO KEY UPDATE;
+
+-- name: SetQuotas :execrows
+UPDATE servo.tenants t
+SET    version = @version::int, max_concurrent_tasks = @max_concurrent_tasks::int, max_queued_tasks = @max_queued_tasks::int,
+       max_concurrent_runs = @max_concurrent_runs::int, max_daily_runs = @max_daily_runs::int,
+       max_run_duration_s = @max_run_duration_s::int, max_tasks_per_run = @max_tasks_per_run::int,
+       max_backfill_runs = @max_backfill_runs::int, fairness_weight = @fairness_weight::float8, zone = @zone::text
+WHERE  t.id = @tenant_id::uuid;
 
 -- name: InsertWorkspace :exec
 INSERT INTO servo.workspaces (tenant_id, id, name, version, created_at)

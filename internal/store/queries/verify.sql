@@ -71,8 +71,10 @@ SELECT sqlc.embed(q) FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) 
 SELECT sqlc.embed(q) FROM servo.retry_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
 
 -- name: VerifyLiveRuns :many
--- Few and narrow: by run alone, so that a row of another tenant shows.
-SELECT sqlc.embed(l) FROM servo.live_runs l WHERE l.run_id = ANY(@run_ids::uuid[]) ORDER BY l.run_id;
+SELECT sqlc.embed(l)
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
+JOIN   servo.live_runs l ON l.tenant_id = n.tenant_id AND l.run_id = n.id
+ORDER  BY l.tenant_id, l.run_id;
 
 -- name: VerifyCones :many
 SELECT sqlc.embed(c) FROM servo.cones c WHERE c.run_id = ANY(@run_ids::uuid[]) ORDER BY c.run_id;
@@ -182,13 +184,18 @@ SELECT sqlc.embed(k) FROM servo.signing_keys k ORDER BY k.id;
 -- name: VerifySwitches :many
 SELECT sqlc.embed(s) FROM servo.switches s ORDER BY s.name;
 
+-- name: VerifyAssetPauses :many
+SELECT sqlc.embed(p) FROM servo.asset_pauses p WHERE p.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY p.tenant_id, p.workspace_id, p.asset;
+
 -- name: VerifyEntityOrphans :many
 SELECT o.source::text AS source, o.tenant_id, count(*)::bigint AS lost
 FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'workspaces', y.tenant_id FROM servo.workspaces y
         UNION ALL
-        SELECT 'deployments', z.tenant_id FROM servo.deployments z) AS o
+        SELECT 'deployments', z.tenant_id FROM servo.deployments z
+        UNION ALL
+        SELECT 'asset_pauses', p.tenant_id FROM servo.asset_pauses p) AS o
 WHERE  (@everybody::bool OR o.tenant_id = @tenant_id::uuid)
 AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
 GROUP  BY o.source, o.tenant_id

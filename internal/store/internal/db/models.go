@@ -11,6 +11,15 @@ import (
 	"github.com/google/uuid"
 )
 
+type ServoAssetPause struct {
+	TenantID    uuid.UUID
+	WorkspaceID uuid.UUID
+	Asset       string
+	PausedAt    time.Time
+	PausedBy    string
+	Reason      string
+}
+
 type ServoCone struct {
 	TenantID uuid.UUID
 	RunID    uuid.UUID

@@ -264,13 +264,13 @@ func (q *Queries) InsertRunEvents(ctx context.Context, arg InsertRunEventsParams
 
 const insertRuns = `-- name: InsertRuns :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, version,
-                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry)
+                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[]),
        nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), $6::timestamptz,
        nullif(unnest($7::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($8::int[]),
        unnest($9::int[]), unnest($9::int[]), unnest($10::smallint[]), unnest($11::smallint[]),
        unnest($12::text[]), unnest($13::text[]), unnest($14::text[]), unnest($15::text[]),
-       nullif(unnest($16::text[]), '')::jsonb, nullif(unnest($17::text[]), '')::jsonb
+       nullif(unnest($16::text[]), '')::jsonb, nullif(unnest($17::text[]), '')::jsonb, unnest($18::text[])
 `
 
 type InsertRunsParams struct {
@@ -291,6 +291,7 @@ type InsertRunsParams struct {
 	Fingerprints  []string
 	Parameters    []string
 	Retries       []string
+	Traces        []string
 }
 
 func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
@@ -312,6 +313,7 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 		arg.Fingerprints,
 		arg.Parameters,
 		arg.Retries,
+		arg.Traces,
 	)
 	return err
 }

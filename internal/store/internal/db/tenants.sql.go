@@ -206,14 +206,26 @@ func (q *Queries) InsertEntityEvents(ctx context.Context, arg InsertEntityEvents
 }
 
 const insertTenant = `-- name: InsertTenant :exec
-INSERT INTO servo.tenants (id, name, version, created_at) VALUES ($1::uuid, $2::text, $3::int, $4::timestamptz)
+INSERT INTO servo.tenants (id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs,
+                           max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone)
+VALUES ($1::uuid, $2::text, $3::int, $4::timestamptz, $5::int, $6::int, $7::int,
+        $8::int, $9::int, $10::int, $11::int, $12::float8, $13::text)
 `
 
 type InsertTenantParams struct {
-	ID      uuid.UUID
-	Name    string
-	Version int32
-	Now     time.Time
+	ID                 uuid.UUID
+	Name               string
+	Version            int32
+	Now                time.Time
+	MaxConcurrentTasks int32
+	MaxQueuedTasks     int32
+	MaxConcurrentRuns  int32
+	MaxDailyRuns       int32
+	MaxRunDurationS    int32
+	MaxTasksPerRun     int32
+	MaxBackfillRuns    int32
+	FairnessWeight     float64
+	Zone               string
 }
 
 func (q *Queries) InsertTenant(ctx context.Context, arg InsertTenantParams) error {
@@ -222,6 +234,15 @@ func (q *Queries) InsertTenant(ctx context.Context, arg InsertTenantParams) erro
 		arg.Name,
 		arg.Version,
 		arg.Now,
+		arg.MaxConcurrentTasks,
+		arg.MaxQueuedTasks,
+		arg.MaxConcurrentRuns,
+		arg.MaxDailyRuns,
+		arg.MaxRunDurationS,
+		arg.MaxTasksPerRun,
+		arg.MaxBackfillRuns,
+		arg.FairnessWeight,
+		arg.Zone,
 	)
 	return err
 }
@@ -285,6 +306,35 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Lis
 	return items, nil
 }
 
+const lockTenant = `-- name: LockTenant :one
+SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id = $1::uuid FOR NO KEY UPDATE
+`
+
+type LockTenantRow struct {
+	ServoTenant ServoTenant
+}
+
+func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (LockTenantRow, error) {
+	row := q.db.QueryRow(ctx, lockTenant, tenantID)
+	var i LockTenantRow
+	err := row.Scan(
+		&i.ServoTenant.ID,
+		&i.ServoTenant.Name,
+		&i.ServoTenant.Version,
+		&i.ServoTenant.CreatedAt,
+		&i.ServoTenant.MaxConcurrentTasks,
+		&i.ServoTenant.MaxQueuedTasks,
+		&i.ServoTenant.MaxConcurrentRuns,
+		&i.ServoTenant.MaxDailyRuns,
+		&i.ServoTenant.MaxRunDurationS,
+		&i.ServoTenant.MaxTasksPerRun,
+		&i.ServoTenant.MaxBackfillRuns,
+		&i.ServoTenant.FairnessWeight,
+		&i.ServoTenant.Zone,
+	)
+	return i, err
+}
+
 const lockWorkspace = `-- name: LockWorkspace :one
 SELECT w.tenant_id, w.id, w.name, w.active_deployment_id, w.version, w.created_at FROM servo.workspaces w WHERE w.tenant_id = $1::uuid AND w.name = $2::text FOR NO KEY UPDATE
 `
@@ -310,6 +360,49 @@ func (q *Queries) LockWorkspace(ctx context.Context, arg LockWorkspaceParams) (L
 		&i.ServoWorkspace.CreatedAt,
 	)
 	return i, err
+}
+
+const setQuotas = `-- name: SetQuotas :execrows
+UPDATE servo.tenants t
+SET    version = $1::int, max_concurrent_tasks = $2::int, max_queued_tasks = $3::int,
+       max_concurrent_runs = $4::int, max_daily_runs = $5::int,
+       max_run_duration_s = $6::int, max_tasks_per_run = $7::int,
+       max_backfill_runs = $8::int, fairness_weight = $9::float8, zone = $10::text
+WHERE  t.id = $11::uuid
+`
+
+type SetQuotasParams struct {
+	Version            int32
+	MaxConcurrentTasks int32
+	MaxQueuedTasks     int32
+	MaxConcurrentRuns  int32
+	MaxDailyRuns       int32
+	MaxRunDurationS    int32
+	MaxTasksPerRun     int32
+	MaxBackfillRuns    int32
+	FairnessWeight     float64
+	Zone               string
+	TenantID           uuid.UUID
+}
+
+func (q *Queries) SetQuotas(ctx context.Context, arg SetQuotasParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setQuotas,
+		arg.Version,
+		arg.MaxConcurrentTasks,
+		arg.MaxQueuedTasks,
+		arg.MaxConcurrentRuns,
+		arg.MaxDailyRuns,
+		arg.MaxRunDurationS,
+		arg.MaxTasksPerRun,
+		arg.MaxBackfillRuns,
+		arg.FairnessWeight,
+		arg.Zone,
+		arg.TenantID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const tenantByName = `-- name: TenantByName :one

@@ -413,6 +413,41 @@ func (q *Queries) SampleRuns(ctx context.Context, arg SampleRunsParams) ([]Sampl
 	return items, nil
 }
 
+const verifyAssetPauses = `-- name: VerifyAssetPauses :many
+SELECT p.tenant_id, p.workspace_id, p.asset, p.paused_at, p.paused_by, p.reason FROM servo.asset_pauses p WHERE p.tenant_id = ANY($1::uuid[]) ORDER BY p.tenant_id, p.workspace_id, p.asset
+`
+
+type VerifyAssetPausesRow struct {
+	ServoAssetPause ServoAssetPause
+}
+
+func (q *Queries) VerifyAssetPauses(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyAssetPausesRow, error) {
+	rows, err := q.db.Query(ctx, verifyAssetPauses, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyAssetPausesRow
+	for rows.Next() {
+		var i VerifyAssetPausesRow
+		if err := rows.Scan(
+			&i.ServoAssetPause.TenantID,
+			&i.ServoAssetPause.WorkspaceID,
+			&i.ServoAssetPause.Asset,
+			&i.ServoAssetPause.PausedAt,
+			&i.ServoAssetPause.PausedBy,
+			&i.ServoAssetPause.Reason,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const verifyClaimTokens = `-- name: VerifyClaimTokens :many
 SELECT (e.data ->> 'token')::text AS token, count(*)::int AS claims
 FROM   servo.run_events e
@@ -611,7 +646,9 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'workspaces', y.tenant_id FROM servo.workspaces y
         UNION ALL
-        SELECT 'deployments', z.tenant_id FROM servo.deployments z) AS o
+        SELECT 'deployments', z.tenant_id FROM servo.deployments z
+        UNION ALL
+        SELECT 'asset_pauses', p.tenant_id FROM servo.asset_pauses p) AS o
 WHERE  ($1::bool OR o.tenant_id = $2::uuid)
 AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
 GROUP  BY o.source, o.tenant_id
@@ -804,16 +841,23 @@ func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]Verif
 }
 
 const verifyLiveRuns = `-- name: VerifyLiveRuns :many
-SELECT l.tenant_id, l.run_id, l.workspace_id, l.created_at, l.due_at, l.limit_s, l.priority, l.pending, l.lock_key, l.locked_by, l.pipeline FROM servo.live_runs l WHERE l.run_id = ANY($1::uuid[]) ORDER BY l.run_id
+SELECT l.tenant_id, l.run_id, l.workspace_id, l.created_at, l.due_at, l.limit_s, l.priority, l.pending, l.lock_key, l.locked_by, l.pipeline
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
+JOIN   servo.live_runs l ON l.tenant_id = n.tenant_id AND l.run_id = n.id
+ORDER  BY l.tenant_id, l.run_id
 `
+
+type VerifyLiveRunsParams struct {
+	TenantIds []uuid.UUID
+	Ids       []uuid.UUID
+}
 
 type VerifyLiveRunsRow struct {
 	ServoLiveRun ServoLiveRun
 }
 
-// Few and narrow: by run alone, so that a row of another tenant shows.
-func (q *Queries) VerifyLiveRuns(ctx context.Context, runIds []uuid.UUID) ([]VerifyLiveRunsRow, error) {
-	rows, err := q.db.Query(ctx, verifyLiveRuns, runIds)
+func (q *Queries) VerifyLiveRuns(ctx context.Context, arg VerifyLiveRunsParams) ([]VerifyLiveRunsRow, error) {
+	rows, err := q.db.Query(ctx, verifyLiveRuns, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}

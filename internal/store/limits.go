@@ -1,0 +1,390 @@
+package store
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+	"go.arco.dev/servo/internal/tenant"
+)
+
+// writeLiveRuns keeps the rows of the runs that have not ended.
+func (tx *Tx) writeLiveRuns(ctx context.Context, c Changes) error {
+	var fresh []run.Run
+	for _, r := range c.NewRuns {
+		if r.Lock == "" && !r.State.Terminal() {
+			fresh = append(fresh, r)
+		}
+	}
+	if err := tx.insertLiveRuns(ctx, fresh); err != nil {
+		return err
+	}
+	rows := c.LiveRuns
+	err := tx.writes.write("update live_runs", len(rows), func(q *db.Queries) error {
+		return q.UpdateLiveRuns(ctx, db.UpdateLiveRunsParams{
+			TenantIds: column(rows, func(r run.Run) uuid.UUID { return r.Tenant.UUID }),
+			RunIds:    column(rows, func(r run.Run) uuid.UUID { return r.ID.UUID }),
+			Pendings:  column(rows, isPending),
+			DueAts:    column(rows, run.Run.DueAt),
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return tx.writes.write("delete live_runs", len(c.EndedRuns), func(q *db.Queries) error {
+		return q.DeleteLiveRuns(ctx, db.DeleteLiveRunsParams{TenantIds: column(c.EndedRuns, RunKey.tenantID), RunIds: column(c.EndedRuns, RunKey.runID)})
+	})
+}
+
+func isPending(r run.Run) bool { return r.State == run.RunPending }
+
+func (tx *Tx) insertLiveRuns(ctx context.Context, rows []run.Run) error {
+	return tx.writes.write("insert live_runs", len(rows), func(q *db.Queries) error {
+		return q.InsertLiveRuns(ctx, db.InsertLiveRunsParams{
+			TenantIds:    column(rows, func(r run.Run) uuid.UUID { return r.Tenant.UUID }),
+			RunIds:       column(rows, func(r run.Run) uuid.UUID { return r.ID.UUID }),
+			WorkspaceIds: column(rows, func(r run.Run) uuid.UUID { return r.Workspace.UUID }),
+			CreatedAts:   column(rows, func(r run.Run) time.Time { return r.CreatedAt }),
+			DueAts:       column(rows, run.Run.DueAt),
+			Limits:       column(rows, func(r run.Run) int32 { return r.Limit }),
+			Priorities:   column(rows, func(r run.Run) int16 { return r.Priority }),
+			Pendings:     column(rows, isPending),
+			LockKeys:     column(rows, func(r run.Run) string { return r.Lock }),
+			LockedBys:    column(rows, func(r run.Run) string { return r.LockedBy }),
+			Pipelines:    column(rows, func(r run.Run) string { return r.Pipeline }),
+		})
+	})
+}
+
+// LockKey finds a lock.
+type LockKey struct {
+	Tenant id.Tenant
+	Key    string
+}
+
+// LockRequest is a run that wants its lock, with all that its row among the live runs has.
+type LockRequest struct {
+	LockKey
+
+	Run       id.Run
+	Workspace id.Workspace
+	Limit     int32 // seconds
+	Priority  int16
+	By        string
+	Pipeline  string
+}
+
+// TakeLocks gives each lock to the run that asks for it, unless another holds it, and says who
+// holds those that it could not give. A run that got its lock is live and running from then on:
+// Changes says whether it waits after all. Each key may be asked for once. A key that is in
+// neither answer was released while we looked: ask again.
+func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Time) (taken map[id.Run]bool, holders map[LockKey]id.Run, err error) {
+	if len(requests) == 0 {
+		return nil, nil, nil
+	}
+	rows, err := tx.q.InsertLocks(ctx, db.InsertLocksParams{
+		Now:          now,
+		TenantIds:    column(requests, func(r LockRequest) uuid.UUID { return r.Tenant.UUID }),
+		RunIds:       column(requests, func(r LockRequest) uuid.UUID { return r.Run.UUID }),
+		WorkspaceIds: column(requests, func(r LockRequest) uuid.UUID { return r.Workspace.UUID }),
+		DueAts:       column(requests, func(r LockRequest) time.Time { return now.Add(time.Duration(r.Limit) * time.Second) }),
+		Limits:       column(requests, func(r LockRequest) int32 { return r.Limit }),
+		Priorities:   column(requests, func(r LockRequest) int16 { return r.Priority }),
+		LockKeys:     column(requests, func(r LockRequest) string { return r.Key }),
+		LockedBys:    column(requests, func(r LockRequest) string { return r.By }),
+		Pipelines:    column(requests, func(r LockRequest) string { return r.Pipeline }),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	taken = make(map[id.Run]bool, len(rows))
+	for _, u := range rows {
+		taken[id.Of[id.Run](u)] = true
+	}
+	var held []LockKey
+	for _, r := range requests {
+		if !taken[r.Run] {
+			held = append(held, r.LockKey)
+		}
+	}
+	if len(held) == 0 {
+		return taken, nil, nil
+	}
+	found, err := tx.q.LockHolders(ctx, db.LockHoldersParams{
+		TenantIds: column(held, func(k LockKey) uuid.UUID { return k.Tenant.UUID }),
+		LockKeys:  column(held, func(k LockKey) string { return k.Key }),
+	})
+	holders = make(map[LockKey]id.Run, len(found))
+	for _, r := range found {
+		holders[LockKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.LockKey}] = id.Of[id.Run](r.RunID)
+	}
+	return taken, holders, err
+}
+
+// ReleaseLocks takes back locks that TakeLocks gave in this transaction to runs that are not
+// made after all.
+func (tx *Tx) ReleaseLocks(ctx context.Context, runs []RunKey) error {
+	return tx.writes.write("release locks", len(runs), func(q *db.Queries) error {
+		return q.DeleteLiveRuns(ctx, db.DeleteLiveRunsParams{TenantIds: column(runs, RunKey.tenantID), RunIds: column(runs, RunKey.runID)})
+	})
+}
+
+// RunQuotas are the quotas that bind runs.
+type RunQuotas struct {
+	MaxQueuedTasks, MaxConcurrentRuns, MaxDailyRuns, MaxTasksPerRun int32
+
+	MaxRunDuration time.Duration
+	Zone           string
+}
+
+func runQuotas(queued, runs, daily, duration, tasks int32, zone string) RunQuotas {
+	return RunQuotas{
+		MaxQueuedTasks: queued, MaxConcurrentRuns: runs, MaxDailyRuns: daily, MaxTasksPerRun: tasks,
+		MaxRunDuration: time.Duration(duration) * time.Second, Zone: zone,
+	}
+}
+
+func tenantIDs(tenants []id.Tenant) []uuid.UUID {
+	return column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })
+}
+
+// RunQuotasOf reads what binds the runs of tenants.
+func (tx *Tx) RunQuotasOf(ctx context.Context, tenants []id.Tenant) (map[id.Tenant]RunQuotas, error) {
+	rows, err := tx.q.TenantQuotas(ctx, tenantIDs(tenants))
+	quotas := make(map[id.Tenant]RunQuotas, len(rows))
+	for _, r := range rows {
+		quotas[id.Of[id.Tenant](r.ID)] = runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
+	}
+	return quotas, err
+}
+
+// LockTenants locks tenants in id order, so that what is counted of them stays true until the
+// transaction ends, and reads what binds their runs.
+func (tx *Tx) LockTenants(ctx context.Context, tenants []id.Tenant) (map[id.Tenant]RunQuotas, error) {
+	rows, err := tx.q.LockTenants(ctx, tenantIDs(tenants))
+	quotas := make(map[id.Tenant]RunQuotas, len(rows))
+	for _, r := range rows {
+		quotas[id.Of[id.Tenant](r.ID)] = runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
+	}
+	return quotas, err
+}
+
+// UsageQuestion asks what a tenant uses, each kind counted up to a limit; 0 is not counted.
+type UsageQuestion struct {
+	Tenant                       id.Tenant
+	Live, Running, Queued, Daily int32
+	DayFrom, DayUntil            time.Time // for Daily
+}
+
+// Usage is what a tenant uses, as far as it was counted.
+type Usage struct {
+	Live    int32 // runs that have not ended
+	Running int32 // of these, which have started
+	Queued  int32 // ready tasks
+	Daily   int32 // runs made that day
+}
+
+// CountUsage counts what tenants use.
+func (tx *Tx) CountUsage(ctx context.Context, questions []UsageQuestion) (map[id.Tenant]Usage, error) {
+	rows, err := tx.q.CountUsage(ctx, db.CountUsageParams{
+		TenantIds: column(questions, func(q UsageQuestion) uuid.UUID { return q.Tenant.UUID }),
+		Lives:     column(questions, func(q UsageQuestion) int32 { return q.Live }),
+		Runnings:  column(questions, func(q UsageQuestion) int32 { return q.Running }),
+		Queueds:   column(questions, func(q UsageQuestion) int32 { return q.Queued }),
+		Dailies:   column(questions, func(q UsageQuestion) int32 { return q.Daily }),
+		DayFroms:  column(questions, func(q UsageQuestion) uuid.UUID { return firstID(q.DayFrom) }),
+		DayUntils: column(questions, func(q UsageQuestion) uuid.UUID { return firstID(q.DayUntil) }),
+	})
+	usage := make(map[id.Tenant]Usage, len(rows))
+	for _, r := range rows {
+		usage[id.Of[id.Tenant](r.TenantID)] = Usage{Live: r.Live, Running: r.Running, Queued: r.Queued, Daily: r.Daily}
+	}
+	return usage, err
+}
+
+// firstID is below every id that is minted from t on, and above every one before.
+func firstID(t time.Time) uuid.UUID {
+	var u uuid.UUID
+	if t.IsZero() {
+		return u
+	}
+	millis := uint64(t.UnixMilli()) //nolint:gosec // after 1970
+	for i := range 6 {
+		u[i] = byte(millis >> (40 - 8*i))
+	}
+	return u
+}
+
+// DueRun is a run past its limit.
+type DueRun struct {
+	RunKey
+
+	Limit      time.Duration
+	Pipeline   string
+	Deployment id.Deployment
+}
+
+// DueRuns are runs that have taken longer than they may.
+func (tx *Tx) DueRuns(ctx context.Context, now time.Time, most int) ([]DueRun, error) {
+	rows, err := tx.q.DueRuns(ctx, db.DueRunsParams{Now: now, Most: int32(most)}) //nolint:gosec // a batch size
+	return column(rows, func(r db.DueRunsRow) DueRun {
+		return DueRun{
+			RunKey: runKey(r.TenantID, r.RunID), Limit: time.Duration(r.LimitS) * time.Second, Pipeline: r.Pipeline,
+			Deployment: id.Of[id.Deployment](r.DeploymentID),
+		}
+	}), err
+}
+
+func runKey(tenant, run uuid.UUID) RunKey {
+	return RunKey{Tenant: id.Of[id.Tenant](tenant), Run: id.Of[id.Run](run)}
+}
+
+// WaitingTenants are the tenants with runs that wait for their start.
+func (tx *Tx) WaitingTenants(ctx context.Context) ([]id.Tenant, error) {
+	rows, err := tx.q.WaitingTenants(ctx)
+	return column(rows, id.Of[id.Tenant]), err
+}
+
+// NextRuns are the runs of tenants that start next, at most so many of each, in their order.
+func (tx *Tx) NextRuns(ctx context.Context, tenants []id.Tenant, mosts []int32) ([]RunKey, error) {
+	rows, err := tx.q.NextRuns(ctx, db.NextRunsParams{TenantIds: tenantIDs(tenants), Mosts: mosts})
+	return column(rows, func(r db.NextRunsRow) RunKey { return runKey(r.TenantID, r.RunID) }), err
+}
+
+// WithLive gives locked runs what their rows among the live runs say. Those that do not wait
+// for their start are left out.
+func (tx *Tx) WithLive(ctx context.Context, runs []run.Run) ([]run.Run, error) {
+	rows, err := tx.q.LiveRuns(ctx, db.LiveRunsParams{
+		TenantIds: column(runs, func(r run.Run) uuid.UUID { return r.Tenant.UUID }), RunIds: column(runs, func(r run.Run) uuid.UUID { return r.ID.UUID }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	live := make(map[RunKey]db.LiveRunsRow, len(rows))
+	for _, r := range rows {
+		live[runKey(r.TenantID, r.RunID)] = r
+	}
+	var waiting []run.Run
+	for _, r := range runs {
+		if row, ok := live[RunKey{Tenant: r.Tenant, Run: r.ID}]; ok && row.Pending {
+			r.Limit, r.Lock, r.LockedBy = row.LimitS, row.LockKey, row.LockedBy
+			waiting = append(waiting, r)
+		}
+	}
+	return waiting, nil
+}
+
+// Roots are the tasks of locked runs that wait for nothing but the start.
+func (tx *Tx) Roots(ctx context.Context, runs []RunKey) ([]run.Task, error) {
+	rows, err := tx.q.Roots(ctx, db.RootsParams{TenantIds: column(runs, RunKey.tenantID), RunIds: column(runs, RunKey.runID)})
+	return column(rows, taskFromWaiting), err
+}
+
+// ForgetTriggerKeys frees the idempotency keys of triggers that made no run.
+func (tx *Tx) ForgetTriggerKeys(ctx context.Context, keys []TriggerKey) error {
+	return tx.writes.write("forget trigger keys", len(keys), func(q *db.Queries) error {
+		return q.ForgetTriggerKeys(ctx, db.ForgetTriggerKeysParams{
+			TenantIds: column(keys, func(k TriggerKey) uuid.UUID { return k.Tenant.UUID }), Keys: column(keys, func(k TriggerKey) string { return k.Key }),
+		})
+	})
+}
+
+// RepointTriggerKeys lets idempotency keys lead to the runs that their triggers were answered with.
+func (tx *Tx) RepointTriggerKeys(ctx context.Context, keys []TriggerKey) error {
+	return tx.writes.write("repoint trigger keys", len(keys), func(q *db.Queries) error {
+		return q.RepointTriggerKeys(ctx, db.RepointTriggerKeysParams{
+			TenantIds: column(keys, func(k TriggerKey) uuid.UUID { return k.Tenant.UUID }), Keys: column(keys, func(k TriggerKey) string { return k.Key }),
+			RunIds: column(keys, func(k TriggerKey) uuid.UUID { return k.Run.UUID }),
+		})
+	})
+}
+
+// seconds is a duration as the database keeps it.
+func seconds(d time.Duration) int32 { return int32(min(d/time.Second, math.MaxInt32)) } //nolint:gosec // bounded
+
+func quotasFromRow(t db.ServoTenant) tenant.Quotas {
+	return tenant.Quotas{
+		MaxConcurrentTasks: t.MaxConcurrentTasks, MaxQueuedTasks: t.MaxQueuedTasks, MaxConcurrentRuns: t.MaxConcurrentRuns,
+		MaxDailyRuns: t.MaxDailyRuns, MaxRunDuration: time.Duration(t.MaxRunDurationS) * time.Second, MaxTasksPerRun: t.MaxTasksPerRun,
+		MaxBackfillRuns: t.MaxBackfillRuns, FairnessWeight: t.FairnessWeight, Zone: t.Zone,
+	}
+}
+
+// LockQuotas locks a tenant and reads its quotas and its version.
+func (tx *Tx) LockQuotas(ctx context.Context, owner id.Tenant) (tenant.Quotas, int32, error) {
+	row, err := tx.q.LockTenant(ctx, owner.UUID)
+	if err != nil {
+		return tenant.Quotas{}, 0, notFound(err, "tenant", owner.String())
+	}
+	return quotasFromRow(row.ServoTenant), row.ServoTenant.Version, nil
+}
+
+// SetQuotas writes the quotas of a tenant that is locked.
+func (tx *Tx) SetQuotas(ctx context.Context, owner id.Tenant, version int32, quotas tenant.Quotas) error {
+	n, err := tx.q.SetQuotas(ctx, db.SetQuotasParams{
+		TenantID: owner.UUID, Version: version,
+		MaxConcurrentTasks: quotas.MaxConcurrentTasks, MaxQueuedTasks: quotas.MaxQueuedTasks, MaxConcurrentRuns: quotas.MaxConcurrentRuns,
+		MaxDailyRuns: quotas.MaxDailyRuns, MaxRunDurationS: seconds(quotas.MaxRunDuration), MaxTasksPerRun: quotas.MaxTasksPerRun,
+		MaxBackfillRuns: quotas.MaxBackfillRuns, FairnessWeight: quotas.FairnessWeight, Zone: quotas.Zone,
+	})
+	if err == nil && n != 1 {
+		return &MismatchError{Statement: "set quotas", Want: 1, Got: int(n)}
+	}
+	return err
+}
+
+// GetQuotas reads what a tenant may use, and the version to change it by.
+func (s *Store) GetQuotas(ctx context.Context, owner id.Tenant) (quotas tenant.Quotas, version int32, err error) {
+	err = s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.GetQuotas(ctx, owner.UUID)
+		quotas, version = quotasFromRow(row.ServoTenant), row.ServoTenant.Version
+		return notFound(err, "tenant", owner.String())
+	})
+	return quotas, version, err
+}
+
+// LockView is a lock as its tenant sees it.
+type LockView struct {
+	Key       string
+	Run       id.Run
+	Workspace string
+	Pipeline  string
+	LockedAt  time.Time
+	LockedBy  string
+	DueAt     time.Time // when its run is timed out; zero while it waits or is being cancelled
+	Pending   bool      // its run waits for its start
+}
+
+// ListLocks reads the locks of a tenant by their keys, after the key given.
+func (s *Store) ListLocks(ctx context.Context, owner id.Tenant, after string, most int) ([]LockView, error) {
+	var locks []LockView
+	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListLocks(ctx, db.ListLocksParams{TenantID: owner.UUID, After: after, Most: int32(most)}) //nolint:gosec // a page size
+		locks = column(rows, func(r db.ListLocksRow) LockView { return lockView(db.GetLockRow(r)) })
+		return err
+	})
+	return locks, err
+}
+
+// GetLock reads one lock.
+func (s *Store) GetLock(ctx context.Context, owner id.Tenant, key string) (LockView, error) {
+	var lock LockView
+	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.GetLock(ctx, db.GetLockParams{TenantID: owner.UUID, LockKey: key})
+		lock = lockView(row)
+		return notFound(err, "lock", key)
+	})
+	return lock, err
+}
+
+func lockView(r db.GetLockRow) LockView {
+	return LockView{
+		Key: r.LockKey, Run: id.Of[id.Run](r.RunID), Workspace: r.Workspace, Pipeline: r.Pipeline, LockedAt: r.CreatedAt, LockedBy: r.LockedBy,
+		DueAt: timeOf(r.DueAt), Pending: r.Pending,
+	}
+}

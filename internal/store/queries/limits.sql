@@ -1,0 +1,116 @@
+-- What bounds runs: the rows of those that have not ended, the locks that they hold, and the
+-- quotas of their tenants.
+
+-- name: InsertLiveRuns :exec
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@workspace_ids::uuid[]), unnest(@created_ats::timestamptz[]),
+       nullif(unnest(@due_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@limits::int[]), unnest(@priorities::smallint[]),
+       unnest(@pendings::bool[]), unnest(@lock_keys::text[]), unnest(@locked_bys::text[]), unnest(@pipelines::text[]);
+
+-- name: InsertLocks :many
+-- Insert first: whoever holds the lock keeps it. Waits for a run that is just ending. Keys are
+-- taken in their order, so that two batches cannot wait for each other.
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline)
+SELECT n.tenant_id, n.run_id, n.workspace_id, @now::timestamptz, n.due_at, n.limit_s, n.priority, false, n.lock_key, n.locked_by, n.pipeline
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@workspace_ids::uuid[]) AS workspace_id,
+               unnest(@due_ats::timestamptz[]) AS due_at, unnest(@limits::int[]) AS limit_s, unnest(@priorities::smallint[]) AS priority,
+               unnest(@lock_keys::text[]) AS lock_key, unnest(@locked_bys::text[]) AS locked_by, unnest(@pipelines::text[]) AS pipeline) AS n
+ORDER  BY n.tenant_id, n.lock_key
+ON CONFLICT DO NOTHING
+RETURNING run_id;
+
+-- name: LockHolders :many
+SELECT l.tenant_id, l.lock_key, l.run_id
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@lock_keys::text[]) AS lock_key) AS n
+JOIN   LATERAL (SELECT * FROM servo.live_runs x
+                WHERE x.tenant_id = n.tenant_id AND x.lock_key = n.lock_key AND x.lock_key <> '' OFFSET 0) AS l ON true;
+
+-- name: UpdateLiveRuns :exec
+-- A run starts, or waits after all, or is being cancelled.
+UPDATE servo.live_runs l
+SET    pending = n.pending, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00')
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@pendings::bool[]) AS pending,
+               unnest(@due_ats::timestamptz[]) AS due_at) AS n
+WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id;
+
+-- name: DeleteLiveRuns :exec
+DELETE FROM servo.live_runs
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
+    JOIN   LATERAL (SELECT l.ctid AS tid FROM servo.live_runs l WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id OFFSET 0) AS found ON true));
+
+-- name: LiveRuns :many
+-- Of runs that are locked.
+SELECT l.tenant_id, l.run_id, l.limit_s, l.pending, l.lock_key, l.locked_by
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
+JOIN   LATERAL (SELECT * FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true;
+
+-- name: DueRuns :many
+SELECT l.tenant_id, l.run_id, l.limit_s, l.pipeline, r.deployment_id
+FROM   (SELECT * FROM servo.live_runs x WHERE x.due_at <= @now::timestamptz ORDER BY x.due_at LIMIT @most::int) AS l
+JOIN   LATERAL (SELECT y.deployment_id FROM servo.runs y WHERE y.tenant_id = l.tenant_id AND y.id = l.run_id OFFSET 0) AS r ON true;
+
+-- name: WaitingTenants :many
+-- Tenants with runs that wait for their start, from one to the next along the index.
+WITH RECURSIVE jump AS (
+    (SELECT l.tenant_id FROM servo.live_runs l WHERE l.pending ORDER BY l.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT l.tenant_id FROM servo.live_runs l WHERE l.pending AND l.tenant_id > j.tenant_id ORDER BY l.tenant_id LIMIT 1)
+    FROM   jump j
+    WHERE  j.tenant_id IS NOT NULL
+)
+SELECT j.tenant_id::uuid AS tenant_id FROM jump j WHERE j.tenant_id IS NOT NULL;
+
+-- name: NextRuns :many
+-- The runs of each tenant that start next: by priority, then by age.
+SELECT l.tenant_id, l.run_id
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@mosts::int[]) AS most) AS n
+JOIN   LATERAL (SELECT x.tenant_id, x.run_id FROM servo.live_runs x
+                WHERE x.tenant_id = n.tenant_id AND x.pending ORDER BY x.priority DESC, x.run_id LIMIT n.most) AS l ON true;
+
+-- name: Roots :many
+-- Tasks that wait for nothing but the start of their run, which is locked.
+SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
+JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = n.run_id OFFSET 0) AS w ON true
+JOIN   LATERAL (SELECT t.id FROM servo.tasks t
+                WHERE t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = w.task_id AND t.upstream IS NULL OFFSET 0) AS t ON true
+WHERE  w.tenant_id = n.tenant_id;
+
+-- name: TenantQuotas :many
+SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id) AS n
+JOIN   LATERAL (SELECT * FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true;
+
+-- name: LockTenants :many
+-- Who counts and acts upon it does both under this lock.
+SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id ORDER BY 1) AS n
+JOIN   LATERAL (SELECT * FROM servo.tenants x WHERE x.id = n.tenant_id FOR NO KEY UPDATE) AS t ON true;
+
+-- name: CountUsage :many
+-- What tenants use, each counted no further than it must be known; 0 counts nothing.
+SELECT n.tenant_id::uuid AS tenant_id,
+       (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.tenant_id = n.tenant_id LIMIT n.lives) AS x)::int AS live,
+       (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.tenant_id = n.tenant_id AND NOT l.pending LIMIT n.runnings) AS x)::int AS running,
+       ((SELECT count(*) FROM (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND NOT q.held LIMIT n.queueds) AS x)
+        + (SELECT count(*) FROM (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND q.held LIMIT n.queueds) AS x))::int AS queued,
+       (SELECT count(*) FROM (SELECT FROM servo.runs r
+                              WHERE r.tenant_id = n.tenant_id AND r.id >= n.day_from AND r.id < n.day_until LIMIT n.dailies) AS x)::int AS daily
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@lives::int[]) AS lives, unnest(@runnings::int[]) AS runnings,
+               unnest(@queueds::int[]) AS queueds, unnest(@dailies::int[]) AS dailies,
+               unnest(@day_froms::uuid[]) AS day_from, unnest(@day_untils::uuid[]) AS day_until) AS n;
+
+-- name: ForgetTriggerKeys :exec
+-- Of triggers that made no run: the same key may be used again.
+DELETE FROM servo.idempotency_keys k
+USING  (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) AS key) AS n
+WHERE  k.tenant_id = ANY (ARRAY[n.tenant_id]) AND k.key = n.key;
+
+-- name: RepointTriggerKeys :exec
+-- Of triggers that were answered with the run that holds their lock.
+UPDATE servo.idempotency_keys k
+SET    run_id = n.run_id
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) AS key, unnest(@run_ids::uuid[]) AS run_id) AS n
+WHERE  k.tenant_id = ANY (ARRAY[n.tenant_id]) AND k.key = n.key;
