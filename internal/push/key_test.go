@@ -186,10 +186,11 @@ func TestRotation(t *testing.T) {
 				ring[at].RevokedAt = now
 				revokedIDs[ring[at].ID] = true
 			},
-			"": func(*rapid.T) {
-				for _, s := range inFlight {
-					verify(s)
+			"arrive": func(t *rapid.T) {
+				if len(inFlight) == 0 {
+					t.Skip("nothing is on its way")
 				}
+				verify(rapid.SampledFrom(inFlight).Draw(t, "which"))
 			},
 		})
 	})
