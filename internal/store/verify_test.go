@@ -115,6 +115,7 @@ func TestReadEverything(t *testing.T) {
 			events      []store.EventRow
 			workspaces  []store.WorkspaceRow
 			deployments []store.DeploymentRow
+			pauses      []store.AssetPauseRow
 		)
 		w.snapshot(t, func(ctx context.Context, tx *Tx) error {
 			all := must(tx.TenantsAfter(ctx, id.Tenant{}, nil, 10))(t)
@@ -124,6 +125,7 @@ func TestReadEverything(t *testing.T) {
 			require.Empty(t, must(tx.TenantsAfter(ctx, b.tenant, &b.tenant, 10))(t))
 			return tx.EachEntityRow(ctx, []id.Tenant{a.tenant}, store.EntityRows{
 				Event: collect(&events), Workspace: collect(&workspaces), Deployment: collect(&deployments),
+				AssetPause: collect(&pauses),
 			})
 		})
 		require.Len(t, events, 2)

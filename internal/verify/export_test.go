@@ -16,6 +16,7 @@ func Compared() []string {
 		"runs": t.runs.names, "tasks": t.tasks.names, "edges": columnsOf[store.EdgeRow]("edges").names, "waiting": t.waiting.names,
 		"ready_q": t.ready.names, "pool_q": t.pool.names, "leases": t.leases.names, "retry_q": t.retry.names,
 		"tenants": t.tenants.names, "workspaces": t.workspaces.names, "deployments": t.deployments.names,
+		"asset_pauses": t.pauses.names,
 	} {
 		for _, name := range names {
 			all = append(all, table+"."+name)

@@ -123,6 +123,7 @@ func TestRecord(t *testing.T) {
 		skip := func(store.WorkspaceRow) error { return nil }
 		err := tx.EachEntityRow(ctx, []id.Tenant{w.tenant}, store.EntityRows{
 			Event: keep(&entities), Workspace: skip, Deployment: func(store.DeploymentRow) error { return nil },
+			AssetPause: func(store.AssetPauseRow) error { return nil },
 		})
 		require.NoError(t, err)
 		for i := range entities.Events { // the query gives the subject as the run, too

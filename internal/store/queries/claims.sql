@@ -1,6 +1,9 @@
 -- name: LockClaims :exec
--- The repeat of a claim waits until the first try has committed or failed.
-SELECT pg_advisory_xact_lock(key) FROM (SELECT unnest(@keys::bigint[]) AS key ORDER BY 1) AS k;
+-- The repeat of a claim waits until the first try has committed or failed. The second lock is
+-- shared by all claims: whoever turns dispatch off (LockSwitch) waits for those who have seen it
+-- on, and whoever comes later waits for that.
+SELECT pg_advisory_xact_lock(key), pg_advisory_xact_lock_shared(hashtextextended('servo.switch.dispatch', 0))
+FROM   (SELECT unnest(@keys::bigint[]) AS key ORDER BY 1) AS k;
 
 -- name: LeasesOfClaims :many
 -- OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
@@ -16,12 +19,13 @@ ORDER  BY q.token;
 
 -- name: TakeQueued :many
 -- The head of a queue, without waiting for anybody, with a new token for each row and all
--- that a worker needs to know.
+-- that a worker needs to know. Nothing while dispatch is off.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   (SELECT p.* FROM servo.pool_q p
-        WHERE p.pool = @pool::text ORDER BY p.rank
+        WHERE p.pool = @pool::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
+        ORDER BY p.rank
         LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true

@@ -202,10 +202,13 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 }
 
 const lockClaims = `-- name: LockClaims :exec
-SELECT pg_advisory_xact_lock(key) FROM (SELECT unnest($1::bigint[]) AS key ORDER BY 1) AS k
+SELECT pg_advisory_xact_lock(key), pg_advisory_xact_lock_shared(hashtextextended('servo.switch.dispatch', 0))
+FROM   (SELECT unnest($1::bigint[]) AS key ORDER BY 1) AS k
 `
 
-// The repeat of a claim waits until the first try has committed or failed.
+// The repeat of a claim waits until the first try has committed or failed. The second lock is
+// shared by all claims: whoever turns dispatch off (LockSwitch) waits for those who have seen it
+// on, and whoever comes later waits for that.
 func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 	_, err := q.db.Exec(ctx, lockClaims, keys)
 	return err
@@ -216,7 +219,8 @@ SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.prio
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset FROM servo.pool_q p
-        WHERE p.pool = $1::text ORDER BY p.rank
+        WHERE p.pool = $1::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
+        ORDER BY p.rank
         LIMIT $2::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
@@ -258,7 +262,7 @@ type TakeQueuedRow struct {
 }
 
 // The head of a queue, without waiting for anybody, with a new token for each row and all
-// that a worker needs to know.
+// that a worker needs to know. Nothing while dispatch is off.
 func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQueuedRow, error) {
 	rows, err := q.db.Query(ctx, takeQueued, arg.Pool, arg.Most)
 	if err != nil {

@@ -1,0 +1,300 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/platform"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/suggest"
+	"go.arco.dev/servo/internal/tenant"
+)
+
+// What operators do by hand. It is rare, so it goes past the lanes, each in a transaction of
+// its own.
+
+// untilDone tries a transaction again that has collided with another one.
+func untilDone(ctx context.Context, transaction func(context.Context) error) error {
+	backoff := firstBackoff
+	for collisions := 0; ; collisions++ {
+		err := transaction(ctx)
+		if err == nil || store.Diagnose(err) != store.Collided || collisions == maxCollisions {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Duration(rand.Int64N(int64(backoff)) + 1)): //nolint:gosec // a spread, not a secret
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// ForceCancel asks for a task to end whose worker does not.
+type ForceCancel struct {
+	store.TaskKey
+
+	Reason string
+	Meta   event.Meta
+}
+
+// ForceCancelTask ends a task of a run that is being cancelled, if nothing was heard of its
+// worker for a while. From then on the worker's token is worth nothing. A task that was
+// cancelled already answers as one that was cancelled now.
+func (e *Engine) ForceCancelTask(ctx context.Context, c ForceCancel) (Cancelled, error) {
+	var answer Cancelled
+	held := false
+	err := untilDone(ctx, func(ctx context.Context) error {
+		var done *working
+		err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+			var err error
+			done = w
+			held, err = e.forceCancel(ctx, tx, w, c)
+			return err
+		})
+		if err == nil && held {
+			answer.State = done.runs[c.Run].run.State
+		}
+		return err
+	})
+	if err != nil || held {
+		return answer, err
+	}
+	// Nobody holds it: either it has ended, or it is too early or too late to force anything.
+	task, err := e.store.GetTask(ctx, c.TaskKey)
+	if err != nil {
+		return Cancelled{}, err
+	}
+	if task.State == run.Cancelled {
+		of, err := e.store.GetRun(ctx, store.RunKey{Tenant: c.Tenant, Run: c.Run})
+		return Cancelled{State: of.State, Repeat: true}, err
+	}
+	_, err = run.Task{State: task.State}.Decide(run.ForceCancel{}, run.Facts{})
+	return Cancelled{}, err
+}
+
+// forceCancel says whether anybody held the task.
+func (e *Engine) forceCancel(ctx context.Context, tx *store.Tx, w *working, c ForceCancel) (held bool, err error) {
+	key := []store.TaskKey{c.TaskKey}
+	runs, err := tx.LockRuns(ctx, store.LockForCount, runKeys(key))
+	if err != nil {
+		return false, err
+	}
+	leases, err := tx.LockLeases(ctx, key)
+	if err != nil || len(leases) == 0 {
+		return false, err
+	}
+	seen, err := tx.HeartbeatSeen(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return false, err
+	}
+	w.at(now)
+	w.addRuns(runs)
+	w.addTasks(leases)
+	heard := seen[store.PulseKey{TaskKey: c.TaskKey, Token: leases[0].Token}]
+	cmd := run.ForceCancel{SeenAt: heard, Silence: e.config.ForceCancelAfter, Reason: c.Reason}
+	return true, w.decide(w.tasks[c.Task], cmd, c.Meta)
+}
+
+// Turn asks for dispatch to be paused or to go on. By is for people.
+type Turn struct {
+	Reason string
+	By     string
+	Meta   event.Meta
+}
+
+// PauseDispatch stops giving tasks to workers, for all tenants and pools. When it returns,
+// every lease that there will be is there; what runs goes on.
+func (e *Engine) PauseDispatch(ctx context.Context, t Turn) (store.Switch, error) {
+	return e.turnDispatch(ctx, true, t)
+}
+
+// ResumeDispatch lets workers have tasks again.
+func (e *Engine) ResumeDispatch(ctx context.Context, t Turn) (store.Switch, error) {
+	return e.turnDispatch(ctx, false, t)
+}
+
+func (e *Engine) turnDispatch(ctx context.Context, off bool, t Turn) (store.Switch, error) {
+	var dispatch store.Switch
+	err := untilDone(ctx, func(ctx context.Context) error {
+		return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+			if err := tx.LockSwitch(ctx, platform.Dispatch); err != nil {
+				return err
+			}
+			var err error
+			if dispatch, err = tx.Switch(ctx, platform.Dispatch); err != nil {
+				return err
+			}
+			body, err := dispatch.Turn(off, t.Reason, t.By)
+			if err != nil || body == nil {
+				return err
+			}
+			now, err := tx.Clock(ctx)
+			if err != nil {
+				return err
+			}
+			turned := platform.Event{
+				Subject: platform.SubjectOf(platform.KindSwitch, platform.Dispatch), Version: dispatch.Version + 1, At: now, Meta: t.Meta, Body: body,
+			}
+			before := platform.Entity{Kind: platform.KindSwitch, Name: platform.Dispatch, Version: dispatch.Version, Switch: dispatch.Switch}
+			after, err := before.Evolve(turned)
+			if err != nil {
+				return err
+			}
+			dispatch.Switch, dispatch.Version = after.Switch, after.Version
+			if err := tx.WriteSwitch(ctx, dispatch); err != nil {
+				return err
+			}
+			return tx.AppendPlatformEvents(ctx, turned)
+		})
+	})
+	if err == nil && !off {
+		e.signals.everybody() // claims of every pool may have something now
+	}
+	return dispatch, err
+}
+
+// AssetPause asks for new tasks of an asset to wait, or to go on. By is for people.
+type AssetPause struct {
+	Tenant    id.Tenant
+	Workspace string // "" is the default one
+	Asset     string
+	Reason    string
+	By        string
+	Meta      event.Meta
+}
+
+// check fills in the workspace and refuses what cannot be kept.
+func (p *AssetPause) check() error {
+	if p.Workspace == "" {
+		p.Workspace = tenant.DefaultWorkspace
+	}
+	if err := tenant.ValidateName("workspace", p.Workspace); err != nil {
+		return err
+	}
+	if err := checkText("asset", p.Asset, maxAssetLength); err != nil {
+		return err
+	}
+	if err := platform.CheckNote("reason", p.Reason, platform.MaxReasonLength); err != nil {
+		return err
+	}
+	return platform.CheckNote("by", p.By, platform.MaxByLength)
+}
+
+// maxAssetLength bounds what is looked for as the key of an asset.
+const maxAssetLength = 201
+
+// by is who pauses, for people.
+func (p *AssetPause) by() string {
+	if p.By != "" {
+		return p.By
+	}
+	return p.Meta.Actor
+}
+
+// PauseAsset makes new tasks of an asset wait in READY, in every run of the workspace; what is
+// queued or runs goes on. It says whether that is new.
+func (e *Engine) PauseAsset(ctx context.Context, p AssetPause) (changed bool, err error) {
+	if err := p.check(); err != nil {
+		return false, err
+	}
+	err = e.changeWorkspace(ctx, p, func(ctx context.Context, tx *store.Tx, w store.Workspace, now time.Time) (event.Body, error) {
+		if err := e.hasAsset(ctx, tx, w, p.Asset); err != nil {
+			return nil, err
+		}
+		changed, err = tx.PauseAsset(ctx, w, store.AssetPause{Asset: p.Asset, PausedAt: now, PausedBy: p.by(), Reason: p.Reason})
+		if err != nil || !changed {
+			return nil, err
+		}
+		return tenant.AssetPaused{Asset: p.Asset, Reason: p.Reason, By: p.by()}, nil
+	})
+	return changed, err
+}
+
+// ResumeAsset lets an asset's tasks go on, also of one that is not deployed any more. It says
+// whether it was paused.
+func (e *Engine) ResumeAsset(ctx context.Context, p AssetPause) (changed bool, err error) {
+	if err := p.check(); err != nil {
+		return false, err
+	}
+	err = e.changeWorkspace(ctx, p, func(ctx context.Context, tx *store.Tx, w store.Workspace, _ time.Time) (event.Body, error) {
+		changed, err = tx.ResumeAsset(ctx, w, p.Asset)
+		if err != nil || !changed {
+			return nil, err
+		}
+		// A statement of its own: its snapshot is taken after the wait for admission.
+		if _, err := tx.ReleaseHeld(ctx, w, p.Asset); err != nil {
+			return nil, err
+		}
+		return tenant.AssetResumed{Asset: p.Asset, Reason: p.Reason, By: p.by()}, nil
+	})
+	if err == nil && changed {
+		e.signals.work.signal(readyTopic)
+	}
+	return changed, err
+}
+
+// changeWorkspace records what fn does to a workspace, which is locked; nothing if it gives
+// no event.
+func (e *Engine) changeWorkspace(ctx context.Context, p AssetPause,
+	fn func(ctx context.Context, tx *store.Tx, w store.Workspace, now time.Time) (event.Body, error),
+) error {
+	return untilDone(ctx, func(ctx context.Context) error {
+		return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+			w, err := tx.LockWorkspace(ctx, p.Tenant, p.Workspace)
+			if err != nil {
+				return err
+			}
+			now, err := tx.Clock(ctx)
+			if err != nil {
+				return err
+			}
+			body, err := fn(ctx, tx, w, now)
+			if err != nil || body == nil {
+				return err
+			}
+			w.Version++
+			if err := tx.WriteWorkspaceVersion(ctx, w); err != nil {
+				return err
+			}
+			return tx.AppendEntityEvents(ctx, event.Event{
+				Tenant: w.Tenant, Subject: w.ID.UUID, Version: w.Version, At: now, Meta: p.Meta, Body: body,
+			})
+		})
+	})
+}
+
+// hasAsset refuses an asset that the active deployment does not have: a slip of the pen would
+// pause nothing and look as if it did.
+func (e *Engine) hasAsset(ctx context.Context, tx *store.Tx, w store.Workspace, key string) error {
+	if w.Active == nil {
+		return noDeployment(w.Name)
+	}
+	found, err := e.deploymentsOf(ctx, tx, []store.DeploymentKey{{Tenant: w.Tenant, Deployment: *w.Active}})
+	if err != nil {
+		return err
+	}
+	d := found[*w.Active]
+	if d == nil {
+		return nil // it cannot be read, and what is to be paused may be the reason
+	}
+	if _, ok := d.Asset(key); ok {
+		return nil
+	}
+	return noAsset(d, key)
+}
+
+func noAsset(d *deployment, key string) error {
+	return fault.New(fault.NotFound, fmt.Sprintf("no asset %.201q", key)+suggest.DidYouMean(key, d.keys()), fault.Field("asset"),
+		fault.Remedy("name an asset of the active deployment"))
+}

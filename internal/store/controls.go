@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/platform"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// HeartbeatSeen is when the holders of these leases were last heard of. Who has never sent a
+// heartbeat with its token is left out.
+func (tx *Tx) HeartbeatSeen(ctx context.Context, keys []TaskKey) (map[PulseKey]time.Time, error) {
+	rows, err := tx.q.HeartbeatSeen(ctx, db.HeartbeatSeenParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+	})
+	if err != nil {
+		return nil, err
+	}
+	byRun := make(map[uuid.UUID]id.Tenant, len(keys))
+	for _, k := range keys {
+		byRun[k.Run.UUID] = k.Tenant
+	}
+	seen := make(map[PulseKey]time.Time, len(rows))
+	for _, r := range rows {
+		key := TaskKey{Tenant: byRun[r.RunID], Run: id.Of[id.Run](r.RunID), Task: id.Of[id.Task](r.TaskID)}
+		seen[PulseKey{TaskKey: key, Token: r.Token}] = r.SeenAt
+	}
+	return seen, nil
+}
+
+// Switch is something that an operator can turn off for everybody.
+type Switch struct {
+	platform.Switch
+
+	Name    string
+	Version int32 // 0 if nobody has touched it
+}
+
+// LockSwitch keeps everybody away who acts by a switch, until the transaction ends.
+func (tx *Tx) LockSwitch(ctx context.Context, name string) error { return tx.q.LockSwitch(ctx, name) }
+
+// Switch reads a switch.
+func (tx *Tx) Switch(ctx context.Context, name string) (Switch, error) {
+	rows, err := tx.q.SwitchByName(ctx, name)
+	if err != nil || len(rows) == 0 {
+		return Switch{Name: name}, err
+	}
+	r := rows[0].ServoSwitch
+	return Switch{
+		Name: r.Name, Version: r.Version,
+		Switch: platform.Switch{Off: r.Off, Reason: r.Reason, ChangedBy: r.ChangedBy, ChangedAt: r.ChangedAt},
+	}, nil
+}
+
+// WriteSwitch writes a switch that this transaction has locked and turned.
+func (tx *Tx) WriteSwitch(ctx context.Context, s Switch) error {
+	n, err := tx.q.UpsertSwitch(ctx, db.UpsertSwitchParams{
+		Name: s.Name, Off: s.Off, Reason: s.Reason, ChangedBy: s.ChangedBy, Now: s.ChangedAt, Version: s.Version,
+	})
+	if err == nil && n != 1 {
+		return &MismatchError{Statement: "UpsertSwitch", Want: 1, Got: int(n)}
+	}
+	return err
+}
+
+// GetSwitch reads a switch by itself.
+func (s *Store) GetSwitch(ctx context.Context, name string) (Switch, error) {
+	var found Switch
+	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+		var err error
+		found, err = tx.Switch(ctx, name)
+		return err
+	})
+	return found, err
+}
+
+// BusyTask is a task that a worker holds, as an operator sees it.
+type BusyTask struct {
+	TenantName      string
+	Run             id.Run
+	Task            id.Task
+	Asset           string
+	Pool            string
+	Worker          string
+	Since           time.Time
+	CancelRequested bool
+}
+
+// Busy counts what workers hold, no further than MaxDepth, and names the oldest, up to most.
+func (s *Store) Busy(ctx context.Context, most int) (held int, oldest []BusyTask, err error) {
+	err = s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+		n, err := tx.q.CountLeases(ctx, MaxDepth)
+		if err != nil {
+			return err
+		}
+		held = int(n)
+		rows, err := tx.q.BusyTasks(ctx, db.BusyTasksParams{Looked: MaxDepth, Most: int32(most)}) //nolint:gosec // a short list
+		oldest = column(rows, func(r db.BusyTasksRow) BusyTask {
+			return BusyTask{
+				TenantName: r.Tenant, Run: id.Of[id.Run](r.RunID), Task: id.Of[id.Task](r.TaskID), Asset: r.Asset, Pool: r.Pool,
+				Worker: r.Worker, Since: r.Since, CancelRequested: r.CancelRequested,
+			}
+		})
+		return err
+	})
+	return held, oldest, err
+}
+
+// AssetPause says that new tasks of an asset wait.
+type AssetPause struct {
+	Asset    string
+	PausedAt time.Time
+	PausedBy string
+	Reason   string
+}
+
+// WriteWorkspaceVersion counts an event of a workspace that this transaction has locked.
+func (tx *Tx) WriteWorkspaceVersion(ctx context.Context, w Workspace) error {
+	n, err := tx.q.BumpWorkspace(ctx, db.BumpWorkspaceParams{TenantID: w.Tenant.UUID, ID: w.ID.UUID, Version: w.Version})
+	if err == nil && n != 1 {
+		return &MismatchError{Statement: "BumpWorkspace", Want: 1, Got: int(n)}
+	}
+	return err
+}
+
+// PauseAsset makes new tasks of an asset wait; false if they do already.
+func (tx *Tx) PauseAsset(ctx context.Context, w Workspace, p AssetPause) (bool, error) {
+	n, err := tx.q.InsertAssetPause(ctx, db.InsertAssetPauseParams{
+		TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID, Asset: p.Asset, Now: p.PausedAt, PausedBy: p.PausedBy, Reason: p.Reason,
+	})
+	return n > 0, err
+}
+
+// ResumeAsset lets an asset go on; false if it was not paused. It waits for an admission that
+// may still hold tasks back; then ReleaseHeld finds them all.
+func (tx *Tx) ResumeAsset(ctx context.Context, w Workspace, asset string) (bool, error) {
+	n, err := tx.q.DeleteAssetPause(ctx, db.DeleteAssetPauseParams{TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID, Asset: asset})
+	return n > 0, err
+}
+
+// ReleaseHeld puts the held tasks of an asset back into the order, and says how many.
+func (tx *Tx) ReleaseHeld(ctx context.Context, w Workspace, asset string) (int, error) {
+	n, err := tx.q.ReleaseHeld(ctx, db.ReleaseHeldParams{TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID, Asset: asset})
+	return int(n), err
+}
+
+// maxAssetPauses bounds the list of a workspace's pauses, which has no pages: a manifest has
+// no more assets.
+const maxAssetPauses = 10_000
+
+// ListAssetPauses reads which assets of a workspace are paused, by key.
+func (s *Store) ListAssetPauses(ctx context.Context, tenant id.Tenant, workspace string) ([]AssetPause, error) {
+	var pauses []AssetPause
+	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListAssetPauses(ctx, db.ListAssetPausesParams{TenantID: tenant.UUID, Workspace: workspace, Most: maxAssetPauses})
+		pauses = column(rows, func(r db.ListAssetPausesRow) AssetPause {
+			return AssetPause{Asset: r.Asset, PausedAt: r.PausedAt, PausedBy: r.PausedBy, Reason: r.Reason}
+		})
+		return err
+	})
+	return pauses, err
+}
