@@ -34,9 +34,9 @@ type batch struct {
 	answers []*servov1.ReportAnswer
 	errs    []error
 
-	reports lot[engine.Report]
-	beats   lot[engine.Heartbeat]
-	logs    lot[engine.LogChunk]
+	reports  lot[engine.Report]
+	progress lot[engine.Progress]
+	logs     lot[engine.LogChunk]
 }
 
 // lot is some items of a batch with their places in it.
@@ -82,9 +82,9 @@ func (b *batch) sort(place int, item *servov1.ReportItem, meta event.Meta) error
 	case *servov1.ReportItem_FanOut:
 		action = fanOutOf(a.FanOut.GetOrdinal(), a.FanOut.GetTasks(), a.FanOut.GetBarrier())
 	case *servov1.ReportItem_Progress:
-		beat, err := beatOf(h, a.Progress)
+		said, err := progressOf(h, a.Progress)
 		if err == nil {
-			b.beats.add(place, beat)
+			b.progress.add(place, said)
 		}
 		return err
 	case *servov1.ReportItem_Log:
@@ -146,34 +146,6 @@ func fill(out *servov1.ReportAnswer, a engine.Answer) {
 	out.Late, out.Repeat = a.Late, a.Repeat
 	for _, task := range a.Added {
 		out.Added = append(out.Added, task.String())
-	}
-}
-
-// applyProgress renews the leases. A beat that is refused must not take the others with it:
-// then each is sent alone.
-func (s workerService) applyProgress(ctx context.Context, b *batch) {
-	if len(b.beats.items) == 0 {
-		return
-	}
-	pulses, err := s.engine.Heartbeats(ctx, b.beats.items)
-	for i, place := range b.beats.places {
-		var pulse engine.Pulse
-		switch {
-		case err == nil:
-			pulse = pulses[i]
-		case fault.Is(err, fault.InvalidArgument), fault.Is(err, fault.LimitExceeded):
-			alone, err := s.engine.Heartbeats(ctx, b.beats.items[i:i+1])
-			if b.errs[place] = err; err != nil {
-				continue
-			}
-			pulse = alone[0]
-		default:
-			b.errs[place] = err
-			continue
-		}
-		if !pulse.Alive {
-			b.errs[place] = fault.New(fault.Stale, "the lease is not held any more", fault.Field("lease"), fault.Remedy("stop working on the task"))
-		}
 	}
 }
 

@@ -86,6 +86,10 @@ func (s taskService) GetTask(ctx context.Context, req *servov1.GetTaskRequest) (
 	if err != nil {
 		return nil, err
 	}
+	progress, err := s.store.AttemptProgress(ctx, key)
+	if err != nil {
+		return nil, err
+	}
 	out, err := taskToProto(key.Run, task)
 	if err != nil {
 		return nil, err
@@ -95,10 +99,14 @@ func (s taskService) GetTask(ctx context.Context, req *servov1.GetTaskRequest) (
 		if err != nil {
 			return nil, err
 		}
-		out.Attempts = append(out.Attempts, &servov1.Attempt{
+		attempt := &servov1.Attempt{
 			Number: a.Number, Worker: a.Worker, ClaimedAt: timestamp(a.ClaimedAt), StartedAt: timestamp(a.StartedAt), EndedAt: timestamp(a.EndedAt),
 			Ended: string(a.End), Failure: failure,
-		})
+		}
+		if kept, said := progress[a.Number]; said {
+			addProgress(attempt, a, kept)
+		}
+		out.Attempts = append(out.Attempts, attempt)
 	}
 	return out, nil
 }
@@ -157,19 +165,9 @@ func taskToProto(of id.Run, t store.TaskView) (*servov1.Task, error) {
 		Attempt: t.Attempt, Failures: t.Failures, CreatedAt: timestamp(t.CreatedAt), FinishedAt: timestamp(t.FinishedAt),
 		Result: result, Failure: failure, LateResult: t.LateResult, DueAt: timestamp(t.DueAt), Cursor: t.Cursor,
 		Worker: t.Worker, StartedAt: timestamp(t.StartedAt), Deadline: timestamp(t.Deadline), HeartbeatAt: timestamp(t.SeenAt),
-		CancelRequested: t.CancelRequested,
-	}
-	if !t.SeenAt.IsZero() {
-		out.Progress = progressToProto(t)
+		CancelRequested: t.CancelRequested, Progress: progressOfTask(t),
 	}
 	return out, nil
-}
-
-func progressToProto(t store.TaskView) *servov1.Progress {
-	return &servov1.Progress{
-		Phase: t.Phase, Stage: t.Stage, Fraction: t.Progress, Eta: timestamp(t.ETA),
-		RecordsExtracted: t.RecordsExtracted, RecordsTransformed: t.RecordsTransformed, RecordsLoaded: t.RecordsLoaded, Bytes: t.Bytes,
-	}
 }
 
 func failureToProto(f *run.Failure) (*servov1.Failure, error) {

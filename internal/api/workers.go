@@ -47,7 +47,7 @@ func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*s
 	defer context.AfterFunc(s.closing, cancel)() //nolint:contextcheck // the server ends before the call
 
 	leases, err := s.engine.Claim(waiting, engine.ClaimRequest{
-		Worker: req.GetWorkerId(), Claim: claim, Pools: req.GetPools(), Max: int(req.GetMax()), Lease: req.GetLease().AsDuration(),
+		Worker: req.GetWorkerId(), Claim: claim, Pools: req.GetPools(), Max: int(req.GetMax()), Slots: int(req.GetSlots()), Lease: req.GetLease().AsDuration(),
 		Wait: wait, Start: req.GetStart(), Meta: metaOf(ctx),
 	})
 	if err != nil {
@@ -128,37 +128,46 @@ func (m *leaseMapper) results(upstream []engine.UpstreamResult) ([]*servov1.Upst
 	return results, nil
 }
 
+// progressPatience is how long a heartbeat waits until its progress is written. The leases are
+// renewed by then: who looks at them must not wait for what only people read.
+const progressPatience = time.Second
+
 // Heartbeat implements servov1.WorkerServiceServer.
 func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequest) (*servov1.HeartbeatResponse, error) {
 	beats := make([]engine.Heartbeat, len(req.GetLeases()))
+	var said []engine.Progress
 	for i, item := range req.GetLeases() {
 		h, err := decodeHandle(item.GetLease())
 		if err != nil {
 			return nil, under(fmt.Sprintf("leases[%d]", i), err)
 		}
-		if beats[i], err = beatOf(h, item.GetProgress()); err != nil {
-			return nil, under(fmt.Sprintf("leases[%d]", i), err)
+		beats[i] = engine.Heartbeat{Key: h.TaskKey, Token: h.token}
+		if item.GetProgress() == nil {
+			continue
 		}
+		progress, err := progressOf(h, item.GetProgress())
+		if err != nil {
+			return nil, under(fmt.Sprintf("leases[%d].progress", i), err)
+		}
+		said = append(said, progress)
 	}
+	s.engine.WorkerAlive(req.GetWorkerId())
 	pulses, err := s.engine.Heartbeats(ctx, beats)
 	if err != nil {
 		return nil, err
+	}
+	if len(said) > 0 {
+		patient, cancel := context.WithTimeout(ctx, progressPatience)
+		defer cancel()
+		if _, err := s.engine.Progress(patient, said); err != nil {
+			s.log.WarnContext(ctx, "the progress of a heartbeat is not written; the next one brings it again", "worker", req.GetWorkerId(), "error", err)
+		}
 	}
 	answer := &servov1.HeartbeatResponse{Leases: make([]*servov1.HeartbeatAnswer, len(pulses))}
 	for i, p := range pulses {
 		answer.Leases[i] = &servov1.HeartbeatAnswer{Held: p.Alive, ShouldCancel: p.ShouldCancel}
 	}
 	return answer, nil
-}
-
-// beatOf is a sign of life for a lease, with its progress if any is said.
-func beatOf(h handle, p *servov1.Progress) (engine.Heartbeat, error) {
-	eta, err := timeOf("progress.eta", p.GetEta())
-	return engine.Heartbeat{
-		Key: h.TaskKey, Token: h.token, Phase: p.GetPhase(), Stage: p.GetStage(), Progress: p.GetFraction(),
-		RecordsExtracted: p.GetRecordsExtracted(), RecordsTransformed: p.GetRecordsTransformed(), RecordsLoaded: p.GetRecordsLoaded(),
-		Bytes: p.GetBytes(), ETA: eta,
-	}, err
 }
 
 // StartTask implements servov1.WorkerServiceServer.

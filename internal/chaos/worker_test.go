@@ -166,7 +166,7 @@ func (w *worker) beat(ctx context.Context, l engine.Lease, d time.Duration) bool
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
 		pause(ctx, heartbeatEvery)
 		call, cancel := context.WithTimeout(ctx, time.Second)
-		pulses, err := w.engine.Heartbeats(call, []engine.Heartbeat{{Key: l.TaskKey, Token: l.Token, Phase: "working", Progress: 0.5}})
+		pulses, err := w.engine.Heartbeats(call, []engine.Heartbeat{{Key: l.TaskKey, Token: l.Token}})
 		cancel()
 		if err == nil && (pulses[0].ShouldCancel || !pulses[0].Alive && w.dice.IntN(2) == 0) {
 			return false

@@ -276,7 +276,7 @@ func TestStrangers(t *testing.T) {
 		b := setup(t)
 		other := b.stranger(t)
 		lease := b.many(t, 1, true)[0]
-		beat := engine.Heartbeat{Key: lease.TaskKey, Token: lease.Token, Progress: 0.5}
+		beat := engine.Heartbeat{Key: lease.TaskKey, Token: lease.Token}
 		foreign, forged := beat, beat
 		foreign.Key.Tenant = other
 		forged.Token = math.MaxInt64

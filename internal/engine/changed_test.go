@@ -82,6 +82,6 @@ func TestRunChanged(t *testing.T) {
 			names = append(names, lane.Name)
 			require.EqualValues(t, 1, lane.Commands, lane.Name)
 		}
-		require.Equal(t, []string{"control", "work", "heartbeats", "logs"}, names)
+		require.Equal(t, []string{"control", "work", "heartbeats", "progress", "logs"}, names)
 	})
 }

@@ -19,6 +19,7 @@ type ClaimRequest struct {
 	Claim  id.Claim // the same id again gets the same leases
 	Pools  []string // in the order of preference
 	Max    int
+	Slots  int           // how many tasks the worker can hold; 0 is not said
 	Lease  time.Duration // 0 is the default
 	Wait   time.Duration // how long to wait for the first task
 	Start  bool          // start in the same step
@@ -48,6 +49,7 @@ type UpstreamResult = store.UpstreamResult
 // Limits of a claim.
 const (
 	MaxClaim      = 1000
+	MaxSlots      = 100_000
 	maxPools      = 100
 	maxPoolLength = 100
 	minLease      = time.Second
@@ -65,6 +67,8 @@ func (r ClaimRequest) validate() error {
 		return fault.New(fault.InvalidArgument, "is missing", fault.Field("claim_id"), fault.Remedy("send a new UUID for each claim"))
 	case r.Max < 1 || r.Max > MaxClaim:
 		return fault.New(fault.InvalidArgument, "must be 1 to 1000", fault.Field("max"), fault.Remedy("claim fewer tasks at once"))
+	case r.Slots < 0 || r.Slots > MaxSlots:
+		return fault.New(fault.InvalidArgument, "must be 0 to 100000", fault.Field("slots"), fault.Remedy("say how many tasks the worker can hold"))
 	case len(r.Pools) == 0 || len(r.Pools) > maxPools:
 		return fault.New(fault.InvalidArgument, "must name 1 to 100 pools", fault.Field("pools"), fault.Remedy(`send the pools to serve, such as ["default"]`))
 	case r.Lease != 0 && (r.Lease < minLease || r.Lease > maxLease):
@@ -87,14 +91,16 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
+	renewal := r.Lease // the lease's own length holds
 	if r.Lease == 0 {
-		r.Lease = e.config.Lease
+		r.Lease, renewal = e.config.Lease, e.config.HeartbeatTimeout
 	}
 	patience := time.NewTimer(r.Wait)
 	defer patience.Stop()
 	for {
+		e.sawClaim(r)
 		woken := e.signals.waitAny(r.Pools)
-		cmd := &claimCommand{ClaimRequest: r}
+		cmd := &claimCommand{ClaimRequest: r, renewal: renewal}
 		err := e.work.do(ctx, cmd)
 		if err != nil {
 			woken.stop()
@@ -123,6 +129,8 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 
 type claimCommand struct {
 	ClaimRequest
+
+	renewal time.Duration // how long a heartbeat renews its leases
 
 	offers []store.Offer // what it will get
 	leases []Lease
@@ -155,7 +163,7 @@ func (w *working) lease(c *claimCommand, offer store.Offer) error {
 	if err != nil {
 		return err
 	}
-	t.task.ExpiresAt = w.now.Add(c.Lease)
+	t.task.ExpiresAt, t.task.Lease = w.now.Add(c.Lease), c.renewal
 	c.leases = append(c.leases, leaseOf(t.task, offer))
 	return nil
 }

@@ -35,6 +35,7 @@ func TestLostCommit(t *testing.T) {
 		"a late result is kept":                        lostLateResult,
 		"a yield after a cancel ends the task":         lostCancelledYield,
 		"a heartbeat renews":                           lostHeartbeat,
+		"progress is told":                             lostProgress,
 		"an expiry happens once":                       lostExpiry,
 		"an admission queues once":                     lostAdmission,
 	} {
@@ -257,10 +258,22 @@ func lostHeartbeat(t *testing.T, b *bundle, lose func()) {
 	t.Helper()
 	lease := b.many(t, 1, true)[0]
 	lose()
-	answers, err := b.Heartbeats(t.Context(), []engine.Heartbeat{{Key: lease.TaskKey, Token: lease.Token, Phase: "load"}})
+	answers, err := b.Heartbeats(t.Context(), []engine.Heartbeat{{Key: lease.TaskKey, Token: lease.Token}})
 	require.NoError(t, err)
 	require.Equal(t, []engine.Pulse{{Alive: true}}, answers)
-	require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.heartbeats WHERE phase = 'load'`))
+	require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.heartbeats`))
+}
+
+func lostProgress(t *testing.T, b *bundle, lose func()) {
+	t.Helper()
+	lease := b.many(t, 1, true)[0]
+	lose()
+	said := engine.Progress{Key: lease.TaskKey, Token: lease.Token}
+	said.Phase = "load"
+	answers, err := b.Progress(t.Context(), []engine.Progress{said})
+	require.NoError(t, err)
+	require.Equal(t, []engine.Pulse{{Alive: true}}, answers)
+	require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.attempt_stages WHERE phase = 'load' AND seq = 1`), "one stage, however often it was said")
 }
 
 // The loops try again themselves: their next round must do the rest and nothing twice.

@@ -187,7 +187,7 @@ func TestExpiry(t *testing.T) {
 		key := b.trigger(t, "diamond")
 		lease := b.one(t)
 		b.db.SetClock(t, start.Add(4*time.Minute))
-		answers, err := b.Heartbeats(t.Context(), []engine.Heartbeat{{Key: lease.TaskKey, Token: lease.Token, Progress: 0.5}})
+		answers, err := b.Heartbeats(t.Context(), []engine.Heartbeat{{Key: lease.TaskKey, Token: lease.Token}})
 		require.NoError(t, err)
 		require.Equal(t, []engine.Pulse{{Alive: true}}, answers)
 		b.db.SetClock(t, start.Add(6*time.Minute))

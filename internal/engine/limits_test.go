@@ -290,30 +290,7 @@ func TestBadHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	lease := b.many(t, 1, true)[0]
-	beat := func(change func(*engine.Heartbeat)) func(*testing.T, *bundle) error {
-		return func(t *testing.T, b *bundle) error {
-			t.Helper()
-			h := engine.Heartbeat{Key: lease.TaskKey, Token: lease.Token}
-			change(&h)
-			answers, err := b.Heartbeats(t.Context(), []engine.Heartbeat{{Key: lease.TaskKey, Token: lease.Token}, h})
-			require.Empty(t, answers)
-			return err
-		}
-	}
 	refused(t, b, map[string]bad{
-		"extracted below":      {fault.InvalidArgument, "records_extracted", beat(func(h *engine.Heartbeat) { h.RecordsExtracted = -1 })},
-		"transformed below":    {fault.InvalidArgument, "records_transformed", beat(func(h *engine.Heartbeat) { h.RecordsTransformed = -1 })},
-		"loaded below":         {fault.InvalidArgument, "records_loaded", beat(func(h *engine.Heartbeat) { h.RecordsLoaded = -1 })},
-		"bytes below":          {fault.InvalidArgument, "bytes", beat(func(h *engine.Heartbeat) { h.Bytes = -1 })},
-		"eta out of time":      {fault.InvalidArgument, "eta", beat(func(h *engine.Heartbeat) { h.ETA = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) })},
-		"progress below":       {fault.InvalidArgument, "progress", beat(func(h *engine.Heartbeat) { h.Progress = -0.1 })},
-		"progress above":       {fault.InvalidArgument, "progress", beat(func(h *engine.Heartbeat) { h.Progress = 1.1 })},
-		"progress NaN":         {fault.InvalidArgument, "progress", beat(func(h *engine.Heartbeat) { h.Progress = float32(math.NaN()) })},
-		"progress infinite":    {fault.InvalidArgument, "progress", beat(func(h *engine.Heartbeat) { h.Progress = float32(math.Inf(-1)) })},
-		"huge phase":           {fault.LimitExceeded, "phase", beat(func(h *engine.Heartbeat) { h.Phase = long(101) })},
-		"phase with zero byte": {fault.InvalidArgument, "phase", beat(func(h *engine.Heartbeat) { h.Phase = zeroByte })},
-		"huge stage":           {fault.LimitExceeded, "stage", beat(func(h *engine.Heartbeat) { h.Stage = long(101) })},
-		"stage not UTF-8":      {fault.InvalidArgument, "stage", beat(func(h *engine.Heartbeat) { h.Stage = notUTF8 })},
 		"too many": {fault.LimitExceeded, "leases", func(t *testing.T, b *bundle) error {
 			t.Helper()
 			_, err := b.Heartbeats(t.Context(), make([]engine.Heartbeat, 10_001))

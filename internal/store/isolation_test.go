@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -22,7 +21,8 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	states := []run.TaskState{run.Running, run.Ready, run.Queued, run.Dispatched, run.RetryWait, run.Pending, run.Succeeded}
 	g := w.newRun(t, a, states, nil, nil, nil, nil, nil, []int32{0}, nil)
 	w.apply(t, store.Changes{OpenCones: []store.RunKey{g.key()}})
-	must(w.Heartbeat(t.Context(), []store.Pulse{pulse(g.tasks[0])}, time.Minute))(t)
+	must(w.Heartbeat(t.Context(), []store.Pulse{pulse(g.tasks[0])}))(t)
+	must(w.WriteProgress(t.Context(), []store.ProgressReport{progress(g.tasks[0])}))(t)
 	must(w.WriteLogs(t.Context(), []store.LogChunk{chunk(g.tasks[0], 1, "hello")}))(t)
 	w.engine(t, func(tx *Tx) {
 		must(tx.TakeTriggerKeys(t.Context(), []store.TriggerKey{{Tenant: a.tenant, Key: "k", Digest: "d", Run: g.run.ID}}, w.now))(t)
@@ -152,7 +152,7 @@ func TestPrivileges(t *testing.T) {
 	t.Run("a partition cannot be reached past its parent", func(t *testing.T) {
 		t.Parallel()
 		for _, exec := range roles {
-			for _, table := range []string{"runs", "tasks", "edges", "run_events", "task_logs", "attempt_logs"} {
+			for _, table := range []string{"runs", "tasks", "edges", "run_events", "task_logs", "attempt_logs", "attempt_progress", "attempt_stages"} {
 				require.Equal(t, insufficientPrivilege, servotest.SQLState(exec(t.Context(), `SELECT FROM servo.`+table+w.now.Format("_2006_01"))))
 			}
 		}

@@ -82,6 +82,15 @@ var loads = []string{
 		SELECT tenant_id, run_id, task_id, 0, 315 FROM live_tasks WHERE m > 20
 		UNION ALL
 		SELECT tenant_id, run_id, task_id, 1, 105 FROM past`,
+	`INSERT INTO servo.attempt_progress (tenant_id, run_id, task_id, attempt, updated_at, stage_since, records_extracted, records_transformed,
+			records_loaded, bytes, fraction, stages, phase, stage)
+		SELECT tenant_id, run_id, task_id, 0, at, at, 1, 1, 1, 1, 0.25, 149, 'load', 'page 149' FROM live_tasks WHERE m > 20
+		UNION ALL
+		SELECT tenant_id, run_id, task_id, 1, at, at, 1, 1, 1, 1, 1, 1, 'load', 'page 1' FROM past`,
+	`INSERT INTO servo.attempt_stages (tenant_id, run_id, task_id, attempt, seq, started_at, phase, stage)
+		SELECT tenant_id, run_id, task_id, 0, seq, at, 'load', 'page ' || seq FROM live_tasks, generate_series(100, 103) AS seq WHERE m > 20
+		UNION ALL
+		SELECT tenant_id, run_id, task_id, 1, 1, at, 'load', 'page 1' FROM past`,
 	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
 	`CREATE TEMP TABLE wide ON COMMIT DROP AS
 		SELECT tenant_id, run_id, at, m, pg_temp.v7(at, 'wide ' || m) AS task_id
@@ -146,11 +155,13 @@ func (w *world) sendReads(t testing.TB) {
 	var pulses []store.Pulse
 	var upstreams []store.UpstreamsOf
 	var chunks []store.LogChunk
+	var reports []store.ProgressReport
 	for i, task := range live[run.Running] {
 		leases, retries = append(leases, keyOf(task)), append(retries, keyOf(live[run.RetryWait][i]))
 		runs = append(runs, store.RunKey{Tenant: task.Tenant, Run: task.Run})
 		claims = append(claims, task.Claim)
-		pulses = append(pulses, store.Pulse{Key: keyOf(task), Token: task.Token})
+		pulses = append(pulses, pulse(task))
+		reports = append(reports, progress(task))
 		chunks = append(chunks, chunk(task, 4, "hello again"))
 		upstreams = append(upstreams, store.UpstreamsOf{Tenant: task.Tenant, Results: []store.UpstreamResult{{Run: task.Run, Task: task.ID}}})
 	}
@@ -180,7 +191,8 @@ func (w *world) sendReads(t testing.TB) {
 		require.NoError(t, tx.UpstreamResults(ctx, upstreams, 1000))
 		require.Equal(t, "asset", upstreams[probe-1].Results[0].Asset)
 	})
-	require.Len(t, must(w.Heartbeat(ctx, pulses, time.Hour))(t), probe)
+	require.Len(t, must(w.Heartbeat(ctx, pulses))(t), probe)
+	require.Len(t, must(w.WriteProgress(ctx, reports))(t), probe)
 	w.undone(t, func(tx *Tx) {
 		_, full, err := tx.WriteLogs(ctx, chunks, 0)
 		require.NoError(t, err)

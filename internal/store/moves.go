@@ -155,6 +155,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 				Workers:          column(rows, func(t run.Task) string { return t.Worker }),
 				Costs:            column(rows, func(t run.Task) float32 { return t.Cost }),
 				Assets:           column(rows, func(t run.Task) string { return t.Asset }),
+				LeaseMss:         column(rows, func(t run.Task) int32 { return int32(t.Lease.Milliseconds()) }), //nolint:gosec // an hour at most
 			})
 		})
 	case retryTable:

@@ -16,7 +16,7 @@ import (
 // partitions counts those of the tables of runs.
 const partitions = `SELECT count(*) FROM pg_inherits WHERE inhparent IN
 	('servo.runs'::regclass, 'servo.tasks'::regclass, 'servo.edges'::regclass, 'servo.run_events'::regclass,
-	 'servo.task_logs'::regclass, 'servo.attempt_logs'::regclass)`
+	 'servo.task_logs'::regclass, 'servo.attempt_logs'::regclass, 'servo.attempt_progress'::regclass, 'servo.attempt_stages'::regclass)`
 
 func TestPartitions(t *testing.T) {
 	t.Parallel()

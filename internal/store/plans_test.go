@@ -31,7 +31,7 @@ const probe = 200
 const maxBlocks = 12
 
 // writers write several rows for each row of the batch, with an index entry each.
-var writers = map[string]int{"WriteLogs": 24, "TrimLogs": 60}
+var writers = map[string]int{"WriteLogs": 24, "TrimLogs": 60, "WriteProgress": 40}
 
 // wasteful statements read the whole run of each row and throw most of it away. They are
 // for repeats alone, and an index for them would be one more for each event.
@@ -65,6 +65,7 @@ var plans = map[string][]string{
 
 	"UpstreamResults": {"tasks_pkey"},
 	"WriteLogs":       {"attempt_logs_pkey", "leases_pkey"},
+	"WriteProgress":   {"attempt_progress_pkey", "attempt_stages_pkey", "heartbeats_pkey", "leases_pkey"},
 	"TrimLogs":        {"attempt_logs_pkey", "task_logs_pkey"},
 
 	"Dependents":    {"edges_pkey", "waiting_pkey"},

@@ -132,13 +132,9 @@ type TaskView struct {
 	Deadline        time.Time
 	ExpiresAt       time.Time
 	CancelRequested bool
-	// What its worker said last, if it has said anything.
-	Phase, Stage string
-	Progress     float32
-	SeenAt       time.Time
-	ETA          time.Time
-
-	RecordsExtracted, RecordsTransformed, RecordsLoaded, Bytes int64
+	SeenAt          time.Time     // when its worker was last heard of
+	Progress        *ProgressView // nil if nothing was said
+	Usual           time.Duration // what an attempt of its asset takes by experience; 0 is unknown
 
 	Outcome    run.Outcome
 	Result     json.RawMessage
@@ -204,9 +200,17 @@ func taskView(r db.ListTasksRow) (TaskView, error) {
 		State:   run.TaskState(r.State), Since: r.Since, CreatedAt: r.CreatedAt, FinishedAt: timeOf(r.FinishedAt),
 		Attempt: r.Attempt, Failures: r.Failures, FanOuts: r.FanOuts, Unmet: r.Unmet, Cursor: r.Cursor, DueAt: r.DueAt,
 		Worker: r.Worker, StartedAt: r.StartedAt, Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, CancelRequested: r.CancelRequested,
-		Phase: r.Phase, Stage: r.Stage, Progress: r.Progress, SeenAt: r.SeenAt, ETA: r.Eta,
-		RecordsExtracted: r.RecordsExtracted, RecordsTransformed: r.RecordsTransformed, RecordsLoaded: r.RecordsLoaded, Bytes: r.Bytes,
+		SeenAt: r.SeenAt, Usual: time.Duration(r.UsualSeconds * float64(time.Second)),
 		Outcome: outcomeOf(r.Outcome), Result: r.Result, LateResult: r.LateResult,
+	}
+	if r.Said {
+		view.Progress = &ProgressView{
+			Progress: Progress{
+				Phase: r.Phase, Stage: r.Stage, Fraction: r.Fraction, RecordsExtracted: r.RecordsExtracted,
+				RecordsTransformed: r.RecordsTransformed, RecordsLoaded: r.RecordsLoaded, Bytes: r.Bytes, ETA: r.Eta,
+			},
+			Stages: r.Stages, StageSince: r.StageSince, UpdatedAt: r.UpdatedAt,
+		}
 	}
 	return view, json.Unmarshal(r.Failure, &view.Failure) // JSON's null is nil
 }

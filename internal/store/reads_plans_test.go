@@ -29,7 +29,7 @@ type readPlan struct {
 }
 
 // everywhere are the indexes that lead to a task, whatever its state.
-const everywhere = "heartbeats_pkey leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey tasks_pkey waiting_pkey"
+const everywhere = "attempt_progress_pkey durations_pkey heartbeats_pkey leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey tasks_pkey waiting_pkey"
 
 var queueIndexes = []string{"leases_pkey", "pool_q_pkey", "ready_q_pkey", "retry_q_pkey", "waiting_pkey"}
 

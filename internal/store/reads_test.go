@@ -122,10 +122,9 @@ func TestTasks(t *testing.T) {
 	states := run.TaskStates()
 	g := w.newRun(t, a, states, make([][]int32, len(states))...)
 	running := slices.Index(states, run.Running)
-	beat := pulse(g.tasks[running])
-	beat.Phase, beat.Stage, beat.Progress, beat.ETA = "extract", "page 3", 0.25, w.now.Add(time.Hour)
-	beat.RecordsExtracted, beat.RecordsTransformed, beat.RecordsLoaded, beat.Bytes = 4, 3, 2, 1
-	must(w.Heartbeat(t.Context(), []store.Pulse{beat}, time.Hour))(t)
+	said := progress(g.tasks[running])
+	must(w.WriteProgress(t.Context(), []store.ProgressReport{said}))(t)
+	w.Exec(t, `INSERT INTO servo.durations (tenant_id, asset, seconds, samples, updated_at) SELECT id, 'asset', 90, 3, servo.clock() FROM servo.tenants`)
 
 	t.Run("each state shows what it has", func(t *testing.T) {
 		t.Parallel()
@@ -146,8 +145,8 @@ func TestTasks(t *testing.T) {
 			if i == running {
 				require.True(t, view.ExpiresAt.After(task.ExpiresAt), "a heartbeat renews the lease")
 				require.False(t, view.SeenAt.IsZero())
-				want.ExpiresAt, want.SeenAt, want.Phase, want.Stage, want.Progress = view.ExpiresAt, view.SeenAt, "extract", "page 3", 0.25
-				want.RecordsExtracted, want.RecordsTransformed, want.RecordsLoaded, want.Bytes, want.ETA = 4, 3, 2, 1, beat.ETA
+				want.ExpiresAt, want.SeenAt, want.Usual = view.ExpiresAt, view.SeenAt, 90*time.Second
+				want.Progress = &store.ProgressView{Progress: said.Progress, Stages: 1, StageSince: view.SeenAt, UpdatedAt: view.SeenAt}
 			}
 			require.Equal(t, want, view, task.State)
 			require.Equal(t, view, must(w.GetTask(t.Context(), keyOf(task)))(t), "one by its key is the same")
@@ -158,9 +157,10 @@ func TestTasks(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		g := w.newRun(t, w.account(t, "acme"), []run.TaskState{run.Running}, nil)
-		must(w.Heartbeat(t.Context(), []store.Pulse{pulse(g.tasks[0])}, time.Hour))(t)
-		w.Exec(t, `UPDATE servo.leases SET token = token + 1`)
+		must(w.WriteProgress(t.Context(), []store.ProgressReport{progress(g.tasks[0])}))(t)
+		w.Exec(t, `UPDATE servo.leases SET token = token + 1, attempt = attempt + 1`)
 		view := must(w.GetTask(t.Context(), keyOf(g.tasks[0])))(t)
+		require.Nil(t, view.Progress)
 		require.True(t, view.SeenAt.IsZero())
 		require.Equal(t, g.tasks[0].ExpiresAt, view.ExpiresAt)
 	})

@@ -43,65 +43,6 @@ func (tx *Tx) PendingCones(ctx context.Context, most int) ([]RunKey, error) {
 	}), nil
 }
 
-// Pulse is one worker's sign of life for one lease.
-type Pulse struct {
-	Key      TaskKey
-	Token    int64
-	Phase    string
-	Stage    string
-	Progress float32
-
-	RecordsExtracted, RecordsTransformed, RecordsLoaded, Bytes int64
-
-	ETA time.Time // when the worker thinks it ends; zero is unknown
-}
-
-// PulseKey is the lease that a pulse is for.
-type PulseKey struct {
-	TaskKey
-
-	Token int64
-}
-
-// PulseAnswer says whether a lease is still held, and whether its worker should stop.
-type PulseAnswer struct {
-	Alive        bool
-	ShouldCancel bool
-}
-
-// Heartbeat renews leases for ttl and answers for those that are held. Each lease may
-// appear once.
-func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse, ttl time.Duration) (map[PulseKey]PulseAnswer, error) {
-	answers := make(map[PulseKey]PulseAnswer, len(pulses))
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
-		rows, err := tx.q.Heartbeat(ctx, db.HeartbeatParams{
-			Now: now, ExpiresAt: now.Add(ttl),
-			TenantIds:  column(pulses, func(p Pulse) uuid.UUID { return p.Key.Tenant.UUID }),
-			RunIds:     column(pulses, func(p Pulse) uuid.UUID { return p.Key.Run.UUID }),
-			TaskIds:    column(pulses, func(p Pulse) uuid.UUID { return p.Key.Task.UUID }),
-			Tokens:     column(pulses, func(p Pulse) int64 { return p.Token }),
-			Phases:     column(pulses, func(p Pulse) string { return p.Phase }),
-			Stages:     column(pulses, func(p Pulse) string { return p.Stage }),
-			Progresses: column(pulses, func(p Pulse) float32 { return p.Progress }),
-
-			RecordsExtracteds:   column(pulses, func(p Pulse) int64 { return p.RecordsExtracted }),
-			RecordsTransformeds: column(pulses, func(p Pulse) int64 { return p.RecordsTransformed }),
-			RecordsLoadeds:      column(pulses, func(p Pulse) int64 { return p.RecordsLoaded }),
-			Bytes:               column(pulses, func(p Pulse) int64 { return p.Bytes }),
-			Etas:                column(pulses, func(p Pulse) time.Time { return p.ETA }),
-		})
-		for _, r := range rows {
-			answers[PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
-		}
-		return err
-	})
-	return answers, err
-}
-
 // Forget deletes what only repeats needed: heartbeats of leases that are over, and
 // idempotency keys older than keep.
 func (s *Store) Forget(ctx context.Context, keep time.Duration) (heartbeats, keys int64, err error) {

@@ -21,10 +21,9 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 	lost   atomic.Bool // nothing that it still says counts
 
-	outbox       outbox
-	logs         logBuffer
-	progress     atomic.Pointer[servov1.Progress] // the latest
-	sentProgress atomic.Pointer[servov1.Progress]
+	outbox   outbox
+	logs     logBuffer
+	progress progressBox
 }
 
 // outbox is what an attempt has to say and has not been answered. It is the reporter's, and

@@ -69,7 +69,7 @@ func (w *Worker) renewAll(ctx context.Context, attempts []*attempt) error {
 func (w *Worker) renew(ctx context.Context, attempts []*attempt) error {
 	request := &servov1.HeartbeatRequest{WorkerId: w.config.ID, Leases: make([]*servov1.HeartbeatItem, len(attempts))}
 	for i, a := range attempts {
-		request.Leases[i] = &servov1.HeartbeatItem{Lease: a.handle(), Progress: a.progress.Load()}
+		request.Leases[i] = &servov1.HeartbeatItem{Lease: a.handle()} // progress is reported by itself, when there is any
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(w.config.HeartbeatEvery, 5*time.Second))
 	defer cancel()

@@ -189,5 +189,5 @@ func (f *flusher) stop() {
 // flush sends what an attempt has collected.
 func (w *Worker) flush(a *attempt) {
 	a.logs.send(w, a)
-	w.sendProgress(a)
+	a.progress.send(w, a)
 }

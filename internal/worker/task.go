@@ -158,14 +158,10 @@ func (t *Task) over() error {
 	return fault.New(fault.Conflict, "the task is over", fault.Remedy("do all that needs the task before its function returns"))
 }
 
-// Progress says how far the task is. It is sent before long, the latest only.
+// Progress says how far the task is. It is sent before long, the latest only, and always before
+// the task's end.
 func (t *Task) Progress(p *servov1.Progress) {
-	first := t.attempt.progress.Swap(orderly(p)) == nil
-	if first {
-		t.worker.sendProgress(t.attempt)
-		return
-	}
-	t.worker.flusher.mark(t.attempt)
+	t.attempt.progress.tell(t.worker, t.attempt, orderly(p))
 }
 
 // maxPhase is the longest phase or stage that the server takes.
@@ -185,13 +181,4 @@ func orderly(p *servov1.Progress) *servov1.Progress {
 		p.Eta = nil
 	}
 	return p
-}
-
-// sendProgress sends the latest progress, if it was not sent.
-func (w *Worker) sendProgress(a *attempt) {
-	latest := a.progress.Load()
-	if latest == nil || a.sentProgress.Swap(latest) == latest {
-		return
-	}
-	w.reporter.say(a, a.item(&servov1.ReportItem{Action: &servov1.ReportItem_Progress{Progress: latest}}, sizeOf(latest)))
 }

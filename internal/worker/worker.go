@@ -272,9 +272,9 @@ func interrupted(message string) *servov1.Fail {
 	return &servov1.Fail{Error: &servov1.Failure{Code: codeInterrupted, Message: message}}
 }
 
-// end says the last words of an attempt, with the log lines that are left.
+// end says the last words of an attempt, with the log lines and the progress that are left.
 func (w *Worker) end(a *attempt, last item) {
-	items := a.logs.rest(a)
+	items := append(a.logs.rest(a), a.progress.rest(a)...)
 	if !w.reporter.say(a, append(items, last)...) {
 		w.forget(a)
 	}

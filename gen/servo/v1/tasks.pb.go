@@ -133,9 +133,10 @@ type Task struct {
 	DueAt  *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
 	Cursor string                 `protobuf:"bytes,20,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Who works on it, while DISPATCHED or RUNNING.
-	Worker          string                 `protobuf:"bytes,21,opt,name=worker,proto3" json:"worker,omitempty"`
-	StartedAt       *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	Deadline        *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Worker    string                 `protobuf:"bytes,21,opt,name=worker,proto3" json:"worker,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	Deadline  *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// How far its attempt is, while DISPATCHED or RUNNING.
 	Progress        *Progress              `protobuf:"bytes,24,opt,name=progress,proto3" json:"progress,omitempty"`
 	HeartbeatAt     *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=heartbeat_at,json=heartbeatAt,proto3" json:"heartbeat_at,omitempty"`
 	CancelRequested bool                   `protobuf:"varint,26,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
@@ -372,10 +373,14 @@ type Attempt struct {
 	ClaimedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=claimed_at,json=claimedAt,proto3" json:"claimed_at,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// SUCCEEDED, FAILED, RETRIED, YIELDED, INTERRUPTED, LEASE_EXPIRED, CANCELLED; empty while
+	// SUCCEEDED, FAILED, RETRIED, YIELDED, INTERRUPTED, LEASE_EXPIRED, CANCELLED, FORCE_CANCELLED; empty while
 	// it goes on.
-	Ended         string   `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
-	Failure       *Failure `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`
+	Ended   string   `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	Failure *Failure `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`
+	// How far it has come, if it has said so.
+	Progress *Progress `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"`
+	// The stages that it went through, in their order. Left out of attempts that are long ago.
+	Stages        []*Stage `protobuf:"bytes,9,rep,name=stages,proto3" json:"stages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -459,6 +464,102 @@ func (x *Attempt) GetFailure() *Failure {
 	return nil
 }
 
+func (x *Attempt) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *Attempt) GetStages() []*Stage {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+// Stage is a part of an attempt, from when its worker has first named it to the next one.
+type Stage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as EXTRACT.
+	Phase string `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	// What it was doing, for people.
+	Stage     string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// Left out while it goes on.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// For how many stages in a row this one stands: 1, or more where an attempt went through more
+	// than 100. Then their first gives the names.
+	Count         int32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Stage) Reset() {
+	*x = Stage{}
+	mi := &file_servo_v1_tasks_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Stage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Stage) ProtoMessage() {}
+
+func (x *Stage) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_tasks_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Stage.ProtoReflect.Descriptor instead.
+func (*Stage) Descriptor() ([]byte, []int) {
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Stage) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Stage) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *Stage) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Stage) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Stage) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // Failure is why an attempt failed.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -477,7 +578,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[2]
+	mi := &file_servo_v1_tasks_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +590,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[2]
+	mi := &file_servo_v1_tasks_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +603,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Failure) GetCode() string {
@@ -553,15 +654,20 @@ type Progress struct {
 	RecordsTransformed int64   `protobuf:"varint,5,opt,name=records_transformed,json=recordsTransformed,proto3" json:"records_transformed,omitempty"`
 	RecordsLoaded      int64   `protobuf:"varint,6,opt,name=records_loaded,json=recordsLoaded,proto3" json:"records_loaded,omitempty"`
 	Bytes              int64   `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// When it will be done, if known.
-	Eta           *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=eta,proto3" json:"eta,omitempty"`
+	// When it will be done, if known. In answers also an estimate, where the worker says nothing.
+	Eta *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=eta,proto3" json:"eta,omitempty"`
+	// The eta is the server's estimate: from the share that is done, or from what the asset took
+	// before. In answers only.
+	EtaEstimated bool `protobuf:"varint,9,opt,name=eta_estimated,json=etaEstimated,proto3" json:"eta_estimated,omitempty"`
+	// Since when it is in its stage. In answers only.
+	StageSince    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=stage_since,json=stageSince,proto3" json:"stage_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[3]
+	mi := &file_servo_v1_tasks_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +679,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[3]
+	mi := &file_servo_v1_tasks_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +692,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Progress) GetPhase() string {
@@ -645,6 +751,20 @@ func (x *Progress) GetEta() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Progress) GetEtaEstimated() bool {
+	if x != nil {
+		return x.EtaEstimated
+	}
+	return false
+}
+
+func (x *Progress) GetStageSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StageSince
+	}
+	return nil
+}
+
 // ListTasksRequest asks for a page of tasks.
 type ListTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -663,7 +783,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[4]
+	mi := &file_servo_v1_tasks_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +795,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[4]
+	mi := &file_servo_v1_tasks_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +808,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListTasksRequest) GetTenant() string {
@@ -745,7 +865,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[5]
+	mi := &file_servo_v1_tasks_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +877,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[5]
+	mi := &file_servo_v1_tasks_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +890,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -799,7 +919,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[6]
+	mi := &file_servo_v1_tasks_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +931,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[6]
+	mi := &file_servo_v1_tasks_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +944,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetTaskRequest) GetTenant() string {
@@ -864,7 +984,7 @@ type ListUpstreamTasksRequest struct {
 
 func (x *ListUpstreamTasksRequest) Reset() {
 	*x = ListUpstreamTasksRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[7]
+	mi := &file_servo_v1_tasks_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +996,7 @@ func (x *ListUpstreamTasksRequest) String() string {
 func (*ListUpstreamTasksRequest) ProtoMessage() {}
 
 func (x *ListUpstreamTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[7]
+	mi := &file_servo_v1_tasks_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +1009,7 @@ func (x *ListUpstreamTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListUpstreamTasksRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListUpstreamTasksRequest) GetTenant() string {
@@ -939,7 +1059,7 @@ type ListUpstreamTasksResponse struct {
 
 func (x *ListUpstreamTasksResponse) Reset() {
 	*x = ListUpstreamTasksResponse{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[8]
+	mi := &file_servo_v1_tasks_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1071,7 @@ func (x *ListUpstreamTasksResponse) String() string {
 func (*ListUpstreamTasksResponse) ProtoMessage() {}
 
 func (x *ListUpstreamTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[8]
+	mi := &file_servo_v1_tasks_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1084,7 @@ func (x *ListUpstreamTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListUpstreamTasksResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListUpstreamTasksResponse) GetTasks() []*UpstreamTask {
@@ -997,7 +1117,7 @@ type UpstreamTask struct {
 
 func (x *UpstreamTask) Reset() {
 	*x = UpstreamTask{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[9]
+	mi := &file_servo_v1_tasks_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1129,7 @@ func (x *UpstreamTask) String() string {
 func (*UpstreamTask) ProtoMessage() {}
 
 func (x *UpstreamTask) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[9]
+	mi := &file_servo_v1_tasks_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1142,7 @@ func (x *UpstreamTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamTask.ProtoReflect.Descriptor instead.
 func (*UpstreamTask) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpstreamTask) GetTask() string {
@@ -1092,7 +1212,7 @@ type ListTaskLogsRequest struct {
 
 func (x *ListTaskLogsRequest) Reset() {
 	*x = ListTaskLogsRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[10]
+	mi := &file_servo_v1_tasks_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1224,7 @@ func (x *ListTaskLogsRequest) String() string {
 func (*ListTaskLogsRequest) ProtoMessage() {}
 
 func (x *ListTaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[10]
+	mi := &file_servo_v1_tasks_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1237,7 @@ func (x *ListTaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*ListTaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListTaskLogsRequest) GetTenant() string {
@@ -1179,7 +1299,7 @@ type ListTaskLogsResponse struct {
 
 func (x *ListTaskLogsResponse) Reset() {
 	*x = ListTaskLogsResponse{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[11]
+	mi := &file_servo_v1_tasks_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1311,7 @@ func (x *ListTaskLogsResponse) String() string {
 func (*ListTaskLogsResponse) ProtoMessage() {}
 
 func (x *ListTaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[11]
+	mi := &file_servo_v1_tasks_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1324,7 @@ func (x *ListTaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*ListTaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTaskLogsResponse) GetAttempt() int32 {
@@ -1249,7 +1369,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[12]
+	mi := &file_servo_v1_tasks_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1381,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[12]
+	mi := &file_servo_v1_tasks_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1394,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LogChunk) GetSeq() int64 {
@@ -1352,7 +1472,7 @@ const file_servo_v1_tasks_proto_rawDesc = "" +
 	"\n" +
 	"\x06FAILED\x10\v\x12\v\n" +
 	"\aSKIPPED\x10\f\x12\r\n" +
-	"\tCANCELLED\x10\r\"\xa9\x02\n" +
+	"\tCANCELLED\x10\r\"\x82\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x129\n" +
@@ -1362,13 +1482,22 @@ const file_servo_v1_tasks_proto_rawDesc = "" +
 	"started_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x14\n" +
 	"\x05ended\x18\x06 \x01(\tR\x05ended\x12+\n" +
-	"\afailure\x18\a \x01(\v2\x11.servo.v1.FailureR\afailure\"\xd5\x01\n" +
+	"\afailure\x18\a \x01(\v2\x11.servo.v1.FailureR\afailure\x12.\n" +
+	"\bprogress\x18\b \x01(\v2\x12.servo.v1.ProgressR\bprogress\x12'\n" +
+	"\x06stages\x18\t \x03(\v2\x0f.servo.v1.StageR\x06stages\"\xbb\x01\n" +
+	"\x05Stage\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x129\n" +
+	"\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x05R\x05count\"\xd5\x01\n" +
 	"\aFailure\x12\x1d\n" +
 	"\x04code\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(dR\x04code\x12#\n" +
 	"\amessage\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\amessage\x121\n" +
 	"\adetails\x18\x03 \x01(\v2\x17.google.protobuf.StructR\adetails\x124\n" +
 	"\x10suggested_action\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x0fsuggestedAction\x12\x1d\n" +
-	"\x05class\x18\x05 \x01(\tB\a\xbaH\x04r\x02(dR\x05class\"\xe2\x02\n" +
+	"\x05class\x18\x05 \x01(\tB\a\xbaH\x04r\x02(dR\x05class\"\xc4\x03\n" +
 	"\bProgress\x12\x1d\n" +
 	"\x05phase\x18\x01 \x01(\tB\a\xbaH\x04r\x02(dR\x05phase\x12\x1d\n" +
 	"\x05stage\x18\x02 \x01(\tB\a\xbaH\x04r\x02(dR\x05stage\x12+\n" +
@@ -1379,7 +1508,11 @@ const file_servo_v1_tasks_proto_rawDesc = "" +
 	"\x13records_transformed\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x12recordsTransformed\x12.\n" +
 	"\x0erecords_loaded\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\rrecordsLoaded\x12\x1d\n" +
 	"\x05bytes\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05bytes\x12,\n" +
-	"\x03eta\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x03eta\"\x81\x02\n" +
+	"\x03eta\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x03eta\x12#\n" +
+	"\reta_estimated\x18\t \x01(\bR\fetaEstimated\x12;\n" +
+	"\vstage_since\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"stageSince\"\x81\x02\n" +
 	"\x10ListTasksRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12=\n" +
@@ -1450,67 +1583,73 @@ func file_servo_v1_tasks_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_tasks_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_tasks_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_servo_v1_tasks_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_servo_v1_tasks_proto_goTypes = []any{
 	(Task_State)(0),                   // 0: servo.v1.Task.State
 	(*Task)(nil),                      // 1: servo.v1.Task
 	(*Attempt)(nil),                   // 2: servo.v1.Attempt
-	(*Failure)(nil),                   // 3: servo.v1.Failure
-	(*Progress)(nil),                  // 4: servo.v1.Progress
-	(*ListTasksRequest)(nil),          // 5: servo.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),         // 6: servo.v1.ListTasksResponse
-	(*GetTaskRequest)(nil),            // 7: servo.v1.GetTaskRequest
-	(*ListUpstreamTasksRequest)(nil),  // 8: servo.v1.ListUpstreamTasksRequest
-	(*ListUpstreamTasksResponse)(nil), // 9: servo.v1.ListUpstreamTasksResponse
-	(*UpstreamTask)(nil),              // 10: servo.v1.UpstreamTask
-	(*ListTaskLogsRequest)(nil),       // 11: servo.v1.ListTaskLogsRequest
-	(*ListTaskLogsResponse)(nil),      // 12: servo.v1.ListTaskLogsResponse
-	(*LogChunk)(nil),                  // 13: servo.v1.LogChunk
-	(*timestamppb.Timestamp)(nil),     // 14: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 15: google.protobuf.Duration
-	(*structpb.Value)(nil),            // 16: google.protobuf.Value
-	(*structpb.Struct)(nil),           // 17: google.protobuf.Struct
+	(*Stage)(nil),                     // 3: servo.v1.Stage
+	(*Failure)(nil),                   // 4: servo.v1.Failure
+	(*Progress)(nil),                  // 5: servo.v1.Progress
+	(*ListTasksRequest)(nil),          // 6: servo.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),         // 7: servo.v1.ListTasksResponse
+	(*GetTaskRequest)(nil),            // 8: servo.v1.GetTaskRequest
+	(*ListUpstreamTasksRequest)(nil),  // 9: servo.v1.ListUpstreamTasksRequest
+	(*ListUpstreamTasksResponse)(nil), // 10: servo.v1.ListUpstreamTasksResponse
+	(*UpstreamTask)(nil),              // 11: servo.v1.UpstreamTask
+	(*ListTaskLogsRequest)(nil),       // 12: servo.v1.ListTaskLogsRequest
+	(*ListTaskLogsResponse)(nil),      // 13: servo.v1.ListTaskLogsResponse
+	(*LogChunk)(nil),                  // 14: servo.v1.LogChunk
+	(*timestamppb.Timestamp)(nil),     // 15: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 16: google.protobuf.Duration
+	(*structpb.Value)(nil),            // 17: google.protobuf.Value
+	(*structpb.Struct)(nil),           // 18: google.protobuf.Struct
 }
 var file_servo_v1_tasks_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Task.state:type_name -> servo.v1.Task.State
-	14, // 1: servo.v1.Task.since:type_name -> google.protobuf.Timestamp
-	15, // 2: servo.v1.Task.timeout:type_name -> google.protobuf.Duration
-	14, // 3: servo.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	14, // 4: servo.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	16, // 5: servo.v1.Task.result:type_name -> google.protobuf.Value
-	3,  // 6: servo.v1.Task.failure:type_name -> servo.v1.Failure
-	14, // 7: servo.v1.Task.due_at:type_name -> google.protobuf.Timestamp
-	14, // 8: servo.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	14, // 9: servo.v1.Task.deadline:type_name -> google.protobuf.Timestamp
-	4,  // 10: servo.v1.Task.progress:type_name -> servo.v1.Progress
-	14, // 11: servo.v1.Task.heartbeat_at:type_name -> google.protobuf.Timestamp
+	15, // 1: servo.v1.Task.since:type_name -> google.protobuf.Timestamp
+	16, // 2: servo.v1.Task.timeout:type_name -> google.protobuf.Duration
+	15, // 3: servo.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	15, // 4: servo.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	17, // 5: servo.v1.Task.result:type_name -> google.protobuf.Value
+	4,  // 6: servo.v1.Task.failure:type_name -> servo.v1.Failure
+	15, // 7: servo.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	15, // 8: servo.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	15, // 9: servo.v1.Task.deadline:type_name -> google.protobuf.Timestamp
+	5,  // 10: servo.v1.Task.progress:type_name -> servo.v1.Progress
+	15, // 11: servo.v1.Task.heartbeat_at:type_name -> google.protobuf.Timestamp
 	2,  // 12: servo.v1.Task.attempts:type_name -> servo.v1.Attempt
-	14, // 13: servo.v1.Attempt.claimed_at:type_name -> google.protobuf.Timestamp
-	14, // 14: servo.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	14, // 15: servo.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	3,  // 16: servo.v1.Attempt.failure:type_name -> servo.v1.Failure
-	17, // 17: servo.v1.Failure.details:type_name -> google.protobuf.Struct
-	14, // 18: servo.v1.Progress.eta:type_name -> google.protobuf.Timestamp
-	0,  // 19: servo.v1.ListTasksRequest.state:type_name -> servo.v1.Task.State
-	1,  // 20: servo.v1.ListTasksResponse.tasks:type_name -> servo.v1.Task
-	10, // 21: servo.v1.ListUpstreamTasksResponse.tasks:type_name -> servo.v1.UpstreamTask
-	0,  // 22: servo.v1.UpstreamTask.state:type_name -> servo.v1.Task.State
-	16, // 23: servo.v1.UpstreamTask.result:type_name -> google.protobuf.Value
-	13, // 24: servo.v1.ListTaskLogsResponse.chunks:type_name -> servo.v1.LogChunk
-	14, // 25: servo.v1.LogChunk.at:type_name -> google.protobuf.Timestamp
-	5,  // 26: servo.v1.TaskService.ListTasks:input_type -> servo.v1.ListTasksRequest
-	7,  // 27: servo.v1.TaskService.GetTask:input_type -> servo.v1.GetTaskRequest
-	8,  // 28: servo.v1.TaskService.ListUpstreamTasks:input_type -> servo.v1.ListUpstreamTasksRequest
-	11, // 29: servo.v1.TaskService.ListTaskLogs:input_type -> servo.v1.ListTaskLogsRequest
-	6,  // 30: servo.v1.TaskService.ListTasks:output_type -> servo.v1.ListTasksResponse
-	1,  // 31: servo.v1.TaskService.GetTask:output_type -> servo.v1.Task
-	9,  // 32: servo.v1.TaskService.ListUpstreamTasks:output_type -> servo.v1.ListUpstreamTasksResponse
-	12, // 33: servo.v1.TaskService.ListTaskLogs:output_type -> servo.v1.ListTaskLogsResponse
-	30, // [30:34] is the sub-list for method output_type
-	26, // [26:30] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	15, // 13: servo.v1.Attempt.claimed_at:type_name -> google.protobuf.Timestamp
+	15, // 14: servo.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	15, // 15: servo.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	4,  // 16: servo.v1.Attempt.failure:type_name -> servo.v1.Failure
+	5,  // 17: servo.v1.Attempt.progress:type_name -> servo.v1.Progress
+	3,  // 18: servo.v1.Attempt.stages:type_name -> servo.v1.Stage
+	15, // 19: servo.v1.Stage.started_at:type_name -> google.protobuf.Timestamp
+	15, // 20: servo.v1.Stage.ended_at:type_name -> google.protobuf.Timestamp
+	18, // 21: servo.v1.Failure.details:type_name -> google.protobuf.Struct
+	15, // 22: servo.v1.Progress.eta:type_name -> google.protobuf.Timestamp
+	15, // 23: servo.v1.Progress.stage_since:type_name -> google.protobuf.Timestamp
+	0,  // 24: servo.v1.ListTasksRequest.state:type_name -> servo.v1.Task.State
+	1,  // 25: servo.v1.ListTasksResponse.tasks:type_name -> servo.v1.Task
+	11, // 26: servo.v1.ListUpstreamTasksResponse.tasks:type_name -> servo.v1.UpstreamTask
+	0,  // 27: servo.v1.UpstreamTask.state:type_name -> servo.v1.Task.State
+	17, // 28: servo.v1.UpstreamTask.result:type_name -> google.protobuf.Value
+	14, // 29: servo.v1.ListTaskLogsResponse.chunks:type_name -> servo.v1.LogChunk
+	15, // 30: servo.v1.LogChunk.at:type_name -> google.protobuf.Timestamp
+	6,  // 31: servo.v1.TaskService.ListTasks:input_type -> servo.v1.ListTasksRequest
+	8,  // 32: servo.v1.TaskService.GetTask:input_type -> servo.v1.GetTaskRequest
+	9,  // 33: servo.v1.TaskService.ListUpstreamTasks:input_type -> servo.v1.ListUpstreamTasksRequest
+	12, // 34: servo.v1.TaskService.ListTaskLogs:input_type -> servo.v1.ListTaskLogsRequest
+	7,  // 35: servo.v1.TaskService.ListTasks:output_type -> servo.v1.ListTasksResponse
+	1,  // 36: servo.v1.TaskService.GetTask:output_type -> servo.v1.Task
+	10, // 37: servo.v1.TaskService.ListUpstreamTasks:output_type -> servo.v1.ListUpstreamTasksResponse
+	13, // 38: servo.v1.TaskService.ListTaskLogs:output_type -> servo.v1.ListTaskLogsResponse
+	35, // [35:39] is the sub-list for method output_type
+	31, // [31:35] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_tasks_proto_init() }
@@ -1524,7 +1663,7 @@ func file_servo_v1_tasks_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_tasks_proto_rawDesc), len(file_servo_v1_tasks_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

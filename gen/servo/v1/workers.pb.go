@@ -74,7 +74,214 @@ func (x Complete_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Complete_Status.Descriptor instead.
 func (Complete_Status) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{7, 0}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{10, 0}
+}
+
+// ListWorkersRequest asks for a page of workers.
+type ListWorkersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only workers of this pool.
+	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// 1 to 100; 20 if not said.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkersRequest) Reset() {
+	*x = ListWorkersRequest{}
+	mi := &file_servo_v1_workers_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkersRequest) ProtoMessage() {}
+
+func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_workers_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
+func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ListWorkersRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *ListWorkersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListWorkersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListWorkersResponse is a page of workers.
+type ListWorkersResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Workers []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
+	// For the next page; empty on the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkersResponse) Reset() {
+	*x = ListWorkersResponse{}
+	mi := &file_servo_v1_workers_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkersResponse) ProtoMessage() {}
+
+func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_workers_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
+func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListWorkersResponse) GetWorkers() []*Worker {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *ListWorkersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Worker is a worker by what it last said. It is listed for two minutes after that.
+type Worker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The worker_id of its claims.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The pools that it claims from.
+	Pools []string `protobuf:"bytes,2,rep,name=pools,proto3" json:"pools,omitempty"`
+	// How many tasks it can hold.
+	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
+	// How many tasks it holds.
+	Leases        int32                  `protobuf:"varint,4,opt,name=leases,proto3" json:"leases,omitempty"`
+	FirstSeenAt   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_seen_at,json=firstSeenAt,proto3" json:"first_seen_at,omitempty"`
+	LastSeenAt    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Worker) Reset() {
+	*x = Worker{}
+	mi := &file_servo_v1_workers_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Worker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Worker) ProtoMessage() {}
+
+func (x *Worker) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_workers_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Worker.ProtoReflect.Descriptor instead.
+func (*Worker) Descriptor() ([]byte, []int) {
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Worker) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Worker) GetPools() []string {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+func (x *Worker) GetSlots() int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Worker) GetLeases() int32 {
+	if x != nil {
+		return x.Leases
+	}
+	return 0
+}
+
+func (x *Worker) GetFirstSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstSeenAt
+	}
+	return nil
+}
+
+func (x *Worker) GetLastSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSeenAt
+	}
+	return nil
 }
 
 // ClaimRequest asks for queued tasks of pools.
@@ -88,19 +295,23 @@ type ClaimRequest struct {
 	Pools []string `protobuf:"bytes,3,rep,name=pools,proto3" json:"pools,omitempty"`
 	// How many tasks at most.
 	Max int32 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
-	// How long the leases last without a heartbeat, 1 s to 1 h; 300 s if not said.
+	// How long the leases last without a heartbeat, 1 s to 1 h; 300 s if not said. A heartbeat
+	// renews a lease by the same time.
 	Lease *durationpb.Duration `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`
 	// How long to wait for the first task, up to 60 s.
 	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Start the tasks in the same step.
-	Start         bool `protobuf:"varint,7,opt,name=start,proto3" json:"start,omitempty"`
+	Start bool `protobuf:"varint,7,opt,name=start,proto3" json:"start,omitempty"`
+	// How many tasks the worker can hold at once, the running ones included. Queues are filled
+	// by it; max is taken if it is not said.
+	Slots         int32 `protobuf:"varint,8,opt,name=slots,proto3" json:"slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[0]
+	mi := &file_servo_v1_workers_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -112,7 +323,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[0]
+	mi := &file_servo_v1_workers_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -125,7 +336,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{0}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ClaimRequest) GetWorkerId() string {
@@ -177,6 +388,13 @@ func (x *ClaimRequest) GetStart() bool {
 	return false
 }
 
+func (x *ClaimRequest) GetSlots() int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
 // ClaimResponse is the leases; none if nothing came in time.
 type ClaimResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -187,7 +405,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_servo_v1_workers_proto_msgTypes[1]
+	mi := &file_servo_v1_workers_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -199,7 +417,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[1]
+	mi := &file_servo_v1_workers_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -212,7 +430,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{1}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ClaimResponse) GetLeases() []*Lease {
@@ -255,7 +473,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_servo_v1_workers_proto_msgTypes[2]
+	mi := &file_servo_v1_workers_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +485,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[2]
+	mi := &file_servo_v1_workers_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +498,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Lease) GetLease() string {
@@ -419,7 +637,7 @@ type UpstreamResult struct {
 
 func (x *UpstreamResult) Reset() {
 	*x = UpstreamResult{}
-	mi := &file_servo_v1_workers_proto_msgTypes[3]
+	mi := &file_servo_v1_workers_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +649,7 @@ func (x *UpstreamResult) String() string {
 func (*UpstreamResult) ProtoMessage() {}
 
 func (x *UpstreamResult) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[3]
+	mi := &file_servo_v1_workers_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +662,7 @@ func (x *UpstreamResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamResult.ProtoReflect.Descriptor instead.
 func (*UpstreamResult) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UpstreamResult) GetTask() string {
@@ -498,7 +716,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_servo_v1_workers_proto_msgTypes[4]
+	mi := &file_servo_v1_workers_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +728,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[4]
+	mi := &file_servo_v1_workers_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +741,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{7}
 }
 
 // Advance moves the cursor by compare-and-swap. A cursor has at most 4 KiB; a longer one is
@@ -539,7 +757,7 @@ type Advance struct {
 
 func (x *Advance) Reset() {
 	*x = Advance{}
-	mi := &file_servo_v1_workers_proto_msgTypes[5]
+	mi := &file_servo_v1_workers_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -551,7 +769,7 @@ func (x *Advance) String() string {
 func (*Advance) ProtoMessage() {}
 
 func (x *Advance) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[5]
+	mi := &file_servo_v1_workers_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -564,7 +782,7 @@ func (x *Advance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Advance.ProtoReflect.Descriptor instead.
 func (*Advance) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Advance) GetExpected() string {
@@ -592,7 +810,7 @@ type Yield struct {
 
 func (x *Yield) Reset() {
 	*x = Yield{}
-	mi := &file_servo_v1_workers_proto_msgTypes[6]
+	mi := &file_servo_v1_workers_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +822,7 @@ func (x *Yield) String() string {
 func (*Yield) ProtoMessage() {}
 
 func (x *Yield) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[6]
+	mi := &file_servo_v1_workers_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +835,7 @@ func (x *Yield) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Yield.ProtoReflect.Descriptor instead.
 func (*Yield) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Yield) GetCursor() string {
@@ -638,7 +856,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_servo_v1_workers_proto_msgTypes[7]
+	mi := &file_servo_v1_workers_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +868,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[7]
+	mi := &file_servo_v1_workers_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +881,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Complete) GetStatus() Complete_Status {
@@ -692,7 +910,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_servo_v1_workers_proto_msgTypes[8]
+	mi := &file_servo_v1_workers_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +922,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[8]
+	mi := &file_servo_v1_workers_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +935,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Fail) GetError() *Failure {
@@ -749,7 +967,7 @@ type FanOut struct {
 
 func (x *FanOut) Reset() {
 	*x = FanOut{}
-	mi := &file_servo_v1_workers_proto_msgTypes[9]
+	mi := &file_servo_v1_workers_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +979,7 @@ func (x *FanOut) String() string {
 func (*FanOut) ProtoMessage() {}
 
 func (x *FanOut) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[9]
+	mi := &file_servo_v1_workers_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +992,7 @@ func (x *FanOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FanOut.ProtoReflect.Descriptor instead.
 func (*FanOut) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FanOut) GetOrdinal() int32 {
@@ -810,7 +1028,7 @@ type FanOutTask struct {
 
 func (x *FanOutTask) Reset() {
 	*x = FanOutTask{}
-	mi := &file_servo_v1_workers_proto_msgTypes[10]
+	mi := &file_servo_v1_workers_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +1040,7 @@ func (x *FanOutTask) String() string {
 func (*FanOutTask) ProtoMessage() {}
 
 func (x *FanOutTask) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[10]
+	mi := &file_servo_v1_workers_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1053,7 @@ func (x *FanOutTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FanOutTask.ProtoReflect.Descriptor instead.
 func (*FanOutTask) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FanOutTask) GetAsset() string {
@@ -863,7 +1081,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[11]
+	mi := &file_servo_v1_workers_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +1093,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[11]
+	mi := &file_servo_v1_workers_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +1106,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReportRequest) GetWorkerId() string {
@@ -926,7 +1144,7 @@ type ReportItem struct {
 
 func (x *ReportItem) Reset() {
 	*x = ReportItem{}
-	mi := &file_servo_v1_workers_proto_msgTypes[12]
+	mi := &file_servo_v1_workers_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1156,7 @@ func (x *ReportItem) String() string {
 func (*ReportItem) ProtoMessage() {}
 
 func (x *ReportItem) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[12]
+	mi := &file_servo_v1_workers_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1169,7 @@ func (x *ReportItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportItem.ProtoReflect.Descriptor instead.
 func (*ReportItem) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReportItem) GetLease() string {
@@ -1102,7 +1320,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_servo_v1_workers_proto_msgTypes[13]
+	mi := &file_servo_v1_workers_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1332,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[13]
+	mi := &file_servo_v1_workers_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1345,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReportResponse) GetAnswers() []*ReportAnswer {
@@ -1161,7 +1379,7 @@ type ReportAnswer struct {
 
 func (x *ReportAnswer) Reset() {
 	*x = ReportAnswer{}
-	mi := &file_servo_v1_workers_proto_msgTypes[14]
+	mi := &file_servo_v1_workers_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1391,7 @@ func (x *ReportAnswer) String() string {
 func (*ReportAnswer) ProtoMessage() {}
 
 func (x *ReportAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[14]
+	mi := &file_servo_v1_workers_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1404,7 @@ func (x *ReportAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAnswer.ProtoReflect.Descriptor instead.
 func (*ReportAnswer) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReportAnswer) GetState() Task_State {
@@ -1256,7 +1474,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[15]
+	mi := &file_servo_v1_workers_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1486,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[15]
+	mi := &file_servo_v1_workers_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1499,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HeartbeatRequest) GetWorkerId() string {
@@ -1300,16 +1518,17 @@ func (x *HeartbeatRequest) GetLeases() []*HeartbeatItem {
 
 // HeartbeatItem renews one lease.
 type HeartbeatItem struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lease         string                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lease string                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	// How far the attempt is; what was said before stays if this is left out.
+	Progress      *Progress `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatItem) Reset() {
 	*x = HeartbeatItem{}
-	mi := &file_servo_v1_workers_proto_msgTypes[16]
+	mi := &file_servo_v1_workers_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1540,7 @@ func (x *HeartbeatItem) String() string {
 func (*HeartbeatItem) ProtoMessage() {}
 
 func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[16]
+	mi := &file_servo_v1_workers_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1553,7 @@ func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatItem.ProtoReflect.Descriptor instead.
 func (*HeartbeatItem) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HeartbeatItem) GetLease() string {
@@ -1361,7 +1580,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_servo_v1_workers_proto_msgTypes[17]
+	mi := &file_servo_v1_workers_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1592,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[17]
+	mi := &file_servo_v1_workers_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1605,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{17}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HeartbeatResponse) GetLeases() []*HeartbeatAnswer {
@@ -1407,7 +1626,7 @@ type HeartbeatAnswer struct {
 
 func (x *HeartbeatAnswer) Reset() {
 	*x = HeartbeatAnswer{}
-	mi := &file_servo_v1_workers_proto_msgTypes[18]
+	mi := &file_servo_v1_workers_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1638,7 @@ func (x *HeartbeatAnswer) String() string {
 func (*HeartbeatAnswer) ProtoMessage() {}
 
 func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[18]
+	mi := &file_servo_v1_workers_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1651,7 @@ func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAnswer.ProtoReflect.Descriptor instead.
 func (*HeartbeatAnswer) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{18}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HeartbeatAnswer) GetHeld() bool {
@@ -1461,7 +1680,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[19]
+	mi := &file_servo_v1_workers_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1692,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[19]
+	mi := &file_servo_v1_workers_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1705,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{19}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StartTaskRequest) GetTask() string {
@@ -1525,7 +1744,7 @@ type AdvanceCursorRequest struct {
 
 func (x *AdvanceCursorRequest) Reset() {
 	*x = AdvanceCursorRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[20]
+	mi := &file_servo_v1_workers_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1756,7 @@ func (x *AdvanceCursorRequest) String() string {
 func (*AdvanceCursorRequest) ProtoMessage() {}
 
 func (x *AdvanceCursorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[20]
+	mi := &file_servo_v1_workers_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1769,7 @@ func (x *AdvanceCursorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdvanceCursorRequest.ProtoReflect.Descriptor instead.
 func (*AdvanceCursorRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{20}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AdvanceCursorRequest) GetTask() string {
@@ -1601,7 +1820,7 @@ type YieldTaskRequest struct {
 
 func (x *YieldTaskRequest) Reset() {
 	*x = YieldTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[21]
+	mi := &file_servo_v1_workers_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +1832,7 @@ func (x *YieldTaskRequest) String() string {
 func (*YieldTaskRequest) ProtoMessage() {}
 
 func (x *YieldTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[21]
+	mi := &file_servo_v1_workers_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +1845,7 @@ func (x *YieldTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use YieldTaskRequest.ProtoReflect.Descriptor instead.
 func (*YieldTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{21}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *YieldTaskRequest) GetTask() string {
@@ -1673,7 +1892,7 @@ type FanOutTaskRequest struct {
 
 func (x *FanOutTaskRequest) Reset() {
 	*x = FanOutTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[22]
+	mi := &file_servo_v1_workers_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1904,7 @@ func (x *FanOutTaskRequest) String() string {
 func (*FanOutTaskRequest) ProtoMessage() {}
 
 func (x *FanOutTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[22]
+	mi := &file_servo_v1_workers_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1917,7 @@ func (x *FanOutTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FanOutTaskRequest.ProtoReflect.Descriptor instead.
 func (*FanOutTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{22}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FanOutTaskRequest) GetTask() string {
@@ -1757,7 +1976,7 @@ type CompleteTaskRequest struct {
 
 func (x *CompleteTaskRequest) Reset() {
 	*x = CompleteTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[23]
+	mi := &file_servo_v1_workers_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1988,7 @@ func (x *CompleteTaskRequest) String() string {
 func (*CompleteTaskRequest) ProtoMessage() {}
 
 func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[23]
+	mi := &file_servo_v1_workers_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +2001,7 @@ func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*CompleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{23}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CompleteTaskRequest) GetTask() string {
@@ -1834,7 +2053,7 @@ type FailTaskRequest struct {
 
 func (x *FailTaskRequest) Reset() {
 	*x = FailTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[24]
+	mi := &file_servo_v1_workers_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +2065,7 @@ func (x *FailTaskRequest) String() string {
 func (*FailTaskRequest) ProtoMessage() {}
 
 func (x *FailTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[24]
+	mi := &file_servo_v1_workers_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +2078,7 @@ func (x *FailTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailTaskRequest.ProtoReflect.Descriptor instead.
 func (*FailTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{24}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FailTaskRequest) GetTask() string {
@@ -1901,7 +2120,23 @@ var File_servo_v1_workers_proto protoreflect.FileDescriptor
 
 const file_servo_v1_workers_proto_rawDesc = "" +
 	"\n" +
-	"\x16servo/v1/workers.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15servo/v1/assets.proto\x1a\x16servo/v1/problem.proto\x1a\x14servo/v1/tasks.proto\"\xb9\x02\n" +
+	"\x16servo/v1/workers.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15servo/v1/assets.proto\x1a\x16servo/v1/problem.proto\x1a\x14servo/v1/tasks.proto\"\x82\x01\n" +
+	"\x12ListWorkersRequest\x12\x1b\n" +
+	"\x04pool\x18\x01 \x01(\tB\a\xbaH\x04r\x02(dR\x04pool\x12&\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"i\n" +
+	"\x13ListWorkersResponse\x12*\n" +
+	"\aworkers\x18\x01 \x03(\v2\x10.servo.v1.WorkerR\aworkers\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xde\x01\n" +
+	"\x06Worker\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05pools\x18\x02 \x03(\tR\x05pools\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\x05R\x05slots\x12\x16\n" +
+	"\x06leases\x18\x04 \x01(\x05R\x06leases\x12>\n" +
+	"\rfirst_seen_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vfirstSeenAt\x12<\n" +
+	"\flast_seen_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"lastSeenAt\"\xdc\x02\n" +
 	"\fClaimRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xc8\x01R\bworkerId\x12#\n" +
@@ -1911,7 +2146,8 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x01R\x03max\x12@\n" +
 	"\x05lease\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\x90\x1c2\x02\b\x01R\x05lease\x12;\n" +
 	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x12\x14\n" +
-	"\x05start\x18\a \x01(\bR\x05start\"8\n" +
+	"\x05start\x18\a \x01(\bR\x05start\x12!\n" +
+	"\x05slots\x18\b \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\x05slots\"8\n" +
 	"\rClaimResponse\x12'\n" +
 	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\"\xcd\x04\n" +
 	"\x05Lease\x12\x14\n" +
@@ -2053,7 +2289,7 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12/\n" +
 	"\x05error\x18\x04 \x01(\v2\x11.servo.v1.FailureB\x06\xbaH\x03\xc8\x01\x01R\x05error\x12&\n" +
 	"\fshould_retry\x18\x05 \x01(\bH\x00R\vshouldRetry\x88\x01\x01B\x0f\n" +
-	"\r_should_retry2\x87\b\n" +
+	"\r_should_retry2\xe8\b\n" +
 	"\rWorkerService\x12V\n" +
 	"\x05Claim\x12\x16.servo.v1.ClaimRequest\x1a\x17.servo.v1.ClaimResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/workers:claim\x12Z\n" +
 	"\x06Report\x12\x17.servo.v1.ReportRequest\x1a\x18.servo.v1.ReportResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/workers:report\x12f\n" +
@@ -2064,7 +2300,8 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\n" +
 	"FanOutTask\x12\x1b.servo.v1.FanOutTaskRequest\x1a\x16.servo.v1.ReportAnswer\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/v1/tasks/{task}/attempts/{attempt}:fanOut\x12~\n" +
 	"\fCompleteTask\x12\x1d.servo.v1.CompleteTaskRequest\x1a\x16.servo.v1.ReportAnswer\"7\x82\xd3\xe4\x93\x021:\x01*\",/v1/tasks/{task}/attempts/{attempt}:complete\x12r\n" +
-	"\bFailTask\x12\x19.servo.v1.FailTaskRequest\x1a\x16.servo.v1.ReportAnswer\"3\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/tasks/{task}/attempts/{attempt}:failB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
+	"\bFailTask\x12\x19.servo.v1.FailTaskRequest\x1a\x16.servo.v1.ReportAnswer\"3\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/tasks/{task}/attempts/{attempt}:fail\x12_\n" +
+	"\vListWorkers\x12\x1c.servo.v1.ListWorkersRequest\x1a\x1d.servo.v1.ListWorkersResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/workersB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
 var (
 	file_servo_v1_workers_proto_rawDescOnce sync.Once
@@ -2079,104 +2316,112 @@ func file_servo_v1_workers_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_workers_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_servo_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_servo_v1_workers_proto_goTypes = []any{
 	(Complete_Status)(0),          // 0: servo.v1.Complete.Status
-	(*ClaimRequest)(nil),          // 1: servo.v1.ClaimRequest
-	(*ClaimResponse)(nil),         // 2: servo.v1.ClaimResponse
-	(*Lease)(nil),                 // 3: servo.v1.Lease
-	(*UpstreamResult)(nil),        // 4: servo.v1.UpstreamResult
-	(*Start)(nil),                 // 5: servo.v1.Start
-	(*Advance)(nil),               // 6: servo.v1.Advance
-	(*Yield)(nil),                 // 7: servo.v1.Yield
-	(*Complete)(nil),              // 8: servo.v1.Complete
-	(*Fail)(nil),                  // 9: servo.v1.Fail
-	(*FanOut)(nil),                // 10: servo.v1.FanOut
-	(*FanOutTask)(nil),            // 11: servo.v1.FanOutTask
-	(*ReportRequest)(nil),         // 12: servo.v1.ReportRequest
-	(*ReportItem)(nil),            // 13: servo.v1.ReportItem
-	(*ReportResponse)(nil),        // 14: servo.v1.ReportResponse
-	(*ReportAnswer)(nil),          // 15: servo.v1.ReportAnswer
-	(*HeartbeatRequest)(nil),      // 16: servo.v1.HeartbeatRequest
-	(*HeartbeatItem)(nil),         // 17: servo.v1.HeartbeatItem
-	(*HeartbeatResponse)(nil),     // 18: servo.v1.HeartbeatResponse
-	(*HeartbeatAnswer)(nil),       // 19: servo.v1.HeartbeatAnswer
-	(*StartTaskRequest)(nil),      // 20: servo.v1.StartTaskRequest
-	(*AdvanceCursorRequest)(nil),  // 21: servo.v1.AdvanceCursorRequest
-	(*YieldTaskRequest)(nil),      // 22: servo.v1.YieldTaskRequest
-	(*FanOutTaskRequest)(nil),     // 23: servo.v1.FanOutTaskRequest
-	(*CompleteTaskRequest)(nil),   // 24: servo.v1.CompleteTaskRequest
-	(*FailTaskRequest)(nil),       // 25: servo.v1.FailTaskRequest
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*structpb.Struct)(nil),       // 27: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*Code)(nil),                  // 29: servo.v1.Code
-	(*structpb.Value)(nil),        // 30: google.protobuf.Value
-	(*Failure)(nil),               // 31: servo.v1.Failure
-	(*Progress)(nil),              // 32: servo.v1.Progress
-	(*LogChunk)(nil),              // 33: servo.v1.LogChunk
-	(Task_State)(0),               // 34: servo.v1.Task.State
-	(*Problem)(nil),               // 35: servo.v1.Problem
+	(*ListWorkersRequest)(nil),    // 1: servo.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 2: servo.v1.ListWorkersResponse
+	(*Worker)(nil),                // 3: servo.v1.Worker
+	(*ClaimRequest)(nil),          // 4: servo.v1.ClaimRequest
+	(*ClaimResponse)(nil),         // 5: servo.v1.ClaimResponse
+	(*Lease)(nil),                 // 6: servo.v1.Lease
+	(*UpstreamResult)(nil),        // 7: servo.v1.UpstreamResult
+	(*Start)(nil),                 // 8: servo.v1.Start
+	(*Advance)(nil),               // 9: servo.v1.Advance
+	(*Yield)(nil),                 // 10: servo.v1.Yield
+	(*Complete)(nil),              // 11: servo.v1.Complete
+	(*Fail)(nil),                  // 12: servo.v1.Fail
+	(*FanOut)(nil),                // 13: servo.v1.FanOut
+	(*FanOutTask)(nil),            // 14: servo.v1.FanOutTask
+	(*ReportRequest)(nil),         // 15: servo.v1.ReportRequest
+	(*ReportItem)(nil),            // 16: servo.v1.ReportItem
+	(*ReportResponse)(nil),        // 17: servo.v1.ReportResponse
+	(*ReportAnswer)(nil),          // 18: servo.v1.ReportAnswer
+	(*HeartbeatRequest)(nil),      // 19: servo.v1.HeartbeatRequest
+	(*HeartbeatItem)(nil),         // 20: servo.v1.HeartbeatItem
+	(*HeartbeatResponse)(nil),     // 21: servo.v1.HeartbeatResponse
+	(*HeartbeatAnswer)(nil),       // 22: servo.v1.HeartbeatAnswer
+	(*StartTaskRequest)(nil),      // 23: servo.v1.StartTaskRequest
+	(*AdvanceCursorRequest)(nil),  // 24: servo.v1.AdvanceCursorRequest
+	(*YieldTaskRequest)(nil),      // 25: servo.v1.YieldTaskRequest
+	(*FanOutTaskRequest)(nil),     // 26: servo.v1.FanOutTaskRequest
+	(*CompleteTaskRequest)(nil),   // 27: servo.v1.CompleteTaskRequest
+	(*FailTaskRequest)(nil),       // 28: servo.v1.FailTaskRequest
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
+	(*Code)(nil),                  // 32: servo.v1.Code
+	(*structpb.Value)(nil),        // 33: google.protobuf.Value
+	(*Failure)(nil),               // 34: servo.v1.Failure
+	(*Progress)(nil),              // 35: servo.v1.Progress
+	(*LogChunk)(nil),              // 36: servo.v1.LogChunk
+	(Task_State)(0),               // 37: servo.v1.Task.State
+	(*Problem)(nil),               // 38: servo.v1.Problem
 }
 var file_servo_v1_workers_proto_depIdxs = []int32{
-	26, // 0: servo.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	26, // 1: servo.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	3,  // 2: servo.v1.ClaimResponse.leases:type_name -> servo.v1.Lease
-	27, // 3: servo.v1.Lease.parameters:type_name -> google.protobuf.Struct
-	4,  // 4: servo.v1.Lease.upstream:type_name -> servo.v1.UpstreamResult
-	28, // 5: servo.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
-	28, // 6: servo.v1.Lease.deadline:type_name -> google.protobuf.Timestamp
-	26, // 7: servo.v1.Lease.timeout:type_name -> google.protobuf.Duration
-	29, // 8: servo.v1.Lease.code:type_name -> servo.v1.Code
-	30, // 9: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
-	0,  // 10: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
-	30, // 11: servo.v1.Complete.result:type_name -> google.protobuf.Value
-	31, // 12: servo.v1.Fail.error:type_name -> servo.v1.Failure
-	11, // 13: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
-	13, // 14: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
-	5,  // 15: servo.v1.ReportItem.start:type_name -> servo.v1.Start
-	6,  // 16: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
-	7,  // 17: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
-	8,  // 18: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
-	9,  // 19: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
-	10, // 20: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
-	32, // 21: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
-	33, // 22: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
-	15, // 23: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
-	34, // 24: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
-	28, // 25: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
-	28, // 26: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
-	35, // 27: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
-	17, // 28: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
-	32, // 29: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
-	19, // 30: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
-	11, // 31: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
-	0,  // 32: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
-	30, // 33: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
-	31, // 34: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
-	1,  // 35: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
-	12, // 36: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
-	16, // 37: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
-	20, // 38: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
-	21, // 39: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
-	22, // 40: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
-	23, // 41: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
-	24, // 42: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
-	25, // 43: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
-	2,  // 44: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
-	14, // 45: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
-	18, // 46: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
-	15, // 47: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
-	15, // 48: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
-	15, // 49: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
-	15, // 50: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
-	15, // 51: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
-	15, // 52: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
-	44, // [44:53] is the sub-list for method output_type
-	35, // [35:44] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	3,  // 0: servo.v1.ListWorkersResponse.workers:type_name -> servo.v1.Worker
+	29, // 1: servo.v1.Worker.first_seen_at:type_name -> google.protobuf.Timestamp
+	29, // 2: servo.v1.Worker.last_seen_at:type_name -> google.protobuf.Timestamp
+	30, // 3: servo.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	30, // 4: servo.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	6,  // 5: servo.v1.ClaimResponse.leases:type_name -> servo.v1.Lease
+	31, // 6: servo.v1.Lease.parameters:type_name -> google.protobuf.Struct
+	7,  // 7: servo.v1.Lease.upstream:type_name -> servo.v1.UpstreamResult
+	29, // 8: servo.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 9: servo.v1.Lease.deadline:type_name -> google.protobuf.Timestamp
+	30, // 10: servo.v1.Lease.timeout:type_name -> google.protobuf.Duration
+	32, // 11: servo.v1.Lease.code:type_name -> servo.v1.Code
+	33, // 12: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
+	0,  // 13: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
+	33, // 14: servo.v1.Complete.result:type_name -> google.protobuf.Value
+	34, // 15: servo.v1.Fail.error:type_name -> servo.v1.Failure
+	14, // 16: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
+	16, // 17: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
+	8,  // 18: servo.v1.ReportItem.start:type_name -> servo.v1.Start
+	9,  // 19: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
+	10, // 20: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
+	11, // 21: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
+	12, // 22: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
+	13, // 23: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
+	35, // 24: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
+	36, // 25: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
+	18, // 26: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
+	37, // 27: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
+	29, // 28: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
+	29, // 29: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
+	38, // 30: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
+	20, // 31: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
+	35, // 32: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
+	22, // 33: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
+	14, // 34: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
+	0,  // 35: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
+	33, // 36: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
+	34, // 37: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
+	4,  // 38: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
+	15, // 39: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
+	19, // 40: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
+	23, // 41: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
+	24, // 42: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
+	25, // 43: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
+	26, // 44: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
+	27, // 45: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
+	28, // 46: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
+	1,  // 47: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
+	5,  // 48: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
+	17, // 49: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
+	21, // 50: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
+	18, // 51: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
+	18, // 52: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
+	18, // 53: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
+	18, // 54: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
+	18, // 55: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
+	18, // 56: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
+	2,  // 57: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
+	48, // [48:58] is the sub-list for method output_type
+	38, // [38:48] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_workers_proto_init() }
@@ -2187,9 +2432,9 @@ func file_servo_v1_workers_proto_init() {
 	file_servo_v1_assets_proto_init()
 	file_servo_v1_problem_proto_init()
 	file_servo_v1_tasks_proto_init()
-	file_servo_v1_workers_proto_msgTypes[6].OneofWrappers = []any{}
-	file_servo_v1_workers_proto_msgTypes[8].OneofWrappers = []any{}
-	file_servo_v1_workers_proto_msgTypes[12].OneofWrappers = []any{
+	file_servo_v1_workers_proto_msgTypes[9].OneofWrappers = []any{}
+	file_servo_v1_workers_proto_msgTypes[11].OneofWrappers = []any{}
+	file_servo_v1_workers_proto_msgTypes[15].OneofWrappers = []any{
 		(*ReportItem_Start)(nil),
 		(*ReportItem_Advance)(nil),
 		(*ReportItem_Yield)(nil),
@@ -2199,16 +2444,16 @@ func file_servo_v1_workers_proto_init() {
 		(*ReportItem_Progress)(nil),
 		(*ReportItem_Log)(nil),
 	}
-	file_servo_v1_workers_proto_msgTypes[14].OneofWrappers = []any{}
-	file_servo_v1_workers_proto_msgTypes[21].OneofWrappers = []any{}
+	file_servo_v1_workers_proto_msgTypes[17].OneofWrappers = []any{}
 	file_servo_v1_workers_proto_msgTypes[24].OneofWrappers = []any{}
+	file_servo_v1_workers_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_workers_proto_rawDesc), len(file_servo_v1_workers_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   25,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

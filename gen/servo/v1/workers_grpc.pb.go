@@ -28,6 +28,7 @@ const (
 	WorkerService_FanOutTask_FullMethodName    = "/servo.v1.WorkerService/FanOutTask"
 	WorkerService_CompleteTask_FullMethodName  = "/servo.v1.WorkerService/CompleteTask"
 	WorkerService_FailTask_FullMethodName      = "/servo.v1.WorkerService/FailTask"
+	WorkerService_ListWorkers_FullMethodName   = "/servo.v1.WorkerService/ListWorkers"
 )
 
 // WorkerServiceClient is the client API for WorkerService service.
@@ -57,6 +58,8 @@ type WorkerServiceClient interface {
 	CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*ReportAnswer, error)
 	// FailTask ends an attempt in failure. The code decides whether there is another.
 	FailTask(ctx context.Context, in *FailTaskRequest, opts ...grpc.CallOption) (*ReportAnswer, error)
+	// ListWorkers reads the workers that were seen lately, by name.
+	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
 }
 
 type workerServiceClient struct {
@@ -157,6 +160,16 @@ func (c *workerServiceClient) FailTask(ctx context.Context, in *FailTaskRequest,
 	return out, nil
 }
 
+func (c *workerServiceClient) ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorkersResponse)
+	err := c.cc.Invoke(ctx, WorkerService_ListWorkers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkerServiceServer is the server API for WorkerService service.
 // All implementations must embed UnimplementedWorkerServiceServer
 // for forward compatibility.
@@ -184,6 +197,8 @@ type WorkerServiceServer interface {
 	CompleteTask(context.Context, *CompleteTaskRequest) (*ReportAnswer, error)
 	// FailTask ends an attempt in failure. The code decides whether there is another.
 	FailTask(context.Context, *FailTaskRequest) (*ReportAnswer, error)
+	// ListWorkers reads the workers that were seen lately, by name.
+	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
 	mustEmbedUnimplementedWorkerServiceServer()
 }
 
@@ -220,6 +235,9 @@ func (UnimplementedWorkerServiceServer) CompleteTask(context.Context, *CompleteT
 }
 func (UnimplementedWorkerServiceServer) FailTask(context.Context, *FailTaskRequest) (*ReportAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method FailTask not implemented")
+}
+func (UnimplementedWorkerServiceServer) ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorkers not implemented")
 }
 func (UnimplementedWorkerServiceServer) mustEmbedUnimplementedWorkerServiceServer() {}
 func (UnimplementedWorkerServiceServer) testEmbeddedByValue()                       {}
@@ -404,6 +422,24 @@ func _WorkerService_FailTask_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkerService_ListWorkers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorkersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkerServiceServer).ListWorkers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkerService_ListWorkers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkerServiceServer).ListWorkers(ctx, req.(*ListWorkersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // WorkerService_ServiceDesc is the grpc.ServiceDesc for WorkerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -446,6 +482,10 @@ var WorkerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FailTask",
 			Handler:    _WorkerService_FailTask_Handler,
+		},
+		{
+			MethodName: "ListWorkers",
+			Handler:    _WorkerService_ListWorkers_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,3 +1,7 @@
+-- name: CountQueued :one
+-- How many tasks stand in the queues of all pools, counted no further than `most`.
+SELECT count(*)::int AS queued FROM (SELECT 1 FROM servo.pool_q LIMIT @most::int) AS q;
+
 -- name: LockClaims :exec
 -- The repeat of a claim waits until the first try has committed or failed. The second lock is
 -- shared by all claims: whoever turns dispatch off (LockSwitch) waits for those who have seen it
@@ -47,36 +51,3 @@ FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * @most::big
                                unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
                 JOIN   LATERAL (SELECT u.asset, u.partition, u.result FROM servo.tasks u
                                 WHERE u.tenant_id = n.tenant_id AND u.run_id = n.run_id AND u.id = n.task_id OFFSET 0) AS t ON true) AS f) AS s;
-
--- name: CountQueued :one
--- How many tasks stand in the queues of all pools, counted no further than `most`.
-SELECT count(*)::int AS queued FROM (SELECT 1 FROM servo.pool_q LIMIT @most::int) AS q;
-
--- name: Heartbeat :many
--- Renews the leases that are still held with these tokens, and says which should stop.
-WITH alive AS (
-    SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, n.phase, n.stage, n.progress,
-           n.records_extracted, n.records_transformed, n.records_loaded, n.bytes, n.eta
-    FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
-                   unnest(@task_ids::uuid[]) AS task_id, unnest(@tokens::bigint[]) AS token,
-                   unnest(@phases::text[]) AS phase, unnest(@stages::text[]) AS stage, unnest(@progresses::real[]) AS progress,
-                   unnest(@records_extracteds::bigint[]) AS records_extracted, unnest(@records_transformeds::bigint[]) AS records_transformed,
-                   unnest(@records_loadeds::bigint[]) AS records_loaded, unnest(@bytes::bigint[]) AS bytes,
-                   nullif(unnest(@etas::timestamptz[]), '0001-01-01 00:00:00+00') AS eta
-            ORDER BY 2, 3) AS n
-    JOIN   LATERAL (SELECT l.* FROM servo.leases l
-                    WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id AND l.token = n.token OFFSET 0) AS q ON true
-), renewed AS (
-    INSERT INTO servo.heartbeats AS h (tenant_id, run_id, task_id, token, seen_at, expires_at, phase, stage, progress,
-                                       records_extracted, records_transformed, records_loaded, bytes, eta)
-    SELECT tenant_id, run_id, task_id, token, @now::timestamptz, @expires_at::timestamptz, phase, stage, progress,
-           records_extracted, records_transformed, records_loaded, bytes, eta
-    FROM   alive
-    ON CONFLICT (run_id, task_id) DO UPDATE
-    SET    token = excluded.token, seen_at = excluded.seen_at, expires_at = excluded.expires_at,
-           phase = excluded.phase, stage = excluded.stage, progress = excluded.progress,
-           records_extracted = excluded.records_extracted, records_transformed = excluded.records_transformed,
-           records_loaded = excluded.records_loaded, bytes = excluded.bytes, eta = excluded.eta
-    WHERE  h.token <= excluded.token
-)
-SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive;

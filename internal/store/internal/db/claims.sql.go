@@ -25,104 +25,8 @@ func (q *Queries) CountQueued(ctx context.Context, most int32) (int32, error) {
 	return queued, err
 }
 
-const heartbeat = `-- name: Heartbeat :many
-WITH alive AS (
-    SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, n.phase, n.stage, n.progress,
-           n.records_extracted, n.records_transformed, n.records_loaded, n.bytes, n.eta
-    FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id,
-                   unnest($3::uuid[]) AS task_id, unnest($4::bigint[]) AS token,
-                   unnest($5::text[]) AS phase, unnest($6::text[]) AS stage, unnest($7::real[]) AS progress,
-                   unnest($8::bigint[]) AS records_extracted, unnest($9::bigint[]) AS records_transformed,
-                   unnest($10::bigint[]) AS records_loaded, unnest($11::bigint[]) AS bytes,
-                   nullif(unnest($12::timestamptz[]), '0001-01-01 00:00:00+00') AS eta
-            ORDER BY 2, 3) AS n
-    JOIN   LATERAL (SELECT l.tenant_id, l.run_id, l.task_id, l.since, l.version, l.timeout_s, l.priority, l.dependents, l.pool, l.attempt, l.failures, l.fruitless, l.fan_outs, l.cursor, l.token, l.claim_id, l.started_at, l.deadline, l.expires_at, l.due_at, l.cancel_requested, l.worker, l.cost, l.asset FROM servo.leases l
-                    WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id AND l.token = n.token OFFSET 0) AS q ON true
-), renewed AS (
-    INSERT INTO servo.heartbeats AS h (tenant_id, run_id, task_id, token, seen_at, expires_at, phase, stage, progress,
-                                       records_extracted, records_transformed, records_loaded, bytes, eta)
-    SELECT tenant_id, run_id, task_id, token, $13::timestamptz, $14::timestamptz, phase, stage, progress,
-           records_extracted, records_transformed, records_loaded, bytes, eta
-    FROM   alive
-    ON CONFLICT (run_id, task_id) DO UPDATE
-    SET    token = excluded.token, seen_at = excluded.seen_at, expires_at = excluded.expires_at,
-           phase = excluded.phase, stage = excluded.stage, progress = excluded.progress,
-           records_extracted = excluded.records_extracted, records_transformed = excluded.records_transformed,
-           records_loaded = excluded.records_loaded, bytes = excluded.bytes, eta = excluded.eta
-    WHERE  h.token <= excluded.token
-)
-SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive
-`
-
-type HeartbeatParams struct {
-	TenantIds           []uuid.UUID
-	RunIds              []uuid.UUID
-	TaskIds             []uuid.UUID
-	Tokens              []int64
-	Phases              []string
-	Stages              []string
-	Progresses          []float32
-	RecordsExtracteds   []int64
-	RecordsTransformeds []int64
-	RecordsLoadeds      []int64
-	Bytes               []int64
-	Etas                []time.Time
-	Now                 time.Time
-	ExpiresAt           time.Time
-}
-
-type HeartbeatRow struct {
-	TenantID        uuid.UUID
-	RunID           uuid.UUID
-	TaskID          uuid.UUID
-	Token           int64
-	CancelRequested bool
-}
-
-// Renews the leases that are still held with these tokens, and says which should stop.
-func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]HeartbeatRow, error) {
-	rows, err := q.db.Query(ctx, heartbeat,
-		arg.TenantIds,
-		arg.RunIds,
-		arg.TaskIds,
-		arg.Tokens,
-		arg.Phases,
-		arg.Stages,
-		arg.Progresses,
-		arg.RecordsExtracteds,
-		arg.RecordsTransformeds,
-		arg.RecordsLoadeds,
-		arg.Bytes,
-		arg.Etas,
-		arg.Now,
-		arg.ExpiresAt,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []HeartbeatRow
-	for rows.Next() {
-		var i HeartbeatRow
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.RunID,
-			&i.TaskID,
-			&i.Token,
-			&i.CancelRequested,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const leasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.lease_ms, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   servo.leases q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
@@ -181,6 +85,7 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 			&i.ServoLease.Worker,
 			&i.ServoLease.Cost,
 			&i.ServoLease.Asset,
+			&i.ServoLease.LeaseMs,
 			&i.Ix,
 			&i.Asset,
 			&i.Partition,

@@ -335,11 +335,15 @@ SELECT t.id, t.ix, t.asset, t.partition, t.pool, t.priority, t.created_at, t.fin
        coalesce(greatest(s.expires_at, h.expires_at), '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
        coalesce(s.due_at, '0001-01-01 00:00:00+00')::timestamptz AS due_at,
        coalesce(s.failure, 'null')::jsonb AS failure,
-       coalesce(h.seen_at, '0001-01-01 00:00:00+00')::timestamptz AS seen_at, coalesce(h.progress, 0)::real AS progress,
-       coalesce(h.phase, '')::text AS phase, coalesce(h.stage, '')::text AS stage,
-       coalesce(h.records_extracted, 0)::bigint AS records_extracted, coalesce(h.records_transformed, 0)::bigint AS records_transformed,
-       coalesce(h.records_loaded, 0)::bigint AS records_loaded, coalesce(h.bytes, 0)::bigint AS bytes,
-       coalesce(h.eta, '0001-01-01 00:00:00+00')::timestamptz AS eta
+       coalesce(greatest(h.seen_at, p.updated_at), '0001-01-01 00:00:00+00')::timestamptz AS seen_at,
+       (p.attempt IS NOT NULL)::bool AS said, coalesce(p.fraction, 0)::real AS fraction,
+       coalesce(p.phase, '')::text AS phase, coalesce(p.stage, '')::text AS stage, coalesce(p.stages, 0)::int AS stages,
+       coalesce(p.records_extracted, 0)::bigint AS records_extracted, coalesce(p.records_transformed, 0)::bigint AS records_transformed,
+       coalesce(p.records_loaded, 0)::bigint AS records_loaded, coalesce(p.bytes, 0)::bigint AS bytes,
+       coalesce(p.eta, '0001-01-01 00:00:00+00')::timestamptz AS eta,
+       coalesce(p.stage_since, '0001-01-01 00:00:00+00')::timestamptz AS stage_since,
+       coalesce(p.updated_at, '0001-01-01 00:00:00+00')::timestamptz AS updated_at,
+       coalesce(e.seconds, 0)::float8 AS usual_seconds
 FROM   page
 JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.id, x.ix, x.asset, x.partition, x.pool, x.priority, x.timeout_s, x.created_at, x.finished_at,
                        x.state, x.attempt, x.failures, x.fan_outs, x.cursor, x.outcome, x.result, x.failure, x.late_result
@@ -367,10 +371,15 @@ LEFT   JOIN LATERAL (
     SELECT t.state, t.finished_at, t.attempt, t.failures, t.fan_outs, t.timeout_s, 0, t.cursor, NULL, NULL, NULL, NULL, NULL, NULL, t.failure, NULL
     WHERE  t.state IS NOT NULL
     OFFSET 0) AS s ON true
-LEFT   JOIN LATERAL (SELECT b.seen_at, b.expires_at, b.progress, b.phase, b.stage,
-                            b.records_extracted, b.records_transformed, b.records_loaded, b.bytes, b.eta
-                     FROM   servo.heartbeats b
+LEFT   JOIN LATERAL (SELECT b.seen_at, b.expires_at FROM servo.heartbeats b
                      WHERE b.tenant_id = t.tenant_id AND b.run_id = t.run_id AND b.task_id = t.id AND b.token = s.token OFFSET 0) AS h ON true
+LEFT   JOIN LATERAL (SELECT b.attempt, b.updated_at, b.stage_since, b.eta, b.records_extracted, b.records_transformed, b.records_loaded,
+                            b.bytes, b.fraction, b.stages, b.phase, b.stage
+                     FROM   servo.attempt_progress b
+                     WHERE  b.tenant_id = t.tenant_id AND b.run_id = t.run_id AND b.task_id = t.id AND b.attempt = s.attempt
+                     AND    s.token IS NOT NULL OFFSET 0) AS p ON true
+LEFT   JOIN LATERAL (SELECT d.seconds FROM servo.durations d
+                     WHERE d.tenant_id = t.tenant_id AND d.asset = t.asset AND s.started_at IS NOT NULL OFFSET 0) AS e ON true
 ORDER  BY t.ix
 `
 
@@ -412,14 +421,19 @@ type ListTasksRow struct {
 	DueAt              time.Time
 	Failure            json.RawMessage
 	SeenAt             time.Time
-	Progress           float32
+	Said               bool
+	Fraction           float32
 	Phase              string
 	Stage              string
+	Stages             int32
 	RecordsExtracted   int64
 	RecordsTransformed int64
 	RecordsLoaded      int64
 	Bytes              int64
 	Eta                time.Time
+	StageSince         time.Time
+	UpdatedAt          time.Time
+	UsualSeconds       float64
 }
 
 // The page first, then where its tasks are: five probes for each task of the page, however
@@ -470,14 +484,19 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.DueAt,
 			&i.Failure,
 			&i.SeenAt,
-			&i.Progress,
+			&i.Said,
+			&i.Fraction,
 			&i.Phase,
 			&i.Stage,
+			&i.Stages,
 			&i.RecordsExtracted,
 			&i.RecordsTransformed,
 			&i.RecordsLoaded,
 			&i.Bytes,
 			&i.Eta,
+			&i.StageSince,
+			&i.UpdatedAt,
+			&i.UsualSeconds,
 		); err != nil {
 			return nil, err
 		}

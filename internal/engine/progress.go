@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/store"
+)
+
+// Progress is how far a leased attempt is, as its worker says it.
+type Progress = store.ProgressReport
+
+// Progress takes down how far attempts are. The answers stand in the order of the reports. It is
+// for people and decides nothing, so it has a lane of its own, which no heartbeat waits for.
+func (e *Engine) Progress(ctx context.Context, reports []Progress) ([]Pulse, error) {
+	if len(reports) > maxHeartbeats {
+		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("has %d reports, the limit of one call is %d", len(reports), maxHeartbeats),
+			fault.Field("progress"), fault.Remedy("send them in several calls"), fault.Value("limit", maxHeartbeats))
+	}
+	for _, p := range reports {
+		if err := ValidateProgress(p); err != nil {
+			return nil, err
+		}
+	}
+	if len(reports) == 0 {
+		return nil, nil
+	}
+	cmd := &progressCommand{reports: reports}
+	if err := e.progress.do(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.answers, nil
+}
+
+// maxPhaseLength is the longest name of a phase or a stage.
+const maxPhaseLength = 100
+
+// ValidateProgress says what is wrong with a progress, if anything is.
+func ValidateProgress(p Progress) error {
+	if !(p.Fraction >= 0 && p.Fraction <= 1) { // NaN too
+		return fault.New(fault.InvalidArgument, "must be 0 to 1", fault.Field("fraction"), fault.Remedy("send the share that is done"))
+	}
+	for _, count := range []struct {
+		field string
+		value int64
+	}{
+		{"records_extracted", p.RecordsExtracted},
+		{"records_transformed", p.RecordsTransformed},
+		{"records_loaded", p.RecordsLoaded},
+		{"bytes", p.Bytes},
+	} {
+		if count.value < 0 {
+			return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", count.value), fault.Field(count.field), fault.Remedy("count up from 0"))
+		}
+	}
+	if err := checkTime("eta", p.ETA); err != nil {
+		return err
+	}
+	if err := checkText("phase", p.Phase, maxPhaseLength); err != nil {
+		return err
+	}
+	return checkText("stage", p.Stage, maxPhaseLength)
+}
+
+type progressCommand struct {
+	reports []Progress
+	answers []Pulse
+}
+
+func (c *progressCommand) weight() int { return len(c.reports) }
+
+// runProgress writes the latest that a batch says of each lease.
+func (e *Engine) runProgress(ctx context.Context, batch []*call[*progressCommand]) error {
+	latest := map[store.PulseKey]int{}
+	var reports []Progress
+	for _, c := range batch {
+		for _, p := range c.cmd.reports {
+			key := pulseKey(p.Key, p.Token)
+			if at, again := latest[key]; again {
+				reports[at] = p
+				continue
+			}
+			latest[key] = len(reports)
+			reports = append(reports, p)
+		}
+	}
+	alive, err := e.store.WriteProgress(ctx, reports)
+	if err != nil {
+		return err
+	}
+	for _, c := range batch {
+		c.cmd.answers = make([]Pulse, len(c.cmd.reports))
+		for i, p := range c.cmd.reports {
+			c.cmd.answers[i] = alive[pulseKey(p.Key, p.Token)]
+		}
+	}
+	return nil
+}

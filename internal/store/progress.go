@@ -1,0 +1,192 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Pulse is one worker's sign of life for one lease.
+type Pulse struct {
+	Key   TaskKey
+	Token int64
+}
+
+// PulseKey is the lease that something is said about.
+type PulseKey struct {
+	TaskKey
+
+	Token int64
+}
+
+// PulseAnswer says whether a lease is still held, and whether its worker should stop.
+type PulseAnswer struct {
+	Alive        bool
+	ShouldCancel bool
+}
+
+// Progress is how far an attempt is, in its own numbers. All of it is optional.
+type Progress struct {
+	Phase, Stage string
+	Fraction     float32 // the share that is done
+
+	RecordsExtracted, RecordsTransformed, RecordsLoaded, Bytes int64
+
+	ETA time.Time // when the worker thinks it ends; zero is unknown
+}
+
+// ProgressReport is the progress of a leased attempt, as its worker says it.
+type ProgressReport struct {
+	Progress
+
+	Key   TaskKey
+	Token int64
+}
+
+// Heartbeat renews leases, each for as long as its claim has asked, and answers for those that
+// are held. Each lease may appear once.
+func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]PulseAnswer, error) {
+	answers := make(map[PulseKey]PulseAnswer, len(pulses))
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.q.Heartbeat(ctx, db.HeartbeatParams{
+			Now:       now,
+			TenantIds: column(pulses, func(p Pulse) uuid.UUID { return p.Key.Tenant.UUID }),
+			RunIds:    column(pulses, func(p Pulse) uuid.UUID { return p.Key.Run.UUID }),
+			TaskIds:   column(pulses, func(p Pulse) uuid.UUID { return p.Key.Task.UUID }),
+			Tokens:    column(pulses, func(p Pulse) int64 { return p.Token }),
+		})
+		for _, r := range rows {
+			answers[PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
+		}
+		return err
+	})
+	return answers, err
+}
+
+// WriteProgress writes how far attempts are, where that has changed, and answers for the leases
+// that are held. A lease that was not renewed for a while is renewed by it. Each lease may
+// appear once.
+func (s *Store) WriteProgress(ctx context.Context, reports []ProgressReport) (map[PulseKey]PulseAnswer, error) {
+	answers := make(map[PulseKey]PulseAnswer, len(reports))
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.q.WriteProgress(ctx, db.WriteProgressParams{
+			Now:       now,
+			TenantIds: column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Tenant.UUID }),
+			RunIds:    column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Run.UUID }),
+			TaskIds:   column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Task.UUID }),
+			Tokens:    column(reports, func(p ProgressReport) int64 { return p.Token }),
+			Phases:    column(reports, func(p ProgressReport) string { return p.Phase }),
+			Stages:    column(reports, func(p ProgressReport) string { return p.Stage }),
+			Fractions: column(reports, func(p ProgressReport) float32 { return p.Fraction }),
+
+			RecordsExtracteds:   column(reports, func(p ProgressReport) int64 { return p.RecordsExtracted }),
+			RecordsTransformeds: column(reports, func(p ProgressReport) int64 { return p.RecordsTransformed }),
+			RecordsLoadeds:      column(reports, func(p ProgressReport) int64 { return p.RecordsLoaded }),
+			Bytes:               column(reports, func(p ProgressReport) int64 { return p.Bytes }),
+			Etas:                column(reports, func(p ProgressReport) time.Time { return p.ETA }),
+		})
+		for _, r := range rows {
+			answers[PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
+		}
+		return err
+	})
+	return answers, err
+}
+
+// ProgressView is the progress of an attempt as it was last said.
+type ProgressView struct {
+	Progress
+
+	Stages     int32     // how many it has entered
+	StageSince time.Time // when it entered the last of them
+	UpdatedAt  time.Time
+}
+
+// Stage is one that an attempt has entered. It ends when the next one begins, or with its
+// attempt.
+type Stage struct {
+	Phase, Stage string
+	StartedAt    time.Time
+	EndedAt      time.Time // zero: with its attempt
+	Stands       int32     // for how many stages in a row: 1, or those that were too many to keep
+}
+
+// AttemptProgress is what is kept of an attempt's progress.
+type AttemptProgress struct {
+	ProgressView
+
+	Kept []Stage // in their order
+}
+
+// How much is read of a task that was tried often: the latest.
+const (
+	maxAttemptsRead = 100
+	maxStagesRead   = 500
+)
+
+// AttemptProgress reads how far the attempts of a task have come, by their numbers: of the
+// latest ones, with their stages of the very latest.
+func (s *Store) AttemptProgress(ctx context.Context, key TaskKey) (map[int32]AttemptProgress, error) {
+	found := map[int32]AttemptProgress{}
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.AttemptProgress(ctx, db.AttemptProgressParams{
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: maxAttemptsRead,
+		})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		stages, err := tx.q.AttemptStages(ctx, db.AttemptStagesParams{
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: maxStagesRead,
+		})
+		for _, r := range rows {
+			found[r.Attempt] = AttemptProgress{
+				ProgressView: ProgressView{
+					Progress: Progress{
+						Phase: r.Phase, Stage: r.Stage, Fraction: r.Fraction, RecordsExtracted: r.RecordsExtracted,
+						RecordsTransformed: r.RecordsTransformed, RecordsLoaded: r.RecordsLoaded, Bytes: r.Bytes, ETA: timeOf(r.Eta),
+					},
+					Stages: r.Stages, StageSince: r.StageSince, UpdatedAt: r.UpdatedAt,
+				},
+				Kept: stagesOf(r.Attempt, stages),
+			}
+		}
+		return err
+	})
+	return found, err
+}
+
+// stagesOf picks the stages of one attempt out of those of all, which come latest first. An
+// attempt whose first stages were beyond what is read has none.
+func stagesOf(attempt int32, all []db.AttemptStagesRow) []Stage {
+	var (
+		stages []Stage
+		next   *db.AttemptStagesRow
+	)
+	for i, row := range all {
+		if row.Attempt != attempt {
+			continue
+		}
+		stage := Stage{Phase: row.Phase, Stage: row.Stage, StartedAt: row.StartedAt, Stands: 1}
+		if next != nil {
+			stage.EndedAt, stage.Stands = next.StartedAt, next.Seq-row.Seq
+		}
+		stages, next = append(stages, stage), &all[i]
+	}
+	if next == nil || next.Seq != 1 {
+		return nil
+	}
+	slices.Reverse(stages)
+	return stages
+}
