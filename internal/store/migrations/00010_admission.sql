@@ -70,7 +70,7 @@ CREATE TABLE servo.live_runs (
     run_id       uuid        NOT NULL,
     workspace_id uuid        NOT NULL,
     created_at   timestamptz NOT NULL,
-    due_at       timestamptz,           -- when it is timed out; not before it has started
+    due_at       timestamptz,           -- when it is timed out; not before it has started, nor while it is cancelled
     limit_s      integer     NOT NULL,  -- how long it may take once started
     priority     smallint    NOT NULL,
     pending      boolean     NOT NULL,
@@ -78,12 +78,13 @@ CREATE TABLE servo.live_runs (
     locked_by    text        NOT NULL DEFAULT '',
     pipeline     text        NOT NULL,
     PRIMARY KEY (tenant_id, run_id),
-    CONSTRAINT due_when_started CHECK (pending = (due_at IS NULL))
+    CONSTRAINT due_when_started CHECK (NOT pending OR due_at IS NULL)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
     autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX live_runs_lock ON servo.live_runs (tenant_id, lock_key) WHERE lock_key <> '';
 CREATE INDEX live_runs_due ON servo.live_runs (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX live_runs_running ON servo.live_runs (tenant_id) WHERE NOT pending;
 CREATE INDEX live_runs_pending ON servo.live_runs (tenant_id, priority DESC, run_id) WHERE pending;
 
 -- The trace that a run belongs to (W3C traceparent), for its workers.
@@ -121,7 +122,8 @@ GRANT UPDATE ON servo.shares, servo.durations, servo.live_runs, servo.asset_paus
 -- everybody else, so this is done as the engine.
 SET LOCAL ROLE servo_engine;
 INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, pipeline)
-SELECT r.tenant_id, r.id, r.workspace_id, r.created_at, r.created_at + interval '1 day', 86400, r.priority, false, r.pipeline
+SELECT r.tenant_id, r.id, r.workspace_id, r.created_at, CASE WHEN r.state = 2 THEN r.created_at + interval '1 day' END, 86400,
+       r.priority, false, r.pipeline
 FROM   servo.runs r
 WHERE  r.state < 10;
 UPDATE servo.leases l SET asset = t.asset
