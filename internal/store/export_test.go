@@ -40,6 +40,11 @@ func (s *Store) CappedQueueDepths(ctx context.Context, most int32) (map[run.Task
 	return s.queueDepths(ctx, most)
 }
 
+// CappedLive is Live that stops counting earlier.
+func (s *Store) CappedLive(ctx context.Context, tenants int, most int32) (Live, error) {
+	return s.live(ctx, tenants, most)
+}
+
 // CappedPoolDepths is PoolDepths that stops counting earlier.
 func (s *Store) CappedPoolDepths(ctx context.Context, most int32) ([]PoolDepth, error) {
 	return s.poolDepths(ctx, most)

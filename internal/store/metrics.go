@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Live is what waits and runs at one moment, as operators watch it. Each table is counted no
+// further than MaxDepth.
+type Live struct {
+	At     time.Time
+	Depths []TenantDepth         // of the tenants that have the most tasks
+	All    map[run.TaskState]int // of all tenants together
+	Quotas []QuotaUsage          // those that are nearest to their limit
+	Duties []DutyView
+
+	RunningRuns, PendingRuns, Locks int
+	// NearestLock is the lock whose run is timed out next.
+	NearestLock *LockAge
+}
+
+// TenantDepth is how many live tasks a tenant has, by state.
+type TenantDepth struct {
+	Tenant id.Tenant
+	Tasks  map[run.TaskState]int
+}
+
+// QuotaUsage is how much of a quota is used.
+type QuotaUsage struct {
+	Tenant id.Tenant
+	Quota  string
+	Used   int64
+	Limit  int
+}
+
+// LockAge is since when a lock is held, and when its run is timed out.
+type LockAge struct{ LockedAt, DueAt time.Time }
+
+// nearestLocks is how many runs are looked through for the lock that is due next.
+const nearestLocks = 1000
+
+// Live reads what is live, with so many tenants of their own.
+func (s *Store) Live(ctx context.Context, tenants int) (Live, error) {
+	return s.live(ctx, tenants, MaxDepth)
+}
+
+func (s *Store) live(ctx context.Context, tenants int, most int32) (Live, error) {
+	live := Live{All: map[run.TaskState]int{}}
+	top := int32(tenants) //nolint:gosec // a small number
+	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+		var err error
+		if live.At, err = tx.Clock(ctx); err != nil {
+			return err
+		}
+		depths, err := tx.q.TenantDepths(ctx, db.TenantDepthsParams{Most: most, Tenants: top})
+		if err != nil {
+			return err
+		}
+		for _, d := range depths {
+			live.Depths = append(live.Depths, TenantDepth{
+				Tenant: id.Of[id.Tenant](d.TenantID), Tasks: byState(d.Pending, d.Ready, d.Queued, d.Dispatched, d.Running, d.RetryWait),
+			})
+			live.All = byState(d.AllPending, d.AllReady, d.AllQueued, d.AllDispatched, d.AllRunning, d.AllRetryWait)
+		}
+		usages, err := tx.q.QuotaUsages(ctx, db.QuotaUsagesParams{Most: most, Usages: top})
+		if err != nil {
+			return err
+		}
+		live.Quotas = column(usages, func(u db.QuotaUsagesRow) QuotaUsage {
+			return QuotaUsage{Tenant: id.Of[id.Tenant](u.TenantID), Quota: u.Quota, Used: u.Used, Limit: int(u.QuotaLimit)}
+		})
+		return tx.liveRuns(ctx, &live, most)
+	})
+	return live, err
+}
+
+func (tx *Tx) liveRuns(ctx context.Context, live *Live, most int32) error {
+	counts, err := tx.q.LiveRunCounts(ctx, most)
+	if err != nil {
+		return err
+	}
+	live.RunningRuns, live.PendingRuns, live.Locks = int(counts.Running), int(counts.Pending), int(counts.Locks)
+	nearest, err := tx.q.NearestLock(ctx, nearestLocks)
+	if err != nil {
+		return err
+	}
+	for _, l := range nearest {
+		live.NearestLock = &LockAge{LockedAt: l.CreatedAt, DueAt: l.DueAt}
+	}
+	rows, err := tx.q.Duties(ctx)
+	live.Duties = column(rows, func(r db.DutiesRow) DutyView {
+		return DutyView{Duty: Duty{Name: r.Name, Holder: r.Holder, Epoch: r.Epoch}, ExpiresAt: r.ExpiresAt}
+	})
+	return err
+}
+
+func byState(pending, ready, queued, dispatched, running, retryWait int32) map[run.TaskState]int {
+	return map[run.TaskState]int{
+		run.Pending: int(pending), run.Ready: int(ready), run.Queued: int(queued),
+		run.Dispatched: int(dispatched), run.Running: int(running), run.RetryWait: int(retryWait),
+	}
+}
