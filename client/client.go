@@ -152,3 +152,11 @@ func (c *Client) Status() servov1.StatusServiceClient { return servov1.NewStatus
 
 // Admin is for the operator on call.
 func (c *Client) Admin() servov1.AdminServiceClient { return servov1.NewAdminServiceClient(c.conn) }
+
+// Pools looks after pools.
+func (c *Client) Pools() servov1.PoolServiceClient { return servov1.NewPoolServiceClient(c.conn) }
+
+// SigningKeys looks after the keys that envelopes of push pools are signed with.
+func (c *Client) SigningKeys() servov1.SigningKeyServiceClient {
+	return servov1.NewSigningKeyServiceClient(c.conn)
+}

@@ -24,6 +24,7 @@ type Config struct {
 	Version   string // of this binary
 	Name      string // of this server among the others
 	StartedAt time.Time
+	Breakers  Breakers // nil knows of none
 }
 
 // Server implements the services of the contract.
@@ -67,6 +68,8 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterWorkerServiceServer(to, workerService{Server: s})
 	servov1.RegisterStatusServiceServer(to, statusService{Server: s})
 	servov1.RegisterAdminServiceServer(to, adminService{Server: s})
+	servov1.RegisterPoolServiceServer(to, poolService{Server: s})
+	servov1.RegisterSigningKeyServiceServer(to, signingKeyService{Server: s})
 }
 
 // stopping answers a call that was waiting when the server began to stop.
