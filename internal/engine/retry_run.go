@@ -20,6 +20,7 @@ type RetryMode string
 const (
 	RetryFailed RetryMode = "FAILED" // what failed, was skipped or was cancelled
 	RetryAll    RetryMode = "ALL"    // everything that the run was planned to do
+	RetryFrom   RetryMode = "FROM"   // a task and everything downstream of it
 )
 
 // TriggerRetry is the trigger type of a run that retries another.
@@ -38,6 +39,7 @@ type RetryRun struct {
 	Tenant      id.Tenant `json:"-"`
 	Run         id.Run    `json:"run"`
 	Mode        RetryMode `json:"mode"`
+	From        string    `json:"from,omitempty"` // the key of an asset or the id of a task, for RetryFrom
 	TriggeredBy string    `json:"triggered_by"`
 	// IdempotencyKey makes a repeat return the first retry.
 	IdempotencyKey string     `json:"-"`
@@ -48,8 +50,8 @@ type RetryRun struct {
 // priority and retry policy, but of the deployment that is active now, since people mend the
 // code, deploy it and retry.
 func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
-	if r.Mode != RetryFailed && r.Mode != RetryAll {
-		return Triggered{}, fault.New(fault.InvalidArgument, fmt.Sprintf("is %.100q", r.Mode), fault.Field("mode"), fault.Remedy("use FAILED or ALL"))
+	if err := r.validate(); err != nil {
+		return Triggered{}, err
 	}
 	// No lock: a run that is over does not change, and one that is not is refused.
 	parent, err := e.store.GetRunPlan(ctx, store.RunKey{Tenant: r.Tenant, Run: r.Run})
@@ -61,10 +63,16 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 			fault.Remedy("wait until it is over, or cancel it"), fault.Value("state", parent.State.String()))
 	}
 	only := parent.Planned()
-	if r.Mode == RetryFailed {
+	switch r.Mode {
+	case RetryFailed:
 		if only, err = parent.Undone(); err != nil {
 			return Triggered{}, fmt.Errorf("retry run %s: %w", r.Run, err)
 		}
+	case RetryFrom: // by the plan of then: the code of now may add to it when it is known
+		if only, err = parent.From(r.From, func(string) []string { return nil }); err != nil {
+			return Triggered{}, err
+		}
+	case RetryAll:
 	}
 	if len(only) == 0 {
 		return Triggered{}, fault.New(fault.Conflict, "there is nothing to retry: every task of the run succeeded", fault.Field("mode"),
@@ -78,6 +86,9 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 		Tenant: r.Tenant, Workspace: parent.WorkspaceName, Pipeline: parent.Pipeline, Parameters: parent.Parameters, Priority: parent.Priority,
 		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, Meta: r.Meta,
 	}}
+	if r.Mode == RetryFrom {
+		cmd.from = func(code *deployment) ([]string, error) { return parent.From(r.From, code.planner.Downstream) }
+	}
 	// A trigger's own digest does not know the mode.
 	if cmd.digest, err = canon.Digest(r); err != nil {
 		return Triggered{}, err
@@ -86,6 +97,22 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 		return Triggered{}, err
 	}
 	return cmd.answer, nil
+}
+
+func (r RetryRun) validate() error {
+	switch r.Mode {
+	case RetryFailed, RetryAll:
+		if r.From != "" {
+			return fault.New(fault.InvalidArgument, "is for mode FROM", fault.Field("from"), fault.Remedy("leave it out, or use mode FROM"))
+		}
+		return nil
+	case RetryFrom:
+		if r.From == "" {
+			return fault.New(fault.InvalidArgument, "is missing", fault.Field("from"), fault.Remedy("name the asset or the task to begin with"))
+		}
+		return checkText("from", r.From, maxAssetLength)
+	}
+	return fault.New(fault.InvalidArgument, fmt.Sprintf("is %.100q", r.Mode), fault.Field("mode"), fault.Remedy("use FAILED, FROM or ALL"))
 }
 
 // doneBefore are tasks that have succeeded, by their asset: those of the run that is retried,
@@ -131,10 +158,17 @@ func (t *triggerCommand) inherit(specs []run.TaskSpec) {
 	}
 }
 
-// stillThere refuses a retry of what the active deployment does not have any more.
+// stillThere refuses a retry of what the active deployment does not have any more, and lets
+// that deployment say what is downstream of the task that a retry begins with.
 func (t *triggerCommand) stillThere() error {
 	if len(t.only) == 0 {
 		return nil
+	}
+	if t.from != nil {
+		var err error
+		if t.only, err = t.from(t.code); err != nil {
+			return err
+		}
 	}
 	remedy := fault.Remedy("deploy a manifest that has it, or trigger a new run")
 	if _, ok := t.code.Pipeline(t.Pipeline); t.Pipeline != "" && !ok {

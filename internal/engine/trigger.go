@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/canon"
@@ -29,14 +30,21 @@ type Trigger struct {
 	Parent      *id.Run          `json:"parent"`
 	Retry       *run.RetryPolicy `json:"retry"`
 	// IdempotencyKey makes a repeat return the first run.
-	IdempotencyKey string     `json:"-"`
-	Meta           event.Meta `json:"-"`
+	IdempotencyKey string `json:"-"`
+	// WaitForQuota makes a run that waits for its start where it would be refused because too
+	// many run, or too many tasks are ready.
+	WaitForQuota bool `json:"-"`
+	// WaitForLock is how long TriggerRun waits for a run that holds the lock.
+	WaitForLock time.Duration `json:"-"`
+	Meta        event.Meta    `json:"-"`
 }
 
 // Triggered is the answer to a trigger.
 type Triggered struct {
 	Run    id.Run
 	Repeat bool // the run of an earlier trigger with the same idempotency key
+	// AlreadyRunning says that Run holds the lock that the trigger asked for: nothing was made.
+	AlreadyRunning bool
 }
 
 // Limits of a trigger.
@@ -57,13 +65,16 @@ const (
 )
 
 // TriggerRun makes a run of the workspace's active deployment. Its tasks without upstreams
-// are ready when it returns.
+// are ready when it returns, unless it waits for its start. If another run holds its lock it
+// makes none, and returns that one.
 func (e *Engine) TriggerRun(ctx context.Context, t Trigger) (Triggered, error) {
-	cmd := &triggerCommand{Trigger: t}
-	if err := e.control.do(ctx, cmd); err != nil {
-		return Triggered{}, err
-	}
-	return cmd.answer, nil
+	return e.withLock(ctx, t.WaitForLock, func() (Triggered, error) {
+		cmd := &triggerCommand{Trigger: t}
+		if err := e.control.do(ctx, cmd); err != nil {
+			return Triggered{}, err
+		}
+		return cmd.answer, nil
+	})
 }
 
 // TriggerRuns makes several runs in one go; each answers on its own.
@@ -88,9 +99,11 @@ type controlCommand interface{ control() }
 type triggerCommand struct {
 	Trigger
 
-	only   []string                 // the assets of a retry: a part of what the pipeline selects
-	done   map[string]run.Inherited // by asset: what a retry need not do again
-	run    id.Run                   // minted at the first try and kept: a repeat finds its own run
+	only []string                 // the assets of a retry: a part of what the pipeline selects
+	done map[string]run.Inherited // by asset: what a retry need not do again
+	// from says what a retry that begins with a task does, by the code that it will run.
+	from   func(*deployment) ([]string, error)
+	run    id.Run // minted at the first try and kept: a repeat finds its own run
 	answer Triggered
 
 	workspace  id.Workspace
@@ -98,6 +111,12 @@ type triggerCommand struct {
 	code       *deployment
 	digest     string
 	planned    plan.Plan
+
+	quotas  store.RunQuotas       // as they were when it was planned
+	limit   int32                 // seconds that the run may take
+	lock    string                // "" takes none
+	behind  *call[controlCommand] // a trigger of the same batch that takes the lock
+	pending bool                  // the run waits for its start
 }
 
 func (*triggerCommand) control() {}
@@ -157,12 +176,20 @@ func (e *Engine) runSomeTriggers(ctx context.Context, batch []*call[controlComma
 		if err != nil {
 			return err
 		}
-		for _, c := range fresh {
+		unlocked, err := e.takeLocks(ctx, tx, w, fresh)
+		if err != nil {
+			return err
+		}
+		allowed, err := e.underQuotas(ctx, tx, w, unlocked)
+		if err != nil {
+			return err
+		}
+		for _, c := range allowed {
 			if err := w.create(c.cmd.(*triggerCommand)); err != nil { //nolint:forcetypeassert // sorted by runControl
 				return err
 			}
 		}
-		return nil
+		return settleRefused(ctx, tx, planned, fresh)
 	})
 	return n, err
 }
@@ -217,7 +244,7 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 		case w.Active == nil:
 			c.err = noDeployment(t.Workspace)
 		default:
-			t.workspace, t.deployment, t.code = w.ID, *w.Active, found[*w.Active]
+			t.workspace, t.deployment, t.code, t.quotas = w.ID, *w.Active, found[*w.Active], w.Quotas
 			if t.code == nil {
 				c.err = fmt.Errorf("deployment %s cannot be read", t.deployment)
 				continue
@@ -243,11 +270,15 @@ func (t *triggerCommand) plan() error {
 	if err != nil {
 		return err
 	}
-	if len(planned.Tasks) > MaxTasksPerRun {
-		return fault.New(fault.LimitExceeded, fmt.Sprintf("the plan has %d tasks, the limit is %d", len(planned.Tasks), MaxTasksPerRun),
-			fault.Field("select"), fault.Remedy("select fewer assets"), fault.Value("limit", MaxTasksPerRun), fault.Value("current", len(planned.Tasks)))
+	if most := min(MaxTasksPerRun, int(t.quotas.MaxTasksPerRun)); len(planned.Tasks) > most {
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("the plan has %d tasks, the limit is %d", len(planned.Tasks), most),
+			fault.Field("select"), fault.Remedy("select fewer assets"), fault.Value("quota", "max_tasks_per_run"),
+			fault.Value("limit", most), fault.Value("current", len(planned.Tasks)))
 	}
 	t.planned = planned
+	if err := t.bound(); err != nil {
+		return err
+	}
 	if t.Priority == 0 {
 		t.Priority = asset.DefaultPriority
 		if p, ok := t.code.Pipeline(t.Pipeline); ok && p.Priority != 0 {
@@ -327,7 +358,7 @@ func (e *Engine) settleRepeats(ctx context.Context, tx *store.Tx, w *working, ba
 	var fresh []*call[controlCommand]
 	for _, c := range batch {
 		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
-		t.answer.Run, t.answer.Repeat = t.run, false
+		t.answer, t.behind, t.pending = Triggered{Run: t.run}, nil, false
 		k, held := holder[owned{t.Tenant, t.IdempotencyKey}]
 		switch {
 		case held && k.Run != t.run && k.Digest != t.digest:
@@ -352,7 +383,7 @@ func (w *working) create(t *triggerCommand) error {
 	err := w.recordRun(created, run.RunCreated{
 		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.planned.Parameters, Priority: t.Priority,
 		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Parent: t.Parent, Fingerprint: t.planned.Fingerprint, Retry: t.Retry,
-		Started: true, Tasks: first,
+		Started: !t.pending, Limit: t.limit, Lock: t.lock, Tasks: first,
 	}, t.Meta)
 	if err != nil {
 		return err
