@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -22,6 +23,328 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// PauseDispatchRequest says why.
+type PauseDispatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For people.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// For people: who wants this; the caller if not said.
+	By            string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseDispatchRequest) Reset() {
+	*x = PauseDispatchRequest{}
+	mi := &file_servo_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseDispatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseDispatchRequest) ProtoMessage() {}
+
+func (x *PauseDispatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseDispatchRequest.ProtoReflect.Descriptor instead.
+func (*PauseDispatchRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PauseDispatchRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PauseDispatchRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// ResumeDispatchRequest says why.
+type ResumeDispatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For people.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// For people: who wants this; the caller if not said.
+	By            string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeDispatchRequest) Reset() {
+	*x = ResumeDispatchRequest{}
+	mi := &file_servo_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeDispatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeDispatchRequest) ProtoMessage() {}
+
+func (x *ResumeDispatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeDispatchRequest.ProtoReflect.Descriptor instead.
+func (*ResumeDispatchRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ResumeDispatchRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ResumeDispatchRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// GetDispatchRequest asks for everything.
+type GetDispatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDispatchRequest) Reset() {
+	*x = GetDispatchRequest{}
+	mi := &file_servo_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDispatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDispatchRequest) ProtoMessage() {}
+
+func (x *GetDispatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDispatchRequest.ProtoReflect.Descriptor instead.
+func (*GetDispatchRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+// DispatchStatus is whether workers are given tasks, and what they hold.
+type DispatchStatus struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Dispatch *Dispatch              `protobuf:"bytes,1,opt,name=dispatch,proto3" json:"dispatch,omitempty"`
+	// How many tasks workers hold.
+	Held int64 `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`
+	// There are more: nobody counted on.
+	AtLeast bool `protobuf:"varint,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
+	// The tasks that are held the longest.
+	Oldest        []*HeldTask `protobuf:"bytes,4,rep,name=oldest,proto3" json:"oldest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DispatchStatus) Reset() {
+	*x = DispatchStatus{}
+	mi := &file_servo_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DispatchStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DispatchStatus) ProtoMessage() {}
+
+func (x *DispatchStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DispatchStatus.ProtoReflect.Descriptor instead.
+func (*DispatchStatus) Descriptor() ([]byte, []int) {
+	return file_servo_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DispatchStatus) GetDispatch() *Dispatch {
+	if x != nil {
+		return x.Dispatch
+	}
+	return nil
+}
+
+func (x *DispatchStatus) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *DispatchStatus) GetAtLeast() bool {
+	if x != nil {
+		return x.AtLeast
+	}
+	return false
+}
+
+func (x *DispatchStatus) GetOldest() []*HeldTask {
+	if x != nil {
+		return x.Oldest
+	}
+	return nil
+}
+
+// HeldTask is a task that a worker holds.
+type HeldTask struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	Task   string                 `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
+	Asset  string                 `protobuf:"bytes,4,opt,name=asset,proto3" json:"asset,omitempty"`
+	Pool   string                 `protobuf:"bytes,5,opt,name=pool,proto3" json:"pool,omitempty"`
+	Worker string                 `protobuf:"bytes,6,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Since when it is dispatched or running.
+	Since *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	// Its worker was asked to stop.
+	CancelRequested bool `protobuf:"varint,8,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *HeldTask) Reset() {
+	*x = HeldTask{}
+	mi := &file_servo_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldTask) ProtoMessage() {}
+
+func (x *HeldTask) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldTask.ProtoReflect.Descriptor instead.
+func (*HeldTask) Descriptor() ([]byte, []int) {
+	return file_servo_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *HeldTask) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *HeldTask) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *HeldTask) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *HeldTask) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *HeldTask) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *HeldTask) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *HeldTask) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *HeldTask) GetCancelRequested() bool {
+	if x != nil {
+		return x.CancelRequested
+	}
+	return false
+}
 
 // VerifyProjectionsRequest says what to look at.
 type VerifyProjectionsRequest struct {
@@ -36,7 +359,7 @@ type VerifyProjectionsRequest struct {
 
 func (x *VerifyProjectionsRequest) Reset() {
 	*x = VerifyProjectionsRequest{}
-	mi := &file_servo_v1_admin_proto_msgTypes[0]
+	mi := &file_servo_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +371,7 @@ func (x *VerifyProjectionsRequest) String() string {
 func (*VerifyProjectionsRequest) ProtoMessage() {}
 
 func (x *VerifyProjectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_admin_proto_msgTypes[0]
+	mi := &file_servo_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +384,7 @@ func (x *VerifyProjectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyProjectionsRequest.ProtoReflect.Descriptor instead.
 func (*VerifyProjectionsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_servo_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *VerifyProjectionsRequest) GetTenant() string {
@@ -94,7 +417,7 @@ type VerifyProjectionsResponse struct {
 
 func (x *VerifyProjectionsResponse) Reset() {
 	*x = VerifyProjectionsResponse{}
-	mi := &file_servo_v1_admin_proto_msgTypes[1]
+	mi := &file_servo_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -106,7 +429,7 @@ func (x *VerifyProjectionsResponse) String() string {
 func (*VerifyProjectionsResponse) ProtoMessage() {}
 
 func (x *VerifyProjectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_admin_proto_msgTypes[1]
+	mi := &file_servo_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -119,7 +442,7 @@ func (x *VerifyProjectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyProjectionsResponse.ProtoReflect.Descriptor instead.
 func (*VerifyProjectionsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_servo_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *VerifyProjectionsResponse) GetRuns() int64 {
@@ -170,7 +493,7 @@ type Divergence struct {
 
 func (x *Divergence) Reset() {
 	*x = Divergence{}
-	mi := &file_servo_v1_admin_proto_msgTypes[2]
+	mi := &file_servo_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -182,7 +505,7 @@ func (x *Divergence) String() string {
 func (*Divergence) ProtoMessage() {}
 
 func (x *Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_admin_proto_msgTypes[2]
+	mi := &file_servo_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -195,7 +518,7 @@ func (x *Divergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Divergence.ProtoReflect.Descriptor instead.
 func (*Divergence) Descriptor() ([]byte, []int) {
-	return file_servo_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Divergence) GetTenant() string {
@@ -237,7 +560,7 @@ type RepairRunRequest struct {
 
 func (x *RepairRunRequest) Reset() {
 	*x = RepairRunRequest{}
-	mi := &file_servo_v1_admin_proto_msgTypes[3]
+	mi := &file_servo_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -249,7 +572,7 @@ func (x *RepairRunRequest) String() string {
 func (*RepairRunRequest) ProtoMessage() {}
 
 func (x *RepairRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_admin_proto_msgTypes[3]
+	mi := &file_servo_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -262,7 +585,7 @@ func (x *RepairRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairRunRequest.ProtoReflect.Descriptor instead.
 func (*RepairRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RepairRunRequest) GetTenant() string {
@@ -283,7 +606,28 @@ var File_servo_v1_admin_proto protoreflect.FileDescriptor
 
 const file_servo_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x14servo/v1/admin.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\"_\n" +
+	"\x14servo/v1/admin.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15servo/v1/status.proto\"R\n" +
+	"\x14PauseDispatchRequest\x12 \n" +
+	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12\x18\n" +
+	"\x02by\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x02by\"S\n" +
+	"\x15ResumeDispatchRequest\x12 \n" +
+	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12\x18\n" +
+	"\x02by\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x02by\"\x14\n" +
+	"\x12GetDispatchRequest\"\x9b\x01\n" +
+	"\x0eDispatchStatus\x12.\n" +
+	"\bdispatch\x18\x01 \x01(\v2\x12.servo.v1.DispatchR\bdispatch\x12\x12\n" +
+	"\x04held\x18\x02 \x01(\x03R\x04held\x12\x19\n" +
+	"\bat_least\x18\x03 \x01(\bR\aatLeast\x12*\n" +
+	"\x06oldest\x18\x04 \x03(\v2\x12.servo.v1.HeldTaskR\x06oldest\"\xe7\x01\n" +
+	"\bHeldTask\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\tR\x03run\x12\x12\n" +
+	"\x04task\x18\x03 \x01(\tR\x04task\x12\x14\n" +
+	"\x05asset\x18\x04 \x01(\tR\x05asset\x12\x12\n" +
+	"\x04pool\x18\x05 \x01(\tR\x04pool\x12\x16\n" +
+	"\x06worker\x18\x06 \x01(\tR\x06worker\x120\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12)\n" +
+	"\x10cancel_requested\x18\b \x01(\bR\x0fcancelRequested\"_\n" +
 	"\x18VerifyProjectionsRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12\"\n" +
 	"\x06sample\x18\x02 \x01(\x05B\n" +
@@ -302,10 +646,13 @@ const file_servo_v1_admin_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\tR\amessage\"Q\n" +
 	"\x10RepairRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
-	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run2\x9e\x02\n" +
+	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run2\xe4\x04\n" +
 	"\fAdminService\x12\x85\x01\n" +
 	"\x11VerifyProjections\x12\".servo.v1.VerifyProjectionsRequest\x1a#.servo.v1.VerifyProjectionsResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/admin/projections:verify\x12\x85\x01\n" +
-	"\tRepairRun\x12\x1a.servo.v1.RepairRunRequest\x1a#.servo.v1.VerifyProjectionsResponse\"7\x82\xd3\xe4\x93\x021:\x01*\",/v1/admin/tenants/{tenant}/runs/{run}:repairB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
+	"\tRepairRun\x12\x1a.servo.v1.RepairRunRequest\x1a#.servo.v1.VerifyProjectionsResponse\"7\x82\xd3\xe4\x93\x021:\x01*\",/v1/admin/tenants/{tenant}/runs/{run}:repair\x12n\n" +
+	"\rPauseDispatch\x12\x1e.servo.v1.PauseDispatchRequest\x1a\x18.servo.v1.DispatchStatus\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/admin/dispatch:pause\x12q\n" +
+	"\x0eResumeDispatch\x12\x1f.servo.v1.ResumeDispatchRequest\x1a\x18.servo.v1.DispatchStatus\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/admin/dispatch:resume\x12a\n" +
+	"\vGetDispatch\x12\x1c.servo.v1.GetDispatchRequest\x1a\x18.servo.v1.DispatchStatus\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/admin/dispatchB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
 var (
 	file_servo_v1_admin_proto_rawDescOnce sync.Once
@@ -319,24 +666,40 @@ func file_servo_v1_admin_proto_rawDescGZIP() []byte {
 	return file_servo_v1_admin_proto_rawDescData
 }
 
-var file_servo_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_servo_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_servo_v1_admin_proto_goTypes = []any{
-	(*VerifyProjectionsRequest)(nil),  // 0: servo.v1.VerifyProjectionsRequest
-	(*VerifyProjectionsResponse)(nil), // 1: servo.v1.VerifyProjectionsResponse
-	(*Divergence)(nil),                // 2: servo.v1.Divergence
-	(*RepairRunRequest)(nil),          // 3: servo.v1.RepairRunRequest
+	(*PauseDispatchRequest)(nil),      // 0: servo.v1.PauseDispatchRequest
+	(*ResumeDispatchRequest)(nil),     // 1: servo.v1.ResumeDispatchRequest
+	(*GetDispatchRequest)(nil),        // 2: servo.v1.GetDispatchRequest
+	(*DispatchStatus)(nil),            // 3: servo.v1.DispatchStatus
+	(*HeldTask)(nil),                  // 4: servo.v1.HeldTask
+	(*VerifyProjectionsRequest)(nil),  // 5: servo.v1.VerifyProjectionsRequest
+	(*VerifyProjectionsResponse)(nil), // 6: servo.v1.VerifyProjectionsResponse
+	(*Divergence)(nil),                // 7: servo.v1.Divergence
+	(*RepairRunRequest)(nil),          // 8: servo.v1.RepairRunRequest
+	(*Dispatch)(nil),                  // 9: servo.v1.Dispatch
+	(*timestamppb.Timestamp)(nil),     // 10: google.protobuf.Timestamp
 }
 var file_servo_v1_admin_proto_depIdxs = []int32{
-	2, // 0: servo.v1.VerifyProjectionsResponse.divergences:type_name -> servo.v1.Divergence
-	0, // 1: servo.v1.AdminService.VerifyProjections:input_type -> servo.v1.VerifyProjectionsRequest
-	3, // 2: servo.v1.AdminService.RepairRun:input_type -> servo.v1.RepairRunRequest
-	1, // 3: servo.v1.AdminService.VerifyProjections:output_type -> servo.v1.VerifyProjectionsResponse
-	1, // 4: servo.v1.AdminService.RepairRun:output_type -> servo.v1.VerifyProjectionsResponse
-	3, // [3:5] is the sub-list for method output_type
-	1, // [1:3] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	9,  // 0: servo.v1.DispatchStatus.dispatch:type_name -> servo.v1.Dispatch
+	4,  // 1: servo.v1.DispatchStatus.oldest:type_name -> servo.v1.HeldTask
+	10, // 2: servo.v1.HeldTask.since:type_name -> google.protobuf.Timestamp
+	7,  // 3: servo.v1.VerifyProjectionsResponse.divergences:type_name -> servo.v1.Divergence
+	5,  // 4: servo.v1.AdminService.VerifyProjections:input_type -> servo.v1.VerifyProjectionsRequest
+	8,  // 5: servo.v1.AdminService.RepairRun:input_type -> servo.v1.RepairRunRequest
+	0,  // 6: servo.v1.AdminService.PauseDispatch:input_type -> servo.v1.PauseDispatchRequest
+	1,  // 7: servo.v1.AdminService.ResumeDispatch:input_type -> servo.v1.ResumeDispatchRequest
+	2,  // 8: servo.v1.AdminService.GetDispatch:input_type -> servo.v1.GetDispatchRequest
+	6,  // 9: servo.v1.AdminService.VerifyProjections:output_type -> servo.v1.VerifyProjectionsResponse
+	6,  // 10: servo.v1.AdminService.RepairRun:output_type -> servo.v1.VerifyProjectionsResponse
+	3,  // 11: servo.v1.AdminService.PauseDispatch:output_type -> servo.v1.DispatchStatus
+	3,  // 12: servo.v1.AdminService.ResumeDispatch:output_type -> servo.v1.DispatchStatus
+	3,  // 13: servo.v1.AdminService.GetDispatch:output_type -> servo.v1.DispatchStatus
+	9,  // [9:14] is the sub-list for method output_type
+	4,  // [4:9] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_admin_proto_init() }
@@ -344,13 +707,14 @@ func file_servo_v1_admin_proto_init() {
 	if File_servo_v1_admin_proto != nil {
 		return
 	}
+	file_servo_v1_status_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_admin_proto_rawDesc), len(file_servo_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,9 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	AdminService_VerifyProjections_FullMethodName = "/servo.v1.AdminService/VerifyProjections"
 	AdminService_RepairRun_FullMethodName         = "/servo.v1.AdminService/RepairRun"
+	AdminService_PauseDispatch_FullMethodName     = "/servo.v1.AdminService/PauseDispatch"
+	AdminService_ResumeDispatch_FullMethodName    = "/servo.v1.AdminService/ResumeDispatch"
+	AdminService_GetDispatch_FullMethodName       = "/servo.v1.AdminService/GetDispatch"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -35,6 +38,14 @@ type AdminServiceClient interface {
 	VerifyProjections(ctx context.Context, in *VerifyProjectionsRequest, opts ...grpc.CallOption) (*VerifyProjectionsResponse, error)
 	// RepairRun rewrites the rows of one run to what its events say, under the run's lock.
 	RepairRun(ctx context.Context, in *RepairRunRequest, opts ...grpc.CallOption) (*VerifyProjectionsResponse, error)
+	// PauseDispatch stops giving tasks to workers, of all tenants and pools. When it answers, no
+	// lease is given any more; what runs goes on. Pausing twice is the same as once.
+	PauseDispatch(ctx context.Context, in *PauseDispatchRequest, opts ...grpc.CallOption) (*DispatchStatus, error)
+	// ResumeDispatch lets workers have tasks again.
+	ResumeDispatch(ctx context.Context, in *ResumeDispatchRequest, opts ...grpc.CallOption) (*DispatchStatus, error)
+	// GetDispatch says whether workers are given tasks, and what they hold: with dispatch paused
+	// and nothing held the installation is drained.
+	GetDispatch(ctx context.Context, in *GetDispatchRequest, opts ...grpc.CallOption) (*DispatchStatus, error)
 }
 
 type adminServiceClient struct {
@@ -65,6 +76,36 @@ func (c *adminServiceClient) RepairRun(ctx context.Context, in *RepairRunRequest
 	return out, nil
 }
 
+func (c *adminServiceClient) PauseDispatch(ctx context.Context, in *PauseDispatchRequest, opts ...grpc.CallOption) (*DispatchStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DispatchStatus)
+	err := c.cc.Invoke(ctx, AdminService_PauseDispatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ResumeDispatch(ctx context.Context, in *ResumeDispatchRequest, opts ...grpc.CallOption) (*DispatchStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DispatchStatus)
+	err := c.cc.Invoke(ctx, AdminService_ResumeDispatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) GetDispatch(ctx context.Context, in *GetDispatchRequest, opts ...grpc.CallOption) (*DispatchStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DispatchStatus)
+	err := c.cc.Invoke(ctx, AdminService_GetDispatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -77,6 +118,14 @@ type AdminServiceServer interface {
 	VerifyProjections(context.Context, *VerifyProjectionsRequest) (*VerifyProjectionsResponse, error)
 	// RepairRun rewrites the rows of one run to what its events say, under the run's lock.
 	RepairRun(context.Context, *RepairRunRequest) (*VerifyProjectionsResponse, error)
+	// PauseDispatch stops giving tasks to workers, of all tenants and pools. When it answers, no
+	// lease is given any more; what runs goes on. Pausing twice is the same as once.
+	PauseDispatch(context.Context, *PauseDispatchRequest) (*DispatchStatus, error)
+	// ResumeDispatch lets workers have tasks again.
+	ResumeDispatch(context.Context, *ResumeDispatchRequest) (*DispatchStatus, error)
+	// GetDispatch says whether workers are given tasks, and what they hold: with dispatch paused
+	// and nothing held the installation is drained.
+	GetDispatch(context.Context, *GetDispatchRequest) (*DispatchStatus, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -92,6 +141,15 @@ func (UnimplementedAdminServiceServer) VerifyProjections(context.Context, *Verif
 }
 func (UnimplementedAdminServiceServer) RepairRun(context.Context, *RepairRunRequest) (*VerifyProjectionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RepairRun not implemented")
+}
+func (UnimplementedAdminServiceServer) PauseDispatch(context.Context, *PauseDispatchRequest) (*DispatchStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseDispatch not implemented")
+}
+func (UnimplementedAdminServiceServer) ResumeDispatch(context.Context, *ResumeDispatchRequest) (*DispatchStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeDispatch not implemented")
+}
+func (UnimplementedAdminServiceServer) GetDispatch(context.Context, *GetDispatchRequest) (*DispatchStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetDispatch not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -150,6 +208,60 @@ func _AdminService_RepairRun_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_PauseDispatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseDispatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).PauseDispatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_PauseDispatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).PauseDispatch(ctx, req.(*PauseDispatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ResumeDispatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeDispatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ResumeDispatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ResumeDispatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ResumeDispatch(ctx, req.(*ResumeDispatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_GetDispatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetDispatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetDispatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetDispatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetDispatch(ctx, req.(*GetDispatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -164,6 +276,18 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RepairRun",
 			Handler:    _AdminService_RepairRun_Handler,
+		},
+		{
+			MethodName: "PauseDispatch",
+			Handler:    _AdminService_PauseDispatch_Handler,
+		},
+		{
+			MethodName: "ResumeDispatch",
+			Handler:    _AdminService_ResumeDispatch_Handler,
+		},
+		{
+			MethodName: "GetDispatch",
+			Handler:    _AdminService_GetDispatch_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

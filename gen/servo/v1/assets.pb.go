@@ -13,6 +13,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -29,15 +30,17 @@ const (
 type Asset struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// namespace/name
-	Key           string               `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Description   string               `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	Upstream      []string             `protobuf:"bytes,3,rep,name=upstream,proto3" json:"upstream,omitempty"`
-	Downstream    []string             `protobuf:"bytes,4,rep,name=downstream,proto3" json:"downstream,omitempty"`
-	Pool          string               `protobuf:"bytes,5,opt,name=pool,proto3" json:"pool,omitempty"`
-	Timeout       *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	Tags          []string             `protobuf:"bytes,7,rep,name=tags,proto3" json:"tags,omitempty"`
-	Owners        []string             `protobuf:"bytes,8,rep,name=owners,proto3" json:"owners,omitempty"`
-	Code          *Code                `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`
+	Key         string               `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Description string               `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	Upstream    []string             `protobuf:"bytes,3,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	Downstream  []string             `protobuf:"bytes,4,rep,name=downstream,proto3" json:"downstream,omitempty"`
+	Pool        string               `protobuf:"bytes,5,opt,name=pool,proto3" json:"pool,omitempty"`
+	Timeout     *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Tags        []string             `protobuf:"bytes,7,rep,name=tags,proto3" json:"tags,omitempty"`
+	Owners      []string             `protobuf:"bytes,8,rep,name=owners,proto3" json:"owners,omitempty"`
+	Code        *Code                `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`
+	// Set while its new tasks wait.
+	Paused        *AssetPause `protobuf:"bytes,10,opt,name=paused,proto3" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,6 +138,74 @@ func (x *Asset) GetCode() *Code {
 	return nil
 }
 
+func (x *Asset) GetPaused() *AssetPause {
+	if x != nil {
+		return x.Paused
+	}
+	return nil
+}
+
+// AssetPause says since when the new tasks of an asset wait, and why.
+type AssetPause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	PausedAt      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=paused_at,json=pausedAt,proto3" json:"paused_at,omitempty"`
+	PausedBy      string                 `protobuf:"bytes,2,opt,name=paused_by,json=pausedBy,proto3" json:"paused_by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AssetPause) Reset() {
+	*x = AssetPause{}
+	mi := &file_servo_v1_assets_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AssetPause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AssetPause) ProtoMessage() {}
+
+func (x *AssetPause) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_assets_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AssetPause.ProtoReflect.Descriptor instead.
+func (*AssetPause) Descriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AssetPause) GetPausedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PausedAt
+	}
+	return nil
+}
+
+func (x *AssetPause) GetPausedBy() string {
+	if x != nil {
+		return x.PausedBy
+	}
+	return ""
+}
+
+func (x *AssetPause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Code is how an asset is made: one of the three.
 type Code struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -150,7 +221,7 @@ type Code struct {
 
 func (x *Code) Reset() {
 	*x = Code{}
-	mi := &file_servo_v1_assets_proto_msgTypes[1]
+	mi := &file_servo_v1_assets_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -162,7 +233,7 @@ func (x *Code) String() string {
 func (*Code) ProtoMessage() {}
 
 func (x *Code) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[1]
+	mi := &file_servo_v1_assets_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -175,7 +246,7 @@ func (x *Code) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Code.ProtoReflect.Descriptor instead.
 func (*Code) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{1}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Code) GetKind() isCode_Kind {
@@ -245,7 +316,7 @@ type ExecCode struct {
 
 func (x *ExecCode) Reset() {
 	*x = ExecCode{}
-	mi := &file_servo_v1_assets_proto_msgTypes[2]
+	mi := &file_servo_v1_assets_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +328,7 @@ func (x *ExecCode) String() string {
 func (*ExecCode) ProtoMessage() {}
 
 func (x *ExecCode) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[2]
+	mi := &file_servo_v1_assets_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +341,7 @@ func (x *ExecCode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecCode.ProtoReflect.Descriptor instead.
 func (*ExecCode) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExecCode) GetCommand() []string {
@@ -299,7 +370,7 @@ type HttpCode struct {
 
 func (x *HttpCode) Reset() {
 	*x = HttpCode{}
-	mi := &file_servo_v1_assets_proto_msgTypes[3]
+	mi := &file_servo_v1_assets_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +382,7 @@ func (x *HttpCode) String() string {
 func (*HttpCode) ProtoMessage() {}
 
 func (x *HttpCode) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[3]
+	mi := &file_servo_v1_assets_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +395,7 @@ func (x *HttpCode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpCode.ProtoReflect.Descriptor instead.
 func (*HttpCode) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HttpCode) GetUrl() string {
@@ -358,7 +429,7 @@ type GoCode struct {
 
 func (x *GoCode) Reset() {
 	*x = GoCode{}
-	mi := &file_servo_v1_assets_proto_msgTypes[4]
+	mi := &file_servo_v1_assets_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +441,7 @@ func (x *GoCode) String() string {
 func (*GoCode) ProtoMessage() {}
 
 func (x *GoCode) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[4]
+	mi := &file_servo_v1_assets_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +454,7 @@ func (x *GoCode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoCode.ProtoReflect.Descriptor instead.
 func (*GoCode) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GoCode) GetHandler() string {
@@ -408,7 +479,7 @@ type Pipeline struct {
 
 func (x *Pipeline) Reset() {
 	*x = Pipeline{}
-	mi := &file_servo_v1_assets_proto_msgTypes[5]
+	mi := &file_servo_v1_assets_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +491,7 @@ func (x *Pipeline) String() string {
 func (*Pipeline) ProtoMessage() {}
 
 func (x *Pipeline) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[5]
+	mi := &file_servo_v1_assets_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +504,7 @@ func (x *Pipeline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pipeline.ProtoReflect.Descriptor instead.
 func (*Pipeline) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Pipeline) GetName() string {
@@ -494,7 +565,7 @@ type Parameter struct {
 
 func (x *Parameter) Reset() {
 	*x = Parameter{}
-	mi := &file_servo_v1_assets_proto_msgTypes[6]
+	mi := &file_servo_v1_assets_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +577,7 @@ func (x *Parameter) String() string {
 func (*Parameter) ProtoMessage() {}
 
 func (x *Parameter) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[6]
+	mi := &file_servo_v1_assets_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +590,7 @@ func (x *Parameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parameter.ProtoReflect.Descriptor instead.
 func (*Parameter) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Parameter) GetName() string {
@@ -582,7 +653,7 @@ type ListAssetsRequest struct {
 
 func (x *ListAssetsRequest) Reset() {
 	*x = ListAssetsRequest{}
-	mi := &file_servo_v1_assets_proto_msgTypes[7]
+	mi := &file_servo_v1_assets_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +665,7 @@ func (x *ListAssetsRequest) String() string {
 func (*ListAssetsRequest) ProtoMessage() {}
 
 func (x *ListAssetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[7]
+	mi := &file_servo_v1_assets_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +678,7 @@ func (x *ListAssetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssetsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssetsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListAssetsRequest) GetTenant() string {
@@ -657,7 +728,7 @@ type ListAssetsResponse struct {
 
 func (x *ListAssetsResponse) Reset() {
 	*x = ListAssetsResponse{}
-	mi := &file_servo_v1_assets_proto_msgTypes[8]
+	mi := &file_servo_v1_assets_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +740,7 @@ func (x *ListAssetsResponse) String() string {
 func (*ListAssetsResponse) ProtoMessage() {}
 
 func (x *ListAssetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[8]
+	mi := &file_servo_v1_assets_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +753,7 @@ func (x *ListAssetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssetsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssetsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListAssetsResponse) GetAssets() []*Asset {
@@ -712,7 +783,7 @@ type GetAssetRequest struct {
 
 func (x *GetAssetRequest) Reset() {
 	*x = GetAssetRequest{}
-	mi := &file_servo_v1_assets_proto_msgTypes[9]
+	mi := &file_servo_v1_assets_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +795,7 @@ func (x *GetAssetRequest) String() string {
 func (*GetAssetRequest) ProtoMessage() {}
 
 func (x *GetAssetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[9]
+	mi := &file_servo_v1_assets_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +808,7 @@ func (x *GetAssetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAssetRequest.ProtoReflect.Descriptor instead.
 func (*GetAssetRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetAssetRequest) GetTenant() string {
@@ -761,6 +832,212 @@ func (x *GetAssetRequest) GetWorkspace() string {
 	return ""
 }
 
+// PauseAssetRequest says which asset, and why.
+type PauseAssetRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Asset  string                 `protobuf:"bytes,2,opt,name=asset,proto3" json:"asset,omitempty"`
+	// "default" if not said.
+	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// For people.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// For people: who wants this; the caller if not said.
+	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseAssetRequest) Reset() {
+	*x = PauseAssetRequest{}
+	mi := &file_servo_v1_assets_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseAssetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseAssetRequest) ProtoMessage() {}
+
+func (x *PauseAssetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_assets_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseAssetRequest.ProtoReflect.Descriptor instead.
+func (*PauseAssetRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PauseAssetRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *PauseAssetRequest) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *PauseAssetRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *PauseAssetRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PauseAssetRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// ResumeAssetRequest says which asset, and why.
+type ResumeAssetRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Asset  string                 `protobuf:"bytes,2,opt,name=asset,proto3" json:"asset,omitempty"`
+	// "default" if not said.
+	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// For people.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// For people: who wants this; the caller if not said.
+	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeAssetRequest) Reset() {
+	*x = ResumeAssetRequest{}
+	mi := &file_servo_v1_assets_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeAssetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeAssetRequest) ProtoMessage() {}
+
+func (x *ResumeAssetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_assets_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeAssetRequest.ProtoReflect.Descriptor instead.
+func (*ResumeAssetRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ResumeAssetRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ResumeAssetRequest) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *ResumeAssetRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ResumeAssetRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ResumeAssetRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// ResumeAssetResponse says what it was.
+type ResumeAssetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It was paused until now.
+	WasPaused     bool `protobuf:"varint,1,opt,name=was_paused,json=wasPaused,proto3" json:"was_paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeAssetResponse) Reset() {
+	*x = ResumeAssetResponse{}
+	mi := &file_servo_v1_assets_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeAssetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeAssetResponse) ProtoMessage() {}
+
+func (x *ResumeAssetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_assets_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeAssetResponse.ProtoReflect.Descriptor instead.
+func (*ResumeAssetResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ResumeAssetResponse) GetWasPaused() bool {
+	if x != nil {
+		return x.WasPaused
+	}
+	return false
+}
+
 // ListPipelinesRequest says whose pipelines.
 type ListPipelinesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -777,7 +1054,7 @@ type ListPipelinesRequest struct {
 
 func (x *ListPipelinesRequest) Reset() {
 	*x = ListPipelinesRequest{}
-	mi := &file_servo_v1_assets_proto_msgTypes[10]
+	mi := &file_servo_v1_assets_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +1066,7 @@ func (x *ListPipelinesRequest) String() string {
 func (*ListPipelinesRequest) ProtoMessage() {}
 
 func (x *ListPipelinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[10]
+	mi := &file_servo_v1_assets_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +1079,7 @@ func (x *ListPipelinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPipelinesRequest.ProtoReflect.Descriptor instead.
 func (*ListPipelinesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListPipelinesRequest) GetTenant() string {
@@ -845,7 +1122,7 @@ type ListPipelinesResponse struct {
 
 func (x *ListPipelinesResponse) Reset() {
 	*x = ListPipelinesResponse{}
-	mi := &file_servo_v1_assets_proto_msgTypes[11]
+	mi := &file_servo_v1_assets_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +1134,7 @@ func (x *ListPipelinesResponse) String() string {
 func (*ListPipelinesResponse) ProtoMessage() {}
 
 func (x *ListPipelinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[11]
+	mi := &file_servo_v1_assets_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +1147,7 @@ func (x *ListPipelinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPipelinesResponse.ProtoReflect.Descriptor instead.
 func (*ListPipelinesResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListPipelinesResponse) GetPipelines() []*Pipeline {
@@ -891,7 +1168,7 @@ var File_servo_v1_assets_proto protoreflect.FileDescriptor
 
 const file_servo_v1_assets_proto_rawDesc = "" +
 	"\n" +
-	"\x15servo/v1/assets.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\"\x90\x02\n" +
+	"\x15servo/v1/assets.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbe\x02\n" +
 	"\x05Asset\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
@@ -903,7 +1180,14 @@ const file_servo_v1_assets_proto_rawDesc = "" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x12\n" +
 	"\x04tags\x18\a \x03(\tR\x04tags\x12\x16\n" +
 	"\x06owners\x18\b \x03(\tR\x06owners\x12\"\n" +
-	"\x04code\x18\t \x01(\v2\x0e.servo.v1.CodeR\x04code\"\x86\x01\n" +
+	"\x04code\x18\t \x01(\v2\x0e.servo.v1.CodeR\x04code\x12,\n" +
+	"\x06paused\x18\n" +
+	" \x01(\v2\x14.servo.v1.AssetPauseR\x06paused\"z\n" +
+	"\n" +
+	"AssetPause\x127\n" +
+	"\tpaused_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bpausedAt\x12\x1b\n" +
+	"\tpaused_by\x18\x02 \x01(\tR\bpausedBy\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x86\x01\n" +
 	"\x04Code\x12(\n" +
 	"\x04exec\x18\x01 \x01(\v2\x12.servo.v1.ExecCodeH\x00R\x04exec\x12(\n" +
 	"\x04http\x18\x02 \x01(\v2\x12.servo.v1.HttpCodeH\x00R\x04http\x12\"\n" +
@@ -954,7 +1238,24 @@ const file_servo_v1_assets_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12 \n" +
 	"\x05asset\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x03\x18\xc9\x01R\x05asset\x12%\n" +
-	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"\xb1\x01\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"\xbb\x01\n" +
+	"\x11PauseAssetRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12 \n" +
+	"\x05asset\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x03\x18\xc9\x01R\x05asset\x12%\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12 \n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12\x18\n" +
+	"\x02by\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x02by\"\xbc\x01\n" +
+	"\x12ResumeAssetRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12 \n" +
+	"\x05asset\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x03\x18\xc9\x01R\x05asset\x12%\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12 \n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12\x18\n" +
+	"\x02by\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x02by\"4\n" +
+	"\x13ResumeAssetResponse\x12\x1d\n" +
+	"\n" +
+	"was_paused\x18\x01 \x01(\bR\twasPaused\"\xb1\x01\n" +
 	"\x14ListPipelinesRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12&\n" +
@@ -963,11 +1264,14 @@ const file_servo_v1_assets_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"q\n" +
 	"\x15ListPipelinesResponse\x120\n" +
 	"\tpipelines\x18\x01 \x03(\v2\x12.servo.v1.PipelineR\tpipelines\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xdf\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xdd\x04\n" +
 	"\fAssetService\x12l\n" +
 	"\n" +
 	"ListAssets\x12\x1b.servo.v1.ListAssetsRequest\x1a\x1c.servo.v1.ListAssetsResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tenants/{tenant}/assets\x12g\n" +
-	"\bGetAsset\x12\x19.servo.v1.GetAssetRequest\x1a\x0f.servo.v1.Asset\"/\x82\xd3\xe4\x93\x02)\x12'/v1/tenants/{tenant}/assets/{asset=*/*}\x12x\n" +
+	"\bGetAsset\x12\x19.servo.v1.GetAssetRequest\x1a\x0f.servo.v1.Asset\"/\x82\xd3\xe4\x93\x02)\x12'/v1/tenants/{tenant}/assets/{asset=*/*}\x12t\n" +
+	"\n" +
+	"PauseAsset\x12\x1b.servo.v1.PauseAssetRequest\x1a\x0f.servo.v1.Asset\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/tenants/{tenant}/assets/{asset=*/*}:pause\x12\x85\x01\n" +
+	"\vResumeAsset\x12\x1c.servo.v1.ResumeAssetRequest\x1a\x1d.servo.v1.ResumeAssetResponse\"9\x82\xd3\xe4\x93\x023:\x01*\"./v1/tenants/{tenant}/assets/{asset=*/*}:resume\x12x\n" +
 	"\rListPipelines\x12\x1e.servo.v1.ListPipelinesRequest\x1a\x1f.servo.v1.ListPipelinesResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/tenants/{tenant}/pipelinesB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
 var (
@@ -982,50 +1286,61 @@ func file_servo_v1_assets_proto_rawDescGZIP() []byte {
 	return file_servo_v1_assets_proto_rawDescData
 }
 
-var file_servo_v1_assets_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_servo_v1_assets_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_servo_v1_assets_proto_goTypes = []any{
 	(*Asset)(nil),                 // 0: servo.v1.Asset
-	(*Code)(nil),                  // 1: servo.v1.Code
-	(*ExecCode)(nil),              // 2: servo.v1.ExecCode
-	(*HttpCode)(nil),              // 3: servo.v1.HttpCode
-	(*GoCode)(nil),                // 4: servo.v1.GoCode
-	(*Pipeline)(nil),              // 5: servo.v1.Pipeline
-	(*Parameter)(nil),             // 6: servo.v1.Parameter
-	(*ListAssetsRequest)(nil),     // 7: servo.v1.ListAssetsRequest
-	(*ListAssetsResponse)(nil),    // 8: servo.v1.ListAssetsResponse
-	(*GetAssetRequest)(nil),       // 9: servo.v1.GetAssetRequest
-	(*ListPipelinesRequest)(nil),  // 10: servo.v1.ListPipelinesRequest
-	(*ListPipelinesResponse)(nil), // 11: servo.v1.ListPipelinesResponse
-	nil,                           // 12: servo.v1.ExecCode.EnvEntry
-	nil,                           // 13: servo.v1.HttpCode.HeadersEntry
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(*structpb.Value)(nil),        // 15: google.protobuf.Value
+	(*AssetPause)(nil),            // 1: servo.v1.AssetPause
+	(*Code)(nil),                  // 2: servo.v1.Code
+	(*ExecCode)(nil),              // 3: servo.v1.ExecCode
+	(*HttpCode)(nil),              // 4: servo.v1.HttpCode
+	(*GoCode)(nil),                // 5: servo.v1.GoCode
+	(*Pipeline)(nil),              // 6: servo.v1.Pipeline
+	(*Parameter)(nil),             // 7: servo.v1.Parameter
+	(*ListAssetsRequest)(nil),     // 8: servo.v1.ListAssetsRequest
+	(*ListAssetsResponse)(nil),    // 9: servo.v1.ListAssetsResponse
+	(*GetAssetRequest)(nil),       // 10: servo.v1.GetAssetRequest
+	(*PauseAssetRequest)(nil),     // 11: servo.v1.PauseAssetRequest
+	(*ResumeAssetRequest)(nil),    // 12: servo.v1.ResumeAssetRequest
+	(*ResumeAssetResponse)(nil),   // 13: servo.v1.ResumeAssetResponse
+	(*ListPipelinesRequest)(nil),  // 14: servo.v1.ListPipelinesRequest
+	(*ListPipelinesResponse)(nil), // 15: servo.v1.ListPipelinesResponse
+	nil,                           // 16: servo.v1.ExecCode.EnvEntry
+	nil,                           // 17: servo.v1.HttpCode.HeadersEntry
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	(*structpb.Value)(nil),        // 20: google.protobuf.Value
 }
 var file_servo_v1_assets_proto_depIdxs = []int32{
-	14, // 0: servo.v1.Asset.timeout:type_name -> google.protobuf.Duration
-	1,  // 1: servo.v1.Asset.code:type_name -> servo.v1.Code
-	2,  // 2: servo.v1.Code.exec:type_name -> servo.v1.ExecCode
-	3,  // 3: servo.v1.Code.http:type_name -> servo.v1.HttpCode
-	4,  // 4: servo.v1.Code.go:type_name -> servo.v1.GoCode
-	12, // 5: servo.v1.ExecCode.env:type_name -> servo.v1.ExecCode.EnvEntry
-	13, // 6: servo.v1.HttpCode.headers:type_name -> servo.v1.HttpCode.HeadersEntry
-	6,  // 7: servo.v1.Pipeline.parameters:type_name -> servo.v1.Parameter
-	14, // 8: servo.v1.Pipeline.max_execution:type_name -> google.protobuf.Duration
-	15, // 9: servo.v1.Parameter.default:type_name -> google.protobuf.Value
-	15, // 10: servo.v1.Parameter.enum:type_name -> google.protobuf.Value
-	0,  // 11: servo.v1.ListAssetsResponse.assets:type_name -> servo.v1.Asset
-	5,  // 12: servo.v1.ListPipelinesResponse.pipelines:type_name -> servo.v1.Pipeline
-	7,  // 13: servo.v1.AssetService.ListAssets:input_type -> servo.v1.ListAssetsRequest
-	9,  // 14: servo.v1.AssetService.GetAsset:input_type -> servo.v1.GetAssetRequest
-	10, // 15: servo.v1.AssetService.ListPipelines:input_type -> servo.v1.ListPipelinesRequest
-	8,  // 16: servo.v1.AssetService.ListAssets:output_type -> servo.v1.ListAssetsResponse
-	0,  // 17: servo.v1.AssetService.GetAsset:output_type -> servo.v1.Asset
-	11, // 18: servo.v1.AssetService.ListPipelines:output_type -> servo.v1.ListPipelinesResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	18, // 0: servo.v1.Asset.timeout:type_name -> google.protobuf.Duration
+	2,  // 1: servo.v1.Asset.code:type_name -> servo.v1.Code
+	1,  // 2: servo.v1.Asset.paused:type_name -> servo.v1.AssetPause
+	19, // 3: servo.v1.AssetPause.paused_at:type_name -> google.protobuf.Timestamp
+	3,  // 4: servo.v1.Code.exec:type_name -> servo.v1.ExecCode
+	4,  // 5: servo.v1.Code.http:type_name -> servo.v1.HttpCode
+	5,  // 6: servo.v1.Code.go:type_name -> servo.v1.GoCode
+	16, // 7: servo.v1.ExecCode.env:type_name -> servo.v1.ExecCode.EnvEntry
+	17, // 8: servo.v1.HttpCode.headers:type_name -> servo.v1.HttpCode.HeadersEntry
+	7,  // 9: servo.v1.Pipeline.parameters:type_name -> servo.v1.Parameter
+	18, // 10: servo.v1.Pipeline.max_execution:type_name -> google.protobuf.Duration
+	20, // 11: servo.v1.Parameter.default:type_name -> google.protobuf.Value
+	20, // 12: servo.v1.Parameter.enum:type_name -> google.protobuf.Value
+	0,  // 13: servo.v1.ListAssetsResponse.assets:type_name -> servo.v1.Asset
+	6,  // 14: servo.v1.ListPipelinesResponse.pipelines:type_name -> servo.v1.Pipeline
+	8,  // 15: servo.v1.AssetService.ListAssets:input_type -> servo.v1.ListAssetsRequest
+	10, // 16: servo.v1.AssetService.GetAsset:input_type -> servo.v1.GetAssetRequest
+	11, // 17: servo.v1.AssetService.PauseAsset:input_type -> servo.v1.PauseAssetRequest
+	12, // 18: servo.v1.AssetService.ResumeAsset:input_type -> servo.v1.ResumeAssetRequest
+	14, // 19: servo.v1.AssetService.ListPipelines:input_type -> servo.v1.ListPipelinesRequest
+	9,  // 20: servo.v1.AssetService.ListAssets:output_type -> servo.v1.ListAssetsResponse
+	0,  // 21: servo.v1.AssetService.GetAsset:output_type -> servo.v1.Asset
+	0,  // 22: servo.v1.AssetService.PauseAsset:output_type -> servo.v1.Asset
+	13, // 23: servo.v1.AssetService.ResumeAsset:output_type -> servo.v1.ResumeAssetResponse
+	15, // 24: servo.v1.AssetService.ListPipelines:output_type -> servo.v1.ListPipelinesResponse
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_assets_proto_init() }
@@ -1033,7 +1348,7 @@ func file_servo_v1_assets_proto_init() {
 	if File_servo_v1_assets_proto != nil {
 		return
 	}
-	file_servo_v1_assets_proto_msgTypes[1].OneofWrappers = []any{
+	file_servo_v1_assets_proto_msgTypes[2].OneofWrappers = []any{
 		(*Code_Exec)(nil),
 		(*Code_Http)(nil),
 		(*Code_Go)(nil),
@@ -1044,7 +1359,7 @@ func file_servo_v1_assets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_assets_proto_rawDesc), len(file_servo_v1_assets_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	AssetService_ListAssets_FullMethodName    = "/servo.v1.AssetService/ListAssets"
 	AssetService_GetAsset_FullMethodName      = "/servo.v1.AssetService/GetAsset"
+	AssetService_PauseAsset_FullMethodName    = "/servo.v1.AssetService/PauseAsset"
+	AssetService_ResumeAsset_FullMethodName   = "/servo.v1.AssetService/ResumeAsset"
 	AssetService_ListPipelines_FullMethodName = "/servo.v1.AssetService/ListPipelines"
 )
 
@@ -28,12 +30,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AssetService reads the assets and pipelines of a workspace's active deployment.
+// AssetService reads the assets and pipelines of a workspace's active deployment, and pauses
+// assets.
 type AssetServiceClient interface {
 	// ListAssets reads assets by key.
 	ListAssets(ctx context.Context, in *ListAssetsRequest, opts ...grpc.CallOption) (*ListAssetsResponse, error)
 	// GetAsset reads one asset. Its key has two parts: namespace/name.
 	GetAsset(ctx context.Context, in *GetAssetRequest, opts ...grpc.CallOption) (*Asset, error)
+	// PauseAsset makes new tasks of an asset wait in READY, in every run of the workspace; what is
+	// queued or runs goes on. Pausing twice is the same as once.
+	PauseAsset(ctx context.Context, in *PauseAssetRequest, opts ...grpc.CallOption) (*Asset, error)
+	// ResumeAsset lets the tasks of an asset go on, also of one that is not deployed any more.
+	ResumeAsset(ctx context.Context, in *ResumeAssetRequest, opts ...grpc.CallOption) (*ResumeAssetResponse, error)
 	// ListPipelines reads what can be run.
 	ListPipelines(ctx context.Context, in *ListPipelinesRequest, opts ...grpc.CallOption) (*ListPipelinesResponse, error)
 }
@@ -66,6 +74,26 @@ func (c *assetServiceClient) GetAsset(ctx context.Context, in *GetAssetRequest, 
 	return out, nil
 }
 
+func (c *assetServiceClient) PauseAsset(ctx context.Context, in *PauseAssetRequest, opts ...grpc.CallOption) (*Asset, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Asset)
+	err := c.cc.Invoke(ctx, AssetService_PauseAsset_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *assetServiceClient) ResumeAsset(ctx context.Context, in *ResumeAssetRequest, opts ...grpc.CallOption) (*ResumeAssetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeAssetResponse)
+	err := c.cc.Invoke(ctx, AssetService_ResumeAsset_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *assetServiceClient) ListPipelines(ctx context.Context, in *ListPipelinesRequest, opts ...grpc.CallOption) (*ListPipelinesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPipelinesResponse)
@@ -80,12 +108,18 @@ func (c *assetServiceClient) ListPipelines(ctx context.Context, in *ListPipeline
 // All implementations must embed UnimplementedAssetServiceServer
 // for forward compatibility.
 //
-// AssetService reads the assets and pipelines of a workspace's active deployment.
+// AssetService reads the assets and pipelines of a workspace's active deployment, and pauses
+// assets.
 type AssetServiceServer interface {
 	// ListAssets reads assets by key.
 	ListAssets(context.Context, *ListAssetsRequest) (*ListAssetsResponse, error)
 	// GetAsset reads one asset. Its key has two parts: namespace/name.
 	GetAsset(context.Context, *GetAssetRequest) (*Asset, error)
+	// PauseAsset makes new tasks of an asset wait in READY, in every run of the workspace; what is
+	// queued or runs goes on. Pausing twice is the same as once.
+	PauseAsset(context.Context, *PauseAssetRequest) (*Asset, error)
+	// ResumeAsset lets the tasks of an asset go on, also of one that is not deployed any more.
+	ResumeAsset(context.Context, *ResumeAssetRequest) (*ResumeAssetResponse, error)
 	// ListPipelines reads what can be run.
 	ListPipelines(context.Context, *ListPipelinesRequest) (*ListPipelinesResponse, error)
 	mustEmbedUnimplementedAssetServiceServer()
@@ -103,6 +137,12 @@ func (UnimplementedAssetServiceServer) ListAssets(context.Context, *ListAssetsRe
 }
 func (UnimplementedAssetServiceServer) GetAsset(context.Context, *GetAssetRequest) (*Asset, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetAsset not implemented")
+}
+func (UnimplementedAssetServiceServer) PauseAsset(context.Context, *PauseAssetRequest) (*Asset, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseAsset not implemented")
+}
+func (UnimplementedAssetServiceServer) ResumeAsset(context.Context, *ResumeAssetRequest) (*ResumeAssetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeAsset not implemented")
 }
 func (UnimplementedAssetServiceServer) ListPipelines(context.Context, *ListPipelinesRequest) (*ListPipelinesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPipelines not implemented")
@@ -164,6 +204,42 @@ func _AssetService_GetAsset_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AssetService_PauseAsset_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseAssetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AssetServiceServer).PauseAsset(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AssetService_PauseAsset_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AssetServiceServer).PauseAsset(ctx, req.(*PauseAssetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AssetService_ResumeAsset_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeAssetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AssetServiceServer).ResumeAsset(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AssetService_ResumeAsset_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AssetServiceServer).ResumeAsset(ctx, req.(*ResumeAssetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AssetService_ListPipelines_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPipelinesRequest)
 	if err := dec(in); err != nil {
@@ -196,6 +272,14 @@ var AssetService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetAsset",
 			Handler:    _AssetService_GetAsset_Handler,
+		},
+		{
+			MethodName: "PauseAsset",
+			Handler:    _AssetService_PauseAsset_Handler,
+		},
+		{
+			MethodName: "ResumeAsset",
+			Handler:    _AssetService_ResumeAsset_Handler,
 		},
 		{
 			MethodName: "ListPipelines",

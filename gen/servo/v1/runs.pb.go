@@ -101,6 +101,8 @@ const (
 	RetryRunRequest_FAILED RetryRunRequest_Mode = 1
 	// Everything.
 	RetryRunRequest_ALL RetryRunRequest_Mode = 2
+	// The task that is named by from, and everything downstream of it.
+	RetryRunRequest_FROM RetryRunRequest_Mode = 3
 )
 
 // Enum value maps for RetryRunRequest_Mode.
@@ -109,11 +111,13 @@ var (
 		0: "MODE_UNSPECIFIED",
 		1: "FAILED",
 		2: "ALL",
+		3: "FROM",
 	}
 	RetryRunRequest_Mode_value = map[string]int32{
 		"MODE_UNSPECIFIED": 0,
 		"FAILED":           1,
 		"ALL":              2,
+		"FROM":             3,
 	}
 )
 
@@ -518,8 +522,13 @@ type TriggerRunRequest struct {
 	// 1 (last) to 10 (first); the pipeline's if not said.
 	Priority int32 `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
 	// For people: who or what wants this run.
-	TriggeredBy   string       `protobuf:"bytes,7,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
-	Retry         *RetryPolicy `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"`
+	TriggeredBy string       `protobuf:"bytes,7,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
+	Retry       *RetryPolicy `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"`
+	// How long to wait for a run that holds the pipeline's lock, at most a minute. Without it, or
+	// if the time is over, the answer is that run, with already_running.
+	WaitForLock *durationpb.Duration `protobuf:"bytes,9,opt,name=wait_for_lock,json=waitForLock,proto3" json:"wait_for_lock,omitempty"`
+	// Where the tenant's quotas would refuse the run, make one that waits PENDING for its start.
+	WaitForQuota  bool `protobuf:"varint,10,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -610,14 +619,30 @@ func (x *TriggerRunRequest) GetRetry() *RetryPolicy {
 	return nil
 }
 
+func (x *TriggerRunRequest) GetWaitForLock() *durationpb.Duration {
+	if x != nil {
+		return x.WaitForLock
+	}
+	return nil
+}
+
+func (x *TriggerRunRequest) GetWaitForQuota() bool {
+	if x != nil {
+		return x.WaitForQuota
+	}
+	return false
+}
+
 // TriggerRunResponse is the run.
 type TriggerRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	// The run of an earlier request with the same idempotency key.
 	RepeatedRequest bool `protobuf:"varint,2,opt,name=repeated_request,json=repeatedRequest,proto3" json:"repeated_request,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// No run was made: this one holds the lock.
+	AlreadyRunning bool `protobuf:"varint,3,opt,name=already_running,json=alreadyRunning,proto3" json:"already_running,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *TriggerRunResponse) Reset() {
@@ -660,6 +685,13 @@ func (x *TriggerRunResponse) GetRun() *Run {
 func (x *TriggerRunResponse) GetRepeatedRequest() bool {
 	if x != nil {
 		return x.RepeatedRequest
+	}
+	return false
+}
+
+func (x *TriggerRunResponse) GetAlreadyRunning() bool {
+	if x != nil {
+		return x.AlreadyRunning
 	}
 	return false
 }
@@ -1181,7 +1213,9 @@ type RetryRunRequest struct {
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	Mode   RetryRunRequest_Mode   `protobuf:"varint,3,opt,name=mode,proto3,enum=servo.v1.RetryRunRequest_Mode" json:"mode,omitempty"`
 	// For people: who or what wants this run.
-	TriggeredBy   string `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
+	TriggeredBy string `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
+	// The key of an asset or the id of a task, for mode FROM.
+	From          string `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1240,6 +1274,13 @@ func (x *RetryRunRequest) GetMode() RetryRunRequest_Mode {
 func (x *RetryRunRequest) GetTriggeredBy() string {
 	if x != nil {
 		return x.TriggeredBy
+	}
+	return ""
+}
+
+func (x *RetryRunRequest) GetFrom() string {
+	if x != nil {
+		return x.From
 	}
 	return ""
 }
@@ -1683,7 +1724,7 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x06jitter\x18\x05 \x01(\x01R\x06jitter\x12)\n" +
 	"\bretry_on\x18\x06 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\aretryOn\x12.\n" +
 	"\vno_retry_on\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\tnoRetryOn\x12%\n" +
-	"\x0etimeout_growth\x18\b \x01(\x01R\rtimeoutGrowth\"\xe8\x02\n" +
+	"\x0etimeout_growth\x18\b \x01(\x01R\rtimeoutGrowth\"\xdb\x03\n" +
 	"\x11TriggerRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
@@ -1695,10 +1736,14 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\bpriority\x18\x06 \x01(\x05B\t\xbaH\x06\x1a\x04\x18\n" +
 	"(\x00R\bpriority\x12+\n" +
 	"\ftriggered_by\x18\a \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\vtriggeredBy\x12+\n" +
-	"\x05retry\x18\b \x01(\v2\x15.servo.v1.RetryPolicyR\x05retry\"`\n" +
+	"\x05retry\x18\b \x01(\v2\x15.servo.v1.RetryPolicyR\x05retry\x12K\n" +
+	"\rwait_for_lock\x18\t \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\vwaitForLock\x12$\n" +
+	"\x0ewait_for_quota\x18\n" +
+	" \x01(\bR\fwaitForQuota\"\x89\x01\n" +
 	"\x12TriggerRunResponse\x12\x1f\n" +
 	"\x03run\x18\x01 \x01(\v2\r.servo.v1.RunR\x03run\x12)\n" +
-	"\x10repeated_request\x18\x02 \x01(\bR\x0frepeatedRequest\"\xe4\x01\n" +
+	"\x10repeated_request\x18\x02 \x01(\bR\x0frepeatedRequest\x12'\n" +
+	"\x0falready_running\x18\x03 \x01(\bR\x0ealreadyRunning\"\xe4\x01\n" +
 	"\x0ePlanRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
@@ -1744,17 +1789,19 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x10CancelRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12 \n" +
-	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xee\x01\n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\x96\x02\n" +
 	"\x0fRetryRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12<\n" +
 	"\x04mode\x18\x03 \x01(\x0e2\x1e.servo.v1.RetryRunRequest.ModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12+\n" +
-	"\ftriggered_by\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\vtriggeredBy\"1\n" +
+	"\ftriggered_by\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\vtriggeredBy\x12\x1c\n" +
+	"\x04from\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xc9\x01R\x04from\";\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x01\x12\a\n" +
-	"\x03ALL\x10\x02\"\xef\x01\n" +
+	"\x03ALL\x10\x02\x12\b\n" +
+	"\x04FROM\x10\x03\"\xef\x01\n" +
 	"\x05Event\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
@@ -1844,41 +1891,42 @@ var file_servo_v1_runs_proto_depIdxs = []int32{
 	22, // 7: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
 	20, // 8: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
 	4,  // 9: servo.v1.TriggerRunRequest.retry:type_name -> servo.v1.RetryPolicy
-	2,  // 10: servo.v1.TriggerRunResponse.run:type_name -> servo.v1.Run
-	20, // 11: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
-	20, // 12: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
-	9,  // 13: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
-	0,  // 14: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
-	21, // 15: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
-	21, // 16: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
-	2,  // 17: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
-	1,  // 18: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
-	21, // 19: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
-	20, // 20: servo.v1.Event.data:type_name -> google.protobuf.Struct
-	15, // 21: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
-	15, // 22: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
-	2,  // 23: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
-	5,  // 24: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
-	7,  // 25: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
-	10, // 26: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
-	12, // 27: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
-	13, // 28: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
-	14, // 29: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
-	16, // 30: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
-	18, // 31: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
-	6,  // 32: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
-	8,  // 33: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
-	11, // 34: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
-	2,  // 35: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
-	2,  // 36: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
-	6,  // 37: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
-	17, // 38: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
-	19, // 39: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
-	32, // [32:40] is the sub-list for method output_type
-	24, // [24:32] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	22, // 10: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	2,  // 11: servo.v1.TriggerRunResponse.run:type_name -> servo.v1.Run
+	20, // 12: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
+	20, // 13: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
+	9,  // 14: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
+	0,  // 15: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
+	21, // 16: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
+	21, // 17: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
+	2,  // 18: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
+	1,  // 19: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
+	21, // 20: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
+	20, // 21: servo.v1.Event.data:type_name -> google.protobuf.Struct
+	15, // 22: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
+	15, // 23: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
+	2,  // 24: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
+	5,  // 25: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
+	7,  // 26: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
+	10, // 27: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
+	12, // 28: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
+	13, // 29: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
+	14, // 30: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
+	16, // 31: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
+	18, // 32: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
+	6,  // 33: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
+	8,  // 34: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
+	11, // 35: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
+	2,  // 36: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
+	2,  // 37: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
+	6,  // 38: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
+	17, // 39: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
+	19, // 40: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
+	33, // [33:41] is the sub-list for method output_type
+	25, // [25:33] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_runs_proto_init() }

@@ -71,9 +71,13 @@ type Status struct {
 	// The database's time.
 	Now *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=now,proto3" json:"now,omitempty"`
 	// Tasks that have not ended, by state.
-	Tasks         []*StateCount `protobuf:"bytes,5,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Pools         []*PoolStatus `protobuf:"bytes,6,rep,name=pools,proto3" json:"pools,omitempty"`
-	Duties        []*Duty       `protobuf:"bytes,7,rep,name=duties,proto3" json:"duties,omitempty"`
+	Tasks  []*StateCount `protobuf:"bytes,5,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Pools  []*PoolStatus `protobuf:"bytes,6,rep,name=pools,proto3" json:"pools,omitempty"`
+	Duties []*Duty       `protobuf:"bytes,7,rep,name=duties,proto3" json:"duties,omitempty"`
+	// The servers that are alive, by name.
+	Servers []*Server `protobuf:"bytes,8,rep,name=servers,proto3" json:"servers,omitempty"`
+	// Whether workers are given tasks.
+	Dispatch      *Dispatch `protobuf:"bytes,9,opt,name=dispatch,proto3" json:"dispatch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -157,6 +161,161 @@ func (x *Status) GetDuties() []*Duty {
 	return nil
 }
 
+func (x *Status) GetServers() []*Server {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+func (x *Status) GetDispatch() *Dispatch {
+	if x != nil {
+		return x.Dispatch
+	}
+	return nil
+}
+
+// Dispatch says whether workers are given tasks.
+type Dispatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nobody is given a task; what runs goes on.
+	Paused bool `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Why, for people.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who has paused or resumed it last; empty if nobody has.
+	ChangedBy     string                 `protobuf:"bytes,3,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
+	ChangedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dispatch) Reset() {
+	*x = Dispatch{}
+	mi := &file_servo_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dispatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dispatch) ProtoMessage() {}
+
+func (x *Dispatch) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dispatch.ProtoReflect.Descriptor instead.
+func (*Dispatch) Descriptor() ([]byte, []int) {
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Dispatch) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *Dispatch) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Dispatch) GetChangedBy() string {
+	if x != nil {
+		return x.ChangedBy
+	}
+	return ""
+}
+
+func (x *Dispatch) GetChangedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangedAt
+	}
+	return nil
+}
+
+// Server is a server by what it last said, every few seconds.
+type Server struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	LastSeenAt    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Server) Reset() {
+	*x = Server{}
+	mi := &file_servo_v1_status_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Server) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Server) ProtoMessage() {}
+
+func (x *Server) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_status_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Server.ProtoReflect.Descriptor instead.
+func (*Server) Descriptor() ([]byte, []int) {
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Server) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Server) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Server) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Server) GetLastSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSeenAt
+	}
+	return nil
+}
+
 // StateCount counts tasks in a state.
 type StateCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -170,7 +329,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_servo_v1_status_proto_msgTypes[2]
+	mi := &file_servo_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -182,7 +341,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[2]
+	mi := &file_servo_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -195,7 +354,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StateCount) GetState() string {
@@ -219,19 +378,23 @@ func (x *StateCount) GetAtLeast() bool {
 	return false
 }
 
-// PoolStatus is the queue of a pool.
+// PoolStatus is the queue of a pool and the workers that claim from it.
 type PoolStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pool          string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	Queued        int64                  `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
-	Leased        int64                  `protobuf:"varint,3,opt,name=leased,proto3" json:"leased,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Pool   string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	Queued int64                  `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
+	Leased int64                  `protobuf:"varint,3,opt,name=leased,proto3" json:"leased,omitempty"`
+	// Workers that were seen within two minutes.
+	Workers int64 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	// How many tasks these can hold. One that serves several pools counts in each.
+	Slots         int64 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_servo_v1_status_proto_msgTypes[3]
+	mi := &file_servo_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -243,7 +406,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[3]
+	mi := &file_servo_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -256,7 +419,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PoolStatus) GetPool() string {
@@ -280,6 +443,20 @@ func (x *PoolStatus) GetLeased() int64 {
 	return 0
 }
 
+func (x *PoolStatus) GetWorkers() int64 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *PoolStatus) GetSlots() int64 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
 // Duty is what one server does for all.
 type Duty struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -294,7 +471,7 @@ type Duty struct {
 
 func (x *Duty) Reset() {
 	*x = Duty{}
-	mi := &file_servo_v1_status_proto_msgTypes[4]
+	mi := &file_servo_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -306,7 +483,7 @@ func (x *Duty) String() string {
 func (*Duty) ProtoMessage() {}
 
 func (x *Duty) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[4]
+	mi := &file_servo_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -319,7 +496,7 @@ func (x *Duty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Duty.ProtoReflect.Descriptor instead.
 func (*Duty) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Duty) GetName() string {
@@ -355,7 +532,7 @@ var File_servo_v1_status_proto protoreflect.FileDescriptor
 const file_servo_v1_status_proto_rawDesc = "" +
 	"\n" +
 	"\x15servo/v1/status.proto\x12\bservo.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xa3\x02\n" +
+	"\x10GetStatusRequest\"\xff\x02\n" +
 	"\x06Status\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x129\n" +
@@ -364,17 +541,35 @@ const file_servo_v1_status_proto_rawDesc = "" +
 	"\x03now\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12*\n" +
 	"\x05tasks\x18\x05 \x03(\v2\x14.servo.v1.StateCountR\x05tasks\x12*\n" +
 	"\x05pools\x18\x06 \x03(\v2\x14.servo.v1.PoolStatusR\x05pools\x12&\n" +
-	"\x06duties\x18\a \x03(\v2\x0e.servo.v1.DutyR\x06duties\"S\n" +
+	"\x06duties\x18\a \x03(\v2\x0e.servo.v1.DutyR\x06duties\x12*\n" +
+	"\aservers\x18\b \x03(\v2\x10.servo.v1.ServerR\aservers\x12.\n" +
+	"\bdispatch\x18\t \x01(\v2\x12.servo.v1.DispatchR\bdispatch\"\x94\x01\n" +
+	"\bDispatch\x12\x16\n" +
+	"\x06paused\x18\x01 \x01(\bR\x06paused\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"changed_by\x18\x03 \x01(\tR\tchangedBy\x129\n" +
+	"\n" +
+	"changed_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\"\xaf\x01\n" +
+	"\x06Server\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x129\n" +
+	"\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12<\n" +
+	"\flast_seen_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"lastSeenAt\"S\n" +
 	"\n" +
 	"StateCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x19\n" +
-	"\bat_least\x18\x03 \x01(\bR\aatLeast\"P\n" +
+	"\bat_least\x18\x03 \x01(\bR\aatLeast\"\x80\x01\n" +
 	"\n" +
 	"PoolStatus\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06queued\x18\x02 \x01(\x03R\x06queued\x12\x16\n" +
-	"\x06leased\x18\x03 \x01(\x03R\x06leased\"\x83\x01\n" +
+	"\x06leased\x18\x03 \x01(\x03R\x06leased\x12\x18\n" +
+	"\aworkers\x18\x04 \x01(\x03R\aworkers\x12\x14\n" +
+	"\x05slots\x18\x05 \x01(\x03R\x05slots\"\x83\x01\n" +
 	"\x04Duty\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x14\n" +
@@ -397,29 +592,36 @@ func file_servo_v1_status_proto_rawDescGZIP() []byte {
 	return file_servo_v1_status_proto_rawDescData
 }
 
-var file_servo_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_servo_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_servo_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 0: servo.v1.GetStatusRequest
 	(*Status)(nil),                // 1: servo.v1.Status
-	(*StateCount)(nil),            // 2: servo.v1.StateCount
-	(*PoolStatus)(nil),            // 3: servo.v1.PoolStatus
-	(*Duty)(nil),                  // 4: servo.v1.Duty
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*Dispatch)(nil),              // 2: servo.v1.Dispatch
+	(*Server)(nil),                // 3: servo.v1.Server
+	(*StateCount)(nil),            // 4: servo.v1.StateCount
+	(*PoolStatus)(nil),            // 5: servo.v1.PoolStatus
+	(*Duty)(nil),                  // 6: servo.v1.Duty
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_servo_v1_status_proto_depIdxs = []int32{
-	5, // 0: servo.v1.Status.started_at:type_name -> google.protobuf.Timestamp
-	5, // 1: servo.v1.Status.now:type_name -> google.protobuf.Timestamp
-	2, // 2: servo.v1.Status.tasks:type_name -> servo.v1.StateCount
-	3, // 3: servo.v1.Status.pools:type_name -> servo.v1.PoolStatus
-	4, // 4: servo.v1.Status.duties:type_name -> servo.v1.Duty
-	5, // 5: servo.v1.Duty.expires_at:type_name -> google.protobuf.Timestamp
-	0, // 6: servo.v1.StatusService.GetStatus:input_type -> servo.v1.GetStatusRequest
-	1, // 7: servo.v1.StatusService.GetStatus:output_type -> servo.v1.Status
-	7, // [7:8] is the sub-list for method output_type
-	6, // [6:7] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	7,  // 0: servo.v1.Status.started_at:type_name -> google.protobuf.Timestamp
+	7,  // 1: servo.v1.Status.now:type_name -> google.protobuf.Timestamp
+	4,  // 2: servo.v1.Status.tasks:type_name -> servo.v1.StateCount
+	5,  // 3: servo.v1.Status.pools:type_name -> servo.v1.PoolStatus
+	6,  // 4: servo.v1.Status.duties:type_name -> servo.v1.Duty
+	3,  // 5: servo.v1.Status.servers:type_name -> servo.v1.Server
+	2,  // 6: servo.v1.Status.dispatch:type_name -> servo.v1.Dispatch
+	7,  // 7: servo.v1.Dispatch.changed_at:type_name -> google.protobuf.Timestamp
+	7,  // 8: servo.v1.Server.started_at:type_name -> google.protobuf.Timestamp
+	7,  // 9: servo.v1.Server.last_seen_at:type_name -> google.protobuf.Timestamp
+	7,  // 10: servo.v1.Duty.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 11: servo.v1.StatusService.GetStatus:input_type -> servo.v1.GetStatusRequest
+	1,  // 12: servo.v1.StatusService.GetStatus:output_type -> servo.v1.Status
+	12, // [12:13] is the sub-list for method output_type
+	11, // [11:12] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_status_proto_init() }
@@ -433,7 +635,7 @@ func file_servo_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_status_proto_rawDesc), len(file_servo_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

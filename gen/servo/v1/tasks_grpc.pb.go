@@ -22,6 +22,7 @@ const (
 	TaskService_ListTasks_FullMethodName         = "/servo.v1.TaskService/ListTasks"
 	TaskService_GetTask_FullMethodName           = "/servo.v1.TaskService/GetTask"
 	TaskService_ListUpstreamTasks_FullMethodName = "/servo.v1.TaskService/ListUpstreamTasks"
+	TaskService_ForceCancelTask_FullMethodName   = "/servo.v1.TaskService/ForceCancelTask"
 	TaskService_ListTaskLogs_FullMethodName      = "/servo.v1.TaskService/ListTaskLogs"
 )
 
@@ -29,7 +30,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TaskService reads the tasks of runs.
+// TaskService reads the tasks of runs, and ends those whose workers do not.
 type TaskServiceClient interface {
 	// ListTasks reads the tasks of a run in the order of its plan.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
@@ -38,6 +39,10 @@ type TaskServiceClient interface {
 	// ListUpstreamTasks reads the tasks that a task waits for, with their results, those of a
 	// fan-out's barrier included.
 	ListUpstreamTasks(ctx context.Context, in *ListUpstreamTasksRequest, opts ...grpc.CallOption) (*ListUpstreamTasksResponse, error)
+	// ForceCancelTask ends a task of a run that is being cancelled, if nothing was heard of its
+	// worker for five minutes. Until then it is a conflict that says when it will be possible.
+	// The worker can change nothing from then on. Forcing twice is the same as once.
+	ForceCancelTask(ctx context.Context, in *ForceCancelTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// ListTaskLogs reads what an attempt has logged.
 	ListTaskLogs(ctx context.Context, in *ListTaskLogsRequest, opts ...grpc.CallOption) (*ListTaskLogsResponse, error)
 }
@@ -80,6 +85,16 @@ func (c *taskServiceClient) ListUpstreamTasks(ctx context.Context, in *ListUpstr
 	return out, nil
 }
 
+func (c *taskServiceClient) ForceCancelTask(ctx context.Context, in *ForceCancelTaskRequest, opts ...grpc.CallOption) (*Task, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Task)
+	err := c.cc.Invoke(ctx, TaskService_ForceCancelTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *taskServiceClient) ListTaskLogs(ctx context.Context, in *ListTaskLogsRequest, opts ...grpc.CallOption) (*ListTaskLogsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListTaskLogsResponse)
@@ -94,7 +109,7 @@ func (c *taskServiceClient) ListTaskLogs(ctx context.Context, in *ListTaskLogsRe
 // All implementations must embed UnimplementedTaskServiceServer
 // for forward compatibility.
 //
-// TaskService reads the tasks of runs.
+// TaskService reads the tasks of runs, and ends those whose workers do not.
 type TaskServiceServer interface {
 	// ListTasks reads the tasks of a run in the order of its plan.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
@@ -103,6 +118,10 @@ type TaskServiceServer interface {
 	// ListUpstreamTasks reads the tasks that a task waits for, with their results, those of a
 	// fan-out's barrier included.
 	ListUpstreamTasks(context.Context, *ListUpstreamTasksRequest) (*ListUpstreamTasksResponse, error)
+	// ForceCancelTask ends a task of a run that is being cancelled, if nothing was heard of its
+	// worker for five minutes. Until then it is a conflict that says when it will be possible.
+	// The worker can change nothing from then on. Forcing twice is the same as once.
+	ForceCancelTask(context.Context, *ForceCancelTaskRequest) (*Task, error)
 	// ListTaskLogs reads what an attempt has logged.
 	ListTaskLogs(context.Context, *ListTaskLogsRequest) (*ListTaskLogsResponse, error)
 	mustEmbedUnimplementedTaskServiceServer()
@@ -123,6 +142,9 @@ func (UnimplementedTaskServiceServer) GetTask(context.Context, *GetTaskRequest) 
 }
 func (UnimplementedTaskServiceServer) ListUpstreamTasks(context.Context, *ListUpstreamTasksRequest) (*ListUpstreamTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListUpstreamTasks not implemented")
+}
+func (UnimplementedTaskServiceServer) ForceCancelTask(context.Context, *ForceCancelTaskRequest) (*Task, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForceCancelTask not implemented")
 }
 func (UnimplementedTaskServiceServer) ListTaskLogs(context.Context, *ListTaskLogsRequest) (*ListTaskLogsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTaskLogs not implemented")
@@ -202,6 +224,24 @@ func _TaskService_ListUpstreamTasks_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TaskService_ForceCancelTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForceCancelTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).ForceCancelTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_ForceCancelTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).ForceCancelTask(ctx, req.(*ForceCancelTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TaskService_ListTaskLogs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListTaskLogsRequest)
 	if err := dec(in); err != nil {
@@ -238,6 +278,10 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListUpstreamTasks",
 			Handler:    _TaskService_ListUpstreamTasks_Handler,
+		},
+		{
+			MethodName: "ForceCancelTask",
+			Handler:    _TaskService_ForceCancelTask_Handler,
 		},
 		{
 			MethodName: "ListTaskLogs",

@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -24,6 +25,386 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Quotas are what a tenant may use. -1 is no limit.
+type Quotas struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tasks that are queued, dispatched or running. 0 isolates a tenant.
+	MaxConcurrentTasks *int32 `protobuf:"varint,1,opt,name=max_concurrent_tasks,json=maxConcurrentTasks,proto3,oneof" json:"max_concurrent_tasks,omitempty"`
+	// Ready tasks past which no run begins.
+	MaxQueuedTasks *int32 `protobuf:"varint,2,opt,name=max_queued_tasks,json=maxQueuedTasks,proto3,oneof" json:"max_queued_tasks,omitempty"`
+	// Runs that have started and not ended.
+	MaxConcurrentRuns *int32 `protobuf:"varint,3,opt,name=max_concurrent_runs,json=maxConcurrentRuns,proto3,oneof" json:"max_concurrent_runs,omitempty"`
+	// Runs made since midnight in the tenant's zone.
+	MaxDailyRuns *int32 `protobuf:"varint,4,opt,name=max_daily_runs,json=maxDailyRuns,proto3,oneof" json:"max_daily_runs,omitempty"`
+	// How long a run may take, in whole seconds, at most a year.
+	MaxRunDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_run_duration,json=maxRunDuration,proto3" json:"max_run_duration,omitempty"`
+	// Tasks of a plan; fan-outs add to them.
+	MaxTasksPerRun *int32 `protobuf:"varint,6,opt,name=max_tasks_per_run,json=maxTasksPerRun,proto3,oneof" json:"max_tasks_per_run,omitempty"`
+	// Runs of a backfill at once.
+	MaxBackfillRuns *int32 `protobuf:"varint,7,opt,name=max_backfill_runs,json=maxBackfillRuns,proto3,oneof" json:"max_backfill_runs,omitempty"`
+	// The share of workers, against those of the other tenants that wait.
+	FairnessWeight *float64 `protobuf:"fixed64,8,opt,name=fairness_weight,json=fairnessWeight,proto3,oneof" json:"fairness_weight,omitempty"`
+	// The time zone of the tenant's days, such as Europe/Berlin.
+	Zone          *string `protobuf:"bytes,9,opt,name=zone,proto3,oneof" json:"zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quotas) Reset() {
+	*x = Quotas{}
+	mi := &file_servo_v1_tenants_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quotas) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quotas) ProtoMessage() {}
+
+func (x *Quotas) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_tenants_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quotas.ProtoReflect.Descriptor instead.
+func (*Quotas) Descriptor() ([]byte, []int) {
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Quotas) GetMaxConcurrentTasks() int32 {
+	if x != nil && x.MaxConcurrentTasks != nil {
+		return *x.MaxConcurrentTasks
+	}
+	return 0
+}
+
+func (x *Quotas) GetMaxQueuedTasks() int32 {
+	if x != nil && x.MaxQueuedTasks != nil {
+		return *x.MaxQueuedTasks
+	}
+	return 0
+}
+
+func (x *Quotas) GetMaxConcurrentRuns() int32 {
+	if x != nil && x.MaxConcurrentRuns != nil {
+		return *x.MaxConcurrentRuns
+	}
+	return 0
+}
+
+func (x *Quotas) GetMaxDailyRuns() int32 {
+	if x != nil && x.MaxDailyRuns != nil {
+		return *x.MaxDailyRuns
+	}
+	return 0
+}
+
+func (x *Quotas) GetMaxRunDuration() *durationpb.Duration {
+	if x != nil {
+		return x.MaxRunDuration
+	}
+	return nil
+}
+
+func (x *Quotas) GetMaxTasksPerRun() int32 {
+	if x != nil && x.MaxTasksPerRun != nil {
+		return *x.MaxTasksPerRun
+	}
+	return 0
+}
+
+func (x *Quotas) GetMaxBackfillRuns() int32 {
+	if x != nil && x.MaxBackfillRuns != nil {
+		return *x.MaxBackfillRuns
+	}
+	return 0
+}
+
+func (x *Quotas) GetFairnessWeight() float64 {
+	if x != nil && x.FairnessWeight != nil {
+		return *x.FairnessWeight
+	}
+	return 0
+}
+
+func (x *Quotas) GetZone() string {
+	if x != nil && x.Zone != nil {
+		return *x.Zone
+	}
+	return ""
+}
+
+// TenantQuotas is what a tenant may use, and what it uses.
+type TenantQuotas struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Quotas *Quotas                `protobuf:"bytes,1,opt,name=quotas,proto3" json:"quotas,omitempty"`
+	// Counts the changes of the tenant: send it along to change what you have seen.
+	Version       int32       `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Usage         *QuotaUsage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantQuotas) Reset() {
+	*x = TenantQuotas{}
+	mi := &file_servo_v1_tenants_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantQuotas) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantQuotas) ProtoMessage() {}
+
+func (x *TenantQuotas) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_tenants_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantQuotas.ProtoReflect.Descriptor instead.
+func (*TenantQuotas) Descriptor() ([]byte, []int) {
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TenantQuotas) GetQuotas() *Quotas {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *TenantQuotas) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *TenantQuotas) GetUsage() *QuotaUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// QuotaUsage is what a tenant uses of its quotas. Large numbers are not counted to their end.
+type QuotaUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Against max_concurrent_tasks, as of the last round of admission.
+	ConcurrentTasks int64 `protobuf:"varint,1,opt,name=concurrent_tasks,json=concurrentTasks,proto3" json:"concurrent_tasks,omitempty"`
+	// Against max_queued_tasks.
+	QueuedTasks int64 `protobuf:"varint,2,opt,name=queued_tasks,json=queuedTasks,proto3" json:"queued_tasks,omitempty"`
+	// Against max_concurrent_runs.
+	ConcurrentRuns int64 `protobuf:"varint,3,opt,name=concurrent_runs,json=concurrentRuns,proto3" json:"concurrent_runs,omitempty"`
+	// Runs that wait for their start.
+	PendingRuns int64 `protobuf:"varint,4,opt,name=pending_runs,json=pendingRuns,proto3" json:"pending_runs,omitempty"`
+	// Against max_daily_runs.
+	DailyRuns int64 `protobuf:"varint,5,opt,name=daily_runs,json=dailyRuns,proto3" json:"daily_runs,omitempty"`
+	// When the tenant's day has begun.
+	DayBeganAt    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=day_began_at,json=dayBeganAt,proto3" json:"day_began_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaUsage) Reset() {
+	*x = QuotaUsage{}
+	mi := &file_servo_v1_tenants_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaUsage) ProtoMessage() {}
+
+func (x *QuotaUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_tenants_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaUsage.ProtoReflect.Descriptor instead.
+func (*QuotaUsage) Descriptor() ([]byte, []int) {
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *QuotaUsage) GetConcurrentTasks() int64 {
+	if x != nil {
+		return x.ConcurrentTasks
+	}
+	return 0
+}
+
+func (x *QuotaUsage) GetQueuedTasks() int64 {
+	if x != nil {
+		return x.QueuedTasks
+	}
+	return 0
+}
+
+func (x *QuotaUsage) GetConcurrentRuns() int64 {
+	if x != nil {
+		return x.ConcurrentRuns
+	}
+	return 0
+}
+
+func (x *QuotaUsage) GetPendingRuns() int64 {
+	if x != nil {
+		return x.PendingRuns
+	}
+	return 0
+}
+
+func (x *QuotaUsage) GetDailyRuns() int64 {
+	if x != nil {
+		return x.DailyRuns
+	}
+	return 0
+}
+
+func (x *QuotaUsage) GetDayBeganAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DayBeganAt
+	}
+	return nil
+}
+
+// GetQuotasRequest says whose.
+type GetQuotasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQuotasRequest) Reset() {
+	*x = GetQuotasRequest{}
+	mi := &file_servo_v1_tenants_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQuotasRequest) ProtoMessage() {}
+
+func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_tenants_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQuotasRequest.ProtoReflect.Descriptor instead.
+func (*GetQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetQuotasRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// SetQuotasRequest says whose, and what changes.
+type SetQuotasRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Only what is set changes.
+	Quotas *Quotas `protobuf:"bytes,2,opt,name=quotas,proto3" json:"quotas,omitempty"`
+	// The version that was seen: if the tenant has changed since then, nothing is done. 0 changes
+	// whatever is there.
+	Version       int32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotasRequest) Reset() {
+	*x = SetQuotasRequest{}
+	mi := &file_servo_v1_tenants_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotasRequest) ProtoMessage() {}
+
+func (x *SetQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_tenants_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotasRequest.ProtoReflect.Descriptor instead.
+func (*SetQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SetQuotasRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SetQuotasRequest) GetQuotas() *Quotas {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *SetQuotasRequest) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // Tenant is an isolated customer account.
 type Tenant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +417,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_servo_v1_tenants_proto_msgTypes[0]
+	mi := &file_servo_v1_tenants_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +429,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tenants_proto_msgTypes[0]
+	mi := &file_servo_v1_tenants_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +442,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{0}
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Tenant) GetId() string {
@@ -99,7 +480,7 @@ type Workspace struct {
 
 func (x *Workspace) Reset() {
 	*x = Workspace{}
-	mi := &file_servo_v1_tenants_proto_msgTypes[1]
+	mi := &file_servo_v1_tenants_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -111,7 +492,7 @@ func (x *Workspace) String() string {
 func (*Workspace) ProtoMessage() {}
 
 func (x *Workspace) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tenants_proto_msgTypes[1]
+	mi := &file_servo_v1_tenants_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -124,7 +505,7 @@ func (x *Workspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspace.ProtoReflect.Descriptor instead.
 func (*Workspace) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{1}
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Workspace) GetId() string {
@@ -166,7 +547,7 @@ type CreateTenantRequest struct {
 
 func (x *CreateTenantRequest) Reset() {
 	*x = CreateTenantRequest{}
-	mi := &file_servo_v1_tenants_proto_msgTypes[2]
+	mi := &file_servo_v1_tenants_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -178,7 +559,7 @@ func (x *CreateTenantRequest) String() string {
 func (*CreateTenantRequest) ProtoMessage() {}
 
 func (x *CreateTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tenants_proto_msgTypes[2]
+	mi := &file_servo_v1_tenants_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -191,7 +572,7 @@ func (x *CreateTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTenantRequest.ProtoReflect.Descriptor instead.
 func (*CreateTenantRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateTenantRequest) GetName() string {
@@ -211,7 +592,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_servo_v1_tenants_proto_msgTypes[3]
+	mi := &file_servo_v1_tenants_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -223,7 +604,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tenants_proto_msgTypes[3]
+	mi := &file_servo_v1_tenants_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -236,7 +617,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetTenantRequest) GetTenant() string {
@@ -259,7 +640,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_servo_v1_tenants_proto_msgTypes[4]
+	mi := &file_servo_v1_tenants_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -271,7 +652,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tenants_proto_msgTypes[4]
+	mi := &file_servo_v1_tenants_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -284,7 +665,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListTenantsRequest) GetPageSize() int32 {
@@ -313,7 +694,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_servo_v1_tenants_proto_msgTypes[5]
+	mi := &file_servo_v1_tenants_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +706,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tenants_proto_msgTypes[5]
+	mi := &file_servo_v1_tenants_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +719,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -367,7 +748,7 @@ type CreateWorkspaceRequest struct {
 
 func (x *CreateWorkspaceRequest) Reset() {
 	*x = CreateWorkspaceRequest{}
-	mi := &file_servo_v1_tenants_proto_msgTypes[6]
+	mi := &file_servo_v1_tenants_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +760,7 @@ func (x *CreateWorkspaceRequest) String() string {
 func (*CreateWorkspaceRequest) ProtoMessage() {}
 
 func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tenants_proto_msgTypes[6]
+	mi := &file_servo_v1_tenants_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +773,7 @@ func (x *CreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateWorkspaceRequest) GetTenant() string {
@@ -419,7 +800,7 @@ type ListWorkspacesRequest struct {
 
 func (x *ListWorkspacesRequest) Reset() {
 	*x = ListWorkspacesRequest{}
-	mi := &file_servo_v1_tenants_proto_msgTypes[7]
+	mi := &file_servo_v1_tenants_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +812,7 @@ func (x *ListWorkspacesRequest) String() string {
 func (*ListWorkspacesRequest) ProtoMessage() {}
 
 func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tenants_proto_msgTypes[7]
+	mi := &file_servo_v1_tenants_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +825,7 @@ func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListWorkspacesRequest) GetTenant() string {
@@ -464,7 +845,7 @@ type ListWorkspacesResponse struct {
 
 func (x *ListWorkspacesResponse) Reset() {
 	*x = ListWorkspacesResponse{}
-	mi := &file_servo_v1_tenants_proto_msgTypes[8]
+	mi := &file_servo_v1_tenants_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +857,7 @@ func (x *ListWorkspacesResponse) String() string {
 func (*ListWorkspacesResponse) ProtoMessage() {}
 
 func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tenants_proto_msgTypes[8]
+	mi := &file_servo_v1_tenants_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +870,7 @@ func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkspacesResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_tenants_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListWorkspacesResponse) GetWorkspaces() []*Workspace {
@@ -503,7 +884,46 @@ var File_servo_v1_tenants_proto protoreflect.FileDescriptor
 
 const file_servo_v1_tenants_proto_rawDesc = "" +
 	"\n" +
-	"\x16servo/v1/tenants.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"g\n" +
+	"\x16servo/v1/tenants.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x06\n" +
+	"\x06Quotas\x12M\n" +
+	"\x14max_concurrent_tasks\x18\x01 \x01(\x05B\x16\xbaH\x13\x1a\x11\x18\x80\x94\xeb\xdc\x03(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01H\x00R\x12maxConcurrentTasks\x88\x01\x01\x12E\n" +
+	"\x10max_queued_tasks\x18\x02 \x01(\x05B\x16\xbaH\x13\x1a\x11\x18\x80\x94\xeb\xdc\x03(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01H\x01R\x0emaxQueuedTasks\x88\x01\x01\x12K\n" +
+	"\x13max_concurrent_runs\x18\x03 \x01(\x05B\x16\xbaH\x13\x1a\x11\x18\x80\x94\xeb\xdc\x03(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01H\x02R\x11maxConcurrentRuns\x88\x01\x01\x12A\n" +
+	"\x0emax_daily_runs\x18\x04 \x01(\x05B\x16\xbaH\x13\x1a\x11\x18\x80\x94\xeb\xdc\x03(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01H\x03R\fmaxDailyRuns\x88\x01\x01\x12V\n" +
+	"\x10max_run_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\xe7\x84\x0f2\x02\b\x01R\x0emaxRunDuration\x12:\n" +
+	"\x11max_tasks_per_run\x18\x06 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x01H\x04R\x0emaxTasksPerRun\x88\x01\x01\x12G\n" +
+	"\x11max_backfill_runs\x18\a \x01(\x05B\x16\xbaH\x13\x1a\x11\x18\x80\x94\xeb\xdc\x03(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01H\x05R\x0fmaxBackfillRuns\x88\x01\x01\x12E\n" +
+	"\x0ffairness_weight\x18\b \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00@\x8f@)\xfc\xa9\xf1\xd2MbP?H\x06R\x0efairnessWeight\x88\x01\x01\x12\"\n" +
+	"\x04zone\x18\t \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dH\aR\x04zone\x88\x01\x01B\x17\n" +
+	"\x15_max_concurrent_tasksB\x13\n" +
+	"\x11_max_queued_tasksB\x16\n" +
+	"\x14_max_concurrent_runsB\x11\n" +
+	"\x0f_max_daily_runsB\x14\n" +
+	"\x12_max_tasks_per_runB\x14\n" +
+	"\x12_max_backfill_runsB\x12\n" +
+	"\x10_fairness_weightB\a\n" +
+	"\x05_zone\"~\n" +
+	"\fTenantQuotas\x12(\n" +
+	"\x06quotas\x18\x01 \x01(\v2\x10.servo.v1.QuotasR\x06quotas\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x05R\aversion\x12*\n" +
+	"\x05usage\x18\x03 \x01(\v2\x14.servo.v1.QuotaUsageR\x05usage\"\x83\x02\n" +
+	"\n" +
+	"QuotaUsage\x12)\n" +
+	"\x10concurrent_tasks\x18\x01 \x01(\x03R\x0fconcurrentTasks\x12!\n" +
+	"\fqueued_tasks\x18\x02 \x01(\x03R\vqueuedTasks\x12'\n" +
+	"\x0fconcurrent_runs\x18\x03 \x01(\x03R\x0econcurrentRuns\x12!\n" +
+	"\fpending_runs\x18\x04 \x01(\x03R\vpendingRuns\x12\x1d\n" +
+	"\n" +
+	"daily_runs\x18\x05 \x01(\x03R\tdailyRuns\x12<\n" +
+	"\fday_began_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"dayBeganAt\"5\n" +
+	"\x10GetQuotasRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\"\x8a\x01\n" +
+	"\x10SetQuotasRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x120\n" +
+	"\x06quotas\x18\x02 \x01(\v2\x10.servo.v1.QuotasB\x06\xbaH\x03\xc8\x01\x01R\x06quotas\x12!\n" +
+	"\aversion\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"g\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x129\n" +
@@ -534,13 +954,15 @@ const file_servo_v1_tenants_proto_rawDesc = "" +
 	"\x16ListWorkspacesResponse\x123\n" +
 	"\n" +
 	"workspaces\x18\x01 \x03(\v2\x13.servo.v1.WorkspaceR\n" +
-	"workspaces2\x96\x04\n" +
+	"workspaces2\xe5\x05\n" +
 	"\rTenantService\x12W\n" +
 	"\fCreateTenant\x12\x1d.servo.v1.CreateTenantRequest\x1a\x10.servo.v1.Tenant\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/tenants\x12W\n" +
 	"\tGetTenant\x12\x1a.servo.v1.GetTenantRequest\x1a\x10.servo.v1.Tenant\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/tenants/{tenant}\x12_\n" +
 	"\vListTenants\x12\x1c.servo.v1.ListTenantsRequest\x1a\x1d.servo.v1.ListTenantsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/tenants\x12t\n" +
 	"\x0fCreateWorkspace\x12 .servo.v1.CreateWorkspaceRequest\x1a\x13.servo.v1.Workspace\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/tenants/{tenant}/workspaces\x12|\n" +
-	"\x0eListWorkspaces\x12\x1f.servo.v1.ListWorkspacesRequest\x1a .servo.v1.ListWorkspacesResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tenants/{tenant}/workspacesB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
+	"\x0eListWorkspaces\x12\x1f.servo.v1.ListWorkspacesRequest\x1a .servo.v1.ListWorkspacesResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tenants/{tenant}/workspaces\x12d\n" +
+	"\tGetQuotas\x12\x1a.servo.v1.GetQuotasRequest\x1a\x16.servo.v1.TenantQuotas\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tenants/{tenant}/quotas\x12g\n" +
+	"\tSetQuotas\x12\x1a.servo.v1.SetQuotasRequest\x1a\x16.servo.v1.TenantQuotas\"&\x82\xd3\xe4\x93\x02 :\x01*\x1a\x1b/v1/tenants/{tenant}/quotasB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
 var (
 	file_servo_v1_tenants_proto_rawDescOnce sync.Once
@@ -554,39 +976,54 @@ func file_servo_v1_tenants_proto_rawDescGZIP() []byte {
 	return file_servo_v1_tenants_proto_rawDescData
 }
 
-var file_servo_v1_tenants_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_servo_v1_tenants_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_servo_v1_tenants_proto_goTypes = []any{
-	(*Tenant)(nil),                 // 0: servo.v1.Tenant
-	(*Workspace)(nil),              // 1: servo.v1.Workspace
-	(*CreateTenantRequest)(nil),    // 2: servo.v1.CreateTenantRequest
-	(*GetTenantRequest)(nil),       // 3: servo.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 4: servo.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),    // 5: servo.v1.ListTenantsResponse
-	(*CreateWorkspaceRequest)(nil), // 6: servo.v1.CreateWorkspaceRequest
-	(*ListWorkspacesRequest)(nil),  // 7: servo.v1.ListWorkspacesRequest
-	(*ListWorkspacesResponse)(nil), // 8: servo.v1.ListWorkspacesResponse
-	(*timestamppb.Timestamp)(nil),  // 9: google.protobuf.Timestamp
+	(*Quotas)(nil),                 // 0: servo.v1.Quotas
+	(*TenantQuotas)(nil),           // 1: servo.v1.TenantQuotas
+	(*QuotaUsage)(nil),             // 2: servo.v1.QuotaUsage
+	(*GetQuotasRequest)(nil),       // 3: servo.v1.GetQuotasRequest
+	(*SetQuotasRequest)(nil),       // 4: servo.v1.SetQuotasRequest
+	(*Tenant)(nil),                 // 5: servo.v1.Tenant
+	(*Workspace)(nil),              // 6: servo.v1.Workspace
+	(*CreateTenantRequest)(nil),    // 7: servo.v1.CreateTenantRequest
+	(*GetTenantRequest)(nil),       // 8: servo.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 9: servo.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),    // 10: servo.v1.ListTenantsResponse
+	(*CreateWorkspaceRequest)(nil), // 11: servo.v1.CreateWorkspaceRequest
+	(*ListWorkspacesRequest)(nil),  // 12: servo.v1.ListWorkspacesRequest
+	(*ListWorkspacesResponse)(nil), // 13: servo.v1.ListWorkspacesResponse
+	(*durationpb.Duration)(nil),    // 14: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
 }
 var file_servo_v1_tenants_proto_depIdxs = []int32{
-	9, // 0: servo.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
-	9, // 1: servo.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
-	0, // 2: servo.v1.ListTenantsResponse.tenants:type_name -> servo.v1.Tenant
-	1, // 3: servo.v1.ListWorkspacesResponse.workspaces:type_name -> servo.v1.Workspace
-	2, // 4: servo.v1.TenantService.CreateTenant:input_type -> servo.v1.CreateTenantRequest
-	3, // 5: servo.v1.TenantService.GetTenant:input_type -> servo.v1.GetTenantRequest
-	4, // 6: servo.v1.TenantService.ListTenants:input_type -> servo.v1.ListTenantsRequest
-	6, // 7: servo.v1.TenantService.CreateWorkspace:input_type -> servo.v1.CreateWorkspaceRequest
-	7, // 8: servo.v1.TenantService.ListWorkspaces:input_type -> servo.v1.ListWorkspacesRequest
-	0, // 9: servo.v1.TenantService.CreateTenant:output_type -> servo.v1.Tenant
-	0, // 10: servo.v1.TenantService.GetTenant:output_type -> servo.v1.Tenant
-	5, // 11: servo.v1.TenantService.ListTenants:output_type -> servo.v1.ListTenantsResponse
-	1, // 12: servo.v1.TenantService.CreateWorkspace:output_type -> servo.v1.Workspace
-	8, // 13: servo.v1.TenantService.ListWorkspaces:output_type -> servo.v1.ListWorkspacesResponse
-	9, // [9:14] is the sub-list for method output_type
-	4, // [4:9] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	14, // 0: servo.v1.Quotas.max_run_duration:type_name -> google.protobuf.Duration
+	0,  // 1: servo.v1.TenantQuotas.quotas:type_name -> servo.v1.Quotas
+	2,  // 2: servo.v1.TenantQuotas.usage:type_name -> servo.v1.QuotaUsage
+	15, // 3: servo.v1.QuotaUsage.day_began_at:type_name -> google.protobuf.Timestamp
+	0,  // 4: servo.v1.SetQuotasRequest.quotas:type_name -> servo.v1.Quotas
+	15, // 5: servo.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	15, // 6: servo.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 7: servo.v1.ListTenantsResponse.tenants:type_name -> servo.v1.Tenant
+	6,  // 8: servo.v1.ListWorkspacesResponse.workspaces:type_name -> servo.v1.Workspace
+	7,  // 9: servo.v1.TenantService.CreateTenant:input_type -> servo.v1.CreateTenantRequest
+	8,  // 10: servo.v1.TenantService.GetTenant:input_type -> servo.v1.GetTenantRequest
+	9,  // 11: servo.v1.TenantService.ListTenants:input_type -> servo.v1.ListTenantsRequest
+	11, // 12: servo.v1.TenantService.CreateWorkspace:input_type -> servo.v1.CreateWorkspaceRequest
+	12, // 13: servo.v1.TenantService.ListWorkspaces:input_type -> servo.v1.ListWorkspacesRequest
+	3,  // 14: servo.v1.TenantService.GetQuotas:input_type -> servo.v1.GetQuotasRequest
+	4,  // 15: servo.v1.TenantService.SetQuotas:input_type -> servo.v1.SetQuotasRequest
+	5,  // 16: servo.v1.TenantService.CreateTenant:output_type -> servo.v1.Tenant
+	5,  // 17: servo.v1.TenantService.GetTenant:output_type -> servo.v1.Tenant
+	10, // 18: servo.v1.TenantService.ListTenants:output_type -> servo.v1.ListTenantsResponse
+	6,  // 19: servo.v1.TenantService.CreateWorkspace:output_type -> servo.v1.Workspace
+	13, // 20: servo.v1.TenantService.ListWorkspaces:output_type -> servo.v1.ListWorkspacesResponse
+	1,  // 21: servo.v1.TenantService.GetQuotas:output_type -> servo.v1.TenantQuotas
+	1,  // 22: servo.v1.TenantService.SetQuotas:output_type -> servo.v1.TenantQuotas
+	16, // [16:23] is the sub-list for method output_type
+	9,  // [9:16] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_tenants_proto_init() }
@@ -594,13 +1031,14 @@ func file_servo_v1_tenants_proto_init() {
 	if File_servo_v1_tenants_proto != nil {
 		return
 	}
+	file_servo_v1_tenants_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_tenants_proto_rawDesc), len(file_servo_v1_tenants_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

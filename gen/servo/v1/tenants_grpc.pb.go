@@ -24,6 +24,8 @@ const (
 	TenantService_ListTenants_FullMethodName     = "/servo.v1.TenantService/ListTenants"
 	TenantService_CreateWorkspace_FullMethodName = "/servo.v1.TenantService/CreateWorkspace"
 	TenantService_ListWorkspaces_FullMethodName  = "/servo.v1.TenantService/ListWorkspaces"
+	TenantService_GetQuotas_FullMethodName       = "/servo.v1.TenantService/GetQuotas"
+	TenantService_SetQuotas_FullMethodName       = "/servo.v1.TenantService/SetQuotas"
 )
 
 // TenantServiceClient is the client API for TenantService service.
@@ -31,7 +33,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // TenantService looks after tenants, the isolated customer accounts that everything else
-// belongs to, and their workspaces.
+// belongs to, their workspaces, and what they may use.
 type TenantServiceClient interface {
 	// CreateTenant makes a tenant with a workspace named "default".
 	CreateTenant(ctx context.Context, in *CreateTenantRequest, opts ...grpc.CallOption) (*Tenant, error)
@@ -43,6 +45,10 @@ type TenantServiceClient interface {
 	CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error)
 	// ListWorkspaces reads the workspaces of a tenant.
 	ListWorkspaces(ctx context.Context, in *ListWorkspacesRequest, opts ...grpc.CallOption) (*ListWorkspacesResponse, error)
+	// GetQuotas reads what a tenant may use, and what it uses.
+	GetQuotas(ctx context.Context, in *GetQuotasRequest, opts ...grpc.CallOption) (*TenantQuotas, error)
+	// SetQuotas changes what a tenant may use. What is not sent stays.
+	SetQuotas(ctx context.Context, in *SetQuotasRequest, opts ...grpc.CallOption) (*TenantQuotas, error)
 }
 
 type tenantServiceClient struct {
@@ -103,12 +109,32 @@ func (c *tenantServiceClient) ListWorkspaces(ctx context.Context, in *ListWorksp
 	return out, nil
 }
 
+func (c *tenantServiceClient) GetQuotas(ctx context.Context, in *GetQuotasRequest, opts ...grpc.CallOption) (*TenantQuotas, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TenantQuotas)
+	err := c.cc.Invoke(ctx, TenantService_GetQuotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tenantServiceClient) SetQuotas(ctx context.Context, in *SetQuotasRequest, opts ...grpc.CallOption) (*TenantQuotas, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TenantQuotas)
+	err := c.cc.Invoke(ctx, TenantService_SetQuotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TenantServiceServer is the server API for TenantService service.
 // All implementations must embed UnimplementedTenantServiceServer
 // for forward compatibility.
 //
 // TenantService looks after tenants, the isolated customer accounts that everything else
-// belongs to, and their workspaces.
+// belongs to, their workspaces, and what they may use.
 type TenantServiceServer interface {
 	// CreateTenant makes a tenant with a workspace named "default".
 	CreateTenant(context.Context, *CreateTenantRequest) (*Tenant, error)
@@ -120,6 +146,10 @@ type TenantServiceServer interface {
 	CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*Workspace, error)
 	// ListWorkspaces reads the workspaces of a tenant.
 	ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error)
+	// GetQuotas reads what a tenant may use, and what it uses.
+	GetQuotas(context.Context, *GetQuotasRequest) (*TenantQuotas, error)
+	// SetQuotas changes what a tenant may use. What is not sent stays.
+	SetQuotas(context.Context, *SetQuotasRequest) (*TenantQuotas, error)
 	mustEmbedUnimplementedTenantServiceServer()
 }
 
@@ -144,6 +174,12 @@ func (UnimplementedTenantServiceServer) CreateWorkspace(context.Context, *Create
 }
 func (UnimplementedTenantServiceServer) ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWorkspaces not implemented")
+}
+func (UnimplementedTenantServiceServer) GetQuotas(context.Context, *GetQuotasRequest) (*TenantQuotas, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetQuotas not implemented")
+}
+func (UnimplementedTenantServiceServer) SetQuotas(context.Context, *SetQuotasRequest) (*TenantQuotas, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetQuotas not implemented")
 }
 func (UnimplementedTenantServiceServer) mustEmbedUnimplementedTenantServiceServer() {}
 func (UnimplementedTenantServiceServer) testEmbeddedByValue()                       {}
@@ -256,6 +292,42 @@ func _TenantService_ListWorkspaces_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TenantService_GetQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetQuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TenantServiceServer).GetQuotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TenantService_GetQuotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TenantServiceServer).GetQuotas(ctx, req.(*GetQuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TenantService_SetQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetQuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TenantServiceServer).SetQuotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TenantService_SetQuotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TenantServiceServer).SetQuotas(ctx, req.(*SetQuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TenantService_ServiceDesc is the grpc.ServiceDesc for TenantService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -282,6 +354,14 @@ var TenantService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListWorkspaces",
 			Handler:    _TenantService_ListWorkspaces_Handler,
+		},
+		{
+			MethodName: "GetQuotas",
+			Handler:    _TenantService_GetQuotas_Handler,
+		},
+		{
+			MethodName: "SetQuotas",
+			Handler:    _TenantService_SetQuotas_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
