@@ -76,8 +76,8 @@ func (c *capped[K, V]) turn() (lost []K) {
 		places = append(places, place{key, h.volume})
 	}
 	others := c.rest.take()
-	if len(others) == 0 {
-		return nil
+	if len(c.own) < c.limit {
+		return nil // whoever lost a place would take the free one, and begin at zero at once
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.volume, b.volume) })
 	for i, largest := range others {

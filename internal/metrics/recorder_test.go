@@ -49,6 +49,10 @@ type served map[string]float64
 func scraped(t require.TestingT, r *Recorder, lookup Lookup) served {
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(NewCollector(r, lookup)))
+	return gathered(t, registry)
+}
+
+func gathered(t require.TestingT, registry *prometheus.Registry) served {
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	all := served{}
