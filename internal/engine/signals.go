@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,6 +14,9 @@ import (
 const (
 	readyTopic    = " ready"     // wakes admission
 	followUpTopic = " follow-up" // wakes the reaper
+	startTopic    = " start"     // wakes admission if runs wait for their start
+	roomTopic     = " room"      // wakes admission if it has left something behind
+	workerTopic   = " worker"    // wakes who keeps the workers that are there
 )
 
 // board is where waiters of one kind of topic stand. A waiter takes the channel first and
@@ -82,13 +87,19 @@ func (b *board[K]) close(key K, t *topic) {
 	b.waiting.Add(-t.waiters)
 }
 
-// signals wake who waits in this process.
+// signals wake who waits in this process, and have those told who wait in others.
 type signals struct {
 	work board[string] // by pool, and the topics above
 	runs board[id.Run]
-	// full says that admission stopped because enough was queued: then a claim, which
-	// makes room, wakes it.
+	// ended are runs that somebody waits for the end of, to have their lock.
+	ended board[id.Run]
+	// full says that admission, which is done here, has left something behind: then whatever
+	// makes room wakes it.
 	full atomic.Bool
+	// startWaits says that runs waited for their start when this process last looked, and
+	// startWanted that one may start by now.
+	startWaits, startWanted atomic.Bool
+	far                     *wakeups // nil tells nobody
 }
 
 func newSignals() *signals { return &signals{} }
@@ -99,51 +110,117 @@ func (s *signals) wait(topic string) <-chan struct{} {
 	return ch
 }
 
-// everybody signals every topic: for when it is not known what has become possible.
+// everybody signals every topic, here and elsewhere: for when it is not known what has
+// become possible.
 func (s *signals) everybody() {
+	s.everybodyHere()
+	s.far.tellAll()
+}
+
+func (s *signals) everybodyHere() {
 	s.work.everybody()
 	s.runs.everybody()
+	s.ended.everybody()
+}
+
+// wake signals topics in this process.
+func (s *signals) wake(topics []string) {
+	for _, topic := range topics {
+		switch topic {
+		case roomTopic:
+			if !s.full.Load() {
+				continue
+			}
+			topic = readyTopic
+		case startTopic:
+			if !s.startWaits.Load() {
+				continue
+			}
+			s.startWanted.Store(true)
+			topic = readyTopic
+		}
+		s.work.signal(topic)
+	}
+}
+
+// publish signals topics, here and elsewhere. Never before the commit.
+func (s *signals) publish(topics ...string) {
+	s.wake(topics)
+	s.far.tell(topics, nil)
 }
 
 // after signals what a committed working set has made possible. Never before the commit:
 // whoever wakes would look, see nothing and sleep.
 func (s *signals) after(w *working) {
-	topics := map[string]bool{}
+	found := map[string]bool{}
 	for _, t := range w.changed {
 		switch t.task.State {
 		case run.Ready:
-			topics[readyTopic] = true
+			found[readyTopic] = true
 		case run.Queued:
-			topics[t.task.Pool] = true
-		case run.Dispatched, run.Running:
-			if t.from == run.Queued && s.full.Load() {
-				topics[readyTopic] = true
-			}
-		default: // no other state wakes anybody
+			found[t.task.Pool] = true
+		default: // no other state wakes anybody by itself
+		}
+		if makesRoom(t.from, t.task.State) {
+			found[roomTopic] = true
 		}
 	}
 	if len(w.changes.OpenCones) > 0 {
-		topics[followUpTopic] = true
+		found[followUpTopic] = true
 	}
-	for topic := range topics {
-		s.work.signal(topic)
+	if s.endings(w) {
+		found[startTopic] = true
 	}
-	s.changed(w)
+	topics := slices.Collect(maps.Keys(found))
+	s.wake(topics)
+	s.far.tell(topics, s.changed(w))
 }
 
-// changed signals the runs that a working set has changed. Who begins to wait only now has
-// not looked yet, and will see the commit.
-func (s *signals) changed(w *working) {
-	if s.runs.waiting.Load() == 0 {
-		return
+// endings signals the runs that a working set has ended, and says whether there are any. A run
+// that begins to wait for its start makes the ends worth hearing of.
+func (s *signals) endings(w *working) bool {
+	for _, r := range w.changes.NewRuns {
+		if r.State == run.RunPending {
+			s.startWaits.Store(true)
+			break
+		}
 	}
-	runs := map[id.Run]bool{}
+	if s.ended.waiting.Load() > 0 {
+		for _, key := range w.changes.EndedRuns {
+			s.ended.signal(key.Run)
+		}
+	}
+	return len(w.changes.EndedRuns) > 0
+}
+
+// makesRoom says whether a move leaves room for the next task: in a queue, or in what a
+// tenant may have in flight.
+func makesRoom(from, to run.TaskState) bool {
+	return from == run.Queued && to != run.Queued || from.Leased() && !to.Leased()
+}
+
+// changed signals the runs that a working set has changed, and gives them if somebody
+// elsewhere may wait for one. Who begins to wait only now has not looked yet, and will see
+// the commit.
+func (s *signals) changed(w *working) []id.Run {
+	here, elsewhere := s.runs.waiting.Load() > 0, s.far.watched()
+	if !here && !elsewhere {
+		return nil
+	}
+	found := map[id.Run]bool{}
 	for _, e := range w.changes.Events { // nothing changes without one
-		runs[e.Run] = true
+		found[e.Run] = true
 	}
-	for run := range runs {
-		s.runs.signal(run)
+	runs := slices.Collect(maps.Keys(found))
+	if here {
+		for _, run := range runs {
+			s.runs.signal(run)
+		}
 	}
+	if !elsewhere {
+		return nil
+	}
+	return runs
 }
 
 // waiter is a wait for any of several topics.
