@@ -18,6 +18,7 @@ import (
 	"go.arco.dev/servo/internal/admission"
 	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/metrics"
 	"go.arco.dev/servo/internal/reaper"
 	"go.arco.dev/servo/internal/store"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	Version         string        // of this binary
 	Migrate         bool          // bring the database to this version's schema first
 	Drain           time.Duration // how long calls may take to end when the server stops; 0 is DefaultDrain
+	TenantLabels    int           // how many tenants have labels of their own in metrics; 0 is metrics.DefaultTenants
+	AssetLabels     int           // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
 	Engine          engine.Config
 	Logger          *slog.Logger
 }
@@ -52,6 +55,7 @@ type Daemon struct {
 	config    Config
 	store     *store.Store
 	engine    *engine.Engine
+	recorder  *metrics.Recorder
 	admission *admission.Admission
 	reaper    *reaper.Reaper
 	api       *api.Server
@@ -92,6 +96,7 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 	if err := prepareSchema(ctx, d.store, d.config); err != nil {
 		return err
 	}
+	d.observe()
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
 	d.startLoops() //nolint:contextcheck // they live until Stop, not only as long as the start
 	return d.listen(ctx)

@@ -12,7 +12,7 @@ import (
 const restPattern = "/"
 
 // routes is everything that HTTP answers: health, metrics, and the API's REST for the rest.
-func (d *Daemon) routes(m *metrics, rest http.Handler) http.Handler {
+func (d *Daemon) routes(m *edgeMetrics, rest http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", d.readyz)

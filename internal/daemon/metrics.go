@@ -13,11 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"go.arco.dev/servo/internal/metrics"
 )
 
-// metrics are what this server tells Prometheus. Each server has a registry of its own: two
-// of them in one process count apart.
-type metrics struct {
+// edgeMetrics are what this server tells Prometheus of the calls that it answers, with the
+// registry of everything else. Each server has a registry of its own: two of them in one
+// process count apart.
+type edgeMetrics struct {
 	registry *prometheus.Registry
 
 	httpRequests *prometheus.CounterVec
@@ -34,8 +37,8 @@ func seconds() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 }
 
-func newMetrics(d *Daemon) *metrics {
-	m := &metrics{
+func newMetrics(d *Daemon) *edgeMetrics {
+	m := &edgeMetrics{
 		registry: prometheus.NewRegistry(),
 		httpRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "http_requests_total", Help: "Requests answered over HTTP.",
@@ -58,7 +61,8 @@ func newMetrics(d *Daemon) *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(d.config.Version), newInside(d.store, d.engine),
+		buildInfo(d.config.Version), newInside(d.store, d.engine), metrics.NewCollector(d.recorder, d.store),
+		metrics.NewLiveCollector(d.store, d.config.Name, d.config.TenantLabels, d.config.Logger),
 		m.httpRequests, m.httpSeconds, m.httpInFlight, m.grpcHandled, m.grpcSeconds, m.grpcInFlight,
 	)
 	return m
@@ -83,7 +87,7 @@ func buildInfo(version string) prometheus.Collector {
 }
 
 // unary counts and times calls over gRPC.
-func (m *metrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (m *edgeMetrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	begun := time.Now()
 	m.grpcInFlight.Inc()
 	defer m.grpcInFlight.Dec()
@@ -93,7 +97,7 @@ func (m *metrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 }
 
 // stream counts and times streams over gRPC.
-func (m *metrics) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (m *edgeMetrics) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	begun := time.Now()
 	m.grpcInFlight.Inc()
 	defer m.grpcInFlight.Dec()
@@ -102,14 +106,14 @@ func (m *metrics) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 	return err
 }
 
-func (m *metrics) handled(method string, err error, begun time.Time) {
+func (m *edgeMetrics) handled(method string, err error, begun time.Time) {
 	m.grpcHandled.WithLabelValues(method, status.Code(err).String()).Inc()
 	m.grpcSeconds.WithLabelValues(method).Observe(time.Since(begun).Seconds())
 }
 
 // measure counts and times requests over HTTP, by the pattern of their path: the paths
 // themselves have no end.
-func (m *metrics) measure(next http.Handler) http.Handler {
+func (m *edgeMetrics) measure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		seen := &observer{ResponseWriter: w, code: http.StatusOK}

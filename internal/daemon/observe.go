@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/metrics"
+	"go.arco.dev/servo/internal/run"
+)
+
+// observe lets metrics and the log hear what the engine does, and whoever the configuration
+// names.
+func (d *Daemon) observe() {
+	d.recorder = metrics.NewRecorder(d.config.TenantLabels, d.config.AssetLabels)
+	all := observers{d.recorder, runLog{d.config.Logger}}
+	if d.config.Engine.Observer != nil {
+		all = append(all, d.config.Engine.Observer)
+	}
+	d.config.Engine.Observer = all
+}
+
+// observers tells several.
+type observers []engine.Observer
+
+// Committed implements engine.Observer.
+func (o observers) Committed(done *engine.Committed) {
+	for _, one := range o {
+		one.Committed(done)
+	}
+}
+
+// Refused implements engine.Observer.
+func (o observers) Refused(tenant id.Tenant, quota string) {
+	for _, one := range o {
+		one.Refused(tenant, quota)
+	}
+}
+
+// LockAsked implements engine.Observer.
+func (o observers) LockAsked(result engine.LockResult, waited time.Duration) {
+	for _, one := range o {
+		one.LockAsked(result, waited)
+	}
+}
+
+// Admitted implements engine.Observer.
+func (o observers) Admitted(round engine.AdmissionRound) {
+	for _, one := range o {
+		one.Admitted(round)
+	}
+}
+
+// runLog writes a line for each run that ends: at INFO if it did not end well, else at DEBUG,
+// as it does for each move of a task. Thousands of runs a second would otherwise be thousands
+// of lines that nobody reads.
+type runLog struct{ log *slog.Logger }
+
+// Committed implements engine.Observer.
+func (l runLog) Committed(done *engine.Committed) {
+	ctx := context.Background()
+	debug := l.log.Enabled(ctx, slog.LevelDebug)
+	for _, c := range done.Runs {
+		if !c.Run.State.Terminal() || c.From.Terminal() || c.Run.State == run.RunSucceeded && !debug {
+			continue
+		}
+		level := slog.LevelInfo
+		if c.Run.State == run.RunSucceeded {
+			level = slog.LevelDebug
+		}
+		l.log.LogAttrs(ctx, level, "run ended", slog.String("tenant", c.Run.Tenant.String()), slog.String("run", c.Run.ID.String()),
+			slog.String("pipeline", c.Run.Pipeline), slog.String("state", c.Run.State.String()), slog.Int("failed", int(c.Run.Failed)),
+			slog.Duration("took", c.Run.FinishedAt.Sub(c.Run.CreatedAt)), slog.String("trace", c.Run.Trace))
+	}
+	if !debug {
+		return
+	}
+	for _, m := range done.Tasks {
+		l.log.LogAttrs(ctx, slog.LevelDebug, "task moved", slog.String("tenant", m.Tenant.String()), slog.String("run", m.Run.String()),
+			slog.String("task", m.Task.String()), slog.String("from", m.From.String()), slog.String("to", m.To.String()),
+			slog.String("outcome", string(m.Outcome)), slog.Int("attempt", int(m.Attempt)), slog.String("trace", m.Trace))
+	}
+}
+
+// Refused implements engine.Observer: whoever was refused was told why.
+func (runLog) Refused(id.Tenant, string) {}
+
+// LockAsked implements engine.Observer.
+func (runLog) LockAsked(engine.LockResult, time.Duration) {}
+
+// Admitted implements engine.Observer.
+func (runLog) Admitted(engine.AdmissionRound) {}
