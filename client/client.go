@@ -150,6 +150,9 @@ func (c *Client) Workers() servov1.WorkerServiceClient { return servov1.NewWorke
 // Status says how the installation is doing.
 func (c *Client) Status() servov1.StatusServiceClient { return servov1.NewStatusServiceClient(c.conn) }
 
+// Locks shows which runs keep others out.
+func (c *Client) Locks() servov1.LockServiceClient { return servov1.NewLockServiceClient(c.conn) }
+
 // Admin is for the operator on call.
 func (c *Client) Admin() servov1.AdminServiceClient { return servov1.NewAdminServiceClient(c.conn) }
 

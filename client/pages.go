@@ -143,3 +143,9 @@ func TaskLogs(ctx context.Context, c *Client, req *servov1.ListTaskLogsRequest, 
 		}
 	}
 }
+
+// AllLocks reads all locks of a tenant by key.
+func AllLocks(ctx context.Context, c *Client, req *servov1.ListLocksRequest) iter.Seq2[*servov1.Lock, error] {
+	return all(ctx, req, func(r *servov1.ListLocksRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Locks().ListLocks, (*servov1.ListLocksResponse).GetLocks)
+}

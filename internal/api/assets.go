@@ -57,8 +57,14 @@ func (s assetService) ListAssets(ctx context.Context, req *servov1.ListAssetsReq
 	}
 	answer := &servov1.ListAssetsResponse{}
 	nodes, answer.NextPageToken = cut(page, nodes, small, func(i int) string { return active.graph.Asset(i).Key })
+	pauses, err := s.pauses(ctx, req.GetTenant(), req.GetWorkspace())
+	if err != nil {
+		return nil, err
+	}
 	for _, i := range nodes {
-		answer.Assets = append(answer.Assets, assetToProto(active.graph, i))
+		a := assetToProto(active.graph, i)
+		a.Paused = pauses[a.GetKey()]
+		answer.Assets = append(answer.Assets, a)
 	}
 	return answer, nil
 }
@@ -74,7 +80,13 @@ func (s assetService) GetAsset(ctx context.Context, req *servov1.GetAssetRequest
 		return nil, fault.New(fault.NotFound, "no asset "+req.GetAsset()+suggest.DidYouMean(req.GetAsset(), active.graph.Keys()),
 			fault.Field("asset"), fault.Remedy("name an asset of the active deployment"))
 	}
-	return assetToProto(active.graph, i), nil
+	pauses, err := s.pauses(ctx, req.GetTenant(), req.GetWorkspace())
+	if err != nil {
+		return nil, err
+	}
+	a := assetToProto(active.graph, i)
+	a.Paused = pauses[a.GetKey()]
+	return a, nil
 }
 
 // ListPipelines implements servov1.AssetServiceServer.

@@ -48,7 +48,7 @@ func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunReque
 	triggered, err := s.engine.TriggerRun(ctx, engine.Trigger{
 		Tenant: tenant, Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Select: req.GetSelect(), Parameters: parameters,
 		Priority: int16(req.GetPriority()), TriggeredBy: req.GetTriggeredBy(), Retry: retryOf(req.GetRetry()), //nolint:gosec // 0 to 10
-		IdempotencyKey: key, Meta: metaOf(ctx),
+		IdempotencyKey: key, Meta: metaOf(ctx), WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(),
 	})
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunReque
 // triggered answers with the run as it is stored.
 func (s runService) triggered(ctx context.Context, name string, tenant id.Tenant, t engine.Triggered) (*servov1.TriggerRunResponse, error) {
 	found, err := s.readRun(ctx, name, store.RunKey{Tenant: tenant, Run: t.Run})
-	return &servov1.TriggerRunResponse{Run: found, RepeatedRequest: t.Repeat}, err
+	return &servov1.TriggerRunResponse{Run: found, RepeatedRequest: t.Repeat, AlreadyRunning: t.AlreadyRunning}, err
 }
 
 func retryOf(p *servov1.RetryPolicy) *run.RetryPolicy {
@@ -197,11 +197,14 @@ func (s runService) RetryRun(ctx context.Context, req *servov1.RetryRunRequest) 
 		return nil, err
 	}
 	mode := engine.RetryFailed
-	if req.GetMode() == servov1.RetryRunRequest_ALL {
+	switch req.GetMode() { //nolint:exhaustive // FAILED is the default
+	case servov1.RetryRunRequest_ALL:
 		mode = engine.RetryAll
+	case servov1.RetryRunRequest_FROM:
+		mode = engine.RetryFrom
 	}
 	triggered, err := s.engine.RetryRun(ctx, engine.RetryRun{
-		Tenant: key.Tenant, Run: key.Run, Mode: mode, TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: idempotency, Meta: metaOf(ctx),
+		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: idempotency, Meta: metaOf(ctx),
 	})
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/platform"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -41,6 +42,11 @@ func (s statusService) GetStatus(ctx context.Context, _ *servov1.GetStatusReques
 	for _, p := range pools {
 		answer.Pools = append(answer.Pools, &servov1.PoolStatus{Pool: p.Pool, Queued: int64(p.Queued), Leased: int64(p.Leased)})
 	}
+	dispatch, err := s.store.GetSwitch(ctx, platform.Dispatch)
+	if err != nil {
+		return nil, err
+	}
+	answer.Dispatch = dispatchToProto(dispatch)
 	duties, err := s.store.Duties(ctx)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/platform"
 	"go.arco.dev/servo/internal/store/internal/db"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // HeartbeatSeen is when the holders of these leases were last heard of. Who has never sent a
@@ -153,14 +154,43 @@ func (tx *Tx) ReleaseHeld(ctx context.Context, w Workspace, asset string) (int, 
 const maxAssetPauses = 10_000
 
 // ListAssetPauses reads which assets of a workspace are paused, by key.
-func (s *Store) ListAssetPauses(ctx context.Context, tenant id.Tenant, workspace string) ([]AssetPause, error) {
+func (s *Store) ListAssetPauses(ctx context.Context, owner id.Tenant, workspace string) ([]AssetPause, error) {
 	var pauses []AssetPause
-	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListAssetPauses(ctx, db.ListAssetPausesParams{TenantID: tenant.UUID, Workspace: workspace, Most: maxAssetPauses})
+	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListAssetPauses(ctx, db.ListAssetPausesParams{TenantID: owner.UUID, Workspace: workspace, Most: maxAssetPauses})
 		pauses = column(rows, func(r db.ListAssetPausesRow) AssetPause {
 			return AssetPause{Asset: r.Asset, PausedAt: r.PausedAt, PausedBy: r.PausedBy, Reason: r.Reason}
 		})
 		return err
 	})
 	return pauses, err
+}
+
+// TenantUsage is what a tenant uses of its quotas.
+type TenantUsage struct {
+	InFlight int64 // tasks, as admission has counted them last
+	Ready    int64 // tasks that wait for admission
+	Live     int64 // runs that have started and not ended
+	Pending  int64 // runs that wait for their start
+	Today    int64 // runs that were made today
+	DayBegan time.Time
+}
+
+// GetTenantUsage counts what a tenant uses of these quotas, each no further than MaxDepth.
+func (s *Store) GetTenantUsage(ctx context.Context, owner id.Tenant, quotas tenant.Quotas) (TenantUsage, error) {
+	var usage TenantUsage
+	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		from, _, err := quotas.Day(now)
+		if err != nil {
+			return err
+		}
+		row, err := tx.q.TenantUsage(ctx, db.TenantUsageParams{TenantID: owner.UUID, Most: MaxDepth, Day: floor(from)})
+		usage = TenantUsage{InFlight: row.InFlight, Ready: row.Ready, Live: row.Live, Pending: row.Pending, Today: row.Today, DayBegan: from}
+		return err
+	})
+	return usage, err
 }

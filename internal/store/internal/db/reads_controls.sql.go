@@ -58,3 +58,40 @@ func (q *Queries) ListAssetPauses(ctx context.Context, arg ListAssetPausesParams
 	}
 	return items, nil
 }
+
+const tenantUsage = `-- name: TenantUsage :one
+SELECT (SELECT coalesce(sum(s.in_flight), 0) FROM servo.shares s WHERE s.tenant_id = $1::uuid)::bigint AS in_flight,
+       ((SELECT count(*) FROM (SELECT 1 FROM servo.ready_q q WHERE q.tenant_id = $1::uuid AND NOT q.held LIMIT $2::int) AS f)
+        + (SELECT count(*) FROM (SELECT 1 FROM servo.ready_q q WHERE q.tenant_id = $1::uuid AND q.held LIMIT $2::int) AS h))::bigint AS ready,
+       (SELECT count(*) FROM (SELECT 1 FROM servo.live_runs l WHERE l.tenant_id = $1::uuid AND NOT l.pending LIMIT $2::int) AS l)::bigint AS live,
+       (SELECT count(*) FROM (SELECT 1 FROM servo.live_runs p WHERE p.tenant_id = $1::uuid AND p.pending LIMIT $2::int) AS p)::bigint AS pending,
+       (SELECT count(*) FROM (SELECT 1 FROM servo.runs r WHERE r.tenant_id = $1::uuid AND r.id >= $3::uuid LIMIT $2::int) AS r)::bigint AS today
+`
+
+type TenantUsageParams struct {
+	TenantID uuid.UUID
+	Most     int32
+	Day      uuid.UUID
+}
+
+type TenantUsageRow struct {
+	InFlight int64
+	Ready    int64
+	Live     int64
+	Pending  int64
+	Today    int64
+}
+
+// What a tenant uses of its quotas, each counted no further than `most`.
+func (q *Queries) TenantUsage(ctx context.Context, arg TenantUsageParams) (TenantUsageRow, error) {
+	row := q.db.QueryRow(ctx, tenantUsage, arg.TenantID, arg.Most, arg.Day)
+	var i TenantUsageRow
+	err := row.Scan(
+		&i.InFlight,
+		&i.Ready,
+		&i.Live,
+		&i.Pending,
+		&i.Today,
+	)
+	return i, err
+}

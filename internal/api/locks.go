@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/store"
+)
+
+// lockService implements servo.v1.LockService.
+type lockService struct {
+	servov1.UnimplementedLockServiceServer
+	*Server
+}
+
+// ListLocks implements servov1.LockServiceServer.
+func (s lockService) ListLocks(ctx context.Context, req *servov1.ListLocksRequest) (*servov1.ListLocksResponse, error) {
+	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	page, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := s.engine.ListLocks(ctx, tenant, page.after, page.size+1)
+	if err != nil {
+		return nil, err
+	}
+	answer := &servov1.ListLocksResponse{}
+	locks, answer.NextPageToken = cut(page, locks, small, func(l engine.Lock) string { return l.Key })
+	for _, l := range locks {
+		answer.Locks = append(answer.Locks, lockToProto(l))
+	}
+	return answer, nil
+}
+
+// ReleaseLock implements servov1.LockServiceServer.
+func (s lockService) ReleaseLock(ctx context.Context, req *servov1.ReleaseLockRequest) (*servov1.ReleaseLockResponse, error) {
+	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	lock, _, err := s.engine.ReleaseLock(ctx, tenant, req.GetKey(), req.GetReason(), metaOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	held, err := runService{Server: s.Server}.readRun(ctx, req.GetTenant(), store.RunKey{Tenant: tenant, Run: lock.Run})
+	return &servov1.ReleaseLockResponse{Lock: lockToProto(lock), Run: held}, err
+}
+
+func lockToProto(l engine.Lock) *servov1.Lock {
+	return &servov1.Lock{
+		Key: l.Key, Run: l.Run.String(), Workspace: l.Workspace, Pipeline: l.Pipeline, LockedAt: timestamp(l.LockedAt), LockedBy: l.LockedBy,
+		DueAt: timestamp(l.DueAt), Pending: l.Pending,
+	}
+}
