@@ -19,6 +19,7 @@ import (
 	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/metrics"
+	"go.arco.dev/servo/internal/presence"
 	"go.arco.dev/servo/internal/reaper"
 	"go.arco.dev/servo/internal/store"
 )
@@ -36,6 +37,8 @@ const (
 // Config says how a server runs.
 type Config struct {
 	DatabaseURL     string
+	ListenURL       string        // without a pooler in between; "" is the DatabaseURL, if no pooler is there; see NoListening
+	Pooler          bool          // the DatabaseURL leads to a pooler that hands connections from transaction to transaction
 	MaxConns        int32         // 0 leaves it to the URL, or takes a default
 	WaitForDatabase time.Duration // how long to wait at the start for one that is away
 	HTTP            string        // address of REST, metrics and health
@@ -58,6 +61,7 @@ type Daemon struct {
 	recorder  *metrics.Recorder
 	admission *admission.Admission
 	reaper    *reaper.Reaper
+	presence  *presence.Presence
 	api       *api.Server
 
 	grpc     *grpc.Server
@@ -98,8 +102,15 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 	}
 	d.observe()
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
+	d.startPresence(ctx)
 	d.startLoops() //nolint:contextcheck // they live until Stop, not only as long as the start
 	return d.listen(ctx)
+}
+
+func (d *Daemon) startPresence(ctx context.Context) {
+	d.presence = presence.Start(ctx, d.store, d.engine, presence.Config{
+		Name: d.config.Name, Version: d.config.Version, ListenURL: d.config.listenURL(), Logger: d.config.Logger,
+	})
 }
 
 func (d *Daemon) startLoops() {
@@ -137,6 +148,9 @@ func (d *Daemon) shutDown(ctx context.Context) error {
 		if err := d.admission.Stop(release); err != nil {
 			// It expires by itself within seconds: the next server only waits a little.
 			d.config.Logger.Warn("could not give the duty back", slog.Any("error", err))
+		}
+		if err := d.presence.Stop(release); err != nil {
+			d.config.Logger.Warn("could not sign off", slog.Any("error", err)) // it is forgotten by itself
 		}
 		cancel()
 		d.engine.Stop()

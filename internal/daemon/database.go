@@ -16,9 +16,24 @@ import (
 // knockEvery is the pace of asking for a database that is away at the start.
 const knockEvery = 500 * time.Millisecond
 
+// NoListening is the ListenURL of a server that does not listen to the others.
+const NoListening = "none"
+
+// listenURL is where to listen to other servers; "" is nowhere.
+func (c Config) listenURL() string {
+	switch {
+	case c.ListenURL == NoListening || c.ListenURL == "" && c.Pooler:
+		return ""
+	case c.ListenURL == "":
+		return c.DatabaseURL
+	default:
+		return c.ListenURL
+	}
+}
+
 // openStore connects, waiting for a database that is away if the configuration says so.
 func openStore(ctx context.Context, config Config) (*store.Store, error) {
-	options := store.Options{URL: config.DatabaseURL, MaxConns: config.MaxConns, Logger: config.Logger}
+	options := store.Options{URL: config.DatabaseURL, MaxConns: config.MaxConns, Logger: config.Logger, Pooler: config.Pooler}
 	if options.MaxConns == 0 && !strings.Contains(options.URL, "pool_max_conns") {
 		options.MaxConns = defaultMaxConns
 	}

@@ -26,6 +26,7 @@ import (
 type Options struct {
 	URL      string
 	MaxConns int32 // 0 leaves it to the URL or the driver
+	Pooler   bool  // a pooler hands server connections from transaction to transaction (see withoutSession)
 	Logger   *slog.Logger
 }
 
@@ -55,6 +56,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	stats := &counter{}
 	config.ConnConfig.Tracer = stats
 	config.AfterConnect = registerTypes
+	if o.Pooler {
+		withoutSession(config.ConnConfig)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -69,6 +73,18 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	return &Store{pool: pool, codec: Codec(), log: log, stats: stats}, nil
 }
+
+// withoutSession makes a connection leave nothing behind on the server that outlives a
+// transaction: a statement that stays prepared would be looked for on another connection.
+// What the parameters and columns of a statement are is still asked once only.
+func withoutSession(config *pgx.ConnConfig) {
+	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	config.StatementCacheCapacity = 0
+	config.DescriptionCacheCapacity = describedStatements
+}
+
+// describedStatements is how many statements a connection behind a pooler knows: all there are.
+const describedStatements = 512
 
 // Codec knows every event of this version of Servo.
 func Codec() *event.Codec {
