@@ -21,6 +21,7 @@ const (
 	takeover = 3 * time.Second
 	renewal  = time.Second
 	look     = time.Second
+	recount  = time.Minute
 )
 
 // Config says how a server admits.
@@ -36,6 +37,8 @@ type admitter struct {
 	config  Config
 	duty    store.Duty
 	renewAt time.Time
+	counted int64 // the epoch in which it has counted what is in flight
+	countAt time.Time
 }
 
 // Start runs the loop.
@@ -72,11 +75,24 @@ func (a *admitter) runOnce(ctx context.Context) (more bool, err error) {
 		}
 		a.renewAt = now.Add(renewal)
 	}
-	admitted, err := a.engine.Admit(ctx, a.duty, a.config.Batch)
+	more, err = a.admit(ctx)
 	if errors.Is(err, store.ErrDutyLost) {
 		a.renewAt = time.Time{}
 	}
-	return admitted == a.config.Batch, ignoreLost(err)
+	return more, ignoreLost(err)
+}
+
+// admit makes a round. Before the first one in an epoch, and once a minute, it counts what is
+// in flight: whoever held the duty before may have been interrupted by a restore.
+func (a *admitter) admit(ctx context.Context) (more bool, err error) {
+	if now := time.Now(); a.counted != a.duty.Epoch || now.After(a.countAt) {
+		if err := a.engine.RecountShares(ctx, a.duty); err != nil {
+			return false, err
+		}
+		a.counted, a.countAt = a.duty.Epoch, now.Add(recount)
+	}
+	_, more, err = a.engine.Admit(ctx, a.duty, a.config.Batch)
+	return more, err
 }
 
 // ignoreLost: that another server admits is how it should be.

@@ -27,7 +27,7 @@ type cluster struct {
 func setup(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{db: servotest.DB(t)}
-	c.engine = engine.New(c.db.Store, engine.Config{Quotas: tenant.NoLimits()}, nil)
+	c.engine = engine.New(c.db.Store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 5000}, nil)
 	t.Cleanup(c.engine.Stop)
 	var err error
 	c.tenant, err = c.engine.CreateTenant(t.Context(), "acme", event.Meta{})
@@ -68,7 +68,7 @@ func (c *cluster) until(t *testing.T, n int, query string) {
 // server is one server's admission, of which a test makes each look.
 func (c *cluster) server(t *testing.T, name string) *admitter {
 	t.Helper()
-	e := engine.New(c.db.Store, engine.Config{}, nil)
+	e := engine.New(c.db.Store, engine.Config{QueueWithoutWorkers: 5000}, nil)
 	t.Cleanup(e.Stop)
 	return &admitter{store: c.db.Store, engine: e, config: Config{Holder: name, Batch: 2}}
 }
@@ -126,7 +126,7 @@ func TestAdmission(t *testing.T) {
 		b.look(t)
 		c.ready(t, 3)
 		a.renewAt = time.Now().Add(time.Hour) // as far as it knows, the duty is its own
-		_, err := a.engine.Admit(t.Context(), a.duty, 10)
+		_, _, err := a.engine.Admit(t.Context(), a.duty, 10)
 		require.ErrorIs(t, err, store.ErrDutyLost)
 		require.False(t, a.look(t))
 		require.Zero(t, c.queued(t))
@@ -184,7 +184,7 @@ func TestAdmission(t *testing.T) {
 		c := setup(t)
 		var servers []*Admission
 		for _, name := range []string{"a", "b"} {
-			e := engine.New(c.db.Store, engine.Config{}, nil)
+			e := engine.New(c.db.Store, engine.Config{QueueWithoutWorkers: 5000}, nil)
 			t.Cleanup(e.Stop)
 			servers = append(servers, Start(c.db.Store, e, Config{Holder: name, Batch: 7}))
 		}

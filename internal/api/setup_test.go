@@ -144,7 +144,7 @@ func (b *bundle) admit(t testing.TB) {
 	t.Helper()
 	duty, err := b.db.TakeDuty(t.Context(), "admission", "test", time.Hour)
 	require.NoError(t, err)
-	_, err = b.engine.Admit(t.Context(), duty, 1000)
+	_, _, err = b.engine.Admit(t.Context(), duty, 1000)
 	require.NoError(t, err)
 }
 

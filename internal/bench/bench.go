@@ -158,7 +158,7 @@ func (b *bencher) open(ctx context.Context, admin string) (func(), error) {
 	if err := b.store.Prepare(ctx); err != nil {
 		return closeAll, err
 	}
-	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits()}, b.options.Logger)
+	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 5000}, b.options.Logger)
 	undo = append(undo, b.engine.Stop)
 	admit := admission.Start(b.store, b.engine, admission.Config{Holder: "bench", Logger: b.options.Logger}) //nolint:contextcheck // a loop lives until it is stopped
 	undo = append(undo, func() { _ = admit.Stop(context.WithoutCancel(ctx)) })

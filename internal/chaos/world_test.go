@@ -92,7 +92,7 @@ func (w *world) populate(t *testing.T) {
 	_, err = db.Migrate(t.Context())
 	require.NoError(t, err)
 	execute(t, w.url, watchSQL)
-	e := engine.New(db, engine.Config{Quotas: tenant.NoLimits()}, nil)
+	e := engine.New(db, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 5000}, nil)
 	defer e.Stop()
 	deployed, err := manifest()
 	require.NoError(t, err)

@@ -1,60 +1,240 @@
 package engine
 
 import (
-	"cmp"
 	"context"
-	"slices"
+	"time"
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fair"
+	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
 
-// Admit moves ready tasks into their pools' queues, by priority and time, under the
-// admission duty. It stops when enough is queued, and says how many it moved.
-func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (int, error) {
-	admitted := 0
-	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+const (
+	// workerAlive is how long a worker counts as one that will take tasks, after it was seen
+	// last. A claim may wait for a minute.
+	workerAlive = 90 * time.Second
+	// unknownCost is what a task is charged whose asset has never run, in worker-seconds.
+	unknownCost = 1.0
+	// queueAhead is how many times over the slots of a pool's workers are queued for: what
+	// they hold is leased, so this is what they take next and the time until the next round.
+	queueAhead = 2
+	// maxFold bounds the notes of other transactions that one round takes in.
+	maxFold = 10_000
+)
+
+// Admit moves ready tasks into their pools' queues under the admission duty: of each pool in
+// fair shares, within the tenants' quotas, and no more than its workers will take soon. It
+// says how many it moved, and whether the next round may follow at once.
+func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted int, more bool, err error) {
+	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		if err := tx.HoldDuty(ctx, duty); err != nil {
 			return err
 		}
-		queued, err := tx.CountQueued(ctx, e.config.QueueTarget)
+		if err := tx.FoldSettlements(ctx, maxFold); err != nil {
+			return err
+		}
+		shares, err := tx.ReadyShares(ctx, workerAlive, e.config.QueueTarget)
 		if err != nil {
 			return err
 		}
-		room := min(most, e.config.QueueTarget-queued)
-		e.signals.full.Store(room < most)
-		if room <= 0 {
-			return nil
-		}
-		shares, err := tx.ReadyShares(ctx)
+		pools := e.round(shares, most)
+		tasks, err := takeReady(ctx, tx, pools)
 		if err != nil {
 			return err
 		}
-		mosts := make([]int32, len(shares))
-		for i := range mosts {
-			mosts[i] = int32(room) //nolint:gosec // a batch size
-		}
-		ready, err := tx.TakeReady(ctx, shares, mosts)
-		if err != nil {
-			return err
-		}
-		slices.SortStableFunc(ready, func(a, b run.Task) int { return cmp.Compare(fair.Rank(a.Priority, a.Since), fair.Rank(b.Priority, b.Since)) })
-		ready = ready[:min(len(ready), room)]
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
 		}
 		w.at(now)
-		for i, t := range ready {
-			t.Rank = now.UnixMicro() + int64(i)
-			if err := w.decide(w.add(t), run.Admit{}, event.Meta{Actor: "admission"}); err != nil {
-				return err
+		var left bool
+		admitted, left, more, err = w.admit(ctx, tx, pools, tasks)
+		e.signals.full.Store(left) // then whatever makes room wakes admission
+		return err
+	})
+	return admitted, more, err
+}
+
+// RecountShares counts anew what is in flight, under the duty: once when a server takes it
+// over, and from time to time, since a repair may have moved tasks on its own.
+func (e *Engine) RecountShares(ctx context.Context, duty store.Duty) error {
+	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.HoldDuty(ctx, duty); err != nil {
+			return err
+		}
+		return tx.RecountShares(ctx)
+	})
+}
+
+// poolRound is one pool in a round of admission.
+type poolRound struct {
+	pool   string
+	clock  float64
+	room   int
+	shares []shareRound
+}
+
+// shareRound is one tenant of it.
+type shareRound struct {
+	store.ReadyShare
+
+	room int // by the tenant's quota
+	most int // how many of its tasks are looked at
+}
+
+// round says how much room each pool and each tenant has. The order of the shares is that of
+// their keys.
+func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
+	byPool := map[string]*poolRound{}
+	var pools []*poolRound
+	left := map[id.Tenant]int{} // a tenant's quota is for all pools together
+	for _, s := range shares {
+		p := byPool[s.Pool]
+		if p == nil {
+			p = &poolRound{pool: s.Pool, clock: s.PoolClock, room: poolRoom(s, e.config, most)}
+			byPool[s.Pool] = p
+			pools = append(pools, p)
+		}
+		if _, known := left[s.Tenant]; !known {
+			left[s.Tenant] = TenantRoom(s, most)
+		}
+		p.shares = append(p.shares, shareRound{ReadyShare: s, room: left[s.Tenant]})
+	}
+	for _, p := range pools {
+		weights := 0.0
+		for _, s := range p.shares {
+			if s.room > 0 {
+				weights += s.Weight
 			}
 		}
-		admitted = len(ready)
-		return nil
-	})
-	return admitted, err
+		for i := range p.shares {
+			s := &p.shares[i]
+			s.room = min(s.room, p.room, left[s.Tenant])
+			if s.room <= 0 {
+				continue
+			}
+			// Twice its part and one more: if that is not enough the next round follows at once.
+			s.most = min(s.room, int(2*float64(p.room)*s.Weight/weights)+1)
+			left[s.Tenant] -= s.most
+		}
+	}
+	return pools
+}
+
+// TenantRoom is how many more tasks of a tenant may be in flight.
+func TenantRoom(s store.ReadyShare, most int) int {
+	if s.MaxInFlight < 0 {
+		return most
+	}
+	return max(0, min(most, s.MaxInFlight-s.InFlight))
+}
+
+// PoolTarget is how many tasks of a pool are queued at most: what its workers take next, so
+// that whoever comes later need not wait behind a long queue.
+func (c Config) PoolTarget(s store.ReadyShare) int {
+	if s.PoolWorkers == 0 {
+		return min(c.QueueTarget, c.QueueWithoutWorkers)
+	}
+	return min(c.QueueTarget, max(1, queueAhead*s.PoolSlots))
+}
+
+func poolRoom(s store.ReadyShare, config Config, most int) int {
+	room := min(most, config.PoolTarget(s)-s.PoolQueued)
+	if s.PoolMaxInFlight >= 0 {
+		room = min(room, s.PoolMaxInFlight-s.PoolInFlight)
+	}
+	return max(0, room)
+}
+
+// takeReady locks the tasks that the round looks at.
+func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (map[store.ShareKey][]store.ReadyTask, error) {
+	var (
+		keys  []store.ShareKey
+		mosts []int32
+	)
+	pausing := map[id.Tenant]bool{}
+	for _, p := range pools {
+		for _, s := range p.shares {
+			if s.most > 0 {
+				keys, mosts = append(keys, s.ShareKey), append(mosts, int32(s.most)) //nolint:gosec // a batch size
+				pausing[s.Tenant] = s.Pauses
+			}
+		}
+	}
+	tasks, err := tx.TakeReady(ctx, keys, mosts)
+	if err != nil {
+		return nil, err
+	}
+	var suspects []run.Task
+	for _, t := range tasks {
+		if pausing[t.Tenant] {
+			suspects = append(suspects, t.Task)
+		}
+	}
+	held, err := tx.HoldPaused(ctx, suspects)
+	if err != nil {
+		return nil, err
+	}
+	byShare := make(map[store.ShareKey][]store.ReadyTask, len(keys))
+	for _, t := range tasks {
+		if !held[t.ID] {
+			key := store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}
+			byShare[key] = append(byShare[key], t)
+		}
+	}
+	return byShare, nil
+}
+
+// admit queues the tasks of a round in the order that is fair, and charges their tenants.
+// Left says that something stays ready, more that there was room for it.
+func (w *working) admit(ctx context.Context, tx *store.Tx, pools []*poolRound, tasks map[store.ShareKey][]store.ReadyTask) (admitted int, left, more bool, err error) {
+	var charges []store.Charge
+	clocks := map[string]float64{}
+	for _, p := range pools {
+		shares := make([]fair.Share, len(p.shares))
+		for i, s := range p.shares {
+			shares[i] = fair.Share{
+				Tenant: s.Tenant, Weight: s.Weight, Deficit: s.Deficit, Clock: s.Clock, Room: s.most, Costs: costs(tasks[s.ShareKey]),
+			}
+		}
+		order, clock := fair.Pick(p.clock, shares, p.room)
+		taken := make([]int, len(shares))
+		for _, i := range order {
+			t := tasks[p.shares[i].ShareKey][taken[i]].Task
+			t.Rank = w.now.UnixMicro() + int64(admitted)
+			t.Cost = float32(shares[i].Costs[taken[i]])
+			taken[i]++
+			admitted++
+			if err := w.decide(w.add(t), run.Admit{}, event.Meta{Actor: "admission"}); err != nil {
+				return 0, false, false, err
+			}
+		}
+		for i, s := range shares {
+			if looked := len(s.Costs); looked == p.shares[i].most || taken[i] < looked {
+				left = true
+				more = more || looked > 0 && taken[i] == looked && len(order) < p.room
+			}
+			if taken[i] > 0 || s.Deficit != p.shares[i].Deficit {
+				charges = append(charges, store.Charge{ShareKey: p.shares[i].ShareKey, Admitted: taken[i], Deficit: s.Deficit, Clock: s.Clock})
+			}
+		}
+		if clock != p.clock {
+			clocks[p.pool] = clock
+		}
+	}
+	return admitted, left, more, tx.ChargeShares(ctx, charges, clocks, w.now)
+}
+
+// costs are the worker-seconds that tasks are expected to take.
+func costs(tasks []store.ReadyTask) []float64 {
+	out := make([]float64, len(tasks))
+	for i, t := range tasks {
+		out[i] = unknownCost
+		if t.Seconds >= 0 {
+			out[i] = max(fair.MinCost, t.Seconds)
+		}
+	}
+	return out
 }

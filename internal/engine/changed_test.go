@@ -12,7 +12,7 @@ import (
 // admitSome admits no more than most tasks.
 func (b *bundle) admitSome(t testing.TB, most int) int {
 	t.Helper()
-	n, err := b.Admit(t.Context(), b.duty, most)
+	n, _, err := b.Admit(t.Context(), b.duty, most)
 	require.NoError(t, err)
 	return n
 }

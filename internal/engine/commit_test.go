@@ -303,7 +303,7 @@ func lostAdmission(t *testing.T, b *bundle, lose func()) {
 		b.trigger(t, "single")
 	}
 	lose()
-	_, err := b.Admit(t.Context(), b.duty, 100)
+	_, _, err := b.Admit(t.Context(), b.duty, 100)
 	require.Equal(t, store.Away, store.Diagnose(err))
 	b.admit(t)
 	require.Equal(t, 3, b.db.Count(t, `SELECT count(*) FROM servo.pool_q`))

@@ -22,8 +22,11 @@ type Config struct {
 	PollEvery        time.Duration // how often waiting claims look without a signal
 	ForceCancelAfter time.Duration // how long a worker must be silent before its task may be cancelled by force
 	Quotas           tenant.Quotas // what new tenants may use
-	QueueTarget      int           // admission stops at this many queued tasks
-	Observer         Observer      // is told what was committed; nil costs nothing
+	QueueTarget      int           // no pool has more queued tasks than this
+	// QueueWithoutWorkers is how many tasks are queued for a pool of which no worker was seen
+	// yet: what the first one finds.
+	QueueWithoutWorkers int
+	Observer            Observer // is told what was committed; nil costs nothing
 }
 
 func (c Config) withDefaults() Config {
@@ -41,6 +44,7 @@ func (c Config) withDefaults() Config {
 	setInt(&c.MaxWaiting, 20_000)
 	setInt(&c.InFlight, 2)
 	setInt(&c.QueueTarget, 5_000)
+	setInt(&c.QueueWithoutWorkers, 100)
 	if c.Quotas == (tenant.Quotas{}) {
 		c.Quotas = tenant.DefaultQuotas()
 	}

@@ -134,7 +134,7 @@ func TestObserver(t *testing.T) {
 		t.Parallel()
 		b, w := watched(t)
 		b.trigger(t, "single")
-		_, err := b.Admit(t.Context(), store.Duty{Name: "admission", Holder: "nobody", Epoch: 7}, 10)
+		_, _, err := b.Admit(t.Context(), store.Duty{Name: "admission", Holder: "nobody", Epoch: 7}, 10)
 		require.ErrorIs(t, err, store.ErrDutyLost)
 		require.Empty(t, w.told())
 	})

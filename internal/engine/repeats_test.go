@@ -56,7 +56,7 @@ func TestWaitingClaim(t *testing.T) {
 		t.Cleanup(other.Stop)
 		got := wait(t.Context(), t, b, engine.ClaimRequest{Pools: []string{"default"}, Wait: time.Hour})
 		b.trigger(t, "single")
-		_, err := other.Admit(t.Context(), b.duty, 10)
+		_, _, err := other.Admit(t.Context(), b.duty, 10)
 		require.NoError(t, err)
 		require.Len(t, <-got, 1)
 	})

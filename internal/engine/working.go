@@ -36,6 +36,8 @@ type liveTask struct {
 	task    run.Task
 	from    run.TaskState // as loaded; 0 if new
 	changed bool
+	// startedAt is when its attempt began, also after the end.
+	startedAt time.Time
 	// dueSooner says that the reaper must look at the lease before it planned to.
 	dueSooner bool
 }
@@ -68,7 +70,7 @@ func (w *working) add(t run.Task) *liveTask {
 	if known, ok := w.tasks[t.ID]; ok {
 		return known
 	}
-	live := &liveTask{task: t, from: t.State}
+	live := &liveTask{task: t, from: t.State, startedAt: t.StartedAt}
 	w.tasks[t.ID] = live
 	return live
 }
@@ -99,6 +101,9 @@ func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
 	}
 	w.note(&t.task, &next, parent)
 	t.task = next
+	if next.State == run.Running {
+		t.startedAt = next.StartedAt
+	}
 	w.changes.Events = append(w.changes.Events, e)
 	w.change(t)
 	return nil
@@ -163,6 +168,7 @@ func (w *working) finish() (store.Changes, error) {
 			w.changes.Reschedule = append(w.changes.Reschedule, t.task)
 		}
 	}
+	w.settle()
 	return w.changes, nil
 }
 

@@ -36,7 +36,7 @@ type server struct {
 func setup(t *testing.T, manifest string) *server {
 	t.Helper()
 	s := &server{db: servotest.DB(t)}
-	s.Engine = engine.New(s.db.Store, engine.Config{Quotas: tenant.NoLimits()}, nil)
+	s.Engine = engine.New(s.db.Store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 5000}, nil)
 	t.Cleanup(s.Stop)
 	var err error
 	s.tenant, err = s.CreateTenant(t.Context(), "acme", event.Meta{})
@@ -59,7 +59,7 @@ func (s *server) claim(t *testing.T, n int, start bool) []engine.Lease {
 		_, err := s.TriggerRun(t.Context(), engine.Trigger{Tenant: s.tenant})
 		require.NoError(t, err)
 	}
-	_, err := s.Admit(t.Context(), s.duty, 1000)
+	_, _, err := s.Admit(t.Context(), s.duty, 1000)
 	require.NoError(t, err)
 	leases, err := s.Claim(t.Context(), engine.ClaimRequest{
 		Worker: "w", Claim: id.Of[id.Claim](uuid.New()), Pools: []string{"default"}, Max: n, Start: start,

@@ -24,6 +24,11 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	must(w.Heartbeat(t.Context(), []store.Pulse{pulse(g.tasks[0])}))(t)
 	must(w.WriteProgress(t.Context(), []store.ProgressReport{progress(g.tasks[0])}))(t)
 	must(w.WriteLogs(t.Context(), []store.LogChunk{chunk(g.tasks[0], 1, "hello")}))(t)
+	share := store.ShareKey{Tenant: a.tenant, Pool: "default"}
+	w.settle(t, a, store.Settlement{ShareKey: share, Asset: "asset", Left: 1, Ended: 1, Seconds: 1})
+	w.apply(t, store.Changes{Settlements: []store.Settlement{{ShareKey: share, Left: 1}}})
+	w.Exec(t, `INSERT INTO servo.asset_pauses (tenant_id, workspace_id, asset, paused_at) SELECT tenant_id, workspace_id, 'asset', servo.clock() FROM servo.runs
+		ON CONFLICT DO NOTHING`)
 	w.engine(t, func(tx *Tx) {
 		must(tx.TakeTriggerKeys(t.Context(), []store.TriggerKey{{Tenant: a.tenant, Key: "k", Digest: "d", Run: g.run.ID}}, w.now))(t)
 	})

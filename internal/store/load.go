@@ -195,12 +195,6 @@ func (tx *Tx) Sweep(ctx context.Context, runs []id.Run) ([]run.Task, error) {
 	return tasks, nil
 }
 
-// CountQueued counts the tasks in all pools' queues, no further than most.
-func (tx *Tx) CountQueued(ctx context.Context, most int) (int, error) {
-	n, err := tx.q.CountQueued(ctx, int32(most)) //nolint:gosec // a queue length
-	return int(n), err
-}
-
 // Assignment is what a worker needs to know of a task besides its lease.
 type Assignment struct {
 	Index      int32

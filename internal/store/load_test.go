@@ -177,9 +177,8 @@ func (w *world) sendReads(t testing.TB) {
 		require.Len(t, must(tx.LockLeases(ctx, leases))(t), probe)
 		require.Len(t, must(tx.LockLeasesWithHeartbeats(ctx, leases))(t), probe)
 		require.Len(t, must(tx.LeasesOfClaims(ctx, claims[:5]))(t), 25, "five tasks a run were claimed together")
-		shares := must(tx.ReadyShares(ctx))(t)
-		require.NotEmpty(t, shares)
-		require.Len(t, must(tx.TakeReady(ctx, shares[:1], []int32{probe}))(t), probe)
+		must(tx.ReadyShares(ctx, time.Minute, probe))(t)
+		require.Len(t, must(tx.TakeReady(ctx, w.readyShares(t, tx, 2), []int32{probe / 2, probe / 2}))(t), probe)
 		require.Len(t, must(tx.TakeQueued(ctx, "pool 1", probe))(t), probe)
 		require.Len(t, must(tx.DueLeases(ctx, far, probe))(t), probe)
 		require.Len(t, must(tx.DueRetries(ctx, far, probe))(t), probe)
@@ -230,4 +229,16 @@ func (w *world) sendWrites(t testing.TB) {
 			require.NoError(t, tx.Flush(t.Context()))
 		}
 	})
+}
+
+// readyShares are the first tenants and pools that have ready tasks.
+func (w *world) readyShares(t testing.TB, tx *Tx, most int) []store.ShareKey {
+	t.Helper()
+	rows, err := tx.Raw().Query(t.Context(), `SELECT DISTINCT tenant_id, pool FROM servo.ready_q ORDER BY 1, 2 LIMIT $1`, most)
+	require.NoError(t, err)
+	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (key store.ShareKey, err error) {
+		return key, row.Scan(&key.Tenant.UUID, &key.Pool)
+	})
+	require.NoError(t, err)
+	return keys
 }

@@ -55,7 +55,7 @@ var plans = map[string][]string{
 	"RescheduleLeases": {"leases_pkey"},
 	"DeleteLeases":     {"leases_pkey"},
 
-	"TakeReady":      {"ready_q_order"},
+	"TakeReady":      {"durations_pkey", "ready_q_order", "tasks_pkey"},
 	"DeleteReady":    {"ready_q_pkey"},
 	"TakeQueued":     {"pool_q_order", "runs_pkey", "tasks_pkey"},
 	"DeleteQueued":   {"pool_q_pkey"},

@@ -29,6 +29,7 @@ type Changes struct {
 	OpenCones   []RunKey // runs whose cone of skipped tasks goes on in another transaction
 	CloseCones  []RunKey
 	Reschedule  []run.Task // leases that the reaper looks at again at another time
+	Settlements []Settlement
 }
 
 // NewTask is a task as its run makes it.
@@ -53,7 +54,7 @@ type Move struct {
 // Apply collects the statements that make the changes: one for each table touched.
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
-		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.insertEvents, tx.writeCones, tx.reschedule,
+		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements,
 	} {
 		if err := step(ctx, c); err != nil {
 			return err

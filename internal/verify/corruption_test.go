@@ -141,13 +141,15 @@ func TestRows(t *testing.T) {
 		},
 		{
 			claim: "a task in two queue tables",
-			sql:   `INSERT INTO servo.pool_q SELECT * FROM servo.ready_q LIMIT 1`,
+			sql:   `INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool)
+				SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool FROM servo.ready_q LIMIT 1`,
 			kind:  verify.Invariant, table: "tasks", column: "state",
 		},
 		{
 			claim: "a task in the wrong queue table",
 			sql: `WITH moved AS (DELETE FROM servo.ready_q WHERE ctid = (SELECT ctid FROM servo.ready_q LIMIT 1) RETURNING *)
-				INSERT INTO servo.pool_q SELECT * FROM moved`,
+				INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool)
+				SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool FROM moved`,
 			kind: verify.Surplus, table: "pool_q",
 		},
 		{

@@ -136,7 +136,7 @@ func TestClean(t *testing.T) {
 					done <- err
 					return
 				}
-				_, _ = w.Admit(t.Context(), w.duty, 100)
+				_, _, _ = w.Admit(t.Context(), w.duty, 100)
 			}
 		}()
 		for seen := 0; seen < 20; {

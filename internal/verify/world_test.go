@@ -53,7 +53,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{db: servotest.DB(t), now: time.Now().UTC().Truncate(time.Microsecond)}
 	w.db.SetClock(t, w.now)
-	w.Engine = engine.New(w.db.Store, engine.Config{Quotas: tenant.NoLimits()}, nil)
+	w.Engine = engine.New(w.db.Store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 5000}, nil)
 	t.Cleanup(w.Stop)
 	w.tenant = w.account(t, "acme")
 	w.duty = value(w.db.TakeDuty(t.Context(), "admission", "test", 1000*time.Hour))(t)
@@ -102,7 +102,7 @@ func (w *world) triggerWith(t testing.TB, trigger engine.Trigger) store.RunKey {
 
 func (w *world) admit(t testing.TB) {
 	t.Helper()
-	_, err := w.Admit(t.Context(), w.duty, 10_000)
+	_, _, err := w.Admit(t.Context(), w.duty, 10_000)
 	require.NoError(t, err)
 }
 

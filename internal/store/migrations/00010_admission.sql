@@ -24,12 +24,13 @@ ALTER TABLE servo.leases
     ADD COLUMN asset text NOT NULL DEFAULT '';
 
 -- What each tenant has of a pool: how many of its tasks are queued or leased there, and what
--- it is owed (or owes) in worker-seconds. Written by admission alone, under its duty.
+-- it is owed (or owes, below 0) in worker-seconds. Written by admission alone, under its duty.
 CREATE TABLE servo.shares (
     tenant_id  uuid             NOT NULL,
     pool       text             NOT NULL CHECK (pool <> ''),
     in_flight  integer          NOT NULL DEFAULT 0,
     deficit    double precision NOT NULL DEFAULT 0,
+    clock      double precision NOT NULL DEFAULT 0, -- of the pool, when the deficit was right
     served     double precision NOT NULL DEFAULT 0, -- worker-seconds, ever
     tasks      bigint           NOT NULL DEFAULT 0, -- attempts that have ended, ever
     updated_at timestamptz      NOT NULL,
@@ -37,10 +38,21 @@ CREATE TABLE servo.shares (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
 
+CREATE INDEX shares_pool ON servo.shares (pool);
+
+-- How far the clock of each pool has come: worker-seconds given to each tenant that waits, per
+-- unit of its weight.
+CREATE TABLE servo.pool_clocks (
+    pool  text             PRIMARY KEY CHECK (pool <> ''),
+    clock double precision NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+GRANT SELECT, INSERT, UPDATE ON servo.pool_clocks TO servo_engine;
+
 -- What transactions have to say to admission about tasks that left a queue or a lease: one
 -- row for each tenant, pool and asset of a transaction, added by anybody and folded into
 -- shares and durations by admission. So reports of one tenant never wait for each other.
 CREATE TABLE servo.settlements (
+    id        bigint           GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id uuid             NOT NULL,
     pool      text             NOT NULL,
     asset     text             NOT NULL,

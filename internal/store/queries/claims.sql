@@ -1,7 +1,3 @@
--- name: CountQueued :one
--- How many tasks stand in the queues of all pools, counted no further than `most`.
-SELECT count(*)::int AS queued FROM (SELECT 1 FROM servo.pool_q LIMIT @most::int) AS q;
-
 -- name: LockClaims :exec
 -- The repeat of a claim waits until the first try has committed or failed. The second lock is
 -- shared by all claims: whoever turns dispatch off (LockSwitch) waits for those who have seen it

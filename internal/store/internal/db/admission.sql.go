@@ -12,38 +12,155 @@ import (
 	"github.com/google/uuid"
 )
 
-const readyShares = `-- name: ReadyShares :many
-
-WITH RECURSIVE found AS (
-    (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
-    UNION ALL
-    SELECT n.tenant_id, n.pool
-    FROM   found f
-    JOIN   LATERAL (SELECT q.tenant_id, q.pool FROM servo.ready_q q
-                    WHERE NOT q.held AND (q.tenant_id, q.pool) > (f.tenant_id, f.pool)
-                    ORDER BY q.tenant_id, q.pool LIMIT 1) AS n ON true
-)
-SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool FROM found f
+const chargeShares = `-- name: ChargeShares :exec
+INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, deficit, clock, updated_at)
+SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::int[]), unnest($4::float8[]), unnest($5::float8[]), $6::timestamptz
+ON CONFLICT (tenant_id, pool) DO UPDATE
+SET    in_flight = s.in_flight + excluded.in_flight, deficit = excluded.deficit, clock = excluded.clock, updated_at = excluded.updated_at
 `
 
-type ReadySharesRow struct {
-	TenantID uuid.UUID
-	Pool     string
+type ChargeSharesParams struct {
+	TenantIds []uuid.UUID
+	Pools     []string
+	Added     []int32
+	Deficits  []float64
+	Clocks    []float64
+	Now       time.Time
 }
 
+func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) error {
+	_, err := q.db.Exec(ctx, chargeShares,
+		arg.TenantIds,
+		arg.Pools,
+		arg.Added,
+		arg.Deficits,
+		arg.Clocks,
+		arg.Now,
+	)
+	return err
+}
+
+const foldSettlements = `-- name: FoldSettlements :exec
+
+WITH gone AS (
+    DELETE FROM servo.settlements
+    WHERE  id IN (SELECT s.id FROM servo.settlements s ORDER BY s.id LIMIT $1::int)
+    RETURNING tenant_id, pool, asset, left_by, ended, seconds, charged
+), known AS (
+    INSERT INTO servo.durations AS d (tenant_id, asset, seconds, samples, updated_at)
+    SELECT g.tenant_id, g.asset, sum(g.seconds) / sum(g.ended), sum(g.ended), servo.clock()
+    FROM   gone g
+    WHERE  g.ended > 0 AND g.asset <> ''
+    GROUP  BY g.tenant_id, g.asset
+    ORDER  BY g.tenant_id, g.asset
+    ON CONFLICT (tenant_id, asset) DO UPDATE
+    SET    seconds = d.seconds + (excluded.seconds - d.seconds) * (1 - power(0.8, least(excluded.samples, 100))),
+           samples = d.samples + excluded.samples, updated_at = excluded.updated_at
+)
+INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, deficit, served, tasks, updated_at)
+SELECT g.tenant_id, g.pool, -sum(g.left_by), sum(g.charged - g.seconds), sum(g.seconds), sum(g.ended), servo.clock()
+FROM   gone g
+GROUP  BY g.tenant_id, g.pool
+ORDER  BY g.tenant_id, g.pool
+ON CONFLICT (tenant_id, pool) DO UPDATE
+SET    in_flight = s.in_flight + excluded.in_flight, deficit = s.deficit + excluded.deficit, served = s.served + excluded.served,
+       tasks = s.tasks + excluded.tasks, updated_at = excluded.updated_at
+`
+
 // Admission: what is ready, by tenant and pool, and what each tenant has of a pool.
-// Which tenants have ready tasks in which pools: a jump along the index for each, however
-// many tasks there are.
-func (q *Queries) ReadyShares(ctx context.Context) ([]ReadySharesRow, error) {
-	rows, err := q.db.Query(ctx, readyShares)
+// Takes in what other transactions have left for admission: tasks that are in flight no
+// longer, and what attempts have really taken. The mean of an asset leans to what was seen last.
+func (q *Queries) FoldSettlements(ctx context.Context, most int32) error {
+	_, err := q.db.Exec(ctx, foldSettlements, most)
+	return err
+}
+
+const holdReady = `-- name: HoldReady :exec
+UPDATE servo.ready_q
+SET    held = true
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true))
+`
+
+type HoldReadyParams struct {
+	RunIds  []uuid.UUID
+	TaskIds []uuid.UUID
+}
+
+func (q *Queries) HoldReady(ctx context.Context, arg HoldReadyParams) error {
+	_, err := q.db.Exec(ctx, holdReady, arg.RunIds, arg.TaskIds)
+	return err
+}
+
+const insertSettlements = `-- name: InsertSettlements :exec
+INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged)
+SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::int[]), unnest($5::int[]),
+       unnest($6::float8[]), unnest($7::float8[])
+`
+
+type InsertSettlementsParams struct {
+	TenantIds []uuid.UUID
+	Pools     []string
+	Assets    []string
+	LeftBys   []int32
+	Endeds    []int32
+	Seconds   []float64
+	Chargeds  []float64
+}
+
+func (q *Queries) InsertSettlements(ctx context.Context, arg InsertSettlementsParams) error {
+	_, err := q.db.Exec(ctx, insertSettlements,
+		arg.TenantIds,
+		arg.Pools,
+		arg.Assets,
+		arg.LeftBys,
+		arg.Endeds,
+		arg.Seconds,
+		arg.Chargeds,
+	)
+	return err
+}
+
+const pausedTasks = `-- name: PausedTasks :many
+SELECT n.run_id::uuid AS run_id, n.task_id::uuid AS task_id
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id,
+               unnest($4::text[]) AS asset) AS n
+JOIN   LATERAL (SELECT x.workspace_id FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.run_id OFFSET 0) AS r ON true
+JOIN   LATERAL (SELECT x.asset FROM servo.asset_pauses x
+                WHERE x.tenant_id = n.tenant_id AND x.workspace_id = r.workspace_id AND x.asset = n.asset FOR KEY SHARE) AS p ON true
+`
+
+type PausedTasksParams struct {
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+	TaskIds   []uuid.UUID
+	Assets    []string
+}
+
+type PausedTasksRow struct {
+	RunID  uuid.UUID
+	TaskID uuid.UUID
+}
+
+// Those of the tasks whose asset is paused. The pauses stay as they are until the commit, so
+// that a resume comes before or after.
+func (q *Queries) PausedTasks(ctx context.Context, arg PausedTasksParams) ([]PausedTasksRow, error) {
+	rows, err := q.db.Query(ctx, pausedTasks,
+		arg.TenantIds,
+		arg.RunIds,
+		arg.TaskIds,
+		arg.Assets,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ReadySharesRow
+	var items []PausedTasksRow
 	for rows.Next() {
-		var i ReadySharesRow
-		if err := rows.Scan(&i.TenantID, &i.Pool); err != nil {
+		var i PausedTasksRow
+		if err := rows.Scan(&i.RunID, &i.TaskID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -54,15 +171,154 @@ func (q *Queries) ReadyShares(ctx context.Context) ([]ReadySharesRow, error) {
 	return items, nil
 }
 
+const readyShares = `-- name: ReadyShares :many
+WITH RECURSIVE found AS (
+    (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.pool
+    FROM   found f
+    JOIN   LATERAL (SELECT q.tenant_id, q.pool FROM servo.ready_q q
+                    WHERE NOT q.held AND (q.tenant_id, q.pool) > (f.tenant_id, f.pool)
+                    ORDER BY q.tenant_id, q.pool LIMIT 1) AS n ON true
+), pools AS MATERIALIZED (
+    SELECT p.pool, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, q.queued,
+           CASE WHEN s.max_concurrency >= 0
+                THEN (SELECT coalesce(sum(h.in_flight), 0) FROM servo.shares h WHERE h.pool = p.pool) ELSE 0 END AS in_flight
+    FROM   (SELECT DISTINCT f.pool FROM found f) AS p
+    LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+    LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
+    JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
+                    WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $1::float8)) AS w ON true
+    JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT $2::int) AS y) AS q ON true
+), tenants AS MATERIALIZED (
+    SELECT d.tenant_id, t.max_concurrent_tasks, t.fairness_weight, h.in_flight,
+           EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = d.tenant_id) AS pauses
+    FROM   (SELECT DISTINCT f.tenant_id FROM found f) AS d
+    JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = d.tenant_id OFFSET 0) AS t ON true
+    JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = d.tenant_id) AS h ON true
+)
+SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool,
+       t.max_concurrent_tasks, t.fairness_weight, t.in_flight::int AS tenant_in_flight, t.pauses::bool AS pauses,
+       p.max_concurrency::int AS max_concurrency, p.in_flight::int AS pool_in_flight, p.clock::float8 AS pool_clock,
+       p.workers::int AS workers, p.slots::int AS slots, p.queued::int AS queued,
+       coalesce(s.deficit, 0)::float8 AS deficit, coalesce(s.clock, 0)::float8 AS clock
+FROM   found f
+JOIN   pools p ON p.pool = f.pool
+JOIN   tenants t ON t.tenant_id = f.tenant_id
+LEFT   JOIN LATERAL (SELECT x.deficit, x.clock FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
+`
+
+type ReadySharesParams struct {
+	Alive      float64
+	MostQueued int32
+}
+
+type ReadySharesRow struct {
+	TenantID           uuid.UUID
+	Pool               string
+	MaxConcurrentTasks int32
+	FairnessWeight     float64
+	TenantInFlight     int32
+	Pauses             bool
+	MaxConcurrency     int32
+	PoolInFlight       int32
+	PoolClock          float64
+	Workers            int32
+	Slots              int32
+	Queued             int32
+	Deficit            float64
+	Clock              float64
+}
+
+// Which tenants have ready tasks in which pools, a jump along the index for each, however many
+// tasks there are; with what bounds each tenant and each pool.
+func (q *Queries) ReadyShares(ctx context.Context, arg ReadySharesParams) ([]ReadySharesRow, error) {
+	rows, err := q.db.Query(ctx, readyShares, arg.Alive, arg.MostQueued)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadySharesRow
+	for rows.Next() {
+		var i ReadySharesRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.Pool,
+			&i.MaxConcurrentTasks,
+			&i.FairnessWeight,
+			&i.TenantInFlight,
+			&i.Pauses,
+			&i.MaxConcurrency,
+			&i.PoolInFlight,
+			&i.PoolClock,
+			&i.Workers,
+			&i.Slots,
+			&i.Queued,
+			&i.Deficit,
+			&i.Clock,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recountShares = `-- name: RecountShares :exec
+WITH counted AS (
+    SELECT c.tenant_id, c.pool, sum(c.n)::int AS n
+    FROM   (SELECT q.tenant_id, q.pool, count(*) AS n FROM servo.pool_q q GROUP BY 1, 2
+            UNION ALL
+            SELECT l.tenant_id, l.pool, count(*) FROM servo.leases l GROUP BY 1, 2
+            UNION ALL
+            SELECT s.tenant_id, s.pool, sum(s.left_by) FROM servo.settlements s GROUP BY 1, 2
+            UNION ALL
+            SELECT h.tenant_id, h.pool, 0 FROM servo.shares h WHERE h.in_flight <> 0) AS c
+    GROUP  BY 1, 2
+)
+INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, updated_at)
+SELECT c.tenant_id, c.pool, c.n, servo.clock() FROM counted c ORDER BY c.tenant_id, c.pool
+ON CONFLICT (tenant_id, pool) DO UPDATE
+SET    in_flight = excluded.in_flight, updated_at = excluded.updated_at
+WHERE  s.in_flight <> excluded.in_flight
+`
+
+// Counts anew what is in flight. What has left and is not folded in yet will be taken off when
+// it is, so it is added here; one statement sees one moment of both.
+func (q *Queries) RecountShares(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, recountShares)
+	return err
+}
+
+const setPoolClocks = `-- name: SetPoolClocks :exec
+INSERT INTO servo.pool_clocks AS c (pool, clock)
+SELECT unnest($1::text[]), unnest($2::float8[])
+ON CONFLICT (pool) DO UPDATE SET clock = excluded.clock
+`
+
+type SetPoolClocksParams struct {
+	Pools  []string
+	Clocks []float64
+}
+
+func (q *Queries) SetPoolClocks(ctx context.Context, arg SetPoolClocksParams) error {
+	_, err := q.db.Exec(ctx, setPoolClocks, arg.Pools, arg.Clocks)
+	return err
+}
+
 const takeReady = `-- name: TakeReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
 JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS q ON true
 JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true
 `
 
 type TakeReadyParams struct {
@@ -87,9 +343,11 @@ type TakeReadyRow struct {
 	FanOuts    int32
 	Cursor     string
 	Asset      string
+	Seconds    float64
 }
 
-// The tasks that come next of each tenant and pool, without waiting for anybody.
+// The tasks that come next of each tenant and pool, without waiting for anybody, with what
+// their assets take by experience.
 func (q *Queries) TakeReady(ctx context.Context, arg TakeReadyParams) ([]TakeReadyRow, error) {
 	rows, err := q.db.Query(ctx, takeReady, arg.TenantIds, arg.Pools, arg.Mosts)
 	if err != nil {
@@ -115,6 +373,7 @@ func (q *Queries) TakeReady(ctx context.Context, arg TakeReadyParams) ([]TakeRea
 			&i.FanOuts,
 			&i.Cursor,
 			&i.Asset,
+			&i.Seconds,
 		); err != nil {
 			return nil, err
 		}

@@ -13,18 +13,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const countQueued = `-- name: CountQueued :one
-SELECT count(*)::int AS queued FROM (SELECT 1 FROM servo.pool_q LIMIT $1::int) AS q
-`
-
-// How many tasks stand in the queues of all pools, counted no further than `most`.
-func (q *Queries) CountQueued(ctx context.Context, most int32) (int32, error) {
-	row := q.db.QueryRow(ctx, countQueued, most)
-	var queued int32
-	err := row.Scan(&queued)
-	return queued, err
-}
-
 const leasesOfClaims = `-- name: LeasesOfClaims :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.lease_ms, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 FROM   servo.leases q

@@ -1,0 +1,125 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+func keysOf(shares []store.ReadyShare) []store.ShareKey {
+	keys := make([]store.ShareKey, len(shares))
+	for i, s := range shares {
+		keys[i] = s.ShareKey
+	}
+	return keys
+}
+
+func readyIDs(tasks []store.ReadyTask) []id.Task {
+	ids := make([]id.Task, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.ID
+	}
+	return ids
+}
+
+// settle fills the tables that admission keeps about a tenant.
+func (w *world) settle(t testing.TB, a account, n store.Settlement) {
+	t.Helper()
+	n.Tenant = a.tenant
+	w.apply(t, store.Changes{Settlements: []store.Settlement{n}})
+	w.engine(t, func(tx *Tx) { require.NoError(t, tx.FoldSettlements(t.Context(), 100)) })
+}
+
+func TestShares(t *testing.T) {
+	t.Parallel()
+
+	t.Run("what other transactions have noted is folded in once", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a := w.account(t, "acme")
+		key := store.ShareKey{Tenant: a.tenant, Pool: "default"}
+		w.engine(t, func(tx *Tx) {
+			require.NoError(t, tx.ChargeShares(t.Context(), []store.Charge{{ShareKey: key, Admitted: 5, Deficit: -5, Clock: 2}}, map[string]float64{"default": 2}, w.now))
+		})
+		w.settle(t, a, store.Settlement{ShareKey: key, Asset: "s/one", Left: 2, Ended: 1, Seconds: 4, Charged: 2})
+		w.settle(t, a, store.Settlement{ShareKey: key, Asset: "s/one", Left: 1, Ended: 1, Seconds: 9, Charged: 1})
+		require.Equal(t, 1, w.Count(t, `SELECT count(*) FROM servo.shares
+			WHERE in_flight = 2 AND deficit = -5 + 3 - 13 AND clock = 2 AND served = 13 AND tasks = 2`))
+		require.Equal(t, 1, w.Count(t, `SELECT count(*) FROM servo.durations WHERE asset = 's/one' AND seconds = 5 AND samples = 2`), "the mean leans to the last")
+		require.Zero(t, w.Count(t, `SELECT count(*) FROM servo.settlements`))
+	})
+
+	t.Run("a count anew finds what is queued, leased, or has left without being folded in", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a := w.account(t, "acme")
+		w.newRun(t, a, []run.TaskState{run.Queued, run.Running, run.Dispatched, run.Ready, run.RetryWait}, nil, nil, nil, nil, nil)
+		key := store.ShareKey{Tenant: a.tenant, Pool: "default"}
+		w.engine(t, func(tx *Tx) {
+			gone := store.ShareKey{Tenant: a.tenant, Pool: "gone"}
+			require.NoError(t, tx.ChargeShares(t.Context(), []store.Charge{{ShareKey: gone, Admitted: 7}}, nil, w.now))
+		})
+		w.apply(t, store.Changes{Settlements: []store.Settlement{{ShareKey: key, Left: 4}}})
+		recount := func() { w.engine(t, func(tx *Tx) { require.NoError(t, tx.RecountShares(t.Context())) }) }
+		recount()
+		require.Equal(t, 7, w.Count(t, `SELECT in_flight FROM servo.shares WHERE pool = 'default'`), "3 are there, and 4 will be taken off")
+		require.Zero(t, w.Count(t, `SELECT in_flight FROM servo.shares WHERE pool = 'gone'`))
+		w.engine(t, func(tx *Tx) { require.NoError(t, tx.FoldSettlements(t.Context(), 100)) })
+		recount()
+		require.Equal(t, 3, w.Count(t, `SELECT in_flight FROM servo.shares WHERE pool = 'default'`))
+	})
+
+	t.Run("a tenant with ready tasks comes with what bounds it and its pool", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a, b := w.account(t, "acme"), w.account(t, "brick")
+		w.newRun(t, a, []run.TaskState{run.Ready, run.Ready, run.Queued}, nil, nil, nil)
+		w.newRun(t, b, []run.TaskState{run.Queued}, nil)
+		key := store.ShareKey{Tenant: a.tenant, Pool: "default"}
+		w.Exec(t, `UPDATE servo.tenants SET max_concurrent_tasks = 7, fairness_weight = 2.5 WHERE name = 'acme'`)
+		w.Exec(t, `INSERT INTO servo.pools (name, kind, max_concurrency, version, created_at, updated_at) VALUES ('default', 'pull', 9, 1, servo.clock(), servo.clock())`)
+		w.Exec(t, `INSERT INTO servo.workers (name, pool, slots, first_seen, seen_at) SELECT n, 'default', 5, servo.clock(), servo.clock() - age
+			FROM (VALUES ('a', interval '1 s'), ('b', interval '50 s'), ('gone', interval '2 min')) AS w(n, age)`)
+		w.engine(t, func(tx *Tx) {
+			require.NoError(t, tx.ChargeShares(t.Context(), []store.Charge{
+				{ShareKey: key, Admitted: 3, Deficit: -1.5, Clock: 4}, {ShareKey: store.ShareKey{Tenant: a.tenant, Pool: "other"}, Admitted: 1},
+				{ShareKey: store.ShareKey{Tenant: b.tenant, Pool: "default"}, Admitted: 2},
+			}, map[string]float64{"default": 4.5}, w.now))
+		})
+		w.engine(t, func(tx *Tx) {
+			require.Equal(t, []store.ReadyShare{{
+				ShareKey: key, Weight: 2.5, Deficit: -1.5, Clock: 4, MaxInFlight: 7, InFlight: 4,
+				PoolClock: 4.5, PoolMaxInFlight: 9, PoolInFlight: 5, PoolQueued: 2, PoolWorkers: 2, PoolSlots: 10,
+			}}, must(tx.ReadyShares(t.Context(), time.Minute, 100))(t))
+			require.Equal(t, 1, must(tx.ReadyShares(t.Context(), time.Minute, 1))(t)[0].PoolQueued, "no further than asked")
+		})
+	})
+
+	t.Run("tasks of a paused asset leave the order, the others stay", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a := w.account(t, "acme")
+		w.newRun(t, a, []run.TaskState{run.Ready, run.Ready}, nil, nil)
+		w.settle(t, a, store.Settlement{ShareKey: store.ShareKey{Pool: "default"}, Asset: "asset", Left: 1, Ended: 1, Seconds: 3})
+		w.Exec(t, `INSERT INTO servo.asset_pauses (tenant_id, workspace_id, asset, paused_at) SELECT tenant_id, workspace_id, 'paused', servo.clock() FROM servo.runs LIMIT 1`)
+		w.engine(t, func(tx *Tx) {
+			shares := must(tx.ReadyShares(t.Context(), time.Minute, 100))(t)
+			require.True(t, shares[0].Pauses)
+			tasks := must(tx.TakeReady(t.Context(), keysOf(shares), []int32{10}))(t)
+			require.Len(t, tasks, 2)
+			require.InDelta(t, 3, tasks[0].Seconds, 0, "what the asset takes by experience")
+			tasks[0].Asset = "paused"
+			held := must(tx.HoldPaused(t.Context(), []run.Task{tasks[0].Task, tasks[1].Task}))(t)
+			require.Equal(t, map[id.Task]bool{tasks[0].ID: true}, held)
+		})
+		w.engine(t, func(tx *Tx) {
+			shares := must(tx.ReadyShares(t.Context(), time.Minute, 100))(t)
+			require.Len(t, must(tx.TakeReady(t.Context(), keysOf(shares), []int32{10}))(t), 1)
+		})
+	})
+}
