@@ -37,6 +37,7 @@ type admitter struct {
 	config  Config
 	duty    store.Duty
 	renewAt time.Time
+	starter starter
 	counted int64 // the epoch in which it has counted what is in flight
 	countAt time.Time
 }
@@ -75,11 +76,14 @@ func (a *admitter) runOnce(ctx context.Context) (more bool, err error) {
 		}
 		a.renewAt = now.Add(renewal)
 	}
-	more, err = a.admit(ctx)
+	started, err := a.starter.start(ctx, a.engine, a.duty, a.config.Batch)
+	if err == nil {
+		more, err = a.admit(ctx)
+	}
 	if errors.Is(err, store.ErrDutyLost) {
 		a.renewAt = time.Time{}
 	}
-	return more, ignoreLost(err)
+	return more || started, ignoreLost(err)
 }
 
 // admit makes a round. Before the first one in an epoch, and once a minute, it counts what is

@@ -59,14 +59,14 @@ assets:
   - {key: f/fetch, exec: {command: [run]}, pool: fetch}
   - {key: f/join, exec: {command: [run]}, upstream: [f/scan]}
 pipelines:
-  - {name: diamond, select: ["d/*"], max_execution: 2h}
+  - {name: diamond, overlap: allow, select: ["d/*"], max_execution: 2h}
   - name: single
     select: [s/one]
     priority: 7
     parameters:
       - {name: day, type: string, default: today, enum: [today, tomorrow]}
       - {name: n, type: integer}
-  - {name: fan, select: [f/scan, f/join]}
+  - {name: fan, overlap: allow, select: [f/scan, f/join]}
 `
 
 func setup(t testing.TB) *bundle {

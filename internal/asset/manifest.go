@@ -105,6 +105,8 @@ type Pipeline struct {
 	Retry        *Retry      `json:"retry,omitempty"`
 	MaxExecution Duration    `json:"max_execution,omitzero"`
 	Priority     int         `json:"priority,omitempty"` // 1 to 10, 10 first
+	Overlap      Overlap     `json:"overlap,omitempty"`
+	Lock         *Lock       `json:"lock,omitempty"`
 }
 
 // Parameter is one declared input of a pipeline's runs.

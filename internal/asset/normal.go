@@ -78,6 +78,7 @@ func (p *Pipeline) normalise() {
 	}
 	slices.Sort(p.Select)
 	p.Retry = p.Retry.normalised()
+	p.normaliseLock()
 	slices.SortStableFunc(p.Parameters, func(a, b Parameter) int { return strings.Compare(a.Name, b.Name) })
 	for i := range p.Parameters {
 		p.Parameters[i].normalise()

@@ -144,6 +144,8 @@ func decodePipeline(found *violations, path string, i int, value any) Pipeline {
 		Select:       o.texts("select", MaxSelect),
 		Retry:        decodeRetry(o),
 		MaxExecution: o.duration("max_execution", minMaxExecution, maxMaxExecution),
+		Overlap:      Overlap(o.text("overlap")),
+		Lock:         decodeLock(o),
 		Priority:     o.integer("priority", minPriority, maxPriority),
 	}
 	if p.Select != nil && len(p.Select) == 0 {

@@ -232,6 +232,7 @@ func (p *Pipeline) validate(found *violations, path string, g *Graph) {
 	if p.Priority != 0 {
 		within(found, path+".priority", p.Priority, minPriority, maxPriority)
 	}
+	p.validateLock(found, path)
 	parseSelection(found, path+".select", p.Select).reportNothing(found, path+".select", g)
 	p.validateParameters(found, path)
 }

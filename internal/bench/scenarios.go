@@ -55,7 +55,7 @@ func chain(n int) string {
 		}
 		text.WriteString("}\n")
 	}
-	text.WriteString("pipelines:\n  - {name: bench, select: [\"bench/*\"]}\n")
+	text.WriteString("pipelines:\n  - {name: bench, overlap: allow, select: [\"bench/*\"]}\n")
 	return text.String()
 }
 
@@ -68,7 +68,7 @@ func diamond(width int) string {
 		fmt.Fprintf(&last, "bench/m%02d, ", i)
 	}
 	fmt.Fprintf(&text, "  - {key: bench/last, exec: {command: [noop]}, upstream: [%s]}\n", strings.TrimSuffix(last.String(), ", "))
-	text.WriteString("pipelines:\n  - {name: bench, select: [\"bench/*\"]}\n")
+	text.WriteString("pipelines:\n  - {name: bench, overlap: allow, select: [\"bench/*\"]}\n")
 	return text.String()
 }
 
@@ -78,7 +78,7 @@ assets:
   - {key: page/fetch, exec: {command: [noop]}}
   - {key: bench/zjoin, exec: {command: [noop]}, upstream: [bench/scan]}
 pipelines:
-  - {name: bench, select: ["bench/*"]}
+  - {name: bench, overlap: allow, select: ["bench/*"]}
 `
 
 var benchMeta = event.Meta{Actor: "bench"}

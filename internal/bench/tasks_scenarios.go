@@ -27,7 +27,7 @@ func fleetManifest() string {
 	text.WriteString("  - {key: fan/zjoin, go: {handler: noop}, upstream: [fan/scan]}\n")
 	text.WriteString("pipelines:\n")
 	for _, name := range []string{"single", "stamp", "chain", "fan"} {
-		fmt.Fprintf(&text, "  - {name: %s, select: [\"%s/*\"]}\n", name, name)
+		fmt.Fprintf(&text, "  - {name: %s, overlap: allow, select: [\"%s/*\"]}\n", name, name)
 	}
 	return text.String()
 }

@@ -314,7 +314,7 @@ func TestUnreadableDeployment(t *testing.T) {
 		scan := b.one(t)
 		b.trigger(t, "single")
 		b.tenant = b.stranger(t)
-		b.deploy(t, manifestText+"  - {name: other, select: [s/one]}\n")
+		b.deploy(t, manifestText+"  - {name: other, overlap: allow, select: [s/one]}\n")
 		b.trigger(t, "single")
 		b.db.Exec(t, fmt.Sprintf(`UPDATE servo.deployments SET manifest = '{"version": 99}' WHERE tenant_id = '%s'`, owner))
 		fresh := engine.New(b.db.Store, engine.Config{}, nil) // has not read it before

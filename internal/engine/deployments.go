@@ -144,6 +144,7 @@ type deployment struct {
 	*asset.Manifest
 
 	planner *plan.Planner
+	locks   map[string]*asset.LockKey // by pipeline
 }
 
 func (d *deployment) keys() []string {
@@ -227,7 +228,13 @@ func readDeployment(d store.Deployment) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &deployment{Manifest: manifest, planner: planner}, nil
+	locks := make(map[string]*asset.LockKey, len(manifest.Pipelines))
+	for _, p := range manifest.Pipelines {
+		if locks[p.Name], err = asset.NewLockKey(p); err != nil {
+			return nil, err
+		}
+	}
+	return &deployment{Manifest: manifest, planner: planner, locks: locks}, nil
 }
 
 // policyFor resolves the retry policy of a failure: the run's own (from its config) above

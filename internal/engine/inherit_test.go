@@ -61,7 +61,7 @@ assets:
   - {key: c/a, exec: {command: [run]}}
   - {key: c/b, exec: {command: [run]}, upstream: [c/a]}
   - {key: c/c, exec: {command: [run]}, upstream: [c/b]}
-pipelines: [{name: chain}]
+pipelines: [{name: chain, overlap: allow}]
 `)
 		parent := b.trigger(t, "chain")
 		b.work(t, "c/b")

@@ -2,11 +2,16 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/plan"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/tenant"
@@ -58,5 +63,180 @@ func (e *Engine) SetQuotas(ctx context.Context, owner id.Tenant, quotas tenant.Q
 	if err != nil {
 		return 0, err
 	}
+	e.signals.publish(readyTopic, startTopic) // more may be admitted, and more may start
 	return version, nil
+}
+
+// quotas of runs, as people know them.
+const (
+	quotaQueued = "max_queued_tasks"
+	quotaRuns   = "max_concurrent_runs"
+	quotaDaily  = "max_daily_runs"
+)
+
+// underQuotas counts what the tenants of a batch use, under their locks, and decides each
+// trigger: it goes, its run waits, or it is refused and left out. Triggers of one batch count
+// each other.
+func (e *Engine) underQuotas(ctx context.Context, tx *store.Tx, w *working, batch []*call[controlCommand]) ([]*call[controlCommand], error) {
+	locked := map[id.Tenant]int32{} // how many of its live runs are this batch's own
+	for _, c := range batch {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+		if q := t.quotas; q.MaxQueuedTasks >= 0 || q.MaxConcurrentRuns >= 0 || q.MaxDailyRuns >= 0 {
+			if locked[t.Tenant] += 0; t.lock != "" {
+				locked[t.Tenant]++
+			}
+		}
+	}
+	if len(locked) == 0 {
+		return batch, nil
+	}
+	quotas, err := tx.LockTenants(ctx, slices.Collect(maps.Keys(locked)))
+	if err != nil {
+		return nil, err
+	}
+	used, err := usageOf(ctx, tx, quotas, locked, w.now)
+	if err != nil {
+		return nil, err
+	}
+	var allowed []*call[controlCommand]
+	for _, c := range batch {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+		u, counted := used[t.Tenant]
+		if counted {
+			t.pending, c.err = u.decide(t, w.now)
+			t.refused = c.err != nil
+		}
+		if c.err == nil {
+			allowed = append(allowed, c)
+		}
+	}
+	return allowed, nil
+}
+
+// usage is what a tenant uses of its quotas.
+type usage struct {
+	store.Usage
+
+	quotas    store.RunQuotas
+	nextDayAt time.Time
+}
+
+// usageOf counts no further than each limit, and nothing that has none.
+func usageOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQuotas, own map[id.Tenant]int32, now time.Time) (map[id.Tenant]*usage, error) {
+	used := make(map[id.Tenant]*usage, len(quotas))
+	questions := make([]store.UsageQuestion, 0, len(quotas))
+	for owner, q := range quotas {
+		question := store.UsageQuestion{Tenant: owner, Queued: max(q.MaxQueuedTasks, 0), Daily: max(q.MaxDailyRuns, 0)}
+		if q.MaxConcurrentRuns >= 0 {
+			question.Live = q.MaxConcurrentRuns + own[owner]
+		}
+		u := &usage{quotas: q}
+		if q.MaxDailyRuns >= 0 {
+			var err error
+			if question.DayFrom, question.DayUntil, err = (tenant.Quotas{Zone: q.Zone}).Day(now); err != nil {
+				return nil, err
+			}
+			u.nextDayAt = question.DayUntil
+		}
+		used[owner] = u
+		questions = append(questions, question)
+	}
+	counted, err := tx.CountUsage(ctx, questions)
+	for owner, u := range used {
+		u.Usage = counted[owner]
+		u.Live -= own[owner]
+	}
+	return used, err
+}
+
+// decide says whether a run may be made, and whether it waits for its start. Runs that wait
+// count like those that run: nobody overtakes them.
+func (u *usage) decide(t *triggerCommand, now time.Time) (pending bool, err error) {
+	q := u.quotas
+	over := func(limit, current int32) bool { return limit >= 0 && current >= limit }
+	if over(q.MaxDailyRuns, u.Daily) {
+		return false, quotaExceeded(quotaDaily, "runs were made today", q.MaxDailyRuns, u.nextDayAt.Sub(now), "wait for the next day in "+q.Zone)
+	}
+	switch {
+	case over(q.MaxQueuedTasks, u.Queued) && !t.WaitForQuota:
+		return false, quotaExceeded(quotaQueued, "tasks are ready and wait", q.MaxQueuedTasks, quotaRetry, "wait until some are done")
+	case over(q.MaxConcurrentRuns, u.Live) && !t.WaitForQuota:
+		return false, quotaExceeded(quotaRuns, "runs have not ended", q.MaxConcurrentRuns, quotaRetry, "wait for one to end, or let the run wait for its start")
+	}
+	pending = over(q.MaxQueuedTasks, u.Queued) || over(q.MaxConcurrentRuns, u.Live)
+	u.Live++
+	u.Daily++
+	if !pending {
+		u.Queued += int32(rootsOf(t.planned)) //nolint:gosec // bounded by the plan
+	}
+	return pending, nil
+}
+
+// quotaRetry is when to ask again for what frees itself at any moment.
+const quotaRetry = 5 * time.Second
+
+func quotaExceeded(quota, what string, limit int32, after time.Duration, remedy string) error {
+	return fault.New(fault.LimitExceeded, fmt.Sprintf("%d %s, the quota %s is %d", limit, what, quota, limit), fault.Field("tenant"),
+		fault.Remedy(remedy+", or ask for a higher quota"), fault.RetryAfter(after),
+		fault.Value("quota", quota), fault.Value("limit", limit), fault.Value("current", limit))
+}
+
+// rootsOf counts the tasks of a plan that wait for nothing.
+func rootsOf(p plan.Plan) int {
+	waits := make(map[int]bool, len(p.Tasks))
+	for _, e := range p.Edges {
+		waits[e[1]] = true
+	}
+	return len(p.Tasks) - len(waits)
+}
+
+// ExpireRuns ends runs that have taken longer than they may, up to most of them, and says how
+// many it looked at.
+func (e *Engine) ExpireRuns(ctx context.Context, most int) (int, error) {
+	var (
+		due   []store.DueRun
+		codes map[id.Deployment]*deployment
+	)
+	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		if due, err = tx.DueRuns(ctx, now, most); err != nil || len(due) == 0 {
+			return err
+		}
+		keys := make([]store.DeploymentKey, len(due))
+		for i, d := range due {
+			keys[i] = store.DeploymentKey{Tenant: d.Tenant, Deployment: d.Deployment}
+		}
+		codes, err = e.deploymentsOf(ctx, tx, keys)
+		return err
+	})
+	if err != nil || len(due) == 0 {
+		return 0, err
+	}
+	cmds := make([]controlCommand, len(due))
+	for i, d := range due {
+		cmds[i] = &cancelCommand{Cancel: Cancel{
+			Tenant: d.Tenant, Run: d.Run, TimedOut: true, Reason: overtime(d, codes[d.Deployment]), Meta: event.Meta{Actor: "reaper"},
+		}}
+	}
+	var failed error
+	for _, err := range e.control.doAll(ctx, cmds) {
+		if err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) { // ended in the meantime
+			failed = errors.Join(failed, err)
+		}
+	}
+	return len(due), failed
+}
+
+// overtime says which limit a run is past.
+func overtime(d store.DueRun, code *deployment) string {
+	whose := "the tenant's max_run_duration"
+	if code != nil {
+		if p, ok := code.Pipeline(d.Pipeline); ok && p.MaxExecution.Std() == d.Limit {
+			whose = "the pipeline's max_execution"
+		}
+	}
+	return fmt.Sprintf("it ran longer than %s of %s", whose, d.Limit)
 }

@@ -68,7 +68,7 @@ func TestBadTrigger(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.deploy(t, manifestText+`
-  - {name: typed, select: [s/one], parameters: [{name: day, type: string, required: true}, {name: n, type: integer}]}
+  - {name: typed, overlap: allow, select: [s/one], parameters: [{name: day, type: string, required: true}, {name: n, type: integer}]}
 `)
 	_, err := b.CreateWorkspace(t.Context(), b.tenant, "bare", engineMeta)
 	require.NoError(t, err)

@@ -34,9 +34,9 @@ assets:
   - {key: j/right, exec: {command: [run]}, pool: right}
   - {key: j/join, exec: {command: [run]}, upstream: [j/left, j/right]}
 pipelines:
-  - {name: single, select: [s/one]}
-  - {name: pair, select: ["p/*"]}
-  - {name: join, select: ["j/*"]}
+  - {name: single, overlap: allow, select: [s/one]}
+  - {name: pair, overlap: allow, select: ["p/*"]}
+  - {name: join, overlap: allow, select: ["j/*"]}
 `
 
 // track is one database with two servers on it, each with connections of its own.

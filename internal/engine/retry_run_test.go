@@ -74,7 +74,7 @@ func TestRetryRun(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.deploy(t, manifestText+`
-  - {name: typed, select: [s/one], parameters: [{name: day, type: string, required: true}]}
+  - {name: typed, overlap: allow, select: [s/one], parameters: [{name: day, type: string, required: true}]}
 `)
 		triggered, err := b.TriggerRun(t.Context(), engine.Trigger{
 			Tenant: b.tenant, Pipeline: "typed", Parameters: json.RawMessage(`{"day": "monday"}`), Priority: 9, TriggerType: "api", TriggeredBy: "ann",
@@ -142,7 +142,7 @@ func TestRetryRun(t *testing.T) {
 		b := setup(t)
 		const n = 2500 // more than one event's tasks, and than a selection may have expressions
 		var text strings.Builder
-		text.WriteString("version: 1\npipelines: [{name: many, select: [\"*\"]}]\nassets:\n")
+		text.WriteString("version: 1\npipelines: [{name: many, overlap: allow, select: [\"*\"]}]\nassets:\n")
 		for i := range n {
 			fmt.Fprintf(&text, "  - {key: m/a%04d, exec: {command: [run]}}\n", i)
 		}
@@ -244,11 +244,11 @@ assets:
 		want   []string
 	}{
 		"assets that the active deployment does not have, by name": {
-			without + `pipelines: [{name: diamond, select: ["d/*"]}]`, fault.Conflict, []string{"no asset d/b, d/d any more", "deploy a manifest that has it"},
+			without + `pipelines: [{name: diamond, overlap: allow, select: ["d/*"]}]`, fault.Conflict, []string{"no asset d/b, d/d any more", "deploy a manifest that has it"},
 		},
 		"a pipeline that it does not have": {without, fault.Conflict, []string{"no pipeline diamond any more"}},
 		"parameters that it does not take any more": {
-			strings.Replace(manifestText, `{name: diamond, select: ["d/*"]}`, `{name: diamond, select: ["d/*"], parameters: [{name: day, type: string, required: true}]}`, 1),
+			strings.Replace(manifestText, `{name: diamond, overlap: allow, select: ["d/*"]}`, `{name: diamond, overlap: allow, select: ["d/*"], parameters: [{name: day, type: string, required: true}]}`, 1),
 			fault.InvalidArgument,
 			[]string{"parameters.day: is missing"},
 		},

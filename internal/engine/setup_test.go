@@ -44,9 +44,9 @@ assets:
   - {key: f/fetch, exec: {command: [run]}, pool: fetch}
   - {key: f/join, exec: {command: [run]}, upstream: [f/scan]}
 pipelines:
-  - {name: diamond, select: ["d/*"]}
-  - {name: single, select: [s/one]}
-  - {name: fan, select: [f/scan, f/join]}
+  - {name: diamond, overlap: allow, select: ["d/*"]}
+  - {name: single, overlap: allow, select: [s/one]}
+  - {name: fan, overlap: allow, select: [f/scan, f/join]}
 `
 
 func setup(t testing.TB) *bundle {

@@ -117,6 +117,7 @@ type triggerCommand struct {
 	lock    string                // "" takes none
 	behind  *call[controlCommand] // a trigger of the same batch that takes the lock
 	pending bool                  // the run waits for its start
+	refused bool                  // by a quota, after its lock was taken
 }
 
 func (*triggerCommand) control() {}
@@ -358,7 +359,7 @@ func (e *Engine) settleRepeats(ctx context.Context, tx *store.Tx, w *working, ba
 	var fresh []*call[controlCommand]
 	for _, c := range batch {
 		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
-		t.answer, t.behind, t.pending = Triggered{Run: t.run}, nil, false
+		t.answer, t.behind, t.pending, t.refused = Triggered{Run: t.run}, nil, false, false
 		k, held := holder[owned{t.Tenant, t.IdempotencyKey}]
 		switch {
 		case held && k.Run != t.run && k.Digest != t.digest:

@@ -1,6 +1,6 @@
 // Package reaper is the loop that ends what nobody ends: leases that were not renewed,
-// attempts past their deadline, backoffs that are over, cones that a crash cut off. Any
-// number of servers may run it; its cost grows with what is due, not with what exists.
+// attempts past their deadline, backoffs that are over, cones that a crash cut off, runs that
+// take longer than they may. Any number of servers may run it; its cost grows with what is due, not with what exists.
 package reaper
 
 import (
@@ -37,13 +37,18 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 		expired, expireErr := e.Expire(ctx, config.Batch)
 		retried, retryErr := e.RetryDue(ctx, config.Batch)
 		cones, coneErr := e.SkipDoomed(ctx, config.Batch)
-		return expired == config.Batch || retried == config.Batch || cones, errors.Join(expireErr, retryErr, coneErr)
+		overtime, runErr := e.ExpireRuns(ctx, config.Batch)
+		more = expired == config.Batch || retried == config.Batch || overtime == config.Batch || cones
+		return more, errors.Join(expireErr, retryErr, coneErr, runErr)
 	}
 	tidy := func(ctx context.Context) (more bool, err error) {
 		if _, err := s.MakePartitions(ctx); err != nil {
 			return false, err
 		}
-		_, _, err = s.Forget(ctx, keepKeysFor)
+		if _, _, err = s.Forget(ctx, keepKeysFor); err != nil {
+			return false, err
+		}
+		_, _, err = s.ForgetPresence(ctx)
 		return false, err
 	}
 	return &Reaper{loops: []*loop.Loop{

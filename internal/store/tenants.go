@@ -24,6 +24,7 @@ type Workspace struct {
 	Name    string
 	Version int32
 	Active  *id.Deployment
+	Quotas  RunQuotas // of its tenant, where a trigger asks
 }
 
 // Deployment is an immutable snapshot of assets and pipelines.
@@ -117,7 +118,7 @@ type WorkspaceName struct {
 	Name   string
 }
 
-// Workspaces reads workspaces by name.
+// Workspaces reads workspaces by name, with what binds the runs of their tenants.
 func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspace, error) {
 	rows, err := tx.q.ActiveDeployments(ctx, db.ActiveDeploymentsParams{
 		TenantIds: column(names, func(n WorkspaceName) uuid.UUID { return n.Tenant.UUID }),
@@ -127,7 +128,10 @@ func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspac
 		return nil, err
 	}
 	return column(rows, func(r db.ActiveDeploymentsRow) Workspace {
-		w := Workspace{Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name}
+		w := Workspace{
+			Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name,
+			Quotas: runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone),
+		}
 		if r.ActiveDeploymentID != nil {
 			active := id.Of[id.Deployment](*r.ActiveDeploymentID)
 			w.Active = &active

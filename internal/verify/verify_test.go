@@ -87,7 +87,7 @@ func TestClean(t *testing.T) {
 		for i := range 1100 {
 			manifest += fmt.Sprintf("  - {key: w/leaf%d, exec: {command: [run]}, upstream: [w/root]}\n", i)
 		}
-		w.deploy(t, w.tenant, manifest+"pipelines:\n  - {name: wide, select: [\"w/*\"]}\n")
+		w.deploy(t, w.tenant, manifest+"pipelines:\n  - {name: wide, overlap: allow, select: [\"w/*\"]}\n")
 		key := w.trigger(t, "wide")
 		w.report(t, w.one(t, "wide"), failure("USER_CODE_EXCEPTION"))
 		require.Equal(t, 1, w.db.Count(t, `SELECT count(*) FROM servo.cones`))

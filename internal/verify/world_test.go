@@ -34,9 +34,9 @@ assets:
   - {key: f/fetch, exec: {command: [run]}, pool: fetch}
   - {key: f/join, exec: {command: [run]}, pool: join, upstream: [f/scan]}
 pipelines:
-  - {name: single, select: [s/one]}
-  - {name: diamond, select: ["d/*"]}
-  - {name: fan, select: [f/scan, f/join]}
+  - {name: single, overlap: allow, select: [s/one]}
+  - {name: diamond, overlap: allow, select: ["d/*"]}
+  - {name: fan, overlap: allow, select: [f/scan, f/join]}
 `
 
 // world is a database with an engine and a tenant, at a time that stands still.

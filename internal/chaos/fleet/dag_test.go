@@ -88,7 +88,7 @@ func manifest() string {
 		for _, n := range s.nodes {
 			fmt.Fprintf(&assets, "  - {key: %s, go: {}, timeout: 5m, upstream: [%s]}\n", n.key, strings.Join(n.upstream, ", "))
 		}
-		fmt.Fprintf(&pipelines, "  - name: %s\n    select: [%s]\n"+
+		fmt.Fprintf(&pipelines, "  - name: %s\n    overlap: allow\n    select: [%s]\n"+
 			"    parameters: [{name: key, type: string, required: true}]\n"+
 			"    retry: {max_attempts: 100, initial_delay: 50ms, max_delay: 300ms}\n", s.name, strings.Join(keysOf(s), ", "))
 	}

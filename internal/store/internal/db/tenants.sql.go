@@ -36,9 +36,11 @@ func (q *Queries) ActivateDeployment(ctx context.Context, arg ActivateDeployment
 }
 
 const activeDeployments = `-- name: ActiveDeployments :many
-SELECT w.tenant_id, w.name, w.id AS workspace_id, w.active_deployment_id
+SELECT w.tenant_id, w.name, w.id AS workspace_id, w.active_deployment_id,
+       t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS name) AS n
 JOIN   servo.workspaces w ON w.tenant_id = n.tenant_id AND w.name = n.name
+JOIN   servo.tenants t ON t.id = w.tenant_id
 `
 
 type ActiveDeploymentsParams struct {
@@ -51,6 +53,12 @@ type ActiveDeploymentsRow struct {
 	Name               string
 	WorkspaceID        uuid.UUID
 	ActiveDeploymentID *uuid.UUID
+	MaxQueuedTasks     int32
+	MaxConcurrentRuns  int32
+	MaxDailyRuns       int32
+	MaxRunDurationS    int32
+	MaxTasksPerRun     int32
+	Zone               string
 }
 
 func (q *Queries) ActiveDeployments(ctx context.Context, arg ActiveDeploymentsParams) ([]ActiveDeploymentsRow, error) {
@@ -67,6 +75,12 @@ func (q *Queries) ActiveDeployments(ctx context.Context, arg ActiveDeploymentsPa
 			&i.Name,
 			&i.WorkspaceID,
 			&i.ActiveDeploymentID,
+			&i.MaxQueuedTasks,
+			&i.MaxConcurrentRuns,
+			&i.MaxDailyRuns,
+			&i.MaxRunDurationS,
+			&i.MaxTasksPerRun,
+			&i.Zone,
 		); err != nil {
 			return nil, err
 		}

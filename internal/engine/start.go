@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// StartRuns starts runs that wait for their tenants' quotas, up to most of them, by priority
+// and then by age, and says how many. It works under the admission duty, and counts under the
+// tenants' locks as a trigger does.
+func (e *Engine) StartRuns(ctx context.Context, duty store.Duty, most int) (started int, err error) {
+	waits := false
+	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		if err := tx.HoldDuty(ctx, duty); err != nil {
+			return err
+		}
+		candidates, err := startable(ctx, tx, most)
+		if waits = candidates != nil; err != nil || len(candidates) == 0 {
+			return err
+		}
+		started, err = startRuns(ctx, tx, w, candidates)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	e.signals.startWaits.Store(waits)
+	return started, nil
+}
+
+// StartsWanted says, once, that a run may start which could not before.
+func (e *Engine) StartsWanted() bool { return e.signals.startWanted.Swap(false) }
+
+// startable are runs that may start, as far as one sees without locks; nil if none waits.
+func startable(ctx context.Context, tx *store.Tx, most int) ([]store.RunKey, error) {
+	waiting, err := tx.WaitingTenants(ctx)
+	if err != nil || len(waiting) == 0 {
+		return nil, err
+	}
+	quotas, err := tx.RunQuotasOf(ctx, waiting)
+	if err != nil {
+		return nil, err
+	}
+	used, err := runningOf(ctx, tx, quotas)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		tenants []id.Tenant
+		mosts   []int32
+	)
+	for _, owner := range waiting {
+		if u, ok := used[owner]; ok && u.room(most) > 0 {
+			tenants, mosts = append(tenants, owner), append(mosts, u.room(most))
+		}
+	}
+	if len(tenants) == 0 {
+		return []store.RunKey{}, nil
+	}
+	candidates, err := tx.NextRuns(ctx, tenants, mosts)
+	return candidates[:min(len(candidates), most)], err
+}
+
+// runningOf counts what bounds the start of runs.
+func runningOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQuotas) (map[id.Tenant]*usage, error) {
+	used := make(map[id.Tenant]*usage, len(quotas))
+	questions := make([]store.UsageQuestion, 0, len(quotas))
+	for owner, q := range quotas {
+		used[owner] = &usage{quotas: q}
+		questions = append(questions, store.UsageQuestion{Tenant: owner, Running: max(q.MaxConcurrentRuns, 0), Queued: max(q.MaxQueuedTasks, 0)})
+	}
+	counted, err := tx.CountUsage(ctx, questions)
+	for owner, u := range used {
+		u.Usage = counted[owner]
+	}
+	return used, err
+}
+
+// room is how many runs may start, up to most.
+func (u *usage) room(most int) int32 {
+	switch {
+	case u.quotas.MaxQueuedTasks >= 0 && u.Queued >= u.quotas.MaxQueuedTasks:
+		return 0
+	case u.quotas.MaxConcurrentRuns < 0:
+		return int32(most) //nolint:gosec // a batch size
+	}
+	return min(int32(most), max(u.quotas.MaxConcurrentRuns-u.Running, 0)) //nolint:gosec // likewise
+}
+
+// startRuns locks the candidates and their tenants, counts again, and starts those for which
+// there is room. The start counts as an upstream of the tasks that have no other.
+func startRuns(ctx context.Context, tx *store.Tx, w *working, candidates []store.RunKey) (started int, err error) {
+	locked, err := tx.LockRuns(ctx, store.LockForCount, candidates)
+	if err != nil {
+		return 0, err
+	}
+	quotas, err := tx.LockTenants(ctx, tenantsOf(candidates))
+	if err != nil {
+		return 0, err
+	}
+	used, err := runningOf(ctx, tx, quotas)
+	if err != nil {
+		return 0, err
+	}
+	waiting, err := tx.WithLive(ctx, locked)
+	if err != nil {
+		return 0, err
+	}
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return 0, err
+	}
+	w.at(now)
+	w.addRuns(waiting)
+	roots, err := rootsByRun(ctx, tx, w, candidates)
+	if err != nil {
+		return 0, err
+	}
+	meta := event.Meta{Actor: "admission"}
+	for _, key := range candidates { // in their order
+		r, u := w.runs[key.Run], used[key.Tenant]
+		if r == nil || u == nil || r.run.State != run.RunPending || len(roots[key.Run]) == 0 || u.room(1) == 0 {
+			continue
+		}
+		if err := w.decideRun(r, run.StartRun{}, meta); err != nil {
+			return 0, err
+		}
+		for _, t := range roots[key.Run] {
+			if err := w.decide(w.add(t), run.DependenciesMet{}, meta); err != nil {
+				return 0, err
+			}
+		}
+		u.Running++
+		u.Queued += int32(len(roots[key.Run])) //nolint:gosec // bounded by the plan
+		started++
+	}
+	return started, nil
+}
+
+// rootsByRun reads the tasks that the start of each run readies, until they are enough for one
+// transaction.
+func rootsByRun(ctx context.Context, tx *store.Tx, w *working, candidates []store.RunKey) (map[id.Run][]run.Task, error) {
+	var keys []store.RunKey
+	tasks := 0
+	for _, key := range candidates {
+		if r := w.runs[key.Run]; r != nil && tasks <= maxTasksPerBatch {
+			keys = append(keys, key)
+			tasks += int(r.run.Remaining)
+		}
+	}
+	found, err := tx.Roots(ctx, keys)
+	roots := make(map[id.Run][]run.Task, len(keys))
+	for _, t := range found {
+		roots[t.Run] = append(roots[t.Run], t)
+	}
+	return roots, err
+}
+
+func tenantsOf(keys []store.RunKey) []id.Tenant {
+	seen := map[id.Tenant]bool{}
+	for _, k := range keys {
+		seen[k.Tenant] = true
+	}
+	return slices.Collect(maps.Keys(seen))
+}
