@@ -112,7 +112,7 @@ func (o output) tenant(name string, s *tenantSeries) {
 	}
 	for i, n := range s.runs {
 		if n > 0 {
-			o.count(o.descs.runs, n, name, (run.RunSucceeded + run.State(i)).String()) //nolint:gosec // below 4
+			o.count(o.descs.runs, n, name, (run.RunSucceeded + run.State(i)).String())
 		}
 	}
 	for _, h := range []struct {

@@ -155,7 +155,7 @@ func (r *Recorder) Admitted(round engine.AdmissionRound) {
 		r.rounds[0]++
 	}
 	r.roundSeconds.observe(&waiting, round.Took)
-	r.admitted += uint64(max(0, round.Admitted)) //nolint:gosec // a count
+	r.admitted += uint64(max(0, round.Admitted))
 }
 
 // snapshot is what has been counted so far.
