@@ -73,6 +73,7 @@ type poolRound struct {
 	pool   string
 	clock  float64
 	room   int
+	whole  bool // nothing bounds it but the size of a round
 	shares []shareRound
 }
 
@@ -94,6 +95,7 @@ func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
 		p := byPool[s.Pool]
 		if p == nil {
 			p = &poolRound{pool: s.Pool, clock: s.PoolClock, room: poolRoom(s, e.config, most)}
+			p.whole = p.room == most
 			byPool[s.Pool] = p
 			pools = append(pools, p)
 		}
@@ -214,7 +216,7 @@ func (w *working) admit(ctx context.Context, tx *store.Tx, pools []*poolRound, t
 		for i, s := range shares {
 			if looked := len(s.Costs); looked == p.shares[i].most || taken[i] < looked {
 				left = true
-				more = more || looked > 0 && taken[i] == looked && len(order) < p.room
+				more = more || looked > 0 && (p.whole || taken[i] == looked && len(order) < p.room)
 			}
 			if taken[i] > 0 || s.Deficit != p.shares[i].Deficit {
 				charges = append(charges, store.Charge{ShareKey: p.shares[i].ShareKey, Admitted: taken[i], Deficit: s.Deficit, Clock: s.Clock})
