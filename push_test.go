@@ -1,0 +1,502 @@
+package servo_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"go.arco.dev/servo"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/push"
+)
+
+// pushPool is a dispatcher for tests: it signs envelopes, and hears what workers say at the
+// URLs that came along.
+type pushPool struct {
+	t      *testing.T
+	keys   push.Keyring
+	server *httptest.Server // of the callbacks
+	worker *httptest.Server
+
+	mu       sync.Mutex
+	attempts map[string]*pushed
+	changed  chan struct{}
+	before   func(action push.Action) int // a status to refuse with, once it is not 0
+	renew    bool
+}
+
+// pushed is what was heard of an attempt.
+type pushed struct {
+	callback push.Callback
+	envelope []byte
+	started  int
+	beats    int
+	progress []*servov1.Progress
+	log      string
+	cursor   string
+	fanned   []*servov1.FanOutTask
+	complete *servov1.Complete
+	fail     *servov1.Fail
+	yield    *servov1.Yield
+	tokens   []int64 // of the URLs that reports came to
+	cancel   bool
+	lost     bool
+	results  []*servov1.UpstreamTask
+}
+
+func newPushPool(t *testing.T, register func(w *servo.Worker), options ...func(*servo.WorkerOptions)) (*pushPool, *servo.PushHandler) {
+	t.Helper()
+	key, err := push.NewKey(rand.Reader, time.Now().Add(-time.Hour))
+	require.NoError(t, err)
+	p := &pushPool{t: t, keys: push.Keyring{key}, attempts: map[string]*pushed{}, changed: make(chan struct{})}
+	p.server = httptest.NewServer(http.HandlerFunc(p.callback))
+	t.Cleanup(p.server.Close)
+
+	// A short lease beats often, so that tests need not wait.
+	o := servo.WorkerOptions{ID: "p1", Concurrency: 4, Lease: time.Second, Grace: time.Minute}
+	for _, change := range options {
+		change(&o)
+	}
+	w := servo.NewWorker(o)
+	register(w)
+	h, err := servo.NewPushHandler(w, servo.PushOptions{Keys: []string{key.Worker("gpu").Text()}})
+	require.NoError(t, err)
+	p.worker = httptest.NewServer(h)
+	t.Cleanup(p.worker.Close)
+	t.Cleanup(func() { require.NoError(t, h.Shutdown(context.Background())) })
+	return p, h
+}
+
+// sign makes an envelope and remembers its attempt.
+func (p *pushPool) sign(asset string, changes ...func(*push.Envelope)) *pushed {
+	p.t.Helper()
+	m := id.NewMinter(time.Now())
+	a := &pushed{callback: push.Callback{Tenant: id.New[id.Tenant](m), Run: id.New[id.Run](m), Task: id.New[id.Task](m), Attempt: 1, Token: 7}}
+	urls, err := push.SignCallbacks(p.server.URL, a.callback, p.keys[0], time.Now().Add(push.CallbackLifetime))
+	require.NoError(p.t, err)
+	e := push.Envelope{Pool: "gpu", Tenant: "acme", Run: a.callback.Run, Task: a.callback.Task, Attempt: 1, Asset: asset, Callbacks: urls}
+	for _, change := range changes {
+		change(&e)
+	}
+	a.envelope, err = push.Sign(e, p.keys[0], time.Now(), time.Minute, rand.Reader)
+	require.NoError(p.t, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.attempts[a.callback.Task.String()] = a
+	return a
+}
+
+// post sends bytes to the worker.
+func (p *pushPool) post(body []byte) (int, string) {
+	p.t.Helper()
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, p.worker.URL, bytes.NewReader(body))
+	require.NoError(p.t, err)
+	response, err := p.worker.Client().Do(request)
+	require.NoError(p.t, err)
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(p.t, err)
+	return response.StatusCode, string(answer)
+}
+
+func (p *pushPool) push(asset string, changes ...func(*push.Envelope)) *pushed {
+	p.t.Helper()
+	a := p.sign(asset, changes...)
+	status, answer := p.post(a.envelope)
+	require.Equal(p.t, http.StatusAccepted, status, answer)
+	return a
+}
+
+// wait waits until something is so.
+func (p *pushPool) wait(is func() bool) {
+	p.t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		p.mu.Lock()
+		so, changed := is(), p.changed
+		p.mu.Unlock()
+		if so {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			require.FailNow(p.t, "it has not come about within a minute")
+		}
+	}
+}
+
+func (p *pushPool) ended(a *pushed) *pushed {
+	p.t.Helper()
+	p.wait(func() bool { return a.complete != nil || a.fail != nil || a.yield != nil })
+	return a
+}
+
+func (p *pushPool) do(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// callback is the server's side.
+func (p *pushPool) callback(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	p.mu.Lock()
+	defer func() {
+		close(p.changed)
+		p.changed = make(chan struct{})
+		p.mu.Unlock()
+	}()
+	c, err := push.VerifyCallback(r.Method, r.URL, p.keys, time.Now())
+	a := p.attempts[c.Task.String()]
+	if err != nil || a == nil || a.lost || c.Token != a.callback.Token {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	if p.before != nil {
+		if status := p.before(c.Action); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+	}
+	answer, err := p.act(a, c.Callback, body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]string{"code": "INVALID_ARGUMENT", "message": err.Error()})
+		return
+	}
+	_, _ = w.Write(answer)
+}
+
+func (p *pushPool) act(a *pushed, c push.Callback, body []byte) ([]byte, error) {
+	switch c.Action {
+	case push.ActionReport:
+		var request servov1.ReportRequest
+		if err := protojson.Unmarshal(body, &request); err != nil {
+			return nil, err
+		}
+		a.tokens = append(a.tokens, c.Token)
+		response := &servov1.ReportResponse{}
+		for _, item := range request.GetItems() {
+			response.Answers = append(response.Answers, a.hear(item))
+		}
+		return protojson.Marshal(response)
+	case push.ActionHeartbeat:
+		a.beats++
+		reply := push.HeartbeatReply{Held: true, ShouldCancel: a.cancel}
+		if p.renew {
+			p.renew = false
+			a.callback.Token++ // the old URLs are good for nothing any more
+			urls, err := push.SignCallbacks(p.server.URL, a.callback, p.keys[0], time.Now().Add(push.CallbackLifetime))
+			if err != nil {
+				return nil, err
+			}
+			reply.Callbacks = &urls
+		}
+		return json.Marshal(reply)
+	case push.ActionUpstream:
+		var asked struct {
+			Task      string `json:"task"`
+			PageToken string `json:"page_token"`
+		}
+		if err := json.Unmarshal(body, &asked); err != nil {
+			return nil, err
+		}
+		if asked.Task != "" {
+			return protojson.Marshal(&servov1.UpstreamTask{Task: asked.Task, Result: structpb.NewStringValue("large")})
+		}
+		page := &servov1.ListUpstreamTasksResponse{Tasks: a.results[:1], NextPageToken: "2"}
+		if asked.PageToken != "" {
+			page = &servov1.ListUpstreamTasksResponse{Tasks: a.results[1:]}
+		}
+		return protojson.Marshal(page)
+	case push.ActionStatus, push.ActionCursor, push.ActionFanOut:
+	}
+	return nil, errors.New("nobody says this here")
+}
+
+func (a *pushed) hear(item *servov1.ReportItem) *servov1.ReportAnswer {
+	switch action := item.GetAction().(type) {
+	case *servov1.ReportItem_Start:
+		a.started++
+	case *servov1.ReportItem_Progress:
+		a.progress = append(a.progress, action.Progress)
+	case *servov1.ReportItem_Log:
+		a.log += action.Log.GetText()
+	case *servov1.ReportItem_Advance:
+		a.cursor = action.Advance.GetNext()
+	case *servov1.ReportItem_FanOut:
+		a.fanned = action.FanOut.GetTasks()
+		return &servov1.ReportAnswer{Added: []string{"t1", "t2"}}
+	case *servov1.ReportItem_Complete:
+		a.complete = action.Complete
+	case *servov1.ReportItem_Fail:
+		a.fail = action.Fail
+	case *servov1.ReportItem_Yield:
+		a.yield = action.Yield
+	}
+	return &servov1.ReportAnswer{}
+}
+
+func TestPush(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a pushed task has its parameters and upstreams, and tells how it goes", func(t *testing.T) {
+		t.Parallel()
+		p, _ := newPushPool(t, func(w *servo.Worker) {
+			servo.Asset(w, "total", func(ctx context.Context, task *servo.Task, in struct{ Region string }) (Revenue, error) {
+				orders, err := servo.Upstream[[]Order](ctx, task, "bronze/orders")
+				if err != nil {
+					return Revenue{}, err
+				}
+				task.Log().Info("summing", "orders", len(orders), "attempt", task.Attempt)
+				task.Progress(servo.Progress{Fraction: 0.5})
+				ids, err := task.FanOut(ctx, []servo.Mapped{{Asset: "gold/part", Partition: "a"}, {Asset: "gold/part", Partition: "b"}})
+				if err != nil || len(ids) != 2 {
+					return Revenue{}, fmt.Errorf("%v: %w", ids, err)
+				}
+				return Revenue{Region: in.Region + task.Cursor(), Total: orders[0].Amount}, task.Advance(ctx, "page 8")
+			})
+		})
+		a := p.ended(p.push("gold/revenue", func(e *push.Envelope) {
+			e.Entrypoint, e.Parameters, e.Cursor = "total", json.RawMessage(`{"Region":"eu"}`), "!"
+			e.Upstream = []push.Upstream{{Run: e.Run, Task: e.Task, Asset: "bronze/orders", Result: json.RawMessage(`[{"amount":12.5}]`)}}
+		}))
+		require.Nil(t, a.fail)
+		require.Equal(t, map[string]any{"region": "eu!", "total": 12.5}, a.complete.GetResult().AsInterface())
+		require.Equal(t, 1, a.started)
+		require.Contains(t, a.log, "summing orders=1 attempt=1")
+		require.NotEmpty(t, a.progress)
+		require.Equal(t, "page 8", a.cursor)
+		require.Len(t, a.fanned, 2)
+	})
+
+	t.Run("an envelope that comes many times is executed once", func(t *testing.T) {
+		t.Parallel()
+		var ran atomic.Int64
+		p, _ := newPushPool(t, func(w *servo.Worker) {
+			servo.Asset(w, "gold/a", func(context.Context, *servo.Task, servo.None) (int, error) { return int(ran.Add(1)), nil })
+		})
+		a := p.sign("gold/a")
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				status, _ := p.post(a.envelope)
+				if status != http.StatusAccepted {
+					t.Errorf("status %d", status)
+				}
+			})
+		}
+		all.Wait()
+		p.ended(a)
+		status, answer := p.post(a.envelope)
+		require.Equal(t, http.StatusAccepted, status)
+		require.JSONEq(t, `{"status":"ACCEPTED","repeat":true}`, answer)
+		p.ended(p.push("gold/a")) // what was to run twice would have by now
+		require.EqualValues(t, 2, ran.Load())
+	})
+
+	t.Run("what is not believed gets one answer and is not executed", func(t *testing.T) {
+		t.Parallel()
+		p, _ := newPushPool(t, func(w *servo.Worker) {
+			servo.Asset(w, "gold/a", func(context.Context, *servo.Task, servo.None) (int, error) { return 0, nil })
+		})
+		a := p.sign("gold/a")
+		other, err := push.NewKey(rand.Reader, time.Now())
+		require.NoError(t, err)
+		foreign, err := push.Sign(push.Envelope{Pool: "gpu", Asset: "gold/a"}, other, time.Now(), time.Minute, rand.Reader)
+		require.NoError(t, err)
+		elsewhere, err := push.Sign(push.Envelope{Pool: "cpu", Asset: "gold/a"}, p.keys[0], time.Now(), time.Minute, rand.Reader)
+		require.NoError(t, err)
+		old, err := push.Sign(push.Envelope{Pool: "gpu", Asset: "gold/a"}, p.keys[0], time.Now().Add(-time.Hour), time.Minute, rand.Reader)
+		require.NoError(t, err)
+		for _, body := range [][]byte{
+			nil, []byte("{}"), bytes.Replace(a.envelope, []byte("gold/a"), []byte("gold/b"), 1), append(a.envelope, ' '), foreign, elsewhere, old,
+			bytes.Repeat([]byte("x"), push.MaxEnvelope+1),
+		} {
+			status, answer := p.post(body)
+			require.Equal(t, http.StatusForbidden, status)
+			require.JSONEq(t, `{"code":"FORBIDDEN","message":"the signature is not valid","status":403}`, answer)
+		}
+		response, err := p.worker.Client().Get(p.worker.URL)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusMethodNotAllowed, response.StatusCode)
+		require.Zero(t, a.started)
+	})
+
+	t.Run("a failure carries its code, a yield its cursor", func(t *testing.T) {
+		t.Parallel()
+		p, _ := newPushPool(t, func(w *servo.Worker) {
+			servo.Asset(w, "gold/fails", func(context.Context, *servo.Task, servo.None) (int, error) {
+				return 0, servo.Fail(servo.RateLimited, errors.New("slow down"))
+			})
+			servo.Asset(w, "gold/yields", func(context.Context, *servo.Task, servo.None) (int, error) { return 0, servo.Yield("page 2") })
+		})
+		failed, yielded, unknown := p.ended(p.push("gold/fails")), p.ended(p.push("gold/yields")), p.ended(p.push("gold/unknown"))
+		require.Equal(t, "RATE_LIMITED", failed.fail.GetError().GetCode())
+		require.Equal(t, "slow down", failed.fail.GetError().GetMessage())
+		require.Equal(t, "page 2", yielded.yield.GetCursor())
+		require.Equal(t, "NOT_IMPLEMENTED", unknown.fail.GetError().GetCode())
+	})
+}
+
+// until is a function that goes on until its context ends, and says why that was.
+func until(why chan<- error) func(context.Context, *servo.Task, servo.None) (int, error) {
+	return func(ctx context.Context, _ *servo.Task, _ servo.None) (int, error) {
+		<-ctx.Done()
+		why <- context.Cause(ctx)
+		return 0, ctx.Err()
+	}
+}
+
+func TestPushedLife(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a cancel comes with a heartbeat's answer", func(t *testing.T) {
+		t.Parallel()
+		why := make(chan error, 1)
+		p, _ := newPushPool(t, func(w *servo.Worker) { servo.Asset(w, "gold/a", until(why)) })
+		a := p.push("gold/a")
+		p.wait(func() bool { return a.beats >= 2 })
+		p.do(func() { a.cancel = true })
+		p.ended(a)
+		require.ErrorIs(t, <-why, servo.ErrCancelled)
+		require.Equal(t, "CANCELLED", a.fail.GetError().GetCode())
+	})
+
+	t.Run("a task that is somebody else's by now is given up in silence", func(t *testing.T) {
+		t.Parallel()
+		why := make(chan error, 1)
+		p, _ := newPushPool(t, func(w *servo.Worker) { servo.Asset(w, "gold/a", until(why)) })
+		a := p.push("gold/a")
+		p.wait(func() bool { return a.started == 1 })
+		p.do(func() { a.lost = true })
+		require.ErrorIs(t, <-why, servo.ErrLeaseLost)
+		require.Nil(t, a.fail)
+	})
+
+	t.Run("URLs that a heartbeat brings take the place of the old ones", func(t *testing.T) {
+		t.Parallel()
+		goOn := make(chan struct{})
+		p, _ := newPushPool(t, func(w *servo.Worker) {
+			servo.Asset(w, "gold/a", func(context.Context, *servo.Task, servo.None) (int, error) { <-goOn; return 1, nil })
+		})
+		a := p.push("gold/a")
+		p.wait(func() bool { return a.started == 1 })
+		p.do(func() { p.renew = true })
+		p.wait(func() bool { return a.callback.Token == 8 })
+		beats := a.beats
+		p.wait(func() bool { return a.beats > beats }) // at the new URL
+		close(goOn)
+		p.ended(a)
+		require.Equal(t, []int64{7, 8}, a.tokens)
+	})
+
+	t.Run("an end is said again until it is heard", func(t *testing.T) {
+		t.Parallel()
+		p, _ := newPushPool(t, func(w *servo.Worker) {
+			servo.Asset(w, "gold/a", func(context.Context, *servo.Task, servo.None) (string, error) { return "kept", nil })
+		})
+		refusals := []int{http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusTooManyRequests, http.StatusInternalServerError}
+		p.do(func() {
+			p.before = func(action push.Action) int {
+				if action != push.ActionReport || len(refusals) == 0 {
+					return 0
+				}
+				status := refusals[0]
+				refusals = refusals[1:]
+				return status
+			}
+		})
+		a := p.ended(p.push("gold/a"))
+		require.Empty(t, refusals)
+		require.Equal(t, "kept", a.complete.GetResult().GetStringValue())
+	})
+
+	t.Run("results that were left out are read", func(t *testing.T) {
+		t.Parallel()
+		p, _ := newPushPool(t, func(w *servo.Worker) {
+			servo.Asset(w, "gold/a", func(ctx context.Context, task *servo.Task, _ servo.None) (string, error) {
+				large, err := servo.Upstream[string](ctx, task, "bronze/large")
+				if err != nil {
+					return "", err
+				}
+				var parts []string
+				for part, err := range servo.MappedResults[string](ctx, task, "silver/part") {
+					if err != nil {
+						return "", err
+					}
+					parts = append(parts, part.Value)
+				}
+				return large + " " + strings.Join(parts, "+"), nil
+			})
+		})
+		a := p.sign("gold/a", func(e *push.Envelope) {
+			e.Upstream = []push.Upstream{{Run: e.Run, Task: e.Task, Asset: "bronze/large", Omitted: true}}
+		})
+		a.results = []*servov1.UpstreamTask{
+			{Asset: "silver/part", Result: structpb.NewStringValue("one")}, {Asset: "silver/part", Result: structpb.NewStringValue("two")},
+		}
+		status, _ := p.post(a.envelope)
+		require.Equal(t, http.StatusAccepted, status)
+		require.Equal(t, "large one+two", p.ended(a).complete.GetResult().GetStringValue(), a.fail)
+	})
+
+	t.Run("a shutdown takes no more, interrupts, and reports", func(t *testing.T) {
+		t.Parallel()
+		why := make(chan error, 1)
+		p, h := newPushPool(t, func(w *servo.Worker) { servo.Asset(w, "gold/a", until(why)) }, func(o *servo.WorkerOptions) { o.Grace = time.Millisecond })
+		a := p.push("gold/a")
+		p.wait(func() bool { return a.started == 1 })
+		require.NoError(t, h.Shutdown(t.Context()))
+		require.ErrorIs(t, <-why, servo.ErrInterrupted)
+		require.Equal(t, "INTERRUPTED", a.fail.GetError().GetCode())
+		status, _ := p.post(p.sign("gold/a").envelope)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+	})
+
+	t.Run("a shutdown without time ends at once", func(t *testing.T) {
+		t.Parallel()
+		why := make(chan error, 1)
+		p, h := newPushPool(t, func(w *servo.Worker) { servo.Asset(w, "gold/a", until(why)) })
+		a := p.push("gold/a")
+		p.wait(func() bool { return a.started == 1 })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, h.Shutdown(ctx), context.Canceled)
+		require.ErrorIs(t, <-why, servo.ErrInterrupted)
+	})
+}
+
+func TestPushKeys(t *testing.T) {
+	t.Parallel()
+	for name, keys := range map[string][]string{"no keys": nil, "a broken key": {"sk-1:hunter2"}} {
+		t.Run(name+" are refused at the start", func(t *testing.T) {
+			t.Parallel()
+			_, err := servo.NewPushHandler(servo.NewWorker(servo.WorkerOptions{}), servo.PushOptions{Keys: keys})
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "hunter2")
+		})
+	}
+}
