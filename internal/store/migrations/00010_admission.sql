@@ -12,16 +12,19 @@ CREATE INDEX ready_q_held ON servo.ready_q (tenant_id) WHERE held;
 GRANT UPDATE (held) ON servo.ready_q TO servo_engine;
 
 -- A queue is worked off in the order in which admission has filled it: that order is fair
--- already. cost is the worker-seconds that the tenant was charged for this attempt.
+-- already. cost is the worker-seconds that the tenant was charged for this attempt, ready_at
+-- when the task became ready for it.
 ALTER TABLE servo.pool_q
     ADD COLUMN rank  bigint NOT NULL DEFAULT 0,
     ADD COLUMN cost  real   NOT NULL DEFAULT 0 CHECK (cost >= 0),
-    ADD COLUMN asset text   NOT NULL DEFAULT '';
+    ADD COLUMN asset text   NOT NULL DEFAULT '',
+    ADD COLUMN ready_at timestamptz NOT NULL DEFAULT '0001-01-01 00:00:00+00';
 DROP INDEX servo.pool_q_order;
 CREATE INDEX pool_q_order ON servo.pool_q (pool, rank);
 ALTER TABLE servo.leases
     ADD COLUMN cost  real NOT NULL DEFAULT 0 CHECK (cost >= 0),
-    ADD COLUMN asset text NOT NULL DEFAULT '';
+    ADD COLUMN asset text NOT NULL DEFAULT '',
+    ADD COLUMN ready_at timestamptz NOT NULL DEFAULT '0001-01-01 00:00:00+00';
 
 -- What each tenant has of a pool: how many of its tasks are queued or leased there, and what
 -- it is owed (or owes, below 0) in worker-seconds. Written by admission alone, under its duty.
@@ -98,6 +101,9 @@ CREATE UNIQUE INDEX live_runs_lock ON servo.live_runs (tenant_id, lock_key) WHER
 CREATE INDEX live_runs_due ON servo.live_runs (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX live_runs_running ON servo.live_runs (tenant_id) WHERE NOT pending;
 CREATE INDEX live_runs_pending ON servo.live_runs (tenant_id, priority DESC, run_id) WHERE pending;
+
+-- A trigger that finds its lock held is answered with the run that holds it, and so is its repeat.
+GRANT UPDATE (run_id) ON servo.idempotency_keys TO servo_engine;
 
 -- The trace that a run belongs to (W3C traceparent), for its workers.
 ALTER TABLE servo.runs ADD COLUMN trace text NOT NULL DEFAULT '';
