@@ -114,7 +114,7 @@ func (s *Server) explain(ctx context.Context, method string, err error) error {
 	switch trouble := store.Diagnose(err); {
 	case trouble == store.Away || trouble == store.Collided:
 		s.log.WarnContext(ctx, "the database is away", "method", method, "error", err)
-		return fault.New(fault.Unavailable, "the database does not answer", fault.RetryAfter(retryAfterAway),
+		return fault.New(fault.Unavailable, "the database does not answer", fault.RetryAfter(RetryAfterAway),
 			fault.Remedy("try again"), fault.Cause(err))
 	case trouble == store.Poisoned && !ours:
 		s.log.WarnContext(ctx, "a request carries a value that the database refuses", "method", method, "error", err)
@@ -125,5 +125,5 @@ func (s *Server) explain(ctx context.Context, method string, err error) error {
 	return fault.New(fault.Internal, "something went wrong on our side", fault.Remedy("try again; if it stays, look at the server's log"), fault.Cause(err))
 }
 
-// retryAfterAway is when a caller may look again for a database that was away.
-const retryAfterAway = time.Second
+// RetryAfterAway is when a caller may look again for a database that was away.
+const RetryAfterAway = time.Second

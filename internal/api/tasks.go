@@ -138,14 +138,11 @@ func (s taskService) ListUpstreamTasks(ctx context.Context, req *servov1.ListUps
 	tasks, answer.NextPageToken = cut(page, tasks,
 		func(t store.UpstreamTask) int { return len(t.Result) }, func(t store.UpstreamTask) string { return strconv.Itoa(int(t.Index)) })
 	for _, t := range tasks {
-		result, err := valueOf(t.Result)
+		task, err := upstreamToProto(t)
 		if err != nil {
 			return nil, err
 		}
-		answer.Tasks = append(answer.Tasks, &servov1.UpstreamTask{
-			Task: t.Task.String(), Index: t.Index, Asset: t.Asset, Partition: t.Partition, State: servov1.Task_State(t.State),
-			Outcome: string(t.Outcome), Result: result,
-		})
+		answer.Tasks = append(answer.Tasks, task)
 	}
 	return answer, nil
 }

@@ -121,6 +121,8 @@ func plain(code codes.Code) (fault.Code, string) {
 		return DeadlineExceeded, "allow more time; a repeated change with the same Idempotency-Key is made once"
 	case codes.InvalidArgument, codes.OutOfRange:
 		return fault.InvalidArgument, ""
+	case codes.PermissionDenied:
+		return Forbidden, ""
 	case codes.NotFound:
 		return fault.NotFound, ""
 	case codes.AlreadyExists:

@@ -1,0 +1,28 @@
+package store
+
+import (
+	"context"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// UpstreamOf reads one upstream of a task. What is no upstream of it is not found.
+func (s *Store) UpstreamOf(ctx context.Context, key TaskKey, upstreamRun id.Run, upstream id.Task) (UpstreamTask, error) {
+	var found UpstreamTask
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		r, err := tx.q.UpstreamOf(ctx, db.UpstreamOfParams{
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, UpstreamRunID: upstreamRun.UUID, UpstreamID: upstream.UUID,
+		})
+		if err != nil {
+			return notFound(err, "upstream task", upstream.String())
+		}
+		found = UpstreamTask{
+			Task: id.Of[id.Task](r.ID), Index: r.Ix, Asset: r.Asset, Partition: r.Partition, State: run.TaskState(r.State),
+			Outcome: outcomeOf(r.Outcome), Result: r.Result,
+		}
+		return nil
+	})
+	return found, err
+}
