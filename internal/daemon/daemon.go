@@ -17,9 +17,11 @@ import (
 
 	"go.arco.dev/servo/internal/admission"
 	"go.arco.dev/servo/internal/api"
+	"go.arco.dev/servo/internal/dispatch"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/metrics"
 	"go.arco.dev/servo/internal/presence"
+	"go.arco.dev/servo/internal/push"
 	"go.arco.dev/servo/internal/reaper"
 	"go.arco.dev/servo/internal/store"
 )
@@ -37,18 +39,20 @@ const (
 // Config says how a server runs.
 type Config struct {
 	DatabaseURL     string
-	ListenURL       string        // without a pooler in between; "" is the DatabaseURL, if no pooler is there; see NoListening
-	Pooler          bool          // the DatabaseURL leads to a pooler that hands connections from transaction to transaction
-	MaxConns        int32         // 0 leaves it to the URL, or takes a default
-	WaitForDatabase time.Duration // how long to wait at the start for one that is away
-	HTTP            string        // address of REST, metrics and health
-	GRPC            string        // address of gRPC
-	Name            string        // of this server among the others
-	Version         string        // of this binary
-	Migrate         bool          // bring the database to this version's schema first
-	Drain           time.Duration // how long calls may take to end when the server stops; 0 is DefaultDrain
-	TenantLabels    int           // how many tenants have labels of their own in metrics; 0 is metrics.DefaultTenants
-	AssetLabels     int           // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
+	ListenURL       string             // without a pooler in between; "" is the DatabaseURL, if no pooler is there; see NoListening
+	Pooler          bool               // the DatabaseURL leads to a pooler that hands connections from transaction to transaction
+	MaxConns        int32              // 0 leaves it to the URL, or takes a default
+	WaitForDatabase time.Duration      // how long to wait at the start for one that is away
+	HTTP            string             // address of REST, metrics and health
+	GRPC            string             // address of gRPC
+	Name            string             // of this server among the others
+	Version         string             // of this binary
+	Migrate         bool               // bring the database to this version's schema first
+	Drain           time.Duration      // how long calls may take to end when the server stops; 0 is DefaultDrain
+	TenantLabels    int                // how many tenants have labels of their own in metrics; 0 is metrics.DefaultTenants
+	AssetLabels     int                // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
+	PublicURL       string             // where push workers reach the servers; "" is the HTTP address
+	Breaker         push.BreakerConfig // when the URL of a push pool is left in peace
 	Engine          engine.Config
 	Logger          *slog.Logger
 }
@@ -62,6 +66,7 @@ type Daemon struct {
 	admission *admission.Admission
 	reaper    *reaper.Reaper
 	presence  *presence.Presence
+	dispatch  atomic.Pointer[dispatch.Dispatch]
 	api       *api.Server
 
 	grpc     *grpc.Server
@@ -104,7 +109,11 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
 	d.startPresence(ctx)
 	d.startLoops() //nolint:contextcheck // they live until Stop, not only as long as the start
-	return d.listen(ctx)
+	if err := d.listen(ctx); err != nil {
+		return err
+	}
+	d.startDispatch(ctx)
+	return nil
 }
 
 func (d *Daemon) startPresence(ctx context.Context) {
@@ -139,6 +148,9 @@ func (d *Daemon) Stop(ctx context.Context) error {
 func (d *Daemon) shutDown(ctx context.Context) error {
 	var errs []error
 	d.draining.Store(true) // readyz says so at once
+	if running := d.dispatch.Load(); running != nil {
+		running.Stop() // while the workers that it calls can still reach us
+	}
 	if d.http != nil {
 		errs = append(errs, d.drain(ctx))
 	}

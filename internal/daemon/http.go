@@ -19,7 +19,7 @@ func (d *Daemon) routes(m *edgeMetrics, rest http.Handler) http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /{$}", welcome)
 	mux.Handle(restPattern, rest)
-	return m.measure(patient(mux))
+	return m.measure(patient(d.callbacks().Before(mux)))
 }
 
 // welcome is what a browser sees.

@@ -1,0 +1,61 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"os"
+
+	"go.arco.dev/servo/internal/api"
+	"go.arco.dev/servo/internal/api/callbacks"
+	"go.arco.dev/servo/internal/dispatch"
+)
+
+// startDispatch sends tasks of push pools, once callbacks can be answered.
+func (d *Daemon) startDispatch(ctx context.Context) {
+	d.dispatch.Store(dispatch.Start(ctx, d.store, d.engine, dispatch.Config{
+		Server: d.config.Name, PublicURL: d.publicURL(), Breaker: d.config.Breaker, Logger: d.config.Logger,
+	}))
+}
+
+// callbacks answers push workers.
+func (d *Daemon) callbacks() *callbacks.Callbacks {
+	return callbacks.New(callbacks.Config{Server: d.api, Engine: d.engine, PublicURL: d.publicURL(), Logger: d.config.Logger})
+}
+
+// publicURL is where workers reach this server: as it was configured, or as it listens.
+func (d *Daemon) publicURL() string {
+	if d.config.PublicURL != "" {
+		return d.config.PublicURL
+	}
+	address, ok := d.httpAddr.(*net.TCPAddr)
+	if !ok || !address.IP.IsUnspecified() {
+		return "http://" + d.httpAddr.String()
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	_, port, _ := net.SplitHostPort(address.String()) // it came from a listener
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// breakers tells the API how this server stands to push pools.
+type breakers struct{ daemon *Daemon }
+
+// Breaker implements api.Breakers.
+func (b breakers) Breaker(pool string) (api.Breaker, bool) {
+	running := b.daemon.dispatch.Load()
+	if running == nil {
+		return api.Breaker{}, false
+	}
+	status, known := running.Pool(pool)
+	return api.Breaker{State: status.State, RetryAt: status.RetryAt, LastError: status.LastError}, known
+}
+
+// Dispatch is how this server stands to every push pool.
+func (d *Daemon) Dispatch() []dispatch.Status {
+	if running := d.dispatch.Load(); running != nil {
+		return running.Stats()
+	}
+	return nil
+}

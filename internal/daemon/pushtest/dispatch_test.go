@@ -1,0 +1,359 @@
+package pushtest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/push"
+)
+
+func TestDispatch(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a worker that answers at once ends its task, and the next gets its result", func(t *testing.T) {
+		t.Parallel()
+		envelopes := make(chan push.Envelope, 10)
+		w := setup(t, daemon.Config{}, nil, func(c call) {
+			envelopes <- c.Envelope
+			c.answer(http.StatusOK, `{"status": "SUCCESS", "result": {"rows": 3}}`)
+		})
+		run := w.trigger(t, "both")
+		w.reach(t, run, servov1.Run_SUCCEEDED)
+		first, second := <-envelopes, <-envelopes
+		require.Equal(t, "p/one first acme remote both 1", fmt.Sprintf("%s %s %s %s %s %d", first.Asset, first.Entrypoint, first.Tenant, first.Pool, first.Pipeline, first.Attempt))
+		require.Equal(t, push.IdempotencyKey(first.Task, 1), first.IdempotencyKey)
+		require.EqualValues(t, 600, first.TimeoutSeconds)
+		require.InDelta(t, 300, first.LeaseSeconds, 30)
+		require.Len(t, second.Upstream, 1)
+		require.JSONEq(t, `{"rows": 3}`, string(second.Upstream[0].Result))
+		w.clean(t)
+
+		pool, err := w.pools.GetPool(t.Context(), &servov1.GetPoolRequest{Pool: "remote"})
+		require.NoError(t, err)
+		require.Equal(t, "closed", pool.GetBreaker().GetState())
+		require.Eventually(t, func() bool {
+			pool, err := w.pools.GetPool(t.Context(), &servov1.GetPoolRequest{Pool: "remote"})
+			return err == nil && pool.GetWorkers() == 1
+		}, waitLong, waitShort, "the server is there as a worker")
+	})
+
+	t.Run("a worker that accepts reports through its callbacks: progress, logs, cursor, result", func(t *testing.T) {
+		t.Parallel()
+		got := make(chan push.Envelope, 1)
+		w := setup(t, daemon.Config{}, nil, func(c call) {
+			got <- c.Envelope
+			c.answer(http.StatusAccepted, "")
+		})
+		run := w.trigger(t, "one")
+		e := <-got
+		w.taskIn(t, run, servov1.Task_RUNNING)
+
+		status, body := post(t, e.Callbacks.Heartbeat, object{"progress": object{"fraction": 0.5, "stage": "halfway"}})
+		require.Equal(t, http.StatusOK, status, body)
+		var reply push.HeartbeatReply
+		require.NoError(t, json.Unmarshal([]byte(body), &reply))
+		require.True(t, reply.Held)
+		require.False(t, reply.ShouldCancel)
+		require.Nil(t, reply.Callbacks, "they are new")
+
+		status, body = post(t, e.Callbacks.Cursor, object{"expected": "", "next": "page 2"})
+		require.Equal(t, http.StatusOK, status, body)
+		status, body = post(t, e.Callbacks.Cursor, object{"expected": "page 7", "next": "page 8"})
+		require.Equal(t, http.StatusConflict, status, body)
+
+		status, body = post(t, e.Callbacks.Report, object{"items": []object{
+			{"log": object{"seq": 1, "text": "hello\n"}},
+			{"progress": object{"fraction": 0.9}},
+			{"complete": object{"status": "PARTIAL_SUCCESS", "result": object{"rows": 4}}},
+		}})
+		require.Equal(t, http.StatusOK, status, body)
+		require.NotContains(t, body, `"error":{`)
+		w.reach(t, run, servov1.Run_SUCCEEDED)
+		task := w.task(t, run)
+		require.Equal(t, "PARTIAL_SUCCESS", task.GetOutcome())
+		require.Equal(t, "page 2", task.GetCursor())
+
+		status, body = post(t, e.Callbacks.Status, object{"complete": object{"result": object{"rows": 9}}})
+		require.Equal(t, http.StatusOK, status, body)
+		require.Contains(t, body, `"repeat":true`)
+		status, body = post(t, e.Callbacks.Heartbeat, object{})
+		require.Equal(t, http.StatusOK, status, body)
+		require.Contains(t, body, `"held":false`)
+		require.InDelta(t, 4, w.task(t, run).GetResult().GetStructValue().AsMap()["rows"], 0, "a repeat changes nothing")
+		logs, err := w.tasks.ListTaskLogs(t.Context(), &servov1.ListTaskLogsRequest{Tenant: "acme", Run: run, Task: e.Task.String()})
+		require.NoError(t, err)
+		require.Equal(t, "hello\n", logs.GetChunks()[0].GetText())
+		w.clean(t)
+	})
+
+	t.Run("a cancel reaches the worker by its heartbeat", func(t *testing.T) {
+		t.Parallel()
+		got := make(chan push.Envelope, 1)
+		w := setup(t, daemon.Config{}, nil, func(c call) {
+			got <- c.Envelope
+			c.answer(http.StatusAccepted, "")
+		})
+		run := w.trigger(t, "one")
+		e := <-got
+		w.taskIn(t, run, servov1.Task_RUNNING)
+		_, err := w.runs.CancelRun(t.Context(), &servov1.CancelRunRequest{Tenant: "acme", Run: run, Reason: "not needed"})
+		require.NoError(t, err)
+		_, body := post(t, e.Callbacks.Heartbeat, object{})
+		require.Contains(t, body, `"should_cancel":true`)
+		status, body := post(t, e.Callbacks.Status, object{"fail": object{"error": object{"code": "CANCELLED", "message": "asked to stop"}}})
+		require.Equal(t, http.StatusOK, status, body)
+		w.reach(t, run, servov1.Run_CANCELLED)
+		w.clean(t)
+	})
+
+	t.Run("a cancel ends a call that is still waited for", func(t *testing.T) {
+		t.Parallel()
+		begun, ended := make(chan struct{}), make(chan struct{})
+		w := setup(t, daemon.Config{}, nil, func(c call) {
+			close(begun)
+			<-c.r.Context().Done()
+			close(ended)
+		})
+		run := w.trigger(t, "one")
+		<-begun
+		_, err := w.runs.CancelRun(t.Context(), &servov1.CancelRunRequest{Tenant: "acme", Run: run})
+		require.NoError(t, err)
+		<-ended
+		w.reach(t, run, servov1.Run_CANCELLED)
+		w.clean(t)
+	})
+
+	t.Run("an endpoint that fails for a moment is tried again", func(t *testing.T) {
+		t.Parallel()
+		var tries atomic.Int32
+		w := setup(t, daemon.Config{}, nil, func(c call) {
+			if tries.Add(1) == 1 {
+				c.answer(http.StatusBadGateway, `{"error": {"code": "DISK_FULL", "message": "no room"}}`)
+				return
+			}
+			c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
+		})
+		run := w.trigger(t, "one")
+		w.reach(t, run, servov1.Run_SUCCEEDED)
+		require.Equal(t, int32(2), w.task(t, run).GetAttempt())
+		w.clean(t)
+	})
+
+	t.Run("each call carries its attempt in its idempotency key", func(t *testing.T) {
+		t.Parallel()
+		keys := make(chan string, 10)
+		w := setup(t, daemon.Config{}, nil, func(c call) {
+			keys <- c.r.Header.Get("Idempotency-Key") + " " + c.IdempotencyKey
+			if c.Attempt == 1 {
+				c.answer(http.StatusInternalServerError, `{"error": {"code": "DISK_FULL"}}`)
+				return
+			}
+			c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
+		})
+		run := w.trigger(t, "one")
+		w.reach(t, run, servov1.Run_SUCCEEDED)
+		task := w.task(t, run).GetId()
+		require.Equal(t, task+":1 "+task+":1", <-keys)
+		require.Equal(t, task+":2 "+task+":2", <-keys)
+	})
+}
+
+// TestAnswers holds what becomes of a task against what its endpoint answers.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		answer  func(call)
+		code    string
+		message string
+		retried bool
+	}{
+		{"a redirect", func(c call) { http.Redirect(c.w, c.r, "/elsewhere", http.StatusFound) }, "INVALID_CONFIGURATION", "redirects are not followed", false},
+		{"200 without a word", func(c call) { c.answer(200, "OK") }, "INVALID_CONFIGURATION", "without saying", false},
+		{"200 with another status", func(c call) { c.answer(200, `{"status": "FINE"}`) }, "INVALID_CONFIGURATION", "FINE", false},
+		{"200 with an error", func(c call) { c.answer(200, `{"error": {"code": "MISSING_INPUT", "message": "no file"}}`) }, "MISSING_INPUT", "no file", false},
+		{"400", func(c call) { c.answer(400, "") }, "INVALID_CONFIGURATION", "400", false},
+		{"422 with a code", func(c call) { c.answer(422, `{"error": {"code": "SCHEMA_VIOLATION", "message": "no column a"}}`) }, "SCHEMA_VIOLATION", "no column a", false},
+		{"401", func(c call) { c.answer(401, "") }, "AUTHENTICATION_FAILED", "signing key", false},
+		{"404", func(c call) { c.answer(404, "") }, "RESOURCE_NOT_FOUND", "/servo", false},
+		{"429", func(c call) { c.answer(429, "") }, "RATE_LIMITED", "429", true},
+		{"503", func(c call) { c.answer(503, "") }, "SERVICE_UNAVAILABLE", "503", true},
+		{"a closed connection", func(call) { panic(http.ErrAbortHandler) }, "NETWORK_ERROR", "failed", true},
+		{"silence", func(c call) { <-c.r.Context().Done() }, "TIMEOUT", "1s", true},
+		{"an answer without end", func(c call) {
+			c.w.WriteHeader(200)
+			for {
+				if _, err := c.w.Write(make([]byte, 1<<16)); err != nil {
+					return
+				}
+			}
+		}, "INVALID_CONFIGURATION", "1 MiB", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{AllowPrivate: true, Timeout: seconds(1)}, c.answer)
+			run := w.trigger(t, "one")
+			var task *servov1.Task
+			require.Eventually(t, func() bool {
+				task = w.task(t, run)
+				return task.GetState() == servov1.Task_FAILED || task.GetState() == servov1.Task_RETRY_WAIT
+			}, waitLong, waitShort)
+			require.Equal(t, c.retried, task.GetState() == servov1.Task_RETRY_WAIT)
+			require.NotEmpty(t, task.GetAttempts())
+			failure := task.GetAttempts()[0].GetFailure()
+			require.Equal(t, c.code, failure.GetCode(), "%v", failure)
+			require.Contains(t, failure.GetMessage(), c.message)
+			require.EqualValues(t, 1, w.calls.Load(), "nothing was called twice, nor anywhere else")
+			w.clean(t)
+		})
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0x7f.1"} {
+		t.Run("a pool that does not allow it never reaches "+host, func(t *testing.T) {
+			t.Parallel()
+			var accepts atomic.Int64
+			trap := httptest.NewUnstartedServer(http.NotFoundHandler())
+			trap.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					accepts.Add(1)
+				}
+			}
+			trap.Start()
+			t.Cleanup(trap.Close)
+			_, port, err := net.SplitHostPort(strings.TrimPrefix(trap.URL, "http://"))
+			require.NoError(t, err)
+			w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{Url: "http://" + host + ":" + port + "/servo"}, func(call) {})
+			run := w.trigger(t, "one")
+			task := w.taskLeft(t, run)
+			require.Zero(t, accepts.Load())
+			if code := task.GetAttempts()[0].GetFailure().GetCode(); code != "NETWORK_ERROR" { // a name that cannot be resolved
+				require.Equal(t, "INVALID_CONFIGURATION", code)
+				require.Contains(t, task.GetAttempts()[0].GetFailure().GetMessage(), "refused")
+			}
+			w.clean(t)
+		})
+	}
+}
+
+// taskLeft waits until the first attempt of the only task of a run is over.
+func (w *world) taskLeft(t testing.TB, run string) *servov1.Task {
+	t.Helper()
+	var task *servov1.Task
+	require.Eventually(t, func() bool {
+		task = w.task(t, run)
+		return len(task.GetAttempts()) > 0 && task.GetAttempts()[0].GetFailure() != nil
+	}, waitLong, waitShort)
+	return task
+}
+
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	broken.Store(true)
+	config := daemon.Config{Breaker: push.BreakerConfig{Failures: 2, CoolDown: 2 * time.Second, MaxCoolDown: 2 * time.Second}}
+	w := setup(t, config, &servov1.CreatePoolRequest{AllowPrivate: true, MaxConcurrency: new(int32(2))}, func(c call) {
+		if broken.Load() {
+			c.answer(http.StatusUnauthorized, "")
+			return
+		}
+		c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
+	})
+	state := func() *servov1.Breaker {
+		pool, err := w.pools.GetPool(t.Context(), &servov1.GetPoolRequest{Pool: "remote"})
+		require.NoError(t, err)
+		return pool.GetBreaker()
+	}
+	for range 2 {
+		w.reach(t, w.trigger(t, "one"), servov1.Run_FAILED)
+	}
+	require.Eventually(t, func() bool { return state().GetState() != "closed" }, waitLong, waitShort)
+	require.Contains(t, state().GetLastError(), "AUTHENTICATION_FAILED")
+
+	// While it is open tasks wait instead of failing; when it is tried and works, all go on.
+	broken.Store(false)
+	for range 5 {
+		defer func(run string) { w.reach(t, run, servov1.Run_SUCCEEDED) }(w.trigger(t, "one"))
+	}
+	require.Eventually(t, func() bool { return state().GetState() == "closed" }, waitLong, waitShort)
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+
+	t.Run("no more tasks are out than the pool allows, over two servers", func(t *testing.T) {
+		t.Parallel()
+		const limit, total = 3, 30
+		var mu sync.Mutex
+		now, most := 0, 0
+		w := setup(t, daemon.Config{Name: "a"}, &servov1.CreatePoolRequest{AllowPrivate: true, MaxConcurrency: new(int32(limit))}, func(c call) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			defer func() {
+				mu.Lock()
+				now--
+				mu.Unlock()
+				c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
+			}()
+			_, _ = post(t, c.Callbacks.Heartbeat, object{}) // something to do
+		})
+		second(t, w)
+		var runs []string
+		for range total {
+			runs = append(runs, w.trigger(t, "one"))
+		}
+		for _, run := range runs {
+			w.reach(t, run, servov1.Run_SUCCEEDED)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		require.LessOrEqual(t, most, limit)
+		w.clean(t)
+	})
+
+	t.Run("a rate lets a second's worth through, and the rest one by one", func(t *testing.T) {
+		t.Parallel()
+		var mu sync.Mutex
+		var times []time.Time
+		w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{AllowPrivate: true, RatePerSecond: 2}, func(c call) {
+			mu.Lock()
+			times = append(times, time.Now())
+			mu.Unlock()
+			c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
+		})
+		var runs []string
+		for range 5 {
+			runs = append(runs, w.trigger(t, "one"))
+		}
+		for _, run := range runs {
+			w.reach(t, run, servov1.Run_SUCCEEDED)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, times, 5)
+		require.GreaterOrEqual(t, times[4].Sub(times[0]), time.Second, "three beyond the first two at two a second, some slack for the way")
+	})
+}
+
+// second starts another server on the same database.
+func second(t *testing.T, w *world) {
+	t.Helper()
+	startOn(t, w, daemon.Config{Name: "b", Engine: engine.Config{PollEvery: 50 * time.Millisecond}})
+}

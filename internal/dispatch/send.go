@@ -1,0 +1,209 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"time"
+
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// flight is one call.
+type flight struct {
+	endpoint *endpoint
+	pool     store.Pool // as it was when the call began
+	client   *http.Client
+	lease    engine.Lease
+
+	call    push.Call
+	counted bool // the breaker knows of it
+
+	ctx    context.Context //nolint:containedctx // the call's own
+	cancel context.CancelCauseFunc
+}
+
+// signer signs by a key, at the database's time.
+type signer struct {
+	key   push.Key
+	ahead time.Duration
+}
+
+func (s signer) now() time.Time { return time.Now().Add(s.ahead) }
+
+// Why a call was given up.
+var (
+	errCancelled = errors.New("the run was cancelled")
+	errTaken     = errors.New("the lease is over")
+)
+
+// send posts the envelope of a lease and reports what came of it.
+func (d *Dispatch) send(f *flight, s signer) {
+	o := d.post(f, s)
+	d.report(f, o)
+	d.end(f, o)
+}
+
+// post makes the call.
+func (d *Dispatch) post(f *flight, s signer) outcome {
+	body, err := d.envelope(f, s)
+	if err != nil {
+		return notMade(err)
+	}
+	request, err := http.NewRequestWithContext(f.ctx, http.MethodPost, f.pool.URL, bytes.NewReader(body))
+	if err != nil {
+		return notMade(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "servo")
+	request.Header.Set("Idempotency-Key", push.IdempotencyKey(f.lease.Task, f.lease.Attempt))
+	response, err := f.client.Do(request)
+	if err != nil {
+		return notAnswered(f, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	return answered(f, response)
+}
+
+// envelope is the signed body of a call.
+func (d *Dispatch) envelope(f *flight, s signer) ([]byte, error) {
+	l := f.lease
+	tenant, err := d.tenantName(f.ctx, l.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	now := s.now()
+	callbacks, err := push.SignCallbacks(d.config.PublicURL,
+		push.Callback{Tenant: l.Tenant, Run: l.Run, Task: l.Task, Attempt: l.Attempt, Token: l.Token}, s.key, now.Add(push.CallbackLifetime))
+	if err != nil {
+		return nil, err
+	}
+	e := push.Envelope{
+		Pool: f.pool.Name, Tenant: tenant, Run: l.Run, Task: l.Task, Attempt: l.Attempt, Asset: l.Asset, Pipeline: l.Pipeline, Partition: l.Partition,
+		Parameters: l.Parameters, Cursor: l.Cursor, FanOuts: l.FanOuts, TimeoutSeconds: int64(l.Timeout / time.Second),
+		LeaseSeconds: int64(time.Until(l.ExpiresAt.Add(-s.ahead)).Round(time.Second) / time.Second), Callbacks: callbacks,
+	}
+	if l.Code.Go != nil {
+		e.Entrypoint = l.Code.Go.Handler
+	}
+	for _, u := range l.Upstream {
+		e.Upstream = append(e.Upstream, push.Upstream{
+			Run: u.Run, Task: u.Task, Asset: u.Asset, Partition: u.Partition, Result: u.Result, Omitted: u.Omitted,
+		})
+	}
+	return push.Sign(e, s.key, now, f.pool.Timeout()+push.MaxSkew, rand.Reader)
+}
+
+// report tells the engine what came of a call. What the database cannot hear now is said
+// again; what it never hears ends with the lease.
+func (d *Dispatch) report(f *flight, o outcome) {
+	if len(o.actions) == 0 {
+		return
+	}
+	reports := make([]engine.Report, len(o.actions))
+	for i, action := range o.actions {
+		reports[i] = engine.Report{TaskKey: f.lease.TaskKey, Token: f.lease.Token, Action: action, Meta: event.Meta{Actor: actor}}
+	}
+	ctx := context.WithoutCancel(f.ctx)
+	for pause := reportPause; ; pause *= 2 {
+		_, errs := d.engine.Report(ctx, reports)
+		err := errs[len(errs)-1]
+		switch {
+		case o.kind == done && fault.Is(errs[0], fault.Conflict): // cancelled before it was known to have begun
+			d.give(ctx, f, run.Failure{Code: run.CodeCancelled, Message: errCancelled.Error()})
+			return
+		case err == nil, fault.Is(err, fault.Stale), fault.Is(err, fault.Conflict): // a callback was faster, or another has the task
+			return
+		case !fault.Is(err, fault.Unavailable) || pause > maxReportPause:
+			d.log.Error("what a push pool has answered could not be recorded", "pool", f.pool.Name, "tenant", f.lease.Tenant,
+				"run", f.lease.Run, "task", f.lease.Task, "error", err)
+			d.refused(ctx, f, err)
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-f.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// Pauses between two tries to report.
+const (
+	reportPause    = 100 * time.Millisecond
+	maxReportPause = 10 * time.Second
+)
+
+// refused ends an attempt whose answer cannot be kept, such as a result that is too large.
+func (d *Dispatch) refused(ctx context.Context, f *flight, err error) {
+	if !fault.Is(err, fault.Unavailable) {
+		d.give(ctx, f, run.Failure{Code: codeConfiguration, Message: "the answer was refused: " + short(err.Error())})
+	}
+}
+
+// give ends an attempt in failure. If that is not heard either, the lease expires.
+func (d *Dispatch) give(ctx context.Context, f *flight, failure run.Failure) {
+	_, err := d.engine.ReportOne(ctx, engine.Report{
+		TaskKey: f.lease.TaskKey, Token: f.lease.Token, Meta: event.Meta{Actor: actor}, Action: engine.Fail{Failure: failure},
+	})
+	if err != nil && !fault.Is(err, fault.Stale) {
+		d.log.Warn("a task of a push pool could not be given up, its lease will expire", "run", f.lease.Run, "task", f.lease.Task, "error", err)
+	}
+}
+
+// keepLeases renews the leases of calls that are being answered, which may take longer than
+// a lease, and gives up those that nobody wants any more.
+func (d *Dispatch) keepLeases() {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			d.beat()
+		case <-d.stopped:
+			return
+		}
+	}
+}
+
+// beatEvery is short, since who has cancelled a run wants its calls to end.
+const beatEvery = 2 * time.Second
+
+func (d *Dispatch) beat() {
+	d.mu.Lock()
+	flights := make([]*flight, 0, len(d.flights))
+	for f := range d.flights {
+		flights = append(flights, f)
+	}
+	d.mu.Unlock()
+	if len(flights) == 0 {
+		return
+	}
+	beats := make([]engine.Heartbeat, len(flights))
+	for i, f := range flights {
+		beats[i] = engine.Heartbeat{Key: f.lease.TaskKey, Token: f.lease.Token}
+	}
+	pulses, err := d.engine.Heartbeats(d.calling, beats)
+	if err != nil {
+		d.log.Warn("cannot renew the leases of calls", "error", err)
+		return
+	}
+	for i, f := range flights {
+		switch {
+		case pulses[i].ShouldCancel:
+			f.cancel(errCancelled)
+		case !pulses[i].Alive:
+			f.cancel(errTaken)
+		}
+	}
+}
