@@ -56,6 +56,12 @@ func all[Request proto.Message, Page page, Item any](
 	}
 }
 
+// AllWorkers reads all workers that were seen lately, page by page.
+func AllWorkers(ctx context.Context, c *Client, req *servov1.ListWorkersRequest) iter.Seq2[*servov1.Worker, error] {
+	return all(ctx, req, func(r *servov1.ListWorkersRequest) (size *int32, token *string) { return &r.PageSize, &r.PageToken },
+		c.Workers().ListWorkers, (*servov1.ListWorkersResponse).GetWorkers)
+}
+
 // AllTenants reads all tenants, page by page.
 func AllTenants(ctx context.Context, c *Client, req *servov1.ListTenantsRequest) iter.Seq2[*servov1.Tenant, error] {
 	return all(ctx, req, func(r *servov1.ListTenantsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },

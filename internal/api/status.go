@@ -35,12 +35,8 @@ func (s statusService) GetStatus(ctx context.Context, _ *servov1.GetStatusReques
 			answer.Tasks = append(answer.Tasks, &servov1.StateCount{State: state.String(), Count: int64(n), AtLeast: n >= store.MaxDepth})
 		}
 	}
-	pools, err := s.store.PoolDepths(ctx)
-	if err != nil {
+	if err := s.addPresence(ctx, answer); err != nil {
 		return nil, err
-	}
-	for _, p := range pools {
-		answer.Pools = append(answer.Pools, &servov1.PoolStatus{Pool: p.Pool, Queued: int64(p.Queued), Leased: int64(p.Leased)})
 	}
 	dispatch, err := s.store.GetSwitch(ctx, platform.Dispatch)
 	if err != nil {

@@ -50,6 +50,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newTenants(),
 		newVersion(),
 		newWorker(),
+		newWorkers(),
 	)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

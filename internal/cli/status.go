@@ -55,12 +55,22 @@ func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
 	}
 	if len(status.GetPools()) > 0 {
 		var pools table
-		pools.add("POOL", "QUEUED", "LEASED", "REMARK")
+		pools.add("POOL", "QUEUED", "LEASED", "WORKERS", "SLOTS", "REMARK")
 		for _, pool := range status.GetPools() {
-			pools.add(clean(pool.GetPool()), fmt.Sprint(pool.GetQueued()), fmt.Sprint(pool.GetLeased()), orDash(poolRemark(pool, again)))
+			pools.add(clean(pool.GetPool()), fmt.Sprint(pool.GetQueued()), fmt.Sprint(pool.GetLeased()),
+				fmt.Sprint(pool.GetWorkers()), fmt.Sprint(pool.GetSlots()), orDash(poolRemark(pool, again)))
 		}
 		fmt.Fprintln(w)
 		pools.print(w)
+	}
+	if len(status.GetServers()) > 1 { // who answers stands above
+		var servers table
+		servers.add("SERVER", "VERSION", "UP")
+		for _, server := range status.GetServers() {
+			servers.add(clean(server.GetName()), clean(server.GetVersion()), elapsed(now, server.GetStartedAt(), nil))
+		}
+		fmt.Fprintln(w)
+		servers.print(w)
 	}
 	if len(status.GetDuties()) > 0 {
 		var duties table
@@ -73,11 +83,10 @@ func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
 	}
 }
 
-// poolRemark is a hint, not a finding: who claims is not recorded, only what is held. A
-// worker that took its last task a moment ago leaves the same picture for that moment.
+// poolRemark says what a queue waits for if nobody takes from it.
 func poolRemark(pool *servov1.PoolStatus, again string) string {
-	if pool.GetQueued() == 0 || pool.GetLeased() > 0 {
+	if pool.GetQueued() == 0 || pool.GetLeased() > 0 || pool.GetWorkers() > 0 {
 		return ""
 	}
-	return "no worker holds a task of it; if none runs: servo worker --pool " + clean(pool.GetPool()) + again
+	return "no worker has claimed from it for two minutes: servo worker --pool " + clean(pool.GetPool()) + again
 }

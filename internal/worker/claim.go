@@ -30,6 +30,7 @@ func (w *Worker) claim(ctx, calls context.Context) {
 		got := w.claimOnce(ctx, calls, &servov1.ClaimRequest{
 			WorkerId: w.config.ID, ClaimId: uuid.NewString(), Pools: w.config.Pools, Max: int32(most), //nolint:gosec // at most maxClaim
 			Lease: durationpb.New(w.config.Lease), Wait: durationpb.New(maxWait), Start: start,
+			Slots: int32(min(w.config.Concurrency+w.config.Ahead, maxSlots)), //nolint:gosec // bounded
 		})
 		if got > 0 || time.Since(begun) > maxWait/2 {
 			idle.tries = 0

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/store"
+)
+
+// ListWorkers implements servov1.WorkerServiceServer.
+func (s workerService) ListWorkers(ctx context.Context, req *servov1.ListWorkersRequest) (*servov1.ListWorkersResponse, error) {
+	page, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := s.store.ListWorkers(ctx, req.GetPool(), page.after, page.size+1)
+	if err != nil {
+		return nil, err
+	}
+	answer := &servov1.ListWorkersResponse{}
+	workers, answer.NextPageToken = cut(page, workers, small, func(w store.WorkerView) string { return w.Name })
+	for _, w := range workers {
+		answer.Workers = append(answer.Workers, &servov1.Worker{
+			Name: w.Name, Pools: w.Pools, Slots: w.Slots, Leases: w.Leases, FirstSeenAt: timestamp(w.FirstSeen), LastSeenAt: timestamp(w.SeenAt),
+		})
+	}
+	return answer, nil
+}
+
+// addPresence adds the servers that live, and the pools by what waits in them and who serves
+// them.
+func (s statusService) addPresence(ctx context.Context, answer *servov1.Status) error {
+	depths, err := s.store.PoolDepths(ctx)
+	if err != nil {
+		return err
+	}
+	capacities, err := s.store.PoolCapacities(ctx)
+	if err != nil {
+		return err
+	}
+	pools := map[string]*servov1.PoolStatus{}
+	for _, d := range depths {
+		pools[d.Pool] = &servov1.PoolStatus{Pool: d.Pool, Queued: int64(d.Queued), Leased: int64(d.Leased)}
+	}
+	for name, c := range capacities {
+		if pools[name] == nil {
+			pools[name] = &servov1.PoolStatus{Pool: name}
+		}
+		pools[name].Workers, pools[name].Slots = int64(c.Workers), int64(c.Slots)
+	}
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		answer.Pools = append(answer.Pools, pools[name])
+	}
+	servers, err := s.store.Servers(ctx)
+	for _, server := range servers {
+		answer.Servers = append(answer.Servers, &servov1.Server{
+			Name: server.Name, Version: server.Version, StartedAt: timestamp(server.StartedAt), LastSeenAt: timestamp(server.SeenAt),
+		})
+	}
+	return err
+}
