@@ -53,6 +53,7 @@ func taskScenarios() []taskScenario {
 		{"fanout", measureFanOut},
 		{"slots-200", measureThroughput(200)},
 		{"slots-1000", measureThroughput(1000)},
+		{"heartbeats", measureHeartbeats},
 	}
 }
 

@@ -100,14 +100,19 @@ func TestPicture(t *testing.T) {
 		require.Empty(t, s.board.picture(plain, s.now, 80, 24, ""))
 		s.tell(t, "", "run.created", twoTasks)
 		s.tell(t, "1", "task.claimed", `{"attempt": 2, "worker": "host-1", "started": true}`)
-		s.board.byID["1"].progress = &servov1.Progress{Fraction: 0.5, Stage: "loading"}
+		s.board.byID["1"].progress = &servov1.Progress{
+			Fraction: 0.5, Phase: "LOAD", Stage: "page 3", RecordsExtracted: 12_000, RecordsLoaded: 950, Bytes: 4_200_000,
+			Eta: timestamppb.New(s.now.Add(62500 * time.Millisecond)), EtaEstimated: true,
+		}
 		require.Equal(t, []string{
 			"● RUNNING  daily  3.5s",
-			"  a/one      ● RUNNING     ██████████░░░░░░░░░░  50%  2.5s  loading  attempt 2  on host-1",
+			"  a/one      ● RUNNING     ██████████░░░░░░░░░░  50%  2.5s  LOAD page 3  12k extracted, 950 loaded, 4.2 MB  about 1m00s left  attempt 2  on host-1",
 			"  a/two[eu]  ○ PENDING",
 			"  2 tasks: 1 pending, 1 running",
 			"  lost the server",
-		}, s.board.picture(plain, s.now.Add(2500*time.Millisecond), 120, 24, "lost the server"))
+		}, s.board.picture(plain, s.now.Add(2500*time.Millisecond), 160, 24, "lost the server"))
+		s.board.byID["1"].progress = nil
+		require.Contains(t, s.board.picture(plain, s.now.Add(2500*time.Millisecond), 120, 24, ""), "  a/one      ● RUNNING     2.5s  attempt 2  on host-1", "it need not say anything")
 		s.tell(t, "1", "task.failed", `{"error": {"code": "OUT_OF_MEMORY", "message": "killed"}}`)
 		require.Contains(t, s.board.picture(plain, s.now, 120, 24, ""), "  a/one      ✗ FAILED      OUT_OF_MEMORY: killed")
 	})

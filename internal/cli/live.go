@@ -193,17 +193,12 @@ func urgency(state servov1.Task_State) int {
 func (t *boardTask) details(p palette, now time.Time) string {
 	switch t.state {
 	case servov1.Task_RUNNING:
-		parts := []string{short(now.Sub(t.startedAt))}
-		if t.progress != nil {
-			parts = append([]string{bar(t.progress.GetFraction())}, parts...)
-			if stage := t.progress.GetStage(); stage != "" {
-				parts = append(parts, clip(stage, 40))
-			}
-		}
+		attempt := ""
 		if t.attempt > 1 {
-			parts = append(parts, fmt.Sprintf("attempt %d", t.attempt))
+			attempt = fmt.Sprintf("attempt %d", t.attempt)
 		}
-		return strings.Join(append(parts, p.faint("on "+clean(t.worker))), "  ")
+		return joined("  ", share(t.progress), short(now.Sub(t.startedAt)), clip(activity(t.progress), 40), counters(t.progress),
+			left(t.progress, now), attempt, p.faint("on "+clean(t.worker)))
 	case servov1.Task_SUCCEEDED:
 		if t.startedAt.IsZero() {
 			return ""

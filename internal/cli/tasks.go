@@ -15,7 +15,7 @@ import (
 
 // newTasks reads the tasks of runs.
 func newTasks() *cobra.Command {
-	return group("tasks", "Read the tasks of a run and what they have logged", newTasksGet(), newTasksList(), newTasksLogs())
+	return group("tasks", "Read the tasks of a run and what they have logged", newTasksForceCancel(), newTasksGet(), newTasksList(), newTasksLogs())
 }
 
 func newTasksList() *cobra.Command {
@@ -73,7 +73,11 @@ func remark(task *servov1.Task, now time.Time) string {
 	case task.GetWorker() != "":
 		text := "on " + task.GetWorker()
 		if progress := task.GetProgress(); progress != nil {
-			text = strings.TrimSpace(fmt.Sprintf("%.0f%% %s", progress.GetFraction()*100, progress.GetStage())) + " " + text
+			done := ""
+			if progress.GetFraction() > 0 {
+				done = fmt.Sprintf("%.0f%%", progress.GetFraction()*100)
+			}
+			text = joined(" ", done, clip(activity(progress), 60), text)
 		}
 		return text
 	case task.GetOutcome() != "" && task.GetOutcome() != "SUCCESS" && task.GetOutcome() != task.GetState().String():
@@ -86,7 +90,7 @@ func newTasksGet() *cobra.Command {
 	var r remote
 	cmd := &cobra.Command{
 		Use:   "get RUN TASK|ASSET",
-		Short: "Show a task with its attempts",
+		Short: "Show a task with its attempts and their stages",
 		Example: `  servo tasks get latest gold/revenue
   servo tasks get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue -o json`,
 		Args: exactly(2),
@@ -133,7 +137,11 @@ func taskText(w io.Writer, p palette, task *servov1.Task, now time.Time) {
 		t.add("worker", clean(task.GetWorker())+", heard of "+age(now, task.GetHeartbeatAt()))
 	}
 	if pr := task.GetProgress(); pr != nil {
-		t.add("progress", bar(pr.GetFraction())+" "+clean(strings.TrimSpace(pr.GetPhase()+" "+pr.GetStage())))
+		for _, row := range [][2]string{{"progress", joined(" ", share(pr), activity(pr))}, {"counted", counters(pr)}, {"to go", left(pr, now)}} {
+			if row[1] != "" {
+				t.add(row[0], row[1])
+			}
+		}
 	}
 	if task.GetDueAt() != nil {
 		t.add("next attempt", "in "+short(task.GetDueAt().AsTime().Sub(now)))
@@ -162,4 +170,5 @@ func taskText(w io.Writer, p palette, task *servov1.Task, now time.Time) {
 	}
 	fmt.Fprintln(w)
 	attempts.print(w)
+	stagesTable(w, task.GetAttempts(), now)
 }

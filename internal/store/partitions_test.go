@@ -38,8 +38,8 @@ func TestPartitions(t *testing.T) {
 		})
 		require.Equal(t, "23514", servotest.SQLState(err), "no partition: the row has no place")
 
-		require.Equal(t, 24, must(w.MakePartitions(t.Context()))(t), "six tables, four months")
-		require.Equal(t, before+24, w.Count(t, partitions))
+		require.Equal(t, 32, must(w.MakePartitions(t.Context()))(t), "eight tables, four months")
+		require.Equal(t, before+32, w.Count(t, partitions))
 		require.Zero(t, must(w.MakePartitions(t.Context()))(t))
 		for _, at := range []time.Time{far, far.Add(time.Second), time.Date(2041, 5, 31, 23, 59, 59, 999e6, time.UTC)} {
 			w.mint = id.NewMinter(at)
@@ -62,7 +62,7 @@ func TestPartitions(t *testing.T) {
 				require.NoError(t, err)
 				var made int
 				require.NoError(t, tx.Raw().QueryRow(t.Context(), `SELECT servo.make_partitions(14)`).Scan(&made))
-				require.Equal(t, 6*15, made)
+				require.Equal(t, 8*15, made)
 			})
 			for month := time.Date(2041, 2, 1, 0, 0, 0, 0, time.UTC); month.Year() < 2042; month = month.AddDate(0, 1, 0) {
 				bounds := `SELECT count(*) FROM pg_class WHERE oid = to_regclass($1) AND pg_get_expr(relpartbound, oid) = $2`
@@ -89,7 +89,7 @@ func TestPartitions(t *testing.T) {
 		for _, n := range made {
 			total += n
 		}
-		require.Equal(t, 24, total)
+		require.Equal(t, 32, total)
 	})
 
 	t.Run("the number of months is bounded", func(t *testing.T) {

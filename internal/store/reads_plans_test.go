@@ -28,8 +28,12 @@ type readPlan struct {
 	send    func(t testing.TB, w *world, key store.TaskKey) // a task of a live run
 }
 
-// everywhere are the indexes that lead to a task, whatever its state.
-const everywhere = "attempt_progress_pkey durations_pkey heartbeats_pkey leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey tasks_pkey waiting_pkey"
+// everywhere are the indexes that lead to a task, whatever its state, and what is read besides
+// of one that is leased.
+const (
+	whileLeased = "attempt_progress_pkey durations_pkey "
+	everywhere  = "heartbeats_pkey leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey tasks_pkey waiting_pkey"
+)
 
 var queueIndexes = []string{"leases_pkey", "pool_q_pkey", "ready_q_pkey", "retry_q_pkey", "waiting_pkey"}
 
@@ -49,9 +53,13 @@ var readPlans = map[string]readPlan{
 		t.Helper()
 		must(w.GetRun(t.Context(), store.RunKey{Tenant: key.Tenant, Run: key.Run}))(t)
 	}},
-	"a task": {everywhere, 40, func(t testing.TB, w *world, key store.TaskKey) {
+	"a task": {whileLeased + everywhere, 50, func(t testing.TB, w *world, key store.TaskKey) {
 		t.Helper()
 		require.Equal(t, run.Running, must(w.GetTask(t.Context(), key))(t).State)
+	}},
+	"the stages of a task": {"attempt_stages_pkey", 20, func(t testing.TB, w *world, key store.TaskKey) {
+		t.Helper()
+		require.Len(t, must(w.AttemptProgress(t.Context(), key))(t), 1)
 	}},
 	"tasks in the order of the plan": {
 		everywhere, 50 * page,
@@ -70,7 +78,7 @@ var readPlans = map[string]readPlan{
 		},
 	},
 	"tasks in a state": {
-		everywhere, 50 * page,
+		whileLeased + everywhere, 50 * page,
 		func(t testing.TB, w *world, key store.TaskKey) {
 			t.Helper()
 			f := store.TaskFilter{States: []run.TaskState{run.Running}}
