@@ -115,6 +115,15 @@ func TestEnvelope(t *testing.T) {
 		require.ErrorContains(t, err, "contract 2 is not known")
 	})
 
+	t.Run("the secret that stands in for an unknown key signs nothing", func(t *testing.T) {
+		t.Parallel()
+		raw := resign(t, signed(t, full(t, key, start), key, start), push.WorkerKey{Secret: make([]byte, 32)}, func(m map[string]any) {
+			m["auth"].(map[string]any)["key_id"] = "sk-unknown"
+		})
+		_, err := push.Verify(raw, keys, start)
+		refused(t, err)
+	})
+
 	t.Run("fields that are not known are covered, and no obstacle", func(t *testing.T) {
 		t.Parallel()
 		raw := resign(t, signed(t, full(t, key, start), key, start), key.Worker("gpu"), func(m map[string]any) { m["priority"] = 7 })
