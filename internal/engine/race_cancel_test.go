@@ -202,7 +202,7 @@ func (m *mob) act(t testing.TB) func(server *engine.Engine, i int) {
 		var err error
 		switch i % 8 {
 		case 0:
-			_, err = server.Admit(ctx, m.duty, 20)
+			_, _, err = server.Admit(ctx, m.duty, 20)
 		case 1, 2:
 			var claimed []engine.Lease
 			claimed, err = server.Claim(ctx, engine.ClaimRequest{
