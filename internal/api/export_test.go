@@ -14,6 +14,7 @@ var (
 	JSONOfStruct = jsonOfStruct
 	ValueOf      = valueOf
 	TraceID      = traceID
+	ETA          = etaOf
 )
 
 // Handle writes the handle of a lease.

@@ -119,6 +119,8 @@ func TestGetTask(t *testing.T) {
 		task := b.taskOf(t, run, "s/one")
 		require.Equal(t, servov1.Task_RUNNING, task.GetState())
 		require.Equal(t, "w1", task.GetWorker())
+		require.NotNil(t, task.GetProgress().GetStageSince())
+		said.StageSince = task.GetProgress().GetStageSince()
 		require.True(t, proto.Equal(said, task.GetProgress()), "%v", task.GetProgress())
 		require.NotNil(t, task.GetHeartbeatAt())
 		require.NotNil(t, task.GetDeadline())

@@ -353,19 +353,6 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-func TestProgress(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.trigger(t, "single")
-	l := b.one(t)
-	answer := b.report(t, &servov1.ReportItem{Lease: l.GetLease(), Action: &servov1.ReportItem_Progress{Progress: &servov1.Progress{
-		Phase: "LOAD", RecordsExtracted: 1, RecordsTransformed: 2, RecordsLoaded: 3, Bytes: 4, Eta: timestamppb.New(time.Unix(2e9, 0)),
-	}}})[0]
-	require.Nil(t, answer.GetError())
-	require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.heartbeats WHERE records_extracted = 1 AND records_transformed = 2
-		AND records_loaded = 3 AND bytes = 4 AND eta = to_timestamp(2e9)`))
-}
-
 func TestSingleCalls(t *testing.T) {
 	t.Parallel()
 
