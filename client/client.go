@@ -156,6 +156,11 @@ func (c *Client) Locks() servov1.LockServiceClient { return servov1.NewLockServi
 // Admin is for the operator on call.
 func (c *Client) Admin() servov1.AdminServiceClient { return servov1.NewAdminServiceClient(c.conn) }
 
+// Fairness shows how tenants share the pools.
+func (c *Client) Fairness() servov1.FairnessServiceClient {
+	return servov1.NewFairnessServiceClient(c.conn)
+}
+
 // Pools looks after pools.
 func (c *Client) Pools() servov1.PoolServiceClient { return servov1.NewPoolServiceClient(c.conn) }
 

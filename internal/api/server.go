@@ -68,6 +68,7 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterWorkerServiceServer(to, workerService{Server: s})
 	servov1.RegisterStatusServiceServer(to, statusService{Server: s})
 	servov1.RegisterAdminServiceServer(to, adminService{Server: s})
+	servov1.RegisterFairnessServiceServer(to, fairnessService{Server: s})
 	servov1.RegisterLockServiceServer(to, lockService{Server: s})
 	servov1.RegisterPoolServiceServer(to, poolService{Server: s})
 	servov1.RegisterSigningKeyServiceServer(to, signingKeyService{Server: s})

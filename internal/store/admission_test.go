@@ -123,3 +123,18 @@ func TestShares(t *testing.T) {
 		})
 	})
 }
+
+func TestListShares(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, b := w.account(t, "acme"), w.account(t, "brick")
+	w.newRun(t, a, []run.TaskState{run.Ready, run.Ready}, nil, nil)
+	w.settle(t, b, store.Settlement{ShareKey: store.ShareKey{Pool: "default"}, Asset: "s/one", Left: -2, Ended: 1, Seconds: 3, Charged: 1})
+	w.Exec(t, `UPDATE servo.tenants SET fairness_weight = 2, max_concurrent_tasks = 50 WHERE name = 'brick'`)
+	require.Equal(t, []store.ShareView{
+		{Pool: "default", Tenant: "acme", Weight: 1, Waiting: 2, MaxConcurrent: 100},
+		{Pool: "default", Tenant: "brick", Weight: 2, Deficit: -2, InFlight: 2, TenantFlight: 2, MaxConcurrent: 50, Served: 3, Attempts: 1},
+	}, must(w.ListShares(t.Context(), "", 10))(t))
+	require.Len(t, must(w.ListShares(t.Context(), "default", 1))(t), 1)
+	require.Empty(t, must(w.ListShares(t.Context(), "other", 10))(t))
+}
