@@ -21,5 +21,18 @@ func Clean(t testing.TB, db *servotest.Database) verify.Report {
 	var text strings.Builder
 	report.Text(&text)
 	require.True(t, report.Clean(), text.String())
+	require.Zero(t, db.Count(t, miscounted), "what tenants have in flight is counted right")
 	return report
 }
+
+// miscounted counts the tenants and pools of which admission believes that another number of
+// tasks is in flight than is queued or leased, or has left and is noted.
+const miscounted = `
+	SELECT count(*) FROM (
+		SELECT tenant_id, pool
+		FROM   (SELECT tenant_id, pool, in_flight AS n FROM servo.shares
+		        UNION ALL SELECT tenant_id, pool, -left_by FROM servo.settlements
+		        UNION ALL SELECT tenant_id, pool, -1 FROM servo.pool_q
+		        UNION ALL SELECT tenant_id, pool, -1 FROM servo.leases) AS counted
+		GROUP  BY tenant_id, pool
+		HAVING sum(n) <> 0) AS wrong`
