@@ -164,6 +164,7 @@ func (w *working) lease(c *claimCommand, offer store.Offer) error {
 		return err
 	}
 	t.task.ExpiresAt, t.task.Lease = w.now.Add(c.Lease), c.renewal
+	w.known(offer.Workspace, offer.Trace)
 	c.leases = append(c.leases, leaseOf(t.task, offer))
 	return nil
 }

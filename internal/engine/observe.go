@@ -48,12 +48,12 @@ type Committed struct {
 // TaskMove is one change of a task's state.
 type TaskMove struct {
 	Tenant    id.Tenant
-	Workspace id.Workspace // zero where the run's row was not needed: moves forward
+	Workspace id.Workspace // zero where nobody needed to read it: admission, starts
 	Run       id.Run
 	Task      id.Task
 	Asset     string // "" for tasks that have not been queued
 	Pool      string
-	Trace     string // of the run; "" where its row was not needed
+	Trace     string // of the run; "" where nobody needed to read it
 	From, To  run.TaskState
 	Outcome   run.Outcome // of an end
 	Failure   string      // the code of what ended the attempt in failure
@@ -108,13 +108,21 @@ func (w *working) note(before, after *run.Task, parent *liveRun) {
 	}
 	w.seen.Tasks = append(w.seen.Tasks, TaskMove{
 		Tenant: after.Tenant, Run: after.Run, Task: after.ID, Asset: after.Asset, Pool: after.Pool, From: before.State, To: after.State,
-		Outcome: after.Outcome, Attempt: after.Attempt, Since: before.Since, StartedAt: before.StartedAt,
+		Outcome: after.Outcome, Attempt: after.Attempt, Since: before.Since, ReadyAt: after.ReadyAt, StartedAt: before.StartedAt,
 	})
 	move := &w.seen.Tasks[len(w.seen.Tasks)-1]
 	if parent != nil {
-		move.Workspace = parent.run.Workspace
+		move.Workspace, move.Trace = parent.run.Workspace, parent.run.Trace
 	}
 	if after.Failure != nil && before.State.Leased() {
 		move.Failure = after.Failure.Code
+	}
+}
+
+// known adds to the latest note what a claim knows of the task's run.
+func (w *working) known(workspace id.Workspace, trace string) {
+	if w.seen != nil && len(w.seen.Tasks) > 0 {
+		move := &w.seen.Tasks[len(w.seen.Tasks)-1]
+		move.Workspace, move.Trace = workspace, trace
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/servotest"
@@ -88,6 +89,23 @@ func TestObserver(t *testing.T) {
 		require.Equal(t, lease.Workspace, ended.Workspace)
 		require.Equal(t, "default", ended.Pool)
 		require.EqualValues(t, 1, ended.Attempt)
+		require.Equal(t, noon, claimed.ReadyAt.UTC(), "it was ready when its run was made")
+		require.Equal(t, lease.Workspace, claimed.Workspace)
+	})
+
+	t.Run("a run's trace is told with all that happens to it, and recorded with what its workers say", func(t *testing.T) {
+		t.Parallel()
+		b, w := watched(t)
+		const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+		triggered, err := b.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Pipeline: "single", Meta: event.Meta{Actor: "jo", Trace: trace}})
+		require.NoError(t, err)
+		lease := b.one(t)
+		require.Equal(t, trace, lease.Trace)
+		require.Equal(t, trace, w.moves[1].Trace, "of the claim")
+		b.report(t, lease, engine.Complete{})
+		require.Equal(t, trace, w.moves[2].Trace)
+		require.Equal(t, 0, b.db.Count(t, `SELECT count(*) FROM servo.run_events WHERE run_id = $1 AND trace <> $2 AND type IN ('run.created', 'task.succeeded', 'run.ended')`,
+			triggered.Run.UUID, trace))
 	})
 
 	t.Run("moves of one transaction are told one by one", func(t *testing.T) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -84,6 +85,9 @@ func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
 	if err != nil || body == nil {
 		return err
 	}
+	if parent != nil {
+		meta.Trace = cmp.Or(meta.Trace, parent.run.Trace) // a worker's report belongs to its run
+	}
 	e := event.Event{
 		Tenant: t.task.Tenant, Run: t.task.Run, Subject: t.task.ID.UUID, Version: t.task.Version + 1,
 		At: w.now, Meta: meta, Body: body,
@@ -133,6 +137,7 @@ func (w *working) decideRun(r *liveRun, cmd run.RunAction, meta event.Meta) erro
 }
 
 func (w *working) recordRun(r *liveRun, body event.Body, meta event.Meta) error {
+	meta.Trace = cmp.Or(meta.Trace, r.run.Trace)
 	e := event.Event{
 		Tenant: r.run.Tenant, Run: r.run.ID, Subject: r.run.ID.UUID, Version: r.run.Version + 1,
 		At: w.now, Meta: meta, Body: body,

@@ -36,7 +36,9 @@ type Task struct {
 
 	Unmet int32     // PENDING: upstreams that have not succeeded; the start of its run counts for one
 	Since time.Time // when it came into its state; when it ended
-	DueAt time.Time // RETRY_WAIT: when it is ready again
+	// ReadyAt is when it became ready for the attempt that follows, or is under way.
+	ReadyAt time.Time
+	DueAt   time.Time // RETRY_WAIT: when it is ready again
 
 	// The lease of the attempt, while DISPATCHED or RUNNING. The token of the attempt that
 	// ended the task stays, so that a repeated report is recognised.
@@ -66,8 +68,9 @@ func NewTask(of Run, spec TaskSpec, now time.Time) Task {
 	if t.Unmet == 0 && of.State == RunPending {
 		t.Unmet = 1
 	}
+	t.ReadyAt = now
 	if t.Unmet > 0 {
-		t.State = Pending
+		t.State, t.ReadyAt = Pending, time.Time{}
 	}
 	return t
 }
@@ -134,6 +137,9 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 	}
 	if t.State != from {
 		t.Since = e.At
+	}
+	if t.State == Ready && from != Ready {
+		t.ReadyAt = e.At
 	}
 	return t, nil
 }

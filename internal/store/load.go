@@ -88,7 +88,7 @@ func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]r
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
 			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Token: r.Token, ClaimID: r.ClaimID, StartedAt: r.StartedAt,
-			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker, Cost: r.Cost, Asset: r.Asset, LeaseMs: r.LeaseMs,
+			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt, LeaseMs: r.LeaseMs,
 		})
 		if r.HeartbeatExpiresAt.After(t.ExpiresAt) {
 			t.ExpiresAt = r.HeartbeatExpiresAt
@@ -204,6 +204,7 @@ type Assignment struct {
 	Deployment id.Deployment
 	Pipeline   string
 	Parameters json.RawMessage
+	Trace      string // of the run: a W3C traceparent
 }
 
 // Offer is a queued task at the head of its pool, with the token it would get.
@@ -225,11 +226,11 @@ func (tx *Tx) TakeQueued(ctx context.Context, pool string, most int) ([]Offer, e
 		queued := db.ServoPoolQ{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset,
+			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt,
 		}
 		return Offer{Task: taskFromQueued(queued), Token: r.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.TenantID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
-			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters,
+			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters, Trace: r.Trace,
 		}}
 	}), nil
 }
@@ -256,7 +257,7 @@ func (tx *Tx) LeasesOfClaims(ctx context.Context, claims []id.Claim) ([]Offer, e
 	return column(rows, func(r db.LeasesOfClaimsRow) Offer {
 		return Offer{Task: taskFromLease(r.ServoLease), Token: r.ServoLease.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.ServoLease.TenantID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
-			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters,
+			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters, Trace: r.Trace,
 		}}
 	}), nil
 }

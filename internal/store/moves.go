@@ -134,9 +134,10 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
 				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
 				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, FanOuts: c.FanOuts, Cursors: c.Cursors,
-				Ranks:  column(rows, func(t run.Task) int64 { return t.Rank }),
-				Costs:  column(rows, func(t run.Task) float32 { return t.Cost }),
-				Assets: column(rows, func(t run.Task) string { return t.Asset }),
+				Ranks:    column(rows, func(t run.Task) int64 { return t.Rank }),
+				Costs:    column(rows, func(t run.Task) float32 { return t.Cost }),
+				Assets:   column(rows, func(t run.Task) string { return t.Asset }),
+				ReadyAts: column(rows, func(t run.Task) time.Time { return t.ReadyAt }),
 			})
 		})
 	case leaseTable:
@@ -155,6 +156,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 				Workers:          column(rows, func(t run.Task) string { return t.Worker }),
 				Costs:            column(rows, func(t run.Task) float32 { return t.Cost }),
 				Assets:           column(rows, func(t run.Task) string { return t.Asset }),
+				ReadyAts:         column(rows, func(t run.Task) time.Time { return t.ReadyAt }),
 				LeaseMss:         column(rows, func(t run.Task) int32 { return int32(t.Lease.Milliseconds()) }), //nolint:gosec // an hour at most
 			})
 		})

@@ -83,6 +83,7 @@ func taskFromReady(q db.ServoReadyQ) run.Task {
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
 		State: run.Ready, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
 		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, FanOuts: q.FanOuts, Cursor: q.Cursor,
+		ReadyAt: q.Since,
 	}
 }
 
@@ -91,7 +92,7 @@ func taskFromQueued(q db.ServoPoolQ) run.Task {
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
 		State: run.Queued, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
 		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, FanOuts: q.FanOuts, Cursor: q.Cursor,
-		Asset: q.Asset, Rank: q.Rank, Cost: q.Cost,
+		Asset: q.Asset, Rank: q.Rank, Cost: q.Cost, ReadyAt: q.ReadyAt,
 	}
 }
 
@@ -101,7 +102,7 @@ func taskFromLease(l db.ServoLease) run.Task {
 		State: run.Dispatched, Version: l.Version, Since: l.Since, Pool: l.Pool, Priority: l.Priority, Timeout: l.TimeoutS,
 		Dependents: l.Dependents, Attempt: l.Attempt, Failures: l.Failures, Fruitless: l.Fruitless, FanOuts: l.FanOuts, Cursor: l.Cursor,
 		Token: l.Token, Worker: l.Worker, Claim: id.Of[id.Claim](l.ClaimID), StartedAt: timeOf(l.StartedAt), Deadline: timeOf(l.Deadline),
-		ExpiresAt: l.ExpiresAt, CancelRequested: l.CancelRequested, Asset: l.Asset, Cost: l.Cost,
+		ExpiresAt: l.ExpiresAt, CancelRequested: l.CancelRequested, Asset: l.Asset, Cost: l.Cost, ReadyAt: l.ReadyAt,
 		Lease: time.Duration(l.LeaseMs) * time.Millisecond,
 	}
 	if l.StartedAt != nil {

@@ -119,7 +119,7 @@ func wantQueued(t *task) store.QueuedRow {
 	return store.QueuedRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
 		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
-		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor, Asset: t.spec.Asset,
+		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor, Asset: t.spec.Asset, ReadyAt: t.ReadyAt,
 	}
 }
 
@@ -129,7 +129,7 @@ func wantLease(t *task) store.LeaseRow {
 		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
 		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor, Token: t.Token, ClaimID: t.Claim.UUID,
 		StartedAt: timeOrNull(t.StartedAt), Deadline: timeOrNull(t.Deadline), CancelRequested: t.CancelRequested, Worker: t.Worker,
-		Asset: t.spec.Asset,
+		Asset: t.spec.Asset, ReadyAt: t.ReadyAt,
 	}
 }
 

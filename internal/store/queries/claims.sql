@@ -8,11 +8,11 @@ FROM   (SELECT unnest(@keys::bigint[]) AS key ORDER BY 1) AS k;
 -- name: LeasesOfClaims :many
 -- OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
 -- tasks of the run and sorts out the one: as cheap by its estimates, and 10,000 rows for one.
-SELECT sqlc.embed(q), t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+SELECT sqlc.embed(q), t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
 FROM   servo.leases q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
 WHERE  q.claim_id = ANY(@claim_ids::uuid[])
 ORDER  BY q.token;
@@ -21,15 +21,15 @@ ORDER  BY q.token;
 -- The head of a queue, without waiting for anybody, with a new token for each row and all
 -- that a worker needs to know. Nothing while dispatch is off.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, nextval('servo.fencing_token')::bigint AS token,
-       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
+       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
 FROM   (SELECT p.* FROM servo.pool_q p
         WHERE p.pool = @pool::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
         ORDER BY p.rank
         LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true;
 
 -- name: UpstreamResults :many

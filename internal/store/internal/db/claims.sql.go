@@ -14,11 +14,11 @@ import (
 )
 
 const leasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.lease_ms, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
 FROM   servo.leases q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
 WHERE  q.claim_id = ANY($1::uuid[])
 ORDER  BY q.token
@@ -35,6 +35,7 @@ type LeasesOfClaimsRow struct {
 	DeploymentID uuid.UUID
 	Pipeline     string
 	Parameters   json.RawMessage
+	Trace        string
 }
 
 // OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
@@ -73,6 +74,7 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 			&i.ServoLease.Worker,
 			&i.ServoLease.Cost,
 			&i.ServoLease.Asset,
+			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
 			&i.Ix,
 			&i.Asset,
@@ -83,6 +85,7 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 			&i.DeploymentID,
 			&i.Pipeline,
 			&i.Parameters,
+			&i.Trace,
 		); err != nil {
 			return nil, err
 		}
@@ -109,15 +112,15 @@ func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 
 const takeQueued = `-- name: TakeQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, nextval('servo.fencing_token')::bigint AS token,
-       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters
-FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset FROM servo.pool_q p
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
+       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
+FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset, p.ready_at FROM servo.pool_q p
         WHERE p.pool = $1::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
         ORDER BY p.rank
         LIMIT $2::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters FROM servo.runs r
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
 `
 
@@ -142,6 +145,7 @@ type TakeQueuedRow struct {
 	FanOuts      int32
 	Cursor       string
 	Cost         float32
+	ReadyAt      time.Time
 	Token        int64
 	Ix           int32
 	Asset        string
@@ -152,6 +156,7 @@ type TakeQueuedRow struct {
 	DeploymentID uuid.UUID
 	Pipeline     string
 	Parameters   json.RawMessage
+	Trace        string
 }
 
 // The head of a queue, without waiting for anybody, with a new token for each row and all
@@ -181,6 +186,7 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.FanOuts,
 			&i.Cursor,
 			&i.Cost,
+			&i.ReadyAt,
 			&i.Token,
 			&i.Ix,
 			&i.Asset,
@@ -191,6 +197,7 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.DeploymentID,
 			&i.Pipeline,
 			&i.Parameters,
+			&i.Trace,
 		); err != nil {
 			return nil, err
 		}

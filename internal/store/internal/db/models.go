@@ -67,6 +67,7 @@ type ServoLease struct {
 	Worker          string
 	Cost            float32
 	Asset           string
+	ReadyAt         time.Time
 	LeaseMs         int32
 }
 
@@ -116,6 +117,7 @@ type ServoPoolQ struct {
 	Rank       int64
 	Cost       float32
 	Asset      string
+	ReadyAt    time.Time
 }
 
 type ServoReadyQ struct {

@@ -230,7 +230,7 @@ func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]Depen
 
 const insertLeases = `-- name: InsertLeases :exec
 INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
-        fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, lease_ms)
+        fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
        unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]),
@@ -238,7 +238,7 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::ti
        nullif(unnest($17::timestamptz[]), '0001-01-01 00:00:00+00'),
        nullif(unnest($18::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($19::timestamptz[]),
        unnest($20::timestamptz[]), unnest($21::bool[]), unnest($22::text[]),
-       unnest($23::real[]), unnest($24::text[]), unnest($25::int[])
+       unnest($23::real[]), unnest($24::text[]), unnest($25::timestamptz[]), unnest($26::int[])
 `
 
 type InsertLeasesParams struct {
@@ -266,6 +266,7 @@ type InsertLeasesParams struct {
 	Workers          []string
 	Costs            []float32
 	Assets           []string
+	ReadyAts         []time.Time
 	LeaseMss         []int32
 }
 
@@ -295,6 +296,7 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 		arg.Workers,
 		arg.Costs,
 		arg.Assets,
+		arg.ReadyAts,
 		arg.LeaseMss,
 	)
 	return err
@@ -302,12 +304,12 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 
 const insertQueued = `-- name: InsertQueued :exec
 INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
-        fan_outs, cursor, rank, cost, asset)
+        fan_outs, cursor, rank, cost, asset, ready_at)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
        unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]),
        unnest($13::int[]), unnest($14::text[]), unnest($15::bigint[]),
-       unnest($16::real[]), unnest($17::text[])
+       unnest($16::real[]), unnest($17::text[]), unnest($18::timestamptz[])
 `
 
 type InsertQueuedParams struct {
@@ -328,6 +330,7 @@ type InsertQueuedParams struct {
 	Ranks         []int64
 	Costs         []float32
 	Assets        []string
+	ReadyAts      []time.Time
 }
 
 func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) error {
@@ -349,6 +352,7 @@ func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) erro
 		arg.Ranks,
 		arg.Costs,
 		arg.Assets,
+		arg.ReadyAts,
 	)
 	return err
 }
@@ -499,11 +503,11 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 const lockLeases = `-- name: LockLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.lease_ms,
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms,
        coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, lease_ms FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
                      WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true
@@ -540,6 +544,7 @@ type LockLeasesRow struct {
 	Worker             string
 	Cost               float32
 	Asset              string
+	ReadyAt            time.Time
 	LeaseMs            int32
 	HeartbeatExpiresAt time.Time
 }
@@ -579,6 +584,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 			&i.Worker,
 			&i.Cost,
 			&i.Asset,
+			&i.ReadyAt,
 			&i.LeaseMs,
 			&i.HeartbeatExpiresAt,
 		); err != nil {
@@ -595,10 +601,10 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 const lockLeasesOnly = `-- name: LockLeasesOnly :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.lease_ms
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, lease_ms FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 `
 
@@ -642,6 +648,7 @@ func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) 
 			&i.Worker,
 			&i.Cost,
 			&i.Asset,
+			&i.ReadyAt,
 			&i.LeaseMs,
 		); err != nil {
 			return nil, err
@@ -685,7 +692,7 @@ func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesPara
 }
 
 const sweepLeases = `-- name: SweepLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.lease_ms FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepLeasesRow struct {
@@ -727,6 +734,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 			&i.ServoLease.Worker,
 			&i.ServoLease.Cost,
 			&i.ServoLease.Asset,
+			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
 		); err != nil {
 			return nil, err
@@ -740,7 +748,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 }
 
 const sweepQueued = `-- name: SweepQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepQueuedRow struct {
@@ -775,6 +783,7 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQ
 			&i.ServoPoolQ.Rank,
 			&i.ServoPoolQ.Cost,
 			&i.ServoPoolQ.Asset,
+			&i.ServoPoolQ.ReadyAt,
 		); err != nil {
 			return nil, err
 		}

@@ -787,7 +787,7 @@ func (q *Queries) VerifyLeaseTokens(ctx context.Context) ([]VerifyLeaseTokensRow
 }
 
 const verifyLeases = `-- name: VerifyLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.lease_ms FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyLeasesRow struct {
@@ -828,6 +828,7 @@ func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoLease.Worker,
 			&i.ServoLease.Cost,
 			&i.ServoLease.Asset,
+			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
 		); err != nil {
 			return nil, err
@@ -1096,7 +1097,7 @@ func (q *Queries) VerifyPositions(ctx context.Context) ([]VerifyPositionsRow, er
 }
 
 const verifyQueued = `-- name: VerifyQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyQueuedRow struct {
@@ -1130,6 +1131,7 @@ func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoPoolQ.Rank,
 			&i.ServoPoolQ.Cost,
 			&i.ServoPoolQ.Asset,
+			&i.ServoPoolQ.ReadyAt,
 		); err != nil {
 			return nil, err
 		}
