@@ -463,10 +463,13 @@ type Lease struct {
 	FanOuts   int32                  `protobuf:"varint,12,opt,name=fan_outs,json=fanOuts,proto3" json:"fan_outs,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// When the attempt times out, once it was started.
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	Timeout       *durationpb.Duration   `protobuf:"bytes,15,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	Started       bool                   `protobuf:"varint,16,opt,name=started,proto3" json:"started,omitempty"`
-	Code          *Code                  `protobuf:"bytes,17,opt,name=code,proto3" json:"code,omitempty"`
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Timeout  *durationpb.Duration   `protobuf:"bytes,15,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Started  bool                   `protobuf:"varint,16,opt,name=started,proto3" json:"started,omitempty"`
+	Code     *Code                  `protobuf:"bytes,17,opt,name=code,proto3" json:"code,omitempty"`
+	// The trace that the run belongs to, as a W3C traceparent; "" if it belongs to none. What the
+	// worker and its code trace belongs under it.
+	TraceParent   string `protobuf:"bytes,18,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -618,6 +621,13 @@ func (x *Lease) GetCode() *Code {
 		return x.Code
 	}
 	return nil
+}
+
+func (x *Lease) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
 }
 
 // UpstreamResult is what an upstream task has produced.
@@ -2149,7 +2159,7 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x05start\x18\a \x01(\bR\x05start\x12!\n" +
 	"\x05slots\x18\b \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\x05slots\"8\n" +
 	"\rClaimResponse\x12'\n" +
-	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\"\xcd\x04\n" +
+	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\"\xf0\x04\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -2171,7 +2181,8 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\bdeadline\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x123\n" +
 	"\atimeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x18\n" +
 	"\astarted\x18\x10 \x01(\bR\astarted\x12\"\n" +
-	"\x04code\x18\x11 \x01(\v2\x0e.servo.v1.CodeR\x04code\"\xb4\x01\n" +
+	"\x04code\x18\x11 \x01(\v2\x0e.servo.v1.CodeR\x04code\x12!\n" +
+	"\ftrace_parent\x18\x12 \x01(\tR\vtraceParent\"\xb4\x01\n" +
 	"\x0eUpstreamResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05asset\x18\x02 \x01(\tR\x05asset\x12\x1c\n" +
