@@ -72,7 +72,7 @@ func TestEngineQueriesAreArgued(t *testing.T) {
 	for name, sql := range reads {
 		require.Regexp(t, `(tenant_id|t\.id) = @tenant_id::uuid`, sql, "%s does not begin with the tenant", name)
 	}
-	compared := regexp.MustCompile(`tenant_id = (ANY \(ARRAY\[)?(\w+\.tenant_id|@tenant_id::uuid)`)
+	compared := regexp.MustCompile(`(tenant_id|\b[tx]\.id) = (ANY \(ARRAY\[)?(\w+\.tenant_id|@tenant_id::uuid)`)
 	for _, name := range groups["1"] {
 		if !strings.HasPrefix(name, "Insert") {
 			require.Regexp(t, compared, all[name], "%s compares no tenant", name)

@@ -69,6 +69,7 @@ func TestReadEverything(t *testing.T) {
 			leases  []store.LeaseRow
 			retries []store.RetryRow
 			cones   []store.ConeRow
+			live    []store.LiveRunRow
 		)
 		w.snapshot(t, func(ctx context.Context, tx *Tx) error {
 			keys := []store.RunKey{g.key()}
@@ -78,7 +79,7 @@ func TestReadEverything(t *testing.T) {
 			require.NoError(t, tx.EachEdge(ctx, keys, collect(&edges)))
 			return tx.EachQueueRow(ctx, keys, store.QueueRows{
 				Waiting: collect(&waiting), Ready: collect(&ready), Queued: collect(&queued), Lease: collect(&leases),
-				Retry: collect(&retries), Cone: collect(&cones),
+				Retry: collect(&retries), Cone: collect(&cones), Live: collect(&live),
 			})
 		})
 		require.Len(t, events, 8)
@@ -89,6 +90,8 @@ func TestReadEverything(t *testing.T) {
 			TenantID: a.tenant.UUID, RunID: g.run.ID.UUID, UpstreamID: g.tasks[6].ID.UUID, TaskID: g.tasks[0].ID.UUID,
 		}}, edges)
 		require.Equal(t, []int{1, 1, 1, 2, 1, 1}, []int{len(waiting), len(ready), len(queued), len(leases), len(retries), len(cones)})
+		require.Len(t, live, 1)
+		require.Equal(t, g.run.ID.UUID, live[0].RunID)
 		require.Equal(t, "page 9", ready[0].Cursor)
 		require.Equal(t, g.tasks[3].Token, leases[0].Token)
 	})
@@ -247,6 +250,8 @@ func TestRepairRows(t *testing.T) {
 	live := store.TaskRow{
 		TenantID: a.tenant.UUID, RunID: g.run.ID.UUID, ID: g.tasks[1].ID.UUID, CreatedAt: w.now, Ix: 1, TimeoutS: 2, Priority: 3, Asset: "b", Pool: "q",
 	}
+	waiting := g.run
+	waiting.State, waiting.Limit, waiting.Lock, waiting.LockedBy = run.RunPending, 77, "key", "jo"
 	queued := w.taskIn(run.Running, g.tasks[1])
 	edge := store.Edge{Key: g.key(), Upstream: g.tasks[1].ID, Task: g.tasks[0].ID}
 	w.engine(t, func(tx *Tx) {
@@ -257,7 +262,7 @@ func TestRepairRows(t *testing.T) {
 			Run: &want, DropTasks: g.keys(0, 1), NewTasks: []store.TaskRow{ended, live}, NewEdges: []store.Edge{edge},
 			DropEdges: []store.Edge{{Key: g.key(), Upstream: g.tasks[0].ID, Task: g.tasks[1].ID}},
 			DropQueue: []run.Task{w.taskIn(run.Ready, g.tasks[0]), w.taskIn(run.Pending, g.tasks[1])}, NewQueue: []run.Task{queued},
-			DropRuns: []store.RunKey{{Tenant: b.tenant, Run: g.run.ID}}, NewCone: &keys[0],
+			DropRuns: []store.RunKey{{Tenant: b.tenant, Run: g.run.ID}}, NewCone: &keys[0], DropLive: &keys[0], NewLive: &waiting,
 		}))
 	})
 
@@ -265,6 +270,7 @@ func TestRepairRows(t *testing.T) {
 		tasks  []store.TaskRow
 		edges  []store.EdgeRow
 		leases []store.LeaseRow
+		lives  []store.LiveRunRow
 		rest   int
 	)
 	w.engine(t, func(tx *Tx) {
@@ -275,7 +281,7 @@ func TestRepairRows(t *testing.T) {
 		require.NoError(t, tx.EachEdge(ctx, keys, collect(&edges)))
 		require.NoError(t, tx.EachQueueRow(ctx, keys, store.QueueRows{
 			Waiting: func(store.WaitingRow) error { rest++; return nil }, Ready: func(store.ReadyRow) error { rest++; return nil },
-			Lease: collect(&leases), Cone: func(store.ConeRow) error { rest += 10; return nil },
+			Lease: collect(&leases), Cone: func(store.ConeRow) error { rest += 10; return nil }, Live: collect(&lives),
 		}))
 		require.NoError(t, tx.Repair(ctx, store.RunRepair{DropCone: &keys[0]}))
 	})
@@ -284,6 +290,10 @@ func TestRepairRows(t *testing.T) {
 	require.Equal(t, g.tasks[1].ID.UUID, edges[0].UpstreamID)
 	require.Equal(t, queued.Token, leases[0].Token)
 	require.Equal(t, 10, rest, "nothing in waiting and ready_q, and a cone")
+	require.Equal(t, []store.LiveRunRow{{
+		TenantID: a.tenant.UUID, RunID: g.run.ID.UUID, WorkspaceID: a.workspace.ID.UUID, CreatedAt: w.now, LimitS: 77, Priority: 5, Pending: true,
+		LockKey: "key", LockedBy: "jo", Pipeline: "daily",
+	}}, lives)
 	require.Equal(t, 1, w.Count(t, `SELECT count(*) FROM servo.runs`))
 	require.Zero(t, w.Count(t, `SELECT count(*) FROM servo.cones`))
 

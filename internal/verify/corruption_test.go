@@ -58,7 +58,7 @@ func requireNamed(t testing.TB, report verify.Report, table, column string) {
 	t.Helper()
 	keys := map[string][]string{
 		"runs": {"tenant_id", "id"}, "tasks": {"tenant_id", "run_id", "id"}, "edges": {"tenant_id", "run_id", "upstream_id", "task_id"},
-		"tenants": {"id"}, "workspaces": {"tenant_id", "id"}, "deployments": {"tenant_id", "id"},
+		"live_runs": {"tenant_id", "run_id"}, "tenants": {"id"}, "workspaces": {"tenant_id", "id"}, "deployments": {"tenant_id", "id"},
 	}
 	for _, queue := range []string{"waiting", "ready_q", "pool_q", "leases", "retry_q"} {
 		keys[queue] = []string{"run_id", "task_id"}
@@ -108,7 +108,7 @@ func TestRows(t *testing.T) {
 	name := original(t)
 	const one = ` WHERE (tableoid, ctid) = (SELECT tableoid, ctid FROM servo.`
 
-	for _, table := range []string{"runs", "tasks", "edges", "waiting", "ready_q", "pool_q", "leases", "retry_q"} {
+	for _, table := range []string{"runs", "live_runs", "tasks", "edges", "waiting", "ready_q", "pool_q", "leases", "retry_q"} {
 		t.Run("rows that are deleted from "+table+" are missed and come back, one or all", func(t *testing.T) {
 			t.Parallel()
 			db := copyOf(t, name)
@@ -141,9 +141,9 @@ func TestRows(t *testing.T) {
 		},
 		{
 			claim: "a task in two queue tables",
-			sql:   `INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool)
+			sql: `INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool)
 				SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool FROM servo.ready_q LIMIT 1`,
-			kind:  verify.Invariant, table: "tasks", column: "state",
+			kind: verify.Invariant, table: "tasks", column: "state",
 		},
 		{
 			claim: "a task in the wrong queue table",
@@ -169,6 +169,18 @@ func TestRows(t *testing.T) {
 			sql: `INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool)
 				SELECT id, gen_random_uuid(), gen_random_uuid(), created_at, 1, 1, 1, false, 'x' FROM servo.tenants LIMIT 1`,
 			kind: verify.Surplus, table: "pool_q", column: "run_id",
+		},
+		{
+			claim: "a lock whose run has ended",
+			sql: `INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, limit_s, priority, pending, lock_key, pipeline)
+				SELECT tenant_id, id, workspace_id, created_at, 60, 5, false, 'left behind', pipeline FROM servo.runs WHERE state >= 10 LIMIT 1`,
+			kind: verify.Surplus, table: "live_runs",
+		},
+		{
+			claim: "a lock without its run",
+			sql: `INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, limit_s, priority, pending, lock_key, pipeline)
+				SELECT id, gen_random_uuid(), id, created_at, 60, 5, false, 'nobody', '' FROM servo.tenants LIMIT 1`,
+			kind: verify.Surplus, table: "live_runs", column: "run_id",
 		},
 		{
 			claim: "a cone without its run",

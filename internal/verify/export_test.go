@@ -13,7 +13,7 @@ func Compared() []string {
 	t := newTables()
 	var all []string
 	for table, names := range map[string][]string{
-		"runs": t.runs.names, "tasks": t.tasks.names, "edges": columnsOf[store.EdgeRow]("edges").names, "waiting": t.waiting.names,
+		"runs": t.runs.names, "live_runs": t.live.names, "tasks": t.tasks.names, "edges": columnsOf[store.EdgeRow]("edges").names, "waiting": t.waiting.names,
 		"ready_q": t.ready.names, "pool_q": t.pool.names, "leases": t.leases.names, "retry_q": t.retry.names,
 		"tenants": t.tenants.names, "workspaces": t.workspaces.names, "deployments": t.deployments.names,
 		"asset_pauses": t.pauses.names,
@@ -45,7 +45,10 @@ func Replay(key store.RunKey, events []store.EventRow) (map[string][]map[string]
 	}
 	h.finish()
 	t := newTables()
-	rows := map[string][]map[string]any{"runs": {valuesOf(t.runs, wantRun(h.run))}}
+	rows := map[string][]map[string]any{"runs": {valuesOf(t.runs, wantRun(h.run))}, "live_runs": {}}
+	if !h.run.State.Terminal() {
+		rows["live_runs"] = append(rows["live_runs"], valuesOf(t.live, wantLive(h.run)))
+	}
 	for _, task := range h.order {
 		rows["tasks"] = append(rows["tasks"], valuesOf(t.tasks, wantTask(task)))
 		switch placeOf(task.State) {
@@ -80,7 +83,7 @@ func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Div
 		en := c.entities[entityKey{id.Of[id.Tenant](e.TenantID), e.SubjectID}]
 		rows[string(en.Kind)] = append(rows[string(en.Kind)], map[string]any{
 			"id": e.SubjectID, "name": en.Name, "version": en.Version, "active": en.Active, "workspace": en.Workspace,
-			"digest": en.Digest, "created_at": en.CreatedAt,
+			"digest": en.Digest, "created_at": en.CreatedAt, "quotas": en.Quotas,
 		})
 	}
 	return rows, v.report.Divergences

@@ -146,7 +146,40 @@ func (w *world) rich(t testing.TB) {
 	w.live(t)
 	w.fannedOut(t)
 	w.ready(t)
+	w.bounded(t)
 }
+
+// bounded: a tenant with quotas, of whose runs one has ended, one waited for its start, one
+// still waits, and one was cancelled while it did. They hold locks.
+func (w *world) bounded(t testing.TB) {
+	t.Helper()
+	owner := w.account(t, boundedTenant)
+	w.deploy(t, owner, manifestText+`  - {name: locked, select: [s/one]}
+  - {name: keyed, select: ["d/*"], lock: {key: "'key ' + parameters.key"}, parameters: [{name: key, type: string}], max_execution: 3h}
+`)
+	quotas := tenant.Quotas{
+		MaxConcurrentTasks: 9, MaxQueuedTasks: 99, MaxConcurrentRuns: 1, MaxDailyRuns: 999, MaxRunDuration: 12 * time.Hour,
+		MaxTasksPerRun: 100, MaxBackfillRuns: 3, FairnessWeight: 2.5, Zone: "Asia/Tokyo",
+	}
+	_, err := w.SetQuotas(t.Context(), owner, quotas, 1, event.Meta{Actor: "op"})
+	require.NoError(t, err)
+	first := w.triggerWith(t, engine.Trigger{Tenant: owner, Pipeline: "locked", TriggeredBy: "jo"})
+	keyed := func(key string) store.RunKey {
+		return w.triggerWith(t, engine.Trigger{
+			Tenant: owner, Pipeline: "keyed", Parameters: json.RawMessage(`{"key": "` + key + `"}`), WaitForQuota: true,
+			Meta: event.Meta{Actor: "schedule", Trace: "trace"},
+		})
+	}
+	keyed("starts")
+	keyed("waits")
+	gone := keyed("is cancelled")
+	w.later(t, time.Minute)
+	w.cancel(t, gone, false)
+	w.cancel(t, first, false)
+	require.Equal(t, 1, value(w.StartRuns(t.Context(), w.duty, 10))(t))
+}
+
+const boundedTenant = "bounded"
 
 // ended: a success with all that a run can carry, a failure that skips, and its retry.
 func (w *world) ended(t testing.TB) {
