@@ -13,7 +13,6 @@ var (
 	JSONOf       = jsonOf
 	JSONOfStruct = jsonOfStruct
 	ValueOf      = valueOf
-	TraceID      = traceID
 	ETA          = etaOf
 )
 

@@ -22,11 +22,13 @@ import (
 func (s *Server) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
 		began := time.Now()
+		ctx, span := s.traced(ctx, info.FullMethod, tenantOf(req))
 		defer func() {
 			if caught := recover(); caught != nil {
 				answer, err = nil, s.caught(ctx, info.FullMethod, caught)
 			}
 			err = s.finish(ctx, info.FullMethod, tenantOf(req), began, err)
+			ended(span, err)
 		}()
 		if err := s.validator.check(req); err != nil {
 			return nil, err

@@ -264,29 +264,3 @@ func requireBadToken(t testing.TB, err error) {
 	require.Equal(t, "page_token", f.Violation.Field)
 	require.NotEmpty(t, f.Violation.Remedy)
 }
-
-func TestTraceID(t *testing.T) {
-	t.Parallel()
-	const trace, good = "4bf92f3577b34da6a3ce929d0e0e4736", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	for traceparent, want := range map[string]string{
-		good:                               trace,
-		"01" + good[2:]:                    trace,
-		"01" + good[2:] + "-more":          trace,
-		good + "-more":                     "",
-		"ff" + good[2:]:                    "",
-		"01" + good[2:] + "more":           "",
-		strings.ToUpper(good):              "",
-		good[:54]:                          "",
-		"":                                 "",
-		strings.ReplaceAll(good, "-", "_"): "",
-		"00-" + strings.Repeat("0", 32) + good[35:]: "",
-		good[:36] + strings.Repeat("0", 16) + "-01": "",
-		"00-" + strings.Repeat("g", 32) + good[35:]: "",
-		"0-" + strings.Repeat("a", 33) + good[35:]:  "",
-	} {
-		t.Run(traceparent, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, want, api.TraceID(traceparent))
-		})
-	}
-}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -19,7 +18,7 @@ const actor = "api"
 
 // metaOf is what events record about a call: who, and in which trace.
 func metaOf(ctx context.Context) event.Meta {
-	return event.Meta{Actor: actor, Trace: traceID(header(ctx, "traceparent"))}
+	return event.Meta{Actor: actor, Trace: traceparent(ctx)}
 }
 
 // header is the first value of a metadata key, "" if there is none.
@@ -45,28 +44,6 @@ func idempotencyKey(ctx context.Context) (string, error) {
 		return "", fault.New(fault.InvalidArgument, "has more than 255 bytes", fault.Field("idempotency_key"), fault.Remedy("use a shorter key, such as a UUID"))
 	}
 	return values[0], nil
-}
-
-// traceID is the trace of a W3C traceparent: version, trace, parent and flags in lower-case
-// hexadecimal. What is not one belongs to no trace.
-func traceID(traceparent string) string {
-	const length = 55 // of version 00; later ones may go on after a hyphen
-	if len(traceparent) < length || len(traceparent) > length && (traceparent[:2] == "00" || traceparent[length] != '-') {
-		return ""
-	}
-	parts := strings.Split(traceparent[:length], "-")
-	if len(parts) != 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 || parts[0] == "ff" {
-		return ""
-	}
-	for _, part := range parts {
-		if strings.Trim(part, "0123456789abcdef") != "" {
-			return ""
-		}
-	}
-	if strings.Trim(parts[1], "0") == "" || strings.Trim(parts[2], "0") == "" {
-		return ""
-	}
-	return parts[1]
 }
 
 // orDefault is the workspace that is meant when none is said.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -24,7 +25,8 @@ type Config struct {
 	Version   string // of this binary
 	Name      string // of this server among the others
 	StartedAt time.Time
-	Breakers  Breakers // nil knows of none
+	Tracer    trace.Tracer // of calls; nil is none
+	Breakers  Breakers     // nil knows of none
 }
 
 // Server implements the services of the contract.

@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 // ListRunEvents implements servov1.RunServiceServer. Its page tokens are the ids of events:
@@ -72,7 +73,7 @@ func eventToProto(e store.RunEvent) (*servov1.Event, error) {
 	publish(e.Type, data)
 	out := &servov1.Event{
 		Id: e.Cursor.String(), Type: string(e.Type), Version: e.Version, RecordedAt: timestamp(e.At),
-		Actor: e.Meta.Actor, Trace: e.Meta.Trace, Data: data,
+		Actor: e.Meta.Actor, Trace: telemetry.ID(e.Meta.Trace), Data: data,
 	}
 	if e.Task {
 		out.Task = e.Subject.String()
