@@ -84,7 +84,9 @@ func TestPushedRun(t *testing.T) {
 			_, err = task.FanOut(ctx, []servo.Mapped{{Asset: "e/part", Partition: "1"}, {Asset: "e/part", Partition: "2"}}, servo.Barrier())
 			return strings.Trim(left, "x") + "+" + strings.Trim(right, "x") + "@" + task.Cursor(), err
 		})
-		servo.Asset(w, "e/part", func(_ context.Context, task *servo.Task, _ servo.None) (string, error) { return "part " + task.Partition, nil })
+		servo.Asset(w, "e/part", func(_ context.Context, task *servo.Task, _ servo.None) (string, error) {
+			return "part " + task.Partition, nil
+		})
 		servo.Asset(w, "join", func(ctx context.Context, task *servo.Task, _ servo.None) (string, error) {
 			split, err := servo.Upstream[string](ctx, task, "e/split")
 			if err != nil {
