@@ -91,6 +91,9 @@ var loads = []string{
 		SELECT tenant_id, run_id, task_id, 0, seq, at, 'load', 'page ' || seq FROM live_tasks, generate_series(100, 103) AS seq WHERE m > 20
 		UNION ALL
 		SELECT tenant_id, run_id, task_id, 1, 1, at, 'load', 'page 1' FROM past`,
+	`INSERT INTO servo.tenants (id, name, version, created_at) SELECT DISTINCT tenant_id, 'load ' || tenant_id, 1, $now FROM live`,
+	`INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, pipeline)
+		SELECT tenant_id, run_id, tenant_id, at, CASE WHEN n % 4 > 0 THEN at + make_interval(secs => n) END, 60, 5, n % 4 = 0, 'lock ' || n, 'daily' FROM live`,
 	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
 	`CREATE TEMP TABLE wide ON COMMIT DROP AS
 		SELECT tenant_id, run_id, at, m, pg_temp.v7(at, 'wide ' || m) AS task_id
@@ -190,6 +193,7 @@ func (w *world) sendReads(t testing.TB) {
 		require.NoError(t, tx.UpstreamResults(ctx, upstreams, 1000))
 		require.Equal(t, "asset", upstreams[probe-1].Results[0].Asset)
 	})
+	w.undone(t, func(tx *Tx) { w.sendLimits(t, tx, runs) })
 	require.Len(t, must(w.Heartbeat(ctx, pulses))(t), probe)
 	require.Len(t, must(w.WriteProgress(ctx, reports))(t), probe)
 	w.undone(t, func(tx *Tx) {
@@ -198,6 +202,44 @@ func (w *world) sendReads(t testing.TB) {
 		require.Len(t, full, probe)
 		require.NoError(t, tx.TrimLogs(ctx, full, 0))
 	})
+}
+
+// sendLimits has the store send what counts runs, starts them and gives them their locks.
+func (w *world) sendLimits(t testing.TB, tx *Tx, runs []store.RunKey) {
+	t.Helper()
+	ctx := t.Context()
+	waiting := must(tx.WaitingTenants(ctx))(t)
+	require.NotEmpty(t, waiting)
+	require.Len(t, must(tx.LockTenants(ctx, waiting))(t), len(waiting))
+	require.Len(t, must(tx.RunQuotasOf(ctx, waiting))(t), len(waiting))
+	day := w.now.Truncate(24 * time.Hour)
+	var questions []store.UsageQuestion
+	var mosts []int32
+	for _, owner := range waiting {
+		questions = append(questions, store.UsageQuestion{
+			Tenant: owner, Live: 5, Running: 5, Queued: 5, Daily: 5, DayFrom: day, DayUntil: day.Add(24 * time.Hour),
+		})
+		mosts = append(mosts, 2)
+	}
+	require.Equal(t, store.Usage{Live: 5, Running: 5, Queued: 5, Daily: 5}, must(tx.CountUsage(ctx, questions))(t)[waiting[0]])
+	require.Len(t, must(tx.NextRuns(ctx, waiting, mosts))(t), 2*len(waiting))
+	require.Len(t, must(tx.DueRuns(ctx, w.now.Add(time.Hour), probe))(t), probe)
+	require.Empty(t, must(tx.Roots(ctx, runs[:8]))(t)[5*8:], "five of each")
+	live := must(tx.LockRuns(ctx, store.LockForMove, runs))(t)
+	require.NotEmpty(t, must(tx.WithLive(ctx, live))(t))
+	rows, err := tx.Raw().Query(ctx, `SELECT tenant_id, lock_key FROM servo.live_runs ORDER BY md5(lock_key) LIMIT $1`, probe)
+	require.NoError(t, err)
+	var requests []store.LockRequest
+	var owner uuid.UUID
+	var key string
+	_, err = pgx.ForEachRow(rows, []any{&owner, &key}, func() error {
+		requests = append(requests, store.LockRequest{LockKey: store.LockKey{Tenant: id.Of[id.Tenant](owner), Key: key}, Run: id.New[id.Run](w.mint)})
+		return nil
+	})
+	require.NoError(t, err)
+	_, holders, err := tx.TakeLocks(ctx, requests, w.now)
+	require.NoError(t, err)
+	require.Len(t, holders, probe)
 }
 
 // sendWrites has the store send every statement that changes a batch of rows.
@@ -224,6 +266,7 @@ func (w *world) sendWrites(t testing.TB) {
 			keys = append(keys, store.RunKey{Tenant: task.Tenant, Run: task.Run})
 		}
 		stays.ChangedRuns = must(tx.LockRuns(t.Context(), store.LockForCount, keys))(t)
+		stays.LiveRuns, moves.EndedRuns = stays.ChangedRuns, keys
 		for _, changes := range []store.Changes{stays, moves} {
 			require.NoError(t, tx.Apply(t.Context(), changes))
 			require.NoError(t, tx.Flush(t.Context()))

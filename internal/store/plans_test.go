@@ -31,7 +31,7 @@ const probe = 200
 const maxBlocks = 12
 
 // writers write several rows for each row of the batch, with an index entry each.
-var writers = map[string]int{"WriteLogs": 24, "TrimLogs": 60, "WriteProgress": 40}
+var writers = map[string]int{"UpdateLiveRuns": 24, "WriteLogs": 24, "TrimLogs": 60, "WriteProgress": 40}
 
 // wasteful statements read the whole run of each row and throw most of it away. They are
 // for repeats alone, and an index for them would be one more for each event.
@@ -45,6 +45,18 @@ var plans = map[string][]string{
 	"LockRunsForUpdate": {"runs_pkey"},
 	"UpdateRuns":        {"runs_pkey"},
 	"ExistingRuns":      {"runs_pkey"},
+
+	"LockTenants":    {"tenants_pkey"},
+	"TenantQuotas":   {"tenants_pkey"},
+	"CountUsage":     {"live_runs_pkey", "live_runs_running", "ready_q_held", "ready_q_order", "runs_pkey"},
+	"LockHolders":    {"live_runs_lock"},
+	"LiveRuns":       {"live_runs_pkey"},
+	"UpdateLiveRuns": {"live_runs_pkey"},
+	"DeleteLiveRuns": {"live_runs_pkey"},
+	"DueRuns":        {"live_runs_due", "runs_pkey"},
+	"WaitingTenants": {"live_runs_pending"},
+	"NextRuns":       {"live_runs_pending"},
+	"Roots":          {"tasks_pkey", "waiting_pkey"},
 
 	"LockLeasesOnly":   {"leases_pkey"},
 	"LockLeases":       {"heartbeats_pkey", "leases_pkey"},
@@ -132,7 +144,7 @@ func TestPlans(t *testing.T) {
 	phase("with statistics of today", w.connection(t))
 }
 
-var queues = []string{"waiting", "ready_q", "pool_q", "leases", "retry_q", "heartbeats", "cones"}
+var queues = []string{"waiting", "ready_q", "pool_q", "leases", "retry_q", "heartbeats", "cones", "live_runs"}
 
 // planAll makes a connection plan every hot statement.
 func planAll(t testing.TB, conn *pgx.Conn) {
@@ -142,10 +154,18 @@ func planAll(t testing.TB, conn *pgx.Conn) {
 			prepared, err := conn.Prepare(t.Context(), name, sqlOf(name))
 			require.NoError(t, err)
 			nulls := strings.TrimSuffix(strings.Repeat("NULL, ", len(prepared.ParamOIDs)), ", ")
-			_, err = tx.Exec(t.Context(), fmt.Sprintf(`EXPLAIN EXECUTE %q(%s)`, name, nulls), pgx.QueryExecModeSimpleProtocol)
+			_, err = tx.Exec(t.Context(), fmt.Sprintf(`EXPLAIN EXECUTE %q%s`, name, arguments(nulls)), pgx.QueryExecModeSimpleProtocol)
 			require.NoError(t, err)
 		}
 	})
+}
+
+// arguments is a list in parentheses; a statement without any has none of these either.
+func arguments(list string) string {
+	if list == "" {
+		return ""
+	}
+	return "(" + list + ")"
 }
 
 // sqlOf is the text that sqlc's method sends.
@@ -285,7 +305,7 @@ func explain(t testing.TB, tx pgx.Tx, name string, s statement) *node {
 		literals[i] = "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
 	}
 	var text []byte
-	explained := fmt.Sprintf(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE %q(%s)`, name, strings.Join(literals, ", "))
+	explained := fmt.Sprintf(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE %q%s`, name, arguments(strings.Join(literals, ", ")))
 	require.NoError(t, tx.QueryRow(ctx, explained, pgx.QueryExecModeSimpleProtocol).Scan(&text))
 	var plan []struct{ Plan *node }
 	require.NoError(t, json.Unmarshal(text, &plan))
