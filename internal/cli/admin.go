@@ -11,9 +11,11 @@ import (
 	"go.arco.dev/servo/internal/verify"
 )
 
-// newAdmin is for the operator on call, on the database itself.
+// newAdmin is for the operator on call: on the database itself, and on all that goes out.
 func newAdmin() *cobra.Command {
-	return group("admin", "Look after a database",
+	return group("admin", "Look after an installation and its database",
+		newDispatch(),
+		newDrain(),
 		group("projections", "The tables that follow from the events", newVerify()),
 		newRepair(),
 	)

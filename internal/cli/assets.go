@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -14,9 +15,9 @@ import (
 	"go.arco.dev/servo/internal/asset"
 )
 
-// newAssets reads the assets of the active deployment.
+// newAssets reads the assets of the active deployment, and pauses them.
 func newAssets() *cobra.Command {
-	return group("assets", "Read the assets of the active deployment", newAssetsGet(), newAssetsList())
+	return group("assets", "Read and pause the assets of the active deployment", newAssetsGet(), newAssetsList(), newAssetsPause(), newAssetsResume())
 }
 
 // newPipelines reads the pipelines of the active deployment.
@@ -47,9 +48,23 @@ func newAssetsList() *cobra.Command {
 			}
 			return showAll(s, list, "no assets; servo deploy -f servo.yaml", func(w io.Writer) {
 				var t table
-				t.add("ASSET", "KIND", "POOL", "TIMEOUT", "UPSTREAM", "TAGS")
+				paused := false // a column that is empty on every line says nothing
 				for _, a := range list {
-					t.add(clean(a.GetKey()), kindOf(a.GetCode()), clean(a.GetPool()), timeoutText(a.GetTimeout()),
+					paused = paused || a.GetPaused() != nil
+				}
+				add := func(remark string, cells ...string) {
+					if paused {
+						cells = append(cells, remark)
+					}
+					t.add(cells...)
+				}
+				add("REMARK", "ASSET", "KIND", "POOL", "TIMEOUT", "UPSTREAM", "TAGS")
+				for _, a := range list {
+					remark := "-"
+					if a.GetPaused() != nil {
+						remark = "paused by " + clip(a.GetPaused().GetPausedBy(), 40)
+					}
+					add(remark, clean(a.GetKey()), kindOf(a.GetCode()), clean(a.GetPool()), timeoutText(a.GetTimeout()),
 						orDash(strings.Join(a.GetUpstream(), ", ")), orDash(strings.Join(a.GetTags(), ", ")))
 				}
 				t.print(w)
@@ -84,6 +99,9 @@ func newAssetsGet() *cobra.Command {
 				t.add("asset", clean(a.GetKey()))
 				if a.GetDescription() != "" {
 					t.add("description", clean(a.GetDescription()))
+				}
+				if a.GetPaused() != nil {
+					t.add("state", pauseText(a.GetPaused(), time.Now()))
 				}
 				t.add("code", codeText(a.GetCode()))
 				t.add("pool", clean(a.GetPool()))

@@ -33,6 +33,9 @@ func newStatus() *cobra.Command {
 func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
 	now := status.GetNow().AsTime() // the server's clock, so that ours does not matter
 	fmt.Fprintf(w, "server %s, version %s, up %s\n", clean(status.GetServer()), clean(status.GetVersion()), elapsed(now, status.GetStartedAt(), nil))
+	if d := status.GetDispatch(); d.GetPaused() {
+		fmt.Fprintln(w, "dispatch "+dispatchState(d, now))
+	}
 	var tasks table
 	tasks.add("TASKS", "COUNT")
 	total := int64(0)

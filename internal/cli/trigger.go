@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os/user"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -20,6 +22,8 @@ func newRunsTrigger() *cobra.Command {
 		priority  int32
 		key       string
 		wait      bool
+		waitLock  time.Duration
+		queue     bool
 	)
 	cmd := &cobra.Command{
 		Use:   "trigger [PIPELINE]",
@@ -30,10 +34,15 @@ func newRunsTrigger() *cobra.Command {
 an integer, number or boolean as such, an object or array as JSON. --params takes a JSON
 object, or @FILE; a --param is stronger.
 
+Runs of a pipeline exclude each other unless its manifest says otherwise: while one runs, that
+run is the answer, at once or after --wait-lock. With --queue a run that the tenant's quotas
+would refuse is made all the same, and waits for its start.
+
 With --key the same command again gives the same run. --wait watches until the run has
 ended, and exits with 3 if it did not succeed.`,
 		Example: `  servo runs trigger daily --param day=2026-01-31 --wait
   servo runs trigger daily --params @day.json --key daily-2026-01-31
+  servo runs trigger daily --wait-lock 30s --queue
   servo runs trigger --select +gold/revenue`,
 		Args:              atMost(1),
 		ValidArgsFunction: completion((*session).pipelineNames),
@@ -45,6 +54,10 @@ ended, and exits with 3 if it did not succeed.`,
 			if req.Pipeline == "" && len(selection) == 0 {
 				return usageFault(s.cmd, "nothing to run: name a PIPELINE or --select assets")
 			}
+			if waitLock != 0 {
+				req.WaitForLock = durationpb.New(waitLock)
+			}
+			req.WaitForQuota = queue
 			var err error
 			if req.Tenant, err = s.requireTenant(ctx); err != nil {
 				return err
@@ -63,6 +76,8 @@ ended, and exits with 3 if it did not succeed.`,
 	cmd.Flags().StringArrayVar(&selection, "select", nil, "run these assets: ns/name, +ns/name, ns/name+, ns/*, tag:x, owner:y")
 	cmd.Flags().Int32Var(&priority, "priority", 0, "1 (last) to 10 (first); the pipeline's if not said")
 	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
+	cmd.Flags().DurationVar(&waitLock, "wait-lock", 0, "how long to wait for a run that holds the pipeline's lock, at most 60s")
+	cmd.Flags().BoolVar(&queue, "queue", false, "where quotas would refuse the run, let it wait for its start")
 	addWait(cmd, &wait)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
@@ -73,6 +88,7 @@ func newRunsRetry() *cobra.Command {
 	var (
 		r    remote
 		all  bool
+		from string
 		key  string
 		wait bool
 	)
@@ -80,8 +96,12 @@ func newRunsRetry() *cobra.Command {
 		Use:   "retry RUN",
 		Short: "Run again what did not succeed in a run that is over",
 		Long: `Run again what did not succeed in a run that is over, as a new run of the deployment that is
-active now: mend the code, deploy, retry.`,
+active now: mend the code, deploy, retry.
+
+--from does one task and everything downstream of it again, whatever became of it; the results
+of all others are taken over.`,
 		Example: `  servo runs retry latest --wait
+  servo runs retry latest --from gold/revenue
   servo runs retry 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --all`,
 		Args: exactly(1),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
@@ -90,8 +110,13 @@ active now: mend the code, deploy, retry.`,
 				return err
 			}
 			req := &servov1.RetryRunRequest{Tenant: tenant, Run: name, Mode: servov1.RetryRunRequest_FAILED, TriggeredBy: whoAmI()}
-			if all {
+			switch {
+			case all && from != "":
+				return usageFault(s.cmd, "--all and --from exclude each other")
+			case all:
 				req.Mode = servov1.RetryRunRequest_ALL
+			case from != "":
+				req.Mode, req.From = servov1.RetryRunRequest_FROM, from
 			}
 			answer, err := s.client.Runs().RetryRun(withKey(ctx, key), req)
 			if err != nil {
@@ -101,6 +126,7 @@ active now: mend the code, deploy, retry.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "everything, not only what did not succeed")
+	cmd.Flags().StringVar(&from, "from", "", "this asset or task, and everything downstream of it")
 	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
 	addWait(cmd, &wait)
 	aboutRun(cmd)
@@ -138,6 +164,10 @@ func (s *session) triggered(ctx context.Context, answer *servov1.TriggerRunRespo
 		return s.watch(ctx, r.GetTenant(), r.GetId(), s.Form == outputTable)
 	}
 	return s.show(answer, func(w io.Writer) {
+		if answer.GetAlreadyRunning() {
+			fmt.Fprintf(w, "already running: %s of %s\nwatch it: servo runs watch %s%s\n", r.GetId(), pipelineName(r), r.GetId(), s.again())
+			return
+		}
 		fmt.Fprintf(w, "run %s of %s: %s%s\nwatch it: servo runs watch %s%s\n", r.GetId(), pipelineName(r), count(int(r.GetTasks().GetTotal()), "task"),
 			repeatedText(answer), r.GetId(), s.again())
 	})
@@ -146,6 +176,9 @@ func (s *session) triggered(ctx context.Context, answer *servov1.TriggerRunRespo
 func repeatedText(answer *servov1.TriggerRunResponse) string {
 	if answer.GetRepeatedRequest() {
 		return " (made by an earlier request with the same key)"
+	}
+	if answer.GetAlreadyRunning() {
+		return " (already running: it holds the lock)"
 	}
 	return ""
 }
