@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Finds what the tests need beside Go, and installs what is missing where that can be
-# done: the server binaries of PostgreSQL 15 or newer, a C compiler for the race detector,
-# and what the guides' commands call. It creates no cluster and starts no server: tests have
-# a private one.
+# done: the server binaries of PostgreSQL 15 or newer, PgBouncer, a C compiler for the race
+# detector, and what the guides' commands call. It creates no cluster and starts no server:
+# tests have private ones.
 #
 #   scripts/setup.sh             all of it
 #   scripts/setup.sh postgresql  PostgreSQL alone: all that `servo dev` needs
@@ -68,6 +68,26 @@ install_postgresql() {
   apt_install postgresql
 }
 
+has_pgbouncer() {
+  command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]] # not everybody looks there
+}
+
+# install_pgbouncer installs it while packages may not start services; afterwards they may
+# again, if they could before.
+install_pgbouncer() {
+  local policy=/usr/sbin/policy-rc.d
+  if [[ -e $policy ]]; then
+    apt_install pgbouncer
+    return
+  fi
+  printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+  as_root chmod +x "$policy"
+  local failed=0
+  apt_install pgbouncer || failed=$?
+  as_root rm -f "$policy"
+  return "$failed"
+}
+
 # advise says what to type where nothing can be installed from here, and gives up.
 advise() {
   local missing=$1 apt_packages=$2 brew_packages=$3 dnf_packages=$4
@@ -95,6 +115,7 @@ esac
 
 need_postgresql=false
 need_compiler=false
+need_pgbouncer=false
 missing_programs=() # whose packages have their names
 if [[ $what == postgresql ]]; then
   # a server elsewhere does not help: `servo dev` runs its own
@@ -102,12 +123,13 @@ if [[ $what == postgresql ]]; then
 else
   [[ -n ${SERVO_DATABASE_URL:-} || -n $(server_dir) ]] || need_postgresql=true
   has_compiler || need_compiler=true
+  has_pgbouncer || need_pgbouncer=true
   for program in curl python3; do
     command -v "$program" >/dev/null || missing_programs+=("$program")
   done
 fi
 
-if ! $need_postgresql && ! $need_compiler && [[ ${#missing_programs[@]} -eq 0 ]]; then
+if ! $need_postgresql && ! $need_compiler && ! $need_pgbouncer && [[ ${#missing_programs[@]} -eq 0 ]]; then
   exit 0
 fi
 
@@ -122,6 +144,9 @@ if can_install; then
   if $need_postgresql; then
     install_postgresql
   fi
+  if $need_pgbouncer; then
+    install_pgbouncer
+  fi
 fi
 
 if $need_compiler && ! has_compiler; then
@@ -131,6 +156,9 @@ for program in "${missing_programs[@]}"; do
   command -v "$program" >/dev/null ||
     advise "no $program, which commands of the guides call" "$program" "$program" "$program"
 done
+if $need_pgbouncer && ! has_pgbouncer; then
+  advise "no PgBouncer, which tests put in front of the database" "pgbouncer" "pgbouncer" "pgbouncer"
+fi
 if $need_postgresql && [[ -z $(server_dir) ]]; then
   if can_install; then
     echo "setup: the distribution's PostgreSQL is older than $oldest; take a newer one from apt.postgresql.org:" >&2

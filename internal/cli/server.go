@@ -59,6 +59,9 @@ by that, but what was in flight is not answered.`,
 	flags.StringVar(&o.config.GRPC, "grpc", defaultGRPC, "address of gRPC")
 	flags.StringVar(&o.config.Name, "name", "", "name of this server among the others (default host-pid)")
 	flags.BoolVar(&o.config.Migrate, "migrate", false, "bring the database to this version's schema first")
+	flags.BoolVar(&o.config.Pooler, "pooler", false, "--database leads to a pooler in transaction mode, such as PgBouncer")
+	flags.StringVar(&o.config.ListenURL, "listen-database", "",
+		"URL of the same database without a pooler, to hear of other servers at once; none only looks from time to time (SERVO_LISTEN_DATABASE_URL; default: --database, or none with --pooler)")
 	flags.DurationVar(&o.config.WaitForDatabase, "wait-for-database", 0, "how long to wait at the start for a database that is away")
 	flags.Int32Var(&o.config.MaxConns, "max-conns", 0, "connections to the database at most (default: pool_max_conns of the URL, or 20)")
 	flags.DurationVar(&o.config.Drain, "drain", daemon.DefaultDrain, "how long calls in flight may take to end when the server stops")
@@ -76,6 +79,9 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	if o.config.DatabaseURL, err = databaseURL(o.config.DatabaseURL); err != nil {
 		return err
+	}
+	if o.config.ListenURL == "" {
+		o.config.ListenURL = os.Getenv("SERVO_LISTEN_DATABASE_URL")
 	}
 	if err := o.check(); err != nil {
 		return err
