@@ -11,9 +11,11 @@ import (
 	"syscall"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/client"
+	"go.arco.dev/servo/internal/telemetry"
 	"go.arco.dev/servo/internal/worker"
 )
 
@@ -54,6 +56,10 @@ type WorkerOptions struct {
 	LogLevel slog.Leveler
 	// Logger hears of the worker's own life; nil is silent.
 	Logger *slog.Logger
+	// Tracer makes a span of each task, under the trace of its run. Without one, Main makes
+	// spans if the OTEL_* variables say where to send them; the context of a task carries its
+	// run's trace in any case.
+	Tracer trace.Tracer
 }
 
 // ExecOptions says how the commands of exec assets run.
@@ -115,7 +121,7 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 	o := w.options
 	config := worker.Config{
 		Conn: o.Conn, ID: o.ID, Pools: o.Pools, Concurrency: o.Concurrency, Ahead: o.Ahead, Lease: o.Lease, Grace: o.Grace,
-		LogLevel: o.LogLevel, Logger: o.Logger, Executors: []worker.Executor{w.handlers},
+		LogLevel: o.LogLevel, Logger: o.Logger, Tracer: o.Tracer, Executors: []worker.Executor{w.handlers},
 	}
 	hangUp := func() error { return nil }
 	if o.Conn == nil {
@@ -162,11 +168,23 @@ func (o WorkerOptions) servers() []string {
 	return []string{defaultServer}
 }
 
+// traceGrace is how long a worker that has stopped tries to send its last traces.
+const traceGrace = 5 * time.Second
+
 // Main runs a worker as a program: it logs to standard error, stops at SIGINT and SIGTERM,
-// at once at the second one, and ends the process with 0, or 1 after an error.
+// at once at the second one, and ends the process with 0, or 1 after an error. It sends traces
+// where the OTEL_* variables say.
 func Main(w *Worker) {
 	if w.options.Logger == nil {
 		w.options.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	traces, err := telemetry.FromEnv(context.Background(), os.Getenv, telemetry.Service{Name: "servo-worker"}, w.options.Logger)
+	if err != nil {
+		w.options.Logger.Error("the worker failed", "error", err)
+		os.Exit(1)
+	}
+	if w.options.Tracer == nil && traces != nil {
+		w.options.Tracer = traces.Tracer()
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -177,7 +195,13 @@ func Main(w *Worker) {
 		<-signals
 		w.Abort()
 	}()
-	if err := w.Run(ctx); err != nil {
+	err = w.Run(ctx)
+	flush, cancel := context.WithTimeout(context.Background(), traceGrace)
+	if late := traces.Stop(flush); late != nil {
+		w.options.Logger.Warn("the last traces were not sent", "error", late)
+	}
+	cancel()
+	if err != nil {
 		w.options.Logger.Error("the worker failed", "error", err)
 		os.Exit(1)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/internal/fault"
@@ -27,6 +28,7 @@ type Config struct {
 	Executors []Executor
 	LogLevel  slog.Leveler // of what tasks log; INFO
 	Logger    *slog.Logger // of the worker itself; none
+	Tracer    trace.Tracer // of attempts; none
 }
 
 // NoAhead is the value of Config.Ahead for a worker that leases nothing ahead of need.

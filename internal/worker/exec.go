@@ -59,6 +59,9 @@ func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 	}
 	defer stdin.Close()
 	cmd.Stdin = stdin
+	if under := traceparent(ctx); under != "" {
+		cmd.Env = append(cmd.Env, "TRACEPARENT="+under)
+	}
 	tail := &lastBytes{}
 	if err := e.run(ctx, task, cmd, tail); err != nil {
 		return Result{}, commandError(cmd, err, tail)

@@ -60,6 +60,7 @@ func (w *Worker) attempt(a *attempt) {
 		defer cancel()
 	}
 	defer a.cancel(nil)
+	ctx, span := w.traced(ctx, a)
 
 	var result Result
 	err := errors.New("the task ended its goroutine (runtime.Goexit) rather than return")
@@ -68,6 +69,7 @@ func (w *Worker) attempt(a *attempt) {
 		if value := recover(); value != nil {
 			err = panicError(value)
 		}
+		endSpan(span, err)
 		if !a.lost.Load() {
 			w.end(a, w.verdict(ctx, a, result, err))
 		}
@@ -81,7 +83,10 @@ func (w *Worker) execute(ctx context.Context, a *attempt) (Result, error) {
 	if !known {
 		return Result{}, w.noExecutor(kind)
 	}
-	return executor.Execute(ctx, w.newTask(a))
+	ctx, span := w.step(ctx, "execute_function")
+	result, err := executor.Execute(ctx, w.newTask(a))
+	endSpan(span, err)
+	return result, err
 }
 
 // kindOf names the kind of an asset's code.

@@ -68,6 +68,9 @@ func (h *HTTP) Execute(ctx context.Context, task *Task) (Result, error) {
 		}
 	}
 	request.Header.Set("Idempotency-Key", task.Lease().GetTask()+"/"+strconv.Itoa(int(task.Lease().GetAttempt())))
+	if under := traceparent(ctx); under != "" {
+		request.Header.Set("Traceparent", under)
+	}
 	response, err := h.client.Do(request)
 	if err != nil {
 		return Result{}, unreachable(err)

@@ -53,7 +53,9 @@ func (t *Task) result(ctx context.Context, u *servov1.UpstreamResult) (json.RawM
 	}
 	of := cmp.Or(u.GetRun(), t.Lease().GetRun()) // an older server does not say
 	request := &servov1.GetTaskRequest{Tenant: t.Lease().GetTenant(), Run: of, Task: u.GetTask()}
+	ctx, span := t.worker.step(ctx, "load_inputs")
 	task, err := read(ctx, t.worker.link, t.worker.tasks.GetTask, request)
+	endSpan(span, err)
 	if err != nil {
 		return nil, fmt.Errorf("read the result of upstream %s: %w", u.GetAsset(), err)
 	}
