@@ -57,6 +57,7 @@ type bencher struct {
 	tenants    []id.Tenant
 	finished   atomic.Int64
 	holds      bool // pg_stat_statements is there
+	ahead      int  // tasks that are queued before a worker was seen; 0 is the default
 }
 
 // Run measures scenarios one after the other, each in a database of its own.
@@ -71,15 +72,11 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	admin, postmaster := o.Database, 0
-	if admin == "" {
-		server, err := devpg.Start(ctx, devpg.Options{Settings: settings(), Logger: o.Logger})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = server.Stop(context.WithoutCancel(ctx)) }()
-		admin, postmaster = server.URL("postgres"), server.PID()
+	admin, postmaster, stop, err := cluster(ctx, o.Database, o.Logger)
+	if err != nil {
+		return nil, err
 	}
+	defer stop()
 	var results []Result
 	for _, s := range chosen {
 		result, err := runScenario(ctx, o, admin, postmaster, s)
@@ -97,6 +94,18 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	return results, nil
 }
 
+// cluster is the database to use, or a private one that stop ends.
+func cluster(ctx context.Context, database string, log *slog.Logger) (admin string, postmaster int, stop func(), err error) {
+	if database != "" {
+		return database, 0, func() {}, nil
+	}
+	server, err := devpg.Start(ctx, devpg.Options{Settings: settings(), Logger: log})
+	if err != nil {
+		return "", 0, func() {}, err
+	}
+	return server.URL("postgres"), server.PID(), func() { _ = server.Stop(context.WithoutCancel(ctx)) }, nil
+}
+
 // settings of the private cluster: durable, with memory and log for a machine of its size.
 func settings() map[string]string {
 	return map[string]string{
@@ -107,7 +116,7 @@ func settings() map[string]string {
 }
 
 func runScenario(ctx context.Context, o Options, admin string, postmaster int, s scenario) (Result, error) {
-	b := &bencher{options: o, postmaster: postmaster}
+	b := &bencher{options: o, postmaster: postmaster, ahead: 2 * o.Slots}
 	closeAll, err := b.open(ctx, admin)
 	defer closeAll()
 	if err != nil {
@@ -158,7 +167,7 @@ func (b *bencher) open(ctx context.Context, admin string) (func(), error) {
 	if err := b.store.Prepare(ctx); err != nil {
 		return closeAll, err
 	}
-	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 5000}, b.options.Logger)
+	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: b.ahead}, b.options.Logger)
 	undo = append(undo, b.engine.Stop)
 	admit := admission.Start(b.store, b.engine, admission.Config{Holder: "bench", Logger: b.options.Logger}) //nolint:contextcheck // a loop lives until it is stopped
 	undo = append(undo, func() { _ = admit.Stop(context.WithoutCancel(ctx)) })
