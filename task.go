@@ -67,7 +67,8 @@ type Progress struct {
 }
 
 // Progress says how far the task is. It may be called as often as convenient: the latest is
-// sent from time to time.
+// sent at most once a second, and always before the task ends. A stage, which is a phase and a
+// stage together, lasts until another one is named; how long each took is kept.
 func (t *Task) Progress(p Progress) {
 	message := &servov1.Progress{
 		Phase: p.Phase, Stage: p.Stage, Fraction: p.Fraction, RecordsExtracted: p.RecordsExtracted,

@@ -130,7 +130,7 @@ func (c *crowd) everybody(ctx context.Context, most time.Duration, do func(*crow
 	for _, w := range c.workers {
 		group.Go(func() error {
 			err := do(w, limited)
-			if limited.Err() != nil && ctx.Err() == nil && context.Cause(limited) == context.DeadlineExceeded {
+			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 				return nil
 			}
 			return err
@@ -139,10 +139,13 @@ func (c *crowd) everybody(ctx context.Context, most time.Duration, do func(*crow
 	return group.Wait()
 }
 
-// timed makes a call and notes how long it took.
+// timed makes a call and notes how long it took. What is under way when the time is over is
+// waited for.
 func (w *crowdWorker) timed(ctx context.Context, what string, call func(ctx context.Context) error) error {
+	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), crowdStarting)
+	defer cancel()
 	began := time.Now()
-	if err := call(ctx); err != nil {
+	if err := call(calling); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	took := time.Since(began)

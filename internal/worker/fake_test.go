@@ -57,6 +57,7 @@ type fakeLease struct {
 
 	progress     []*servov1.Progress
 	beats        int
+	toldByBeats  int
 	lost, cancel bool
 }
 
@@ -348,6 +349,9 @@ func (f *fake) heartbeat(r *servov1.HeartbeatRequest) *servov1.HeartbeatResponse
 			held := l != nil && l.open() && !l.lost
 			if held {
 				l.beats++
+				if it.GetProgress() != nil {
+					l.toldByBeats++
+				}
 			}
 			answer.Leases = append(answer.Leases, &servov1.HeartbeatAnswer{Held: held, ShouldCancel: held && l.cancel})
 		}

@@ -142,11 +142,50 @@ func TestTask(t *testing.T) {
 			b.ended(t, id)
 			told := b.lease(id).progress
 			require.Equal(t, "0", told[0].GetStage())
-			require.Less(t, len(told), 10)
+			require.Less(t, len(told), 8, "at most one each second, and the last")
 			require.GreaterOrEqual(t, len(told), 4)
 			last := told[len(told)-1]
+			require.Equal(t, "99", last.GetStage(), "the last one is sent before the end")
 			require.EqualValues(t, 1, last.GetFraction(), "more than all is all")
 			require.Zero(t, last.GetRecordsLoaded())
+		})
+	})
+
+	t.Run("progress keeps its pace beside a log, and says nothing twice", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": does(func(ctx context.Context, task *worker.Task) error {
+				for i := range 30 {
+					task.Logger().Info("line") // which is flushed at times of its own
+					time.Sleep(70 * time.Millisecond)
+					task.Progress(&servov1.Progress{Stage: fmt.Sprint(min(i, 20))})
+				}
+				return nil
+			})})
+			id := b.add(1, "gold/a")[0]
+			b.ended(t, id)
+			told := b.lease(id).progress
+			require.LessOrEqual(t, len(told), 4, "2.1 s")
+			require.Equal(t, "20", told[len(told)-1].GetStage())
+			for i := range told[1:] {
+				require.NotEqual(t, told[i].GetStage(), told[i+1].GetStage())
+			}
+		})
+	})
+
+	t.Run("heartbeats carry no progress", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": does(func(ctx context.Context, task *worker.Task) error {
+				task.Progress(&servov1.Progress{Stage: "long"})
+				time.Sleep(time.Minute)
+				return nil
+			})})
+			id := b.add(1, "gold/a")[0]
+			b.ended(t, id)
+			require.Len(t, b.lease(id).progress, 1)
+			require.NotZero(t, b.lease(id).beats)
+			require.Zero(t, b.lease(id).toldByBeats)
 		})
 	})
 
