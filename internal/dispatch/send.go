@@ -89,7 +89,7 @@ func (d *Dispatch) envelope(f *flight, s signer) ([]byte, error) {
 	e := push.Envelope{
 		Pool: f.pool.Name, Tenant: tenant, Run: l.Run, Task: l.Task, Attempt: l.Attempt, Asset: l.Asset, Pipeline: l.Pipeline, Partition: l.Partition,
 		Parameters: l.Parameters, Cursor: l.Cursor, FanOuts: l.FanOuts, TimeoutSeconds: int64(l.Timeout / time.Second),
-		LeaseSeconds: int64(time.Until(l.ExpiresAt.Add(-s.ahead)).Round(time.Second) / time.Second), Callbacks: callbacks,
+		LeaseSeconds: int64(time.Until(l.ExpiresAt.Add(-s.ahead)).Round(time.Second) / time.Second), Callbacks: callbacks, Trace: push.Trace{Parent: l.Trace},
 	}
 	if l.Code.Go != nil {
 		e.Entrypoint = l.Code.Go.Handler

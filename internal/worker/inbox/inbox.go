@@ -242,7 +242,8 @@ func letterOf(e push.Envelope) (*letter, error) {
 		lease: &servov1.Lease{
 			Lease: e.IdempotencyKey, Tenant: e.Tenant, Run: e.Run.String(), Task: e.Task.String(), Attempt: e.Attempt, Asset: e.Asset,
 			Partition: e.Partition, Pipeline: e.Pipeline, Parameters: parameters, Cursor: e.Cursor, FanOuts: e.FanOuts,
-			Code: &servov1.Code{Kind: &servov1.Code_Go{Go: &servov1.GoCode{Handler: e.Entrypoint}}},
+			TraceParent: e.Trace.Parent,
+			Code:        &servov1.Code{Kind: &servov1.Code_Go{Go: &servov1.GoCode{Handler: e.Entrypoint}}},
 		},
 	}
 	if e.TimeoutSeconds > 0 {

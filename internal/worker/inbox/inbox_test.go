@@ -139,6 +139,24 @@ func TestInbox(t *testing.T) {
 		posted.Wait()
 	})
 
+	t.Run("a lease has all that the envelope has", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t, time.Minute)
+		var sent push.Envelope
+		lease := b.lease(t, func(e *push.Envelope) {
+			e.Tenant, e.Attempt, e.Entrypoint, e.Pipeline, e.Partition, e.Cursor, e.FanOuts = "acme", 4, "f", "daily", "p", "c", 2
+			e.TimeoutSeconds, e.Trace.Parent = 90, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+			e.Parameters, e.Upstream = json.RawMessage(`{"n":1}`), []push.Upstream{{Run: e.Run, Task: e.Task, Asset: "bronze/a", Partition: "q", Result: json.RawMessage(`[2]`)}}
+			sent = *e
+		})
+		encoded, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(lease)
+		require.NoError(t, err)
+		run, task := sent.Run.String(), sent.Task.String()
+		require.JSONEq(t, `{"lease":"`+task+`:4","tenant":"acme","run":"`+run+`","task":"`+task+`","attempt":4,"asset":"gold/a","partition":"p","pipeline":"daily",
+			"parameters":{"n":1},"upstream":[{"run":"`+run+`","task":"`+task+`","asset":"bronze/a","partition":"q","result":[2]}],"cursor":"c","fan_outs":2,
+			"timeout":"90s","code":{"go":{"handler":"f"}},"trace_parent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`, string(encoded))
+	})
+
 	t.Run("a stopping inbox takes nothing new, and knows what it has", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, time.Minute)
