@@ -14,7 +14,7 @@ import (
 )
 
 // Duty is the name of the row that the admitting server holds.
-const Duty = "admission"
+const Duty = engine.AdmissionDuty
 
 // Times of the duty: a crashed holder is replaced within takeover + one look.
 const (
@@ -27,7 +27,7 @@ const (
 // Config says how a server admits.
 type Config struct {
 	Holder string // this server's name
-	Batch  int    // tasks in one transaction; 0 is 1000
+	Batch  int    // tasks in one transaction; 0 is engine.DefaultRound
 	Logger *slog.Logger
 }
 
@@ -45,7 +45,7 @@ type admitter struct {
 // Start runs the loop.
 func Start(s *store.Store, e *engine.Engine, config Config) *Admission {
 	if config.Batch == 0 {
-		config.Batch = 1000
+		config.Batch = engine.DefaultRound
 	}
 	a := &admitter{store: s, engine: e, config: config}
 	return &Admission{admitter: a, loop: loop.Start(loop.Config{

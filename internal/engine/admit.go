@@ -28,6 +28,7 @@ const (
 // fair shares, within the tenants' quotas, and no more than its workers will take soon. It
 // says how many it moved, and whether the next round may follow at once.
 func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted int, more bool, err error) {
+	defer e.toldRound(time.Now(), &admitted, &err)
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		if err := tx.HoldDuty(ctx, duty); err != nil {
 			return err
@@ -195,28 +196,19 @@ func (w *working) admit(ctx context.Context, tx *store.Tx, pools []*poolRound, t
 	var charges []store.Charge
 	clocks := map[string]float64{}
 	for _, p := range pools {
-		shares := make([]fair.Share, len(p.shares))
-		for i, s := range p.shares {
-			shares[i] = fair.Share{
-				Tenant: s.Tenant, Weight: s.Weight, Deficit: s.Deficit, Clock: s.Clock, Room: s.most, Costs: costs(tasks[s.ShareKey]),
-			}
+		shares, taken, clock, err := w.fill(p, tasks, admitted)
+		if err != nil {
+			return 0, false, false, err
 		}
-		order, clock := fair.Pick(p.clock, shares, p.room)
-		taken := make([]int, len(shares))
-		for _, i := range order {
-			t := tasks[p.shares[i].ShareKey][taken[i]].Task
-			t.Rank = w.now.UnixMicro() + int64(admitted)
-			t.Cost = float32(shares[i].Costs[taken[i]])
-			taken[i]++
-			admitted++
-			if err := w.decide(w.add(t), run.Admit{}, event.Meta{Actor: "admission"}); err != nil {
-				return 0, false, false, err
-			}
+		queued := 0
+		for _, n := range taken {
+			queued += n
 		}
+		admitted += queued
 		for i, s := range shares {
 			if looked := len(s.Costs); looked == p.shares[i].most || taken[i] < looked {
 				left = true
-				more = more || looked > 0 && (p.whole || taken[i] == looked && len(order) < p.room)
+				more = more || looked > 0 && (p.whole || taken[i] == looked && queued < p.room)
 			}
 			if taken[i] > 0 || s.Deficit != p.shares[i].Deficit {
 				charges = append(charges, store.Charge{ShareKey: p.shares[i].ShareKey, Admitted: taken[i], Deficit: s.Deficit, Clock: s.Clock})
@@ -227,6 +219,29 @@ func (w *working) admit(ctx context.Context, tx *store.Tx, pools []*poolRound, t
 		}
 	}
 	return admitted, left, more, tx.ChargeShares(ctx, charges, clocks, w.now)
+}
+
+// fill queues tasks of one pool in the order that is fair, after so many that the round has
+// admitted to others. It gives the shares as they are then, and how many tasks of each it took.
+func (w *working) fill(p *poolRound, tasks map[store.ShareKey][]store.ReadyTask, admitted int) (shares []fair.Share, taken []int, clock float64, err error) {
+	shares = make([]fair.Share, len(p.shares))
+	for i, s := range p.shares {
+		shares[i] = fair.Share{
+			Tenant: s.Tenant, Weight: s.Weight, Deficit: s.Deficit, Clock: s.Clock, Room: s.most, Costs: costs(tasks[s.ShareKey]),
+		}
+	}
+	order, clock := fair.Pick(p.clock, shares, p.room)
+	taken = make([]int, len(shares))
+	for n, i := range order {
+		t := tasks[p.shares[i].ShareKey][taken[i]].Task
+		t.Rank = w.now.UnixMicro() + int64(admitted+n)
+		t.Cost = float32(shares[i].Costs[taken[i]])
+		taken[i]++
+		if err := w.decide(w.add(t), run.Admit{}, event.Meta{Actor: "admission"}); err != nil {
+			return nil, nil, 0, err
+		}
+	}
+	return shares, taken, clock, nil
 }
 
 // costs are the worker-seconds that tasks are expected to take.

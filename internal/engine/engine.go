@@ -26,8 +26,12 @@ type Config struct {
 	// QueueWithoutWorkers is how many tasks are queued for a pool of which no worker was seen
 	// yet: what the first one finds.
 	QueueWithoutWorkers int
+	Round               int      // how many tasks or runs one round of admission takes at most
 	Observer            Observer // is told what was committed; nil costs nothing
 }
+
+// DefaultRound is how many tasks or runs one round of admission takes at most.
+const DefaultRound = 1000
 
 func (c Config) withDefaults() Config {
 	setInt := func(field *int, value int) {
@@ -45,6 +49,7 @@ func (c Config) withDefaults() Config {
 	setInt(&c.InFlight, 2)
 	setInt(&c.QueueTarget, 5_000)
 	setInt(&c.QueueWithoutWorkers, 100)
+	setInt(&c.Round, DefaultRound)
 	if c.Quotas == (tenant.Quotas{}) {
 		c.Quotas = tenant.DefaultQuotas()
 	}

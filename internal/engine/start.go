@@ -85,12 +85,17 @@ func runningOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.Run
 // room is how many runs may start, up to most.
 func (u *usage) room(most int) int32 {
 	switch {
-	case u.quotas.MaxQueuedTasks >= 0 && u.Queued >= u.quotas.MaxQueuedTasks:
+	case u.backlogged():
 		return 0
 	case u.quotas.MaxConcurrentRuns < 0:
 		return int32(most) //nolint:gosec // a batch size
 	}
 	return min(int32(most), max(u.quotas.MaxConcurrentRuns-u.Running, 0)) //nolint:gosec // likewise
+}
+
+// backlogged says that so many tasks are ready that no run may add others.
+func (u *usage) backlogged() bool {
+	return u.quotas.MaxQueuedTasks >= 0 && u.Queued >= u.quotas.MaxQueuedTasks
 }
 
 // startRuns locks the candidates and their tenants, counts again, and starts those for which
@@ -122,8 +127,13 @@ func startRuns(ctx context.Context, tx *store.Tx, w *working, candidates []store
 	if err != nil {
 		return 0, err
 	}
+	return w.start(candidates, roots, used)
+}
+
+// start starts the runs for which there is room, in their order.
+func (w *working) start(candidates []store.RunKey, roots map[id.Run][]run.Task, used map[id.Tenant]*usage) (started int, err error) {
 	meta := event.Meta{Actor: "admission"}
-	for _, key := range candidates { // in their order
+	for _, key := range candidates {
 		r, u := w.runs[key.Run], used[key.Tenant]
 		if r == nil || u == nil || r.run.State != run.RunPending || len(roots[key.Run]) == 0 || u.room(1) == 0 {
 			continue

@@ -1,0 +1,322 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/platform"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// AdmissionDuty is the duty under which runs start and tasks are admitted.
+const AdmissionDuty = "admission"
+
+// Why says why something has not run yet, or has not ended.
+type Why struct {
+	Run      id.Run
+	Pipeline string
+	Task     id.Task // zero if it is about the run
+	Asset    string  // likewise
+	Pool     string  // likewise
+
+	State    string
+	Since    time.Time // since when it is in that state
+	Next     string    // what happens next if nothing stands in the way
+	Blockers []Blocker // the first is what must go first
+}
+
+// Blocker is one thing that stands in the way.
+type Blocker struct {
+	Code    BlockerCode
+	Message string         // a sentence with the values
+	Remedy  string         // what would unblock it
+	Values  map[string]any // the values by themselves
+}
+
+// BlockerCode is a kind of blocker. The words are stable: programs may compare them.
+type BlockerCode string
+
+// The kinds of blockers.
+const (
+	// Of a run that waits for its start.
+	BlockedByRuns    BlockerCode = "QUOTA_CONCURRENT_RUNS"
+	BlockedByBacklog BlockerCode = "BACKLOG"
+	BlockedByOlder   BlockerCode = "OWN_RUNS_FIRST"
+	// Of a task that waits for others.
+	BlockedByStart    BlockerCode = "RUN_PENDING"
+	BlockedByUpstream BlockerCode = "UPSTREAM"
+	// Of a task that waits for admission; the second and the last keep runs from starting, too.
+	BlockedByPause       BlockerCode = "ASSET_PAUSED"
+	BlockedByNoAdmission BlockerCode = "ADMISSION_STOPPED"
+	BlockedByTasks       BlockerCode = "QUOTA_CONCURRENT_TASKS"
+	BlockedByPool        BlockerCode = "POOL_CONCURRENCY"
+	BlockedByQueue       BlockerCode = "POOL_QUEUE_FULL"
+	BlockedByOthers      BlockerCode = "FAIRNESS"
+	BlockedByOwnTasks    BlockerCode = "OWN_TASKS_FIRST"
+	BlockedByRound       BlockerCode = "ROUND_FULL"
+	// Of a task that waits for a worker, and of one behind a queue that nobody works off.
+	BlockedByDispatch    BlockerCode = "DISPATCH_PAUSED"
+	BlockedByNoWorker    BlockerCode = "NO_LIVE_WORKER"
+	BlockedByBusyWorkers BlockerCode = "WORKERS_BUSY"
+	BlockedByBreaker     BlockerCode = "BREAKER_OPEN"
+	// Of a task that was tried.
+	BlockedByRetry   BlockerCode = "RETRY_WAIT"
+	BlockedBySilence BlockerCode = "HEARTBEAT_OVERDUE"
+	BlockedByCancel  BlockerCode = "CANCELLING"
+	// Of what will not run any more.
+	EndedByFailure  BlockerCode = "FAILED"
+	EndedByUpstream BlockerCode = "UPSTREAM_FAILED"
+	EndedByCancel   BlockerCode = "CANCELLED"
+	EndedByTime     BlockerCode = "TIMED_OUT"
+)
+
+// maxUpstreamTold is how many upstream tasks are named.
+const maxUpstreamTold = 10
+
+// inquiry is one question, and what was read to answer it: all of one moment.
+type inquiry struct {
+	*Engine
+
+	now  time.Time
+	run  store.RunView
+	task *store.TaskView // nil if it is about the run
+
+	unmet []store.UpstreamTask
+	pause *store.AssetPause
+	where []store.TasksIn
+	cause *store.TaskView // of a failed run
+	front *store.TaskView // of a run: the task that has waited longest where nothing runs
+
+	why Why
+}
+
+// WhyTask says why a task has not run yet, by the predicates of the loops that would take it.
+func (e *Engine) WhyTask(ctx context.Context, key store.TaskKey) (Why, error) {
+	q := &inquiry{Engine: e}
+	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
+		var err error
+		if q.run, err = tx.Run(ctx, store.RunKey{Tenant: key.Tenant, Run: key.Run}); err != nil {
+			return err
+		}
+		task, err := tx.Task(ctx, key)
+		if err != nil {
+			return err
+		}
+		q.task = &task
+		return q.readTask(ctx, tx, key)
+	}, q.explainTask)
+	return q.why, err
+}
+
+// WhyRun says why a run has not started, or where it stands.
+func (e *Engine) WhyRun(ctx context.Context, key store.RunKey) (Why, error) {
+	q := &inquiry{Engine: e}
+	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
+		var err error
+		if q.run, err = tx.Run(ctx, key); err != nil {
+			return err
+		}
+		return q.readRun(ctx, tx, key)
+	}, q.explainRun)
+	return q.why, err
+}
+
+// readTask reads what the tenant may see about its task.
+func (q *inquiry) readTask(ctx context.Context, tx *store.Tx, key store.TaskKey) (err error) {
+	switch q.task.State {
+	case run.Pending, run.Skipped:
+		q.unmet, err = tx.UnmetUpstream(ctx, key, maxUpstreamTold)
+	case run.Ready:
+		q.pause, err = tx.PauseOf(ctx, key.Tenant, q.run.Workspace, q.task.Asset)
+	default:
+	}
+	return err
+}
+
+// readRun reads what the tenant may see about its run, and the task that it depends on most.
+func (q *inquiry) readRun(ctx context.Context, tx *store.Tx, key store.RunKey) (err error) {
+	if q.run.State == run.RunFailed {
+		q.cause, err = tx.FirstTaskIn(ctx, key, run.Failed)
+		return err
+	}
+	if q.run.State.Terminal() {
+		return nil
+	}
+	if q.where, err = tx.WhereTasksAre(ctx, key); err != nil || q.run.State != run.RunRunning {
+		return err
+	}
+	var oldest id.Task
+	for _, w := range q.where {
+		switch w.State {
+		case run.Dispatched, run.Running:
+			return nil // it goes on
+		case run.Ready, run.Queued, run.RetryWait:
+			if oldest == (id.Task{}) {
+				oldest = w.Oldest
+			}
+		default:
+		}
+	}
+	if oldest == (id.Task{}) {
+		return nil
+	}
+	front := store.TaskKey{Tenant: key.Tenant, Run: key.Run, Task: oldest}
+	task, err := tx.Task(ctx, front)
+	if err != nil {
+		return err
+	}
+	q.front, q.task = &task, &task
+	return q.readTask(ctx, tx, front)
+}
+
+// block adds something that stands in the way.
+func (q *inquiry) block(code BlockerCode, message, remedy string, values map[string]any) {
+	q.why.Blockers = append(q.why.Blockers, Blocker{Code: code, Message: message, Remedy: remedy, Values: values})
+}
+
+func (q *inquiry) key() store.TaskKey {
+	return store.TaskKey{Tenant: q.run.Tenant, Run: q.run.ID, Task: q.task.ID}
+}
+
+func (q *inquiry) explainTask(ctx context.Context, tx *store.Tx) (err error) {
+	if q.now, err = tx.Clock(ctx); err != nil {
+		return err
+	}
+	t := q.task
+	q.why = Why{
+		Run: q.run.ID, Pipeline: q.run.Pipeline, Task: t.ID, Asset: t.Asset, Pool: t.Pool, State: t.State.String(), Since: t.Since,
+	}
+	switch t.State {
+	case run.Pending:
+		return q.pending(ctx, tx)
+	case run.Ready:
+		return q.ready(ctx, tx)
+	case run.Queued:
+		return q.queued(ctx, tx)
+	case run.Dispatched, run.Running:
+		q.leased()
+	case run.RetryWait:
+		return q.retrying(ctx, tx)
+	default:
+		q.ended()
+	}
+	return nil
+}
+
+// pending explains a task that waits for other tasks, or for the start of its run.
+func (q *inquiry) pending(ctx context.Context, tx *store.Tx) error {
+	q.why.Next = "it is ready when its upstream tasks have succeeded"
+	waits := int(q.task.Unmet)
+	if q.run.State == run.RunPending {
+		if err := q.starting(ctx, tx); err != nil {
+			return err
+		}
+		if len(q.unmet) == 0 {
+			q.why.Next = "it is ready when its run starts"
+			waits = 0
+		}
+		q.block(BlockedByStart, "its run waits for its start", "see servo why "+q.run.ID.String(), map[string]any{"run": q.run.ID.String()})
+	}
+	told := 0
+	for _, u := range q.unmet {
+		told++
+		what := u.State.String()
+		if u.Outcome != "" && string(u.Outcome) != what {
+			what += " (" + string(u.Outcome) + ")"
+		}
+		q.block(BlockedByUpstream, fmt.Sprintf("upstream %s is %s", taskTitle(u.Asset, u.Partition), what),
+			"see servo why "+q.run.ID.String()+" "+u.Task.String(),
+			map[string]any{"task": u.Task.String(), "asset": u.Asset, "partition": u.Partition, "state": u.State.String()})
+	}
+	if more := waits - told; more > 0 {
+		q.block(BlockedByUpstream, fmt.Sprintf("%d more upstream tasks have not succeeded", more), "see servo tasks list "+q.run.ID.String(),
+			map[string]any{"more": more})
+	}
+	return nil
+}
+
+func taskTitle(asset, partition string) string {
+	if partition == "" {
+		return asset
+	}
+	return asset + "[" + partition + "]"
+}
+
+// queued explains a task that waits for a worker.
+func (q *inquiry) queued(ctx context.Context, tx *store.Tx) error {
+	ahead, err := tx.QueuePlace(ctx, q.key(), q.config.QueueTarget)
+	if err != nil {
+		return err
+	}
+	q.why.Next = "the next claim of a worker takes it"
+	if err := q.dispatching(ctx, tx); err != nil {
+		return err
+	}
+	capacity, busy, err := tx.PoolWorkers(ctx, q.task.Pool, q.now.Add(-workerAlive))
+	if err != nil {
+		return err
+	}
+	push, err := q.isPush(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if capacity.Workers == 0 {
+		q.noWorker(push)
+		return nil
+	}
+	if push { // what was accepted is not held by the server that sends
+		q.why.Next = "a server sends it to the pool's URL"
+		return nil
+	}
+	if free := capacity.Slots - busy; ahead >= free {
+		message := fmt.Sprintf("the %d slots of the workers of pool %s are all in use", capacity.Slots, q.task.Pool)
+		if free > 0 {
+			message = fmt.Sprintf("%d tasks come before it and the workers of pool %s have %d free slots", ahead, q.task.Pool, free)
+		}
+		q.block(BlockedByBusyWorkers, message, "wait until a task ends, or start more workers",
+			map[string]any{"pool": q.task.Pool, "workers": capacity.Workers, "slots": capacity.Slots, "busy": busy, "ahead": ahead})
+	}
+	return nil
+}
+
+// dispatching looks whether an operator has stopped it.
+func (q *inquiry) dispatching(ctx context.Context, tx *store.Tx) error {
+	dispatch, err := tx.Switch(ctx, platform.Dispatch)
+	if err != nil || !dispatch.Off {
+		return err
+	}
+	message := "dispatch is paused for everybody since " + q.at(dispatch.ChangedAt)
+	if dispatch.Reason != "" {
+		message += ": " + dispatch.Reason
+	}
+	q.block(BlockedByDispatch, message, "an operator lets it go on with servo admin dispatch resume",
+		map[string]any{"since": q.at(dispatch.ChangedAt), "reason": dispatch.Reason})
+	return nil
+}
+
+func (q *inquiry) isPush(ctx context.Context, tx *store.Tx) (bool, error) {
+	pools, err := tx.Pools(ctx)
+	for _, p := range pools {
+		if p.Name == q.task.Pool {
+			return p.Kind == platform.Push, err
+		}
+	}
+	return false, err
+}
+
+func (q *inquiry) noWorker(push bool) {
+	message, remedy := fmt.Sprintf("no worker of pool %s was seen for %s", q.task.Pool, workerAlive), "start one: servo worker --pool "+q.task.Pool
+	if push {
+		message, remedy = fmt.Sprintf("no server has said for %s that it sends to pool %s", workerAlive, q.task.Pool), "see that a server runs: servo doctor"
+	}
+	q.block(BlockedByNoWorker, message, remedy, map[string]any{"pool": q.task.Pool})
+}
+
+// at is a time for people and for values.
+func (q *inquiry) at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// ago is how long something is past, for people.
+func (q *inquiry) ago(t time.Time) string { return q.now.Sub(t).Round(time.Second).String() + " ago" }

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// explainRun says where a run stands.
+func (q *inquiry) explainRun(ctx context.Context, tx *store.Tx) (err error) {
+	if q.now, err = tx.Clock(ctx); err != nil {
+		return err
+	}
+	r := q.run
+	if q.front != nil { // what keeps the task that has waited longest keeps the run
+		if err := q.explainTask(ctx, tx); err != nil {
+			return err
+		}
+		for _, b := range q.why.Blockers {
+			b.Values["task"], b.Values["asset"] = q.front.ID.String(), q.front.Asset
+		}
+		q.why.Next = fmt.Sprintf("task %s is %s: %s", taskTitle(q.front.Asset, q.front.Partition), q.front.State, q.why.Next)
+	}
+	q.why.Run, q.why.Pipeline, q.why.State, q.why.Since = r.ID, r.Pipeline, r.State.String(), r.CreatedAt
+	q.why.Task, q.why.Asset, q.why.Pool = Why{}.Task, "", ""
+	switch r.State {
+	case run.RunPending:
+		q.why.Next = "admission starts it in its next round"
+		return q.starting(ctx, tx)
+	case run.RunRunning:
+		q.why.Since = r.StartedAt
+		if q.front == nil {
+			q.why.Next = fmt.Sprintf("its tasks go on: %s of %d have ended, %s", fmt.Sprint(r.Total-r.Remaining), r.Total, q.standing())
+		}
+	case run.RunCancelling:
+		q.why.Next = "it ends when its workers have let go"
+		q.block(BlockedByCancel, "it is being cancelled; "+q.standing(), fmt.Sprintf(
+			"wait for the workers' next heartbeats; a task whose worker is silent for %s can be ended: servo tasks force-cancel", q.config.ForceCancelAfter),
+			map[string]any{"reason": r.CancelReason, "remaining": int(r.Remaining)})
+	default:
+		q.why.Since = r.FinishedAt
+		q.runEnded()
+	}
+	return nil
+}
+
+// standing says how many tasks are where.
+func (q *inquiry) standing() string {
+	var parts []string
+	for _, w := range q.where {
+		parts = append(parts, fmt.Sprintf("%d %s", w.Tasks, w.State))
+	}
+	if len(parts) == 0 {
+		return "no task is left"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (q *inquiry) runEnded() {
+	r := q.run
+	q.why.Next = "nothing: it has ended"
+	switch r.State {
+	case run.RunFailed:
+		message, values := fmt.Sprintf("%d of its tasks failed and %d were skipped", r.Failed, r.Skipped), map[string]any{"failed": int(r.Failed), "skipped": int(r.Skipped)}
+		if c := q.cause; c != nil {
+			message += fmt.Sprintf(", the first of them %s%s", taskTitle(c.Asset, c.Partition), failedWith(c.Failure))
+			values["task"], values["asset"] = c.ID.String(), c.Asset
+		}
+		q.block(EndedByFailure, message, "mend the cause and do it again: servo runs retry "+r.ID.String(), values)
+	case run.RunTimedOut:
+		q.block(EndedByTime, joinReason("it took longer than it may", r.CancelReason), "raise the limit, or do it again: servo runs retry "+r.ID.String(),
+			map[string]any{"reason": r.CancelReason})
+	case run.RunCancelled:
+		q.block(EndedByCancel, joinReason("it was cancelled", r.CancelReason), "do it again: servo runs retry "+r.ID.String(),
+			map[string]any{"reason": r.CancelReason})
+	default:
+	}
+}
+
+func joinReason(what, reason string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
+}
+
+func failedWith(f *run.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return ": " + joinReason(f.Code, f.Message)
+}
+
+// leased explains a task that a worker holds.
+func (q *inquiry) leased() {
+	t := q.task
+	heard := "was not heard of yet"
+	if !t.SeenAt.IsZero() {
+		heard = "was heard of " + q.ago(t.SeenAt)
+	}
+	if t.State == run.Dispatched {
+		q.why.Next = fmt.Sprintf("worker %s, which has it, starts it; else it is queued again after %s", t.Worker, q.at(t.ExpiresAt))
+	} else {
+		q.why.Next = fmt.Sprintf("worker %s works on it since %s and %s; it is timed out at %s", t.Worker, q.at(t.StartedAt), heard, q.at(t.Deadline))
+	}
+	values := map[string]any{"worker": t.Worker, "expires_at": q.at(t.ExpiresAt)}
+	if !t.SeenAt.IsZero() {
+		values["seen_at"] = q.at(t.SeenAt)
+	}
+	if !t.ExpiresAt.After(q.now) {
+		q.block(BlockedBySilence, fmt.Sprintf("worker %s %s, and its lease is over", t.Worker, heard),
+			"nothing to do: the reaper gives the task up within seconds, and another worker gets it if it may be tried again", values)
+	}
+	if t.CancelRequested {
+		q.block(BlockedByCancel, fmt.Sprintf("its run is being cancelled, and worker %s is told so with its next heartbeat", t.Worker), fmt.Sprintf(
+			"wait; once the worker is silent for %s: servo tasks force-cancel %s %s", q.config.ForceCancelAfter, q.run.ID, t.ID), values)
+	}
+}
+
+// retrying explains a task that waits for its next attempt.
+func (q *inquiry) retrying(ctx context.Context, tx *store.Tx) error {
+	t := q.task
+	q.why.Next = "the reaper makes it ready again"
+	if !t.DueAt.After(q.now) {
+		return nil
+	}
+	message := fmt.Sprintf("attempt %d failed%s; the next one is due at %s", t.Attempt, failedWith(t.Failure), q.at(t.DueAt))
+	values := map[string]any{"retry_at": q.at(t.DueAt), "attempt": int(t.Attempt), "failures": int(t.Failures)}
+	if t.Failure != nil {
+		values["failure"] = t.Failure.Code
+		key := store.DeploymentKey{Tenant: q.run.Tenant, Deployment: q.run.Deployment}
+		codes, err := q.deploymentsOf(ctx, tx, []store.DeploymentKey{key})
+		if err != nil {
+			return err
+		}
+		if d := codes[q.run.Deployment]; d != nil {
+			most := policyFor(d, q.run.Run, t.Asset, t.Failure.Code).MaxAttempts
+			values["max_attempts"] = int(most)
+			message += fmt.Sprintf(", %d of %d attempts are used", t.Failures, most)
+		}
+	}
+	q.block(BlockedByRetry, message, advice(t.Failure, "nothing to do: it is tried again by itself"), values)
+	return nil
+}
+
+// advice is what whoever has failed suggests.
+func advice(f *run.Failure, otherwise string) string {
+	if f != nil && f.SuggestedAction != "" {
+		return f.SuggestedAction
+	}
+	return otherwise
+}
+
+// ended explains how a task has ended.
+func (q *inquiry) ended() {
+	t := q.task
+	q.why.Next = "nothing: it has ended"
+	again := "mend the cause and do it again: servo runs retry " + q.run.ID.String()
+	switch t.State {
+	case run.Failed:
+		values := map[string]any{"outcome": string(t.Outcome), "attempt": int(t.Attempt), "failures": int(t.Failures)}
+		if t.Failure != nil {
+			values["failure"] = t.Failure.Code
+		}
+		q.block(EndedByFailure, fmt.Sprintf("attempt %d failed%s", t.Attempt, failedWith(t.Failure)), advice(t.Failure, again), values)
+	case run.Skipped:
+		message, values := "an upstream task did not succeed", map[string]any{"outcome": string(t.Outcome)}
+		for _, u := range q.unmet { // the one that failed, rather than one that was skipped as well
+			if u.State == run.Failed || values["task"] == nil {
+				message = fmt.Sprintf("upstream %s is %s", taskTitle(u.Asset, u.Partition), u.State)
+				values["task"], values["asset"], values["state"] = u.Task.String(), u.Asset, u.State.String()
+			}
+		}
+		q.block(EndedByUpstream, message, again, values)
+	case run.Cancelled:
+		q.block(EndedByCancel, joinReason("its run was cancelled", q.run.CancelReason), "do it again: servo runs retry "+q.run.ID.String(),
+			map[string]any{"reason": q.run.CancelReason})
+	default:
+	}
+}

@@ -1,0 +1,63 @@
+-- What the loops would see if they looked now, read without a lock: nothing waits for it and
+-- nothing is passed over because of it.
+
+-- name: UnfoldedSettlements :many
+-- What the next round of admission takes in first (FoldSettlements).
+SELECT s.tenant_id, s.pool, sum(s.left_by)::int AS left_by, sum(s.charged - s.seconds)::float8 AS owed
+FROM   (SELECT * FROM servo.settlements x ORDER BY x.id LIMIT @most::int) AS s
+GROUP  BY s.tenant_id, s.pool;
+
+-- name: LookReady :many
+-- The tasks that a round looks at (TakeReady), and which of them it would hold (PausedTasks).
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
+       (n.pauses AND EXISTS (SELECT FROM servo.runs r
+                             JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
+                             WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most,
+               unnest(@pauses::bool[]) AS pauses) AS n
+JOIN   LATERAL (SELECT r.* FROM servo.ready_q r
+                WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
+                ORDER BY r.rank LIMIT n.most) AS q ON true
+JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
+                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
+
+-- name: ReadyPlace :one
+-- Whether a ready task is held, and how many of its tenant come before it in its pool.
+SELECT q.held, (SELECT count(*) FROM (SELECT FROM servo.ready_q o
+                                      WHERE o.tenant_id = q.tenant_id AND o.pool = q.pool AND NOT o.held AND o.rank < q.rank
+                                      LIMIT @most::int) AS x)::int AS ahead
+FROM   servo.ready_q q
+WHERE  q.tenant_id = @tenant_id::uuid AND q.run_id = @run_id::uuid AND q.task_id = @task_id::uuid;
+
+-- name: QueuePlace :one
+-- How many tasks of anybody come before a queued one in its pool.
+SELECT (SELECT count(*) FROM (SELECT FROM servo.pool_q o WHERE o.pool = q.pool AND o.rank < q.rank LIMIT @most::int) AS x)::int AS ahead
+FROM   servo.pool_q q
+WHERE  q.tenant_id = @tenant_id::uuid AND q.run_id = @run_id::uuid AND q.task_id = @task_id::uuid;
+
+-- name: PoolWorkers :one
+-- The live workers of a pool, what they can hold and what they hold, of whichever pool. Leases
+-- have no index by worker: up to `leases` are looked at.
+SELECT count(*)::int AS workers, coalesce(sum(w.slots), 0)::int AS slots, coalesce(sum(least(w.slots, coalesce(h.held, 0))), 0)::int AS busy
+FROM   servo.workers w
+LEFT   JOIN (SELECT q.worker, count(*) AS held FROM (SELECT x.worker FROM servo.leases x LIMIT @leases::int) AS q GROUP BY q.worker) AS h
+       ON h.worker = w.name
+WHERE  w.pool = @pool::text AND w.seen_at > @since::timestamptz;
+
+-- name: LookRuns :many
+-- Runs as they are (LockRunsForCount).
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
+       r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
+JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id OFFSET 0) AS r ON true;
+
+-- name: StartPlace :one
+-- How many runs of its tenant start before one that waits, in the order of NextRuns.
+SELECT (SELECT count(*) FROM (SELECT FROM servo.live_runs o
+                              WHERE o.tenant_id = l.tenant_id AND o.pending
+                              AND (o.priority > l.priority OR o.priority = l.priority AND o.run_id < l.run_id) LIMIT @most::int) AS x)::int AS ahead
+FROM   servo.live_runs l
+WHERE  l.tenant_id = @tenant_id::uuid AND l.run_id = @run_id::uuid;

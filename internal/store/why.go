@@ -1,0 +1,191 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Explain reads one moment in two roles: mine as the tenant, which sees its own rows and nobody
+// else's, then all as the engine, for what the loops see. It writes nothing and locks nothing.
+func (s *Store) Explain(ctx context.Context, owner id.Tenant, mine, all func(ctx context.Context, tx *Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return s.in(ctx, options, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.EnterTenant(ctx, owner.String()); err != nil {
+			return err
+		}
+		if err := mine(ctx, tx); err != nil {
+			return err
+		}
+		if err := tx.q.EnterEngine(ctx); err != nil {
+			return err
+		}
+		return all(ctx, tx)
+	})
+}
+
+// Run reads a run as its tenant sees it.
+func (tx *Tx) Run(ctx context.Context, key RunKey) (RunView, error) { return tx.getRun(ctx, key) }
+
+// Task reads a task as its tenant sees it.
+func (tx *Tx) Task(ctx context.Context, key TaskKey) (TaskView, error) { return tx.getTask(ctx, key) }
+
+// UnmetUpstream are tasks that a task waits for and that have not succeeded, up to most, in the
+// order of the plan.
+func (tx *Tx) UnmetUpstream(ctx context.Context, key TaskKey, most int) ([]UpstreamTask, error) {
+	rows, err := tx.q.UnmetUpstream(ctx, db.UnmetUpstreamParams{
+		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: int32(most), //nolint:gosec // a short list
+	})
+	return column(rows, func(r db.UnmetUpstreamRow) UpstreamTask {
+		return UpstreamTask{
+			Task: id.Of[id.Task](r.ID), Index: r.Ix, Asset: r.Asset, Partition: r.Partition, State: run.TaskState(r.State), Outcome: outcomeOf(r.Outcome),
+		}
+	}), err
+}
+
+// PauseOf is the pause of an asset; nil if it goes on.
+func (tx *Tx) PauseOf(ctx context.Context, owner id.Tenant, workspace id.Workspace, asset string) (*AssetPause, error) {
+	rows, err := tx.q.PauseOfAsset(ctx, db.PauseOfAssetParams{TenantID: owner.UUID, WorkspaceID: workspace.UUID, Asset: asset})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	pause := AssetPause(rows[0])
+	return &pause, nil
+}
+
+// TasksIn is how many tasks of a run are in a state, and which has been there longest.
+type TasksIn struct {
+	State  run.TaskState
+	Tasks  int
+	Oldest id.Task
+}
+
+// WhereTasksAre says how many tasks of a run that have not ended are in which state.
+func (tx *Tx) WhereTasksAre(ctx context.Context, key RunKey) ([]TasksIn, error) {
+	rows, err := tx.q.WhereTasksAre(ctx, db.WhereTasksAreParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID})
+	return column(rows, func(r db.WhereTasksAreRow) TasksIn {
+		return TasksIn{State: run.TaskState(r.State), Tasks: int(r.Tasks), Oldest: id.Of[id.Task](r.TaskID)}
+	}), err
+}
+
+// LookShares is what ReadyShares will read once admission has taken in what other transactions
+// have left for it, up to so many notes. What attempts have taken is not folded into the
+// durations of their assets: the next costs may differ by that.
+func (tx *Tx) LookShares(ctx context.Context, alive time.Duration, mostQueued, mostNotes int) ([]ReadyShare, error) {
+	shares, err := tx.ReadyShares(ctx, alive, mostQueued)
+	if err != nil || len(shares) == 0 {
+		return nil, err
+	}
+	notes, err := tx.q.UnfoldedSettlements(ctx, int32(mostNotes)) //nolint:gosec // a batch size
+	if err != nil {
+		return nil, err
+	}
+	byTenant, byPool, owed := map[uuid.UUID]int{}, map[string]int{}, map[ShareKey]float64{}
+	for _, n := range notes {
+		byTenant[n.TenantID] += int(n.LeftBy)
+		byPool[n.Pool] += int(n.LeftBy)
+		owed[ShareKey{Tenant: id.Of[id.Tenant](n.TenantID), Pool: n.Pool}] += n.Owed
+	}
+	for i := range shares {
+		s := &shares[i]
+		s.InFlight -= byTenant[s.Tenant.UUID]
+		s.Deficit += owed[s.ShareKey]
+		if s.PoolMaxInFlight >= 0 { // else nobody has counted
+			s.PoolInFlight -= byPool[s.Pool]
+		}
+	}
+	return shares, nil
+}
+
+// LookReady reads what TakeReady would lock, and says which of the tasks are of paused assets.
+func (tx *Tx) LookReady(ctx context.Context, shares []ReadyShare, mosts []int32) (tasks []ReadyTask, paused map[id.Task]bool, err error) {
+	rows, err := tx.q.LookReady(ctx, db.LookReadyParams{
+		TenantIds: column(shares, func(s ReadyShare) uuid.UUID { return s.Tenant.UUID }),
+		Pools:     column(shares, func(s ReadyShare) string { return s.Pool }),
+		Pauses:    column(shares, func(s ReadyShare) bool { return s.Pauses }),
+		Mosts:     mosts,
+	})
+	paused = map[id.Task]bool{}
+	tasks = column(rows, func(r db.LookReadyRow) ReadyTask {
+		t := taskFromReady(db.ServoReadyQ{
+			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
+			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor,
+		})
+		t.Asset = r.Asset
+		if r.Paused {
+			paused[t.ID] = true
+		}
+		return ReadyTask{Task: t, Seconds: r.Seconds}
+	})
+	return tasks, paused, err
+}
+
+// ReadyPlace says whether a ready task is held, and how many tasks of its tenant come before it
+// in its pool, counted up to most.
+func (tx *Tx) ReadyPlace(ctx context.Context, key TaskKey, most int) (held bool, ahead int, err error) {
+	row, err := tx.q.ReadyPlace(ctx, db.ReadyPlaceParams{
+		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: int32(most), //nolint:gosec // a bound
+	})
+	return row.Held, int(row.Ahead), err
+}
+
+// QueuePlace is how many tasks come before a queued one in its pool, counted up to most.
+func (tx *Tx) QueuePlace(ctx context.Context, key TaskKey, most int) (int, error) {
+	ahead, err := tx.q.QueuePlace(ctx, db.QueuePlaceParams{
+		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: int32(most), //nolint:gosec // a bound
+	})
+	return int(ahead), err
+}
+
+// PoolWorkers is what the workers of a pool can hold that were seen since, and how much of that
+// they hold already, of whichever pool.
+func (tx *Tx) PoolWorkers(ctx context.Context, pool string, since time.Time) (capacity Capacity, busy int, err error) {
+	row, err := tx.q.PoolWorkers(ctx, db.PoolWorkersParams{Pool: pool, Since: since, Leases: MaxDepth})
+	return Capacity{Workers: int(row.Workers), Slots: int(row.Slots)}, int(row.Busy), err
+}
+
+// LookRuns reads runs without a lock.
+func (tx *Tx) LookRuns(ctx context.Context, keys []RunKey) ([]run.Run, error) {
+	rows, err := tx.q.LookRuns(ctx, db.LookRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)})
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, runFromRow)
+}
+
+// StartPlace is how many runs of its tenant start before one that waits, counted up to most.
+func (tx *Tx) StartPlace(ctx context.Context, key RunKey, most int) (int, error) {
+	ahead, err := tx.q.StartPlace(ctx, db.StartPlaceParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Most: int32(most)}) //nolint:gosec // a bound
+	return int(ahead), err
+}
+
+// DutyOf is who holds a duty, and until when unless it is renewed.
+func (tx *Tx) DutyOf(ctx context.Context, name string) (DutyView, error) {
+	rows, err := tx.q.Duties(ctx)
+	for _, r := range rows {
+		if r.Name == name {
+			return DutyView{Duty: Duty{Name: r.Name, Holder: r.Holder, Epoch: r.Epoch}, ExpiresAt: r.ExpiresAt}, err
+		}
+	}
+	return DutyView{Duty: Duty{Name: name}}, err
+}
+
+// FirstTaskIn is the first task of a run, in the order of its plan, that is in a state; nil if
+// none is.
+func (tx *Tx) FirstTaskIn(ctx context.Context, key RunKey, state run.TaskState) (*TaskView, error) {
+	rows, err := tx.q.ListTasks(ctx, db.ListTasksParams{
+		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, States: []int16{int16(state)}, After: BeforeFirst, Most: 1,
+	})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	task, err := taskView(rows[0])
+	return &task, err
+}
