@@ -41,7 +41,8 @@ func deployMany(t *testing.T, conn *grpc.ClientConn, pipelines int) {
 		code("f/broken", nil), code("n/idle", map[string]any{"pool": "nobody"}),
 	}
 	all := []any{
-		map[string]any{"name": "chain", "select": []any{"c/*"}}, map[string]any{"name": "broken", "select": []any{"f/broken"}},
+		map[string]any{"name": "chain", "select": []any{"c/*"}},
+		map[string]any{"name": "broken", "select": []any{"f/broken"}},
 		map[string]any{"name": "idle", "select": []any{"n/idle"}},
 	}
 	for i := range pipelines {

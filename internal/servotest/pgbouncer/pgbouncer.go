@@ -42,9 +42,9 @@ func Start(t testing.TB, databaseURL string, connections int) string {
 	if owner != nil {
 		require.NoError(t, os.Chown(dir, int(owner.Uid), int(owner.Gid)))
 	}
-	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // the test connects through its socket
 	ini := filepath.Join(dir, "pgbouncer.ini")
-	require.NoError(t, os.WriteFile(ini, []byte(settings(target, dir, connections)), 0o644))
+	require.NoError(t, os.WriteFile(ini, []byte(settings(target, dir, connections)), 0o644)) //nolint:gosec // PgBouncer reads it as somebody else
 	run(t, program, ini, owner)
 	through := url.URL{
 		Scheme: "postgres", User: url.User(target.User), Path: "/" + target.Database,
@@ -123,7 +123,7 @@ func waitFor(t testing.TB, through, log string) {
 	}
 	for until := time.Now().Add(patience); !connected(); {
 		if time.Now().After(until) {
-			said, _ := os.ReadFile(log)
+			said, _ := os.ReadFile(log) //nolint:gosec // in our own directory
 			require.NoError(t, last, "PgBouncer did not start: %s", said)
 		}
 	}
