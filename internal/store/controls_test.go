@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/platform"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 func TestSwitches(t *testing.T) {
@@ -165,4 +166,25 @@ func TestAssetPauses(t *testing.T) {
 			require.ErrorContains(t, tx.WriteWorkspaceVersion(t.Context(), next), "BumpWorkspace touched 0 rows")
 		})
 	})
+}
+
+func TestTenantUsage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, b := w.account(t, "a"), w.account(t, "b")
+	w.newRun(t, a, []run.TaskState{run.Ready, run.Ready, run.Queued}, nil, nil, nil)
+	held := w.newRun(t, a, nil, nil)
+	w.newRun(t, b, nil, nil)
+	w.Exec(t, `UPDATE servo.ready_q SET held = true WHERE run_id = '`+held.run.ID.String()+`'`)
+	w.Exec(t, `UPDATE servo.live_runs SET pending = true, due_at = NULL WHERE run_id = '`+held.run.ID.String()+`'`)
+	w.Exec(t, `INSERT INTO servo.shares (tenant_id, pool, in_flight, updated_at)
+		SELECT id, pool, n, now() FROM servo.tenants, (VALUES ('default', 4), ('big', 3)) AS p(pool, n) WHERE name = 'a'`)
+	usage := must(w.GetTenantUsage(t.Context(), a.tenant, tenant.DefaultQuotas()))(t)
+	midnight := w.now.Truncate(24 * time.Hour)
+	require.Equal(t, store.TenantUsage{InFlight: 7, Ready: 3, Live: 1, Pending: 1, Today: 2, DayBegan: midnight}, usage)
+	require.Zero(t, must(w.GetTenantUsage(t.Context(), b.tenant, tenant.DefaultQuotas()))(t).InFlight)
+
+	// tomorrow
+	w.SetClock(t, midnight.Add(24*time.Hour))
+	require.Zero(t, must(w.GetTenantUsage(t.Context(), a.tenant, tenant.DefaultQuotas()))(t).Today)
 }
