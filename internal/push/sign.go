@@ -17,6 +17,8 @@ import (
 
 const (
 	nonceBytes = 16
+	// signatureSize is what the signature adds to an envelope: its member, and 43 characters.
+	signatureSize = len(`,"signature":""`) + 43
 	// MaxSkew is how far the clock of who signs may be ahead of the clock of who verifies.
 	MaxSkew = time.Minute
 )
@@ -71,14 +73,14 @@ func Sign(e Envelope, key Key, now time.Time, lifetime time.Duration, random io.
 	if err != nil {
 		return nil, fmt.Errorf("write an envelope: %w", err)
 	}
+	if size := len(unsigned) + signatureSize; size > MaxEnvelope {
+		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("the envelope has %d bytes, the limit is %d", size, MaxEnvelope),
+			fault.Field("parameters"), fault.Remedy("send large values by reference"))
+	}
 	e.Auth.Signature = signature(key.Worker(e.Pool).Secret, unsigned)
 	signed, err := canon.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("write an envelope: %w", err)
-	}
-	if len(signed) > MaxEnvelope {
-		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("the envelope has %d bytes, the limit is %d", len(signed), MaxEnvelope),
-			fault.Field("parameters"), fault.Remedy("send large values by reference"))
 	}
 	return signed, nil
 }

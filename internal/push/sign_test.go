@@ -53,6 +53,19 @@ func TestEnvelope(t *testing.T) {
 		require.Contains(t, string(raw), `"upstream":[]`)
 	})
 
+	t.Run("the largest is sent and believed, and the next is not made", func(t *testing.T) {
+		t.Parallel()
+		least := len(signed(t, push.Envelope{Pool: "gpu"}, key, start))
+		e := push.Envelope{Pool: "gpu", Cursor: strings.Repeat("x", push.MaxEnvelope-least)}
+		raw := signed(t, e, key, start)
+		require.Len(t, raw, push.MaxEnvelope)
+		_, err := push.Verify(raw, keys, start)
+		require.NoError(t, err)
+		e.Cursor += "x"
+		_, err = push.Sign(e, key, start, lifetime, counting(7))
+		require.True(t, fault.Is(err, fault.LimitExceeded))
+	})
+
 	t.Run("another nonce makes another signature", func(t *testing.T) {
 		t.Parallel()
 		e := full(t, key, start)
@@ -98,12 +111,10 @@ func TestEnvelope(t *testing.T) {
 		}
 	})
 
-	t.Run("a key that is not believed does not sign, and a large envelope is not made", func(t *testing.T) {
+	t.Run("a key that is not believed does not sign, nor does one without randomness", func(t *testing.T) {
 		t.Parallel()
 		_, err := push.Sign(push.Envelope{}, revoked(key, start), start, lifetime, counting(1))
 		require.True(t, fault.Is(err, fault.Conflict))
-		_, err = push.Sign(push.Envelope{Cursor: strings.Repeat("x", push.MaxEnvelope)}, key, start, lifetime, counting(1))
-		require.True(t, fault.Is(err, fault.LimitExceeded))
 		_, err = push.Sign(push.Envelope{}, key, start, lifetime, strings.NewReader("short"))
 		require.ErrorContains(t, err, "randomness")
 	})
