@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/metrics"
 	"go.arco.dev/servo/internal/run"
 )
@@ -33,16 +32,16 @@ func (o observers) Committed(done *engine.Committed) {
 }
 
 // Refused implements engine.Observer.
-func (o observers) Refused(tenant id.Tenant, quota string) {
+func (o observers) Refused(quota string) {
 	for _, one := range o {
-		one.Refused(tenant, quota)
+		one.Refused(quota)
 	}
 }
 
-// LockAsked implements engine.Observer.
-func (o observers) LockAsked(result engine.LockResult, waited time.Duration) {
+// Contended implements engine.Observer.
+func (o observers) Contended(got bool, waited time.Duration) {
 	for _, one := range o {
-		one.LockAsked(result, waited)
+		one.Contended(got, waited)
 	}
 }
 
@@ -85,10 +84,10 @@ func (l runLog) Committed(done *engine.Committed) {
 }
 
 // Refused implements engine.Observer: whoever was refused was told why.
-func (runLog) Refused(id.Tenant, string) {}
+func (runLog) Refused(string) {}
 
-// LockAsked implements engine.Observer.
-func (runLog) LockAsked(engine.LockResult, time.Duration) {}
+// Contended implements engine.Observer: likewise.
+func (runLog) Contended(bool, time.Duration) {}
 
 // Admitted implements engine.Observer.
 func (runLog) Admitted(engine.AdmissionRound) {}

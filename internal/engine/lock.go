@@ -161,13 +161,24 @@ func settleRefused(ctx context.Context, tx *store.Tx, batch, fresh []*call[contr
 	return tx.RepointTriggerKeys(ctx, repoint)
 }
 
-// withLock tries again until the lock is free or the time is over. It waits outside of the
-// lane: nobody else waits with it.
+// withLock tries again until the lock is free or the time is over.
 func (e *Engine) withLock(ctx context.Context, wait time.Duration, try func() (Triggered, error)) (Triggered, error) {
 	if wait < 0 || wait > MaxWaitForLock {
 		return Triggered{}, fault.New(fault.InvalidArgument, "is "+wait.String(), fault.Field("wait_for_lock"),
 			fault.Remedy("wait for at most "+MaxWaitForLock.String()))
 	}
+	begun, contended := time.Now(), false
+	triggered, err := e.untilFree(ctx, wait, func() (Triggered, error) {
+		triggered, err := try()
+		contended = contended || triggered.AlreadyRunning
+		return triggered, err
+	})
+	e.answered(triggered, err, contended, time.Since(begun))
+	return triggered, err
+}
+
+// untilFree waits outside of the lane: nobody else waits with it.
+func (e *Engine) untilFree(ctx context.Context, wait time.Duration, try func() (Triggered, error)) (Triggered, error) {
 	triggered, err := try()
 	if wait == 0 || err != nil || !triggered.AlreadyRunning {
 		return triggered, err

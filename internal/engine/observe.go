@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
 )
 
 // Observer is told what happened, after it was committed. It is called by the goroutines
@@ -14,22 +17,13 @@ type Observer interface {
 	// call but copies: the next transaction uses the same memory.
 	Committed(done *Committed)
 	// Refused is told of a trigger that a quota has turned away.
-	Refused(tenant id.Tenant, quota string)
-	// LockAsked is told how a trigger has fared that needed a lock.
-	LockAsked(result LockResult, waited time.Duration)
+	Refused(quota string)
+	// Contended is told of a trigger that met a lock which another run held: whether it got it
+	// in the end, and how long it waited.
+	Contended(got bool, waited time.Duration)
 	// Admitted is told of a round of admission.
 	Admitted(round AdmissionRound)
 }
-
-// LockResult is how a trigger fared that needed a lock.
-type LockResult string
-
-// The results of asking for a lock.
-const (
-	LockAcquired LockResult = "acquired" // at once
-	LockWaited   LockResult = "waited"   // after another run had ended
-	LockHeld     LockResult = "held"     // another run has it: the trigger was answered with that one
-)
 
 // AdmissionRound is one look of admission at the tasks that are ready.
 type AdmissionRound struct {
@@ -125,4 +119,28 @@ func (w *working) known(workspace id.Workspace, trace string) {
 		move := &w.seen.Tasks[len(w.seen.Tasks)-1]
 		move.Workspace, move.Trace = workspace, trace
 	}
+}
+
+// answered tells the observer of a trigger that was refused by a quota or met a held lock.
+func (e *Engine) answered(triggered Triggered, err error, contended bool, waited time.Duration) {
+	if e.config.Observer == nil {
+		return
+	}
+	if refusal, ok := fault.As(err); ok {
+		if quota, named := refusal.Values["quota"].(string); named {
+			e.config.Observer.Refused(quota)
+		}
+	}
+	if contended {
+		e.config.Observer.Contended(err == nil && !triggered.AlreadyRunning, waited)
+	}
+}
+
+// toldRound tells the observer of a round of admission. That another server admits is no
+// failure, and no round.
+func (e *Engine) toldRound(begun time.Time, admitted *int, err *error) {
+	if e.config.Observer == nil || errors.Is(*err, store.ErrDutyLost) {
+		return
+	}
+	e.config.Observer.Admitted(AdmissionRound{Admitted: *admitted, Took: time.Since(begun), Failed: *err != nil})
 }

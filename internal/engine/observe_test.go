@@ -10,19 +10,19 @@ import (
 
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
 )
 
 // witness remembers what it was told.
 type witness struct {
-	mu     sync.Mutex
-	moves  []engine.TaskMove
-	runs   []string
-	at     []time.Time
-	rounds int
+	mu    sync.Mutex
+	moves []engine.TaskMove
+	runs  []string
+	at    []time.Time
+	heard []string
 }
 
 func (w *witness) Committed(done *engine.Committed) {
@@ -39,9 +39,17 @@ func (w *witness) Committed(done *engine.Committed) {
 	}
 }
 
-func (w *witness) Refused(id.Tenant, string)                  {}
-func (w *witness) LockAsked(engine.LockResult, time.Duration) {}
-func (w *witness) Admitted(engine.AdmissionRound)             { w.rounds++ }
+func (w *witness) Refused(quota string)                { w.said("refused by %s", quota) }
+func (w *witness) Contended(got bool, _ time.Duration) { w.said("contended, got it: %t", got) }
+func (w *witness) Admitted(r engine.AdmissionRound) {
+	w.said("admitted %d, failed: %t", r.Admitted, r.Failed)
+}
+
+func (w *witness) said(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = append(w.heard, fmt.Sprintf(format, args...))
+}
 
 // told are the moves since the last time.
 func (w *witness) told() []string {
@@ -148,6 +156,23 @@ func TestObserver(t *testing.T) {
 		require.Len(t, w.at, told)
 	})
 
+	t.Run("rounds of admission, refusals and held locks are told", func(t *testing.T) {
+		t.Parallel()
+		w := &witness{}
+		quotas := tenant.NoLimits()
+		quotas.MaxConcurrentRuns = 1
+		b := setupOn(t, servotest.DB(t), engine.Config{Observer: w, Quotas: quotas})
+		b.deploy(t, `{version: 1, assets: [{key: s/one, go: {}}], pipelines: [{name: locked, select: [s/one]}, {name: free, overlap: allow, select: [s/one]}]}`)
+		b.trigger(t, "locked")
+		b.admit(t)
+		_, err := b.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Pipeline: "free"})
+		require.Error(t, err)
+		again, err := b.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Pipeline: "locked"})
+		require.NoError(t, err)
+		require.True(t, again.AlreadyRunning)
+		require.Equal(t, []string{"admitted 1, failed: false", "refused by max_concurrent_runs", "contended, got it: false"}, w.heard)
+	})
+
 	t.Run("what was rolled back is not told", func(t *testing.T) {
 		t.Parallel()
 		b, w := watched(t)
@@ -155,5 +180,6 @@ func TestObserver(t *testing.T) {
 		_, _, err := b.Admit(t.Context(), store.Duty{Name: "admission", Holder: "nobody", Epoch: 7}, 10)
 		require.ErrorIs(t, err, store.ErrDutyLost)
 		require.Empty(t, w.told())
+		require.Empty(t, w.heard, "that another server admits is no round")
 	})
 }

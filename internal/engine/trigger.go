@@ -89,6 +89,7 @@ func (e *Engine) TriggerRuns(ctx context.Context, triggers []Trigger) ([]Trigger
 		if errs[i] == nil { // else it may still be at work
 			answers[i] = cmd.(*triggerCommand).answer //nolint:forcetypeassert // made above
 		}
+		e.answered(answers[i], errs[i], answers[i].AlreadyRunning, 0)
 	}
 	return answers, errs
 }

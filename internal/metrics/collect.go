@@ -53,9 +53,9 @@ func NewCollector(r *Recorder, lookup Lookup) *Collector {
 		runDurations: desc("servo_run_duration_seconds", "How long runs took from their start to their end.", "tenant"),
 		errors:       desc("servo_worker_errors_total", "Attempts that have ended in failure, by the error's code.", "code"),
 		refusals:     desc("servo_quota_refusals_total", "Triggers that a quota has turned away.", "quota"),
-		lockResults:  desc("pipeline_lock_acquisitions_total", "Triggers that needed a lock, by how they fared.", "result"),
+		lockResults:  desc("pipeline_lock_acquisitions_total", "Locks that runs have taken, and triggers that were answered with the run that held theirs.", "result"),
 		lockHeld:     desc("pipeline_lock_duration_seconds", "How long runs held their locks."),
-		lockWaits:    desc("pipeline_lock_wait_time_seconds", "How long triggers waited for a lock."),
+		lockWaits:    desc("pipeline_lock_wait_time_seconds", "How long triggers waited for a lock that another run held."),
 		rounds:       desc("servo_admission_rounds_total", "Rounds of admission of this server.", "result"),
 		roundSeconds: desc("servo_admission_round_duration_seconds", "How long rounds of admission took."),
 		admitted:     desc("servo_admission_admitted_total", "Tasks that this server let into a queue."),
@@ -141,9 +141,8 @@ func (o output) rest(s *snapshot) {
 	for quota, n := range s.quotas {
 		o.count(o.descs.refusals, n, quota)
 	}
-	for i, n := range s.lockResults {
-		o.count(o.descs.lockResults, n, string(lockResults[i]))
-	}
+	o.count(o.descs.lockResults, s.locksTaken, "acquired")
+	o.count(o.descs.lockResults, s.locksMissed, "held")
 	o.count(o.descs.rounds, s.rounds[0], "ok")
 	o.count(o.descs.rounds, s.rounds[1], "failed")
 	o.count(o.descs.admitted, s.admitted)

@@ -28,7 +28,8 @@ type Recorder struct {
 	quotas  *capped[string, uint64]
 
 	scheduling   histogram
-	lockResults  [len(lockResults)]uint64
+	locksTaken   uint64
+	locksMissed  uint64
 	lockHeld     histogram
 	lockWaits    histogram
 	rounds       [2]uint64 // well, and in trouble
@@ -41,9 +42,6 @@ type assetKey struct {
 	workspace id.Workspace
 	asset     string
 }
-
-// lockResults are the results of asking for a lock.
-var lockResults = [...]engine.LockResult{engine.LockAcquired, engine.LockWaited, engine.LockHeld}
 
 // NewRecorder makes a recorder that gives labels of their own to so many tenants and assets;
 // 0 is the default.
@@ -70,7 +68,11 @@ func (r *Recorder) Committed(done *engine.Committed) {
 		r.moved(&done.Tasks[i], done.At)
 	}
 	for i := range done.Runs {
-		if c := &done.Runs[i]; c.Run.State.Terminal() && !c.From.Terminal() {
+		c := &done.Runs[i]
+		if c.From == 0 && c.Run.Lock != "" {
+			r.locksTaken++
+		}
+		if c.Run.State.Terminal() && !c.From.Terminal() {
 			r.ended(c.Run)
 		}
 	}
@@ -123,24 +125,25 @@ func (r *Recorder) ended(ended *run.Run) {
 		begun = ended.FinishedAt
 	}
 	series.runDurations.observe(&working, ended.FinishedAt.Sub(begun))
+	if ended.Lock != "" {
+		r.lockHeld.observe(&working, ended.FinishedAt.Sub(ended.CreatedAt))
+	}
 }
 
 // Refused implements engine.Observer.
-func (r *Recorder) Refused(_ id.Tenant, quota string) {
+func (r *Recorder) Refused(quota string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n, _ := r.quotas.of(quota)
 	*n++
 }
 
-// LockAsked implements engine.Observer.
-func (r *Recorder) LockAsked(result engine.LockResult, waited time.Duration) {
+// Contended implements engine.Observer. A lock that was got is counted with the run that has it.
+func (r *Recorder) Contended(got bool, waited time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, known := range lockResults {
-		if known == result {
-			r.lockResults[i]++
-		}
+	if !got {
+		r.locksMissed++
 	}
 	r.lockWaits.observe(&waiting, waited)
 }
@@ -167,7 +170,7 @@ type snapshot struct {
 	quotas  map[string]uint64
 
 	scheduling, lockHeld, lockWaits, roundSeconds histogram
-	lockResults                                   [len(lockResults)]uint64
+	locksTaken, locksMissed                       uint64
 	rounds                                        [2]uint64
 	admitted                                      uint64
 }
@@ -181,7 +184,7 @@ func (r *Recorder) snapshot() snapshot {
 		tenants: make(map[id.Tenant]tenantSeries, len(r.tenants.own)), others: r.tenants.other.copied(),
 		assets: make(map[assetKey]taskCounts, len(r.assets.own)), codes: totals(r.codes), quotas: totals(r.quotas),
 		scheduling: r.scheduling, lockHeld: r.lockHeld, lockWaits: r.lockWaits, roundSeconds: r.roundSeconds,
-		lockResults: r.lockResults, rounds: r.rounds, admitted: r.admitted,
+		locksTaken: r.locksTaken, locksMissed: r.locksMissed, rounds: r.rounds, admitted: r.admitted,
 	}
 	for tenant, h := range r.tenants.own {
 		s.tenants[tenant] = h.value.copied()
