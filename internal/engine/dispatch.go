@@ -7,7 +7,9 @@ import (
 )
 
 // PushPools are the pools that are called, and which of them have something to send.
-func (e *Engine) PushPools(ctx context.Context) ([]store.PushPool, error) { return e.store.PushPools(ctx) }
+func (e *Engine) PushPools(ctx context.Context) ([]store.PushPool, error) {
+	return e.store.PushPools(ctx)
+}
 
 // PushWork is signalled when a task was queued in one of these pools, or when pools were
 // configured. Take the channel first, look second, and call stop when done, signalled or not.

@@ -154,4 +154,3 @@ func (tx *Tx) AppendPlatformEvents(ctx context.Context, events ...platform.Event
 		Schemas:     schemas, Datas: datas,
 	})
 }
-

@@ -6,11 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -46,11 +48,15 @@ type world struct {
 	server *servertest.Server
 	worker *httptest.Server
 	calls  atomic.Int64 // that have reached the worker
-	keys   push.Lookup
 
-	pools servov1.PoolServiceClient
-	runs  servov1.RunServiceClient
-	tasks servov1.TaskServiceClient
+	mu   sync.Mutex
+	keys []push.WorkerKey
+
+	conn   *grpc.ClientConn
+	keysOf servov1.SigningKeyServiceClient
+	pools  servov1.PoolServiceClient
+	runs   servov1.RunServiceClient
+	tasks  servov1.TaskServiceClient
 }
 
 // call is an envelope that the worker has believed.
@@ -71,14 +77,24 @@ func (c call) answer(status int, body string) {
 // has none.
 func setup(t *testing.T, config daemon.Config, pool *servov1.CreatePoolRequest, serve func(call)) *world {
 	t.Helper()
-	w := &world{db: servotest.DB(t)}
+	w := begin(t, servotest.DB(t), serve)
+	w.start(t, config)
+	w.prepare(t)
+	w.makePool(t, pool)
+	return w
+}
+
+// begin starts the worker.
+func begin(t *testing.T, db *servotest.Database, serve func(call)) *world {
+	t.Helper()
+	w := &world{db: db}
 	w.worker = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.calls.Add(1)
 		raw, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		envelope, err := push.Verify(raw, w.keys, time.Now())
+		envelope, err := push.Verify(raw, w.believed, time.Now())
 		if err != nil {
 			rw.WriteHeader(http.StatusUnauthorized)
 			return
@@ -86,14 +102,43 @@ func setup(t *testing.T, config daemon.Config, pool *servov1.CreatePoolRequest, 
 		serve(call{envelope, rw, r})
 	}))
 	t.Cleanup(w.worker.Close)
+	return w
+}
+
+// believed looks for a key among those that the worker was given.
+func (w *world) believed(keyID string, now time.Time) (push.Secret, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return push.WorkerKeys(w.keys...)(keyID, now)
+}
+
+// give gives the worker a key.
+func (w *world) give(t testing.TB, text string) {
+	t.Helper()
+	key, err := push.ParseWorkerKey(text)
+	require.NoError(t, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keys = append(w.keys, key)
+}
+
+// start starts the server.
+func (w *world) start(t *testing.T, config daemon.Config) {
+	t.Helper()
 	config.DatabaseURL = w.db.URL
 	if config.Engine == (engine.Config{}) {
 		config.Engine.PollEvery = 50 * time.Millisecond
 	}
 	w.server = servertest.StartWith(t, config)
-	conn := w.server.Dial(t)
-	w.pools, w.runs, w.tasks = servov1.NewPoolServiceClient(conn), servov1.NewRunServiceClient(conn), servov1.NewTaskServiceClient(conn)
-	_, err := servov1.NewTenantServiceClient(conn).CreateTenant(t.Context(), &servov1.CreateTenantRequest{Name: "acme"})
+	w.conn = w.server.Dial(t)
+	w.pools, w.runs, w.tasks = servov1.NewPoolServiceClient(w.conn), servov1.NewRunServiceClient(w.conn), servov1.NewTaskServiceClient(w.conn)
+	w.keysOf = servov1.NewSigningKeyServiceClient(w.conn)
+}
+
+// prepare makes a tenant and deploys.
+func (w *world) prepare(t *testing.T) {
+	t.Helper()
+	_, err := servov1.NewTenantServiceClient(w.conn).CreateTenant(t.Context(), &servov1.CreateTenantRequest{Name: "acme"})
 	require.NoError(t, err)
 	manifest, err := asset.Parse([]byte(manifestText), "servo.yaml")
 	require.NoError(t, err)
@@ -101,9 +146,12 @@ func setup(t *testing.T, config daemon.Config, pool *servov1.CreatePoolRequest, 
 	require.NoError(t, err)
 	document := &structpb.Struct{}
 	require.NoError(t, document.UnmarshalJSON(canonical))
-	_, err = servov1.NewDeploymentServiceClient(conn).Deploy(t.Context(), &servov1.DeployRequest{Tenant: "acme", Manifest: document})
+	_, err = servov1.NewDeploymentServiceClient(w.conn).Deploy(t.Context(), &servov1.DeployRequest{Tenant: "acme", Manifest: document})
 	require.NoError(t, err)
+}
 
+func (w *world) makePool(t *testing.T, pool *servov1.CreatePoolRequest) {
+	t.Helper()
 	if pool == nil {
 		pool = &servov1.CreatePoolRequest{AllowPrivate: true}
 	}
@@ -113,10 +161,7 @@ func setup(t *testing.T, config daemon.Config, pool *servov1.CreatePoolRequest, 
 	}
 	made, err := w.pools.CreatePool(t.Context(), pool)
 	require.NoError(t, err)
-	key, err := push.ParseWorkerKey(made.GetWorkerKeys()[0].GetKey())
-	require.NoError(t, err)
-	w.keys = push.WorkerKeys(key)
-	return w
+	w.give(t, made.GetWorkerKeys()[0].GetKey())
 }
 
 func (w *world) trigger(t testing.TB, pipeline string) string {
