@@ -66,7 +66,8 @@ by that, but what was in flight is not answered.`,
 	flags.Int32Var(&o.config.MaxConns, "max-conns", 0, "connections to the database at most (default: pool_max_conns of the URL, or 20)")
 	flags.DurationVar(&o.config.Drain, "drain", daemon.DefaultDrain, "how long calls in flight may take to end when the server stops")
 	flags.DurationVar(&o.config.Engine.Lease, "lease", 5*time.Minute, "how long a claim lasts if the worker does not say")
-	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease")
+	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease whose claim does not say")
+	flags.StringVar(&o.config.PublicURL, "public-url", "", "where workers of push pools reach the servers, such as https://servo.example.com (default: the address of --http)")
 	flags.BoolVar(&o.openNetwork, "allow-open-network", false, "listen where other machines can reach it, without authentication")
 	addLogging(cmd, &o.log, "info")
 	return cmd
