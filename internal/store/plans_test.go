@@ -69,7 +69,7 @@ var plans = map[string][]string{
 
 	"TakeReady":      {"durations_pkey", "ready_q_order", "tasks_pkey"},
 	"DeleteReady":    {"ready_q_pkey"},
-	"TakeQueued":     {"pool_q_order", "runs_pkey", "tasks_pkey"},
+	"TakeQueued":     {"pool_q_order", "runs_pkey", "switches_pkey", "tasks_pkey"},
 	"DeleteQueued":   {"pool_q_pkey"},
 	"DueRetries":     {"retry_q_due"},
 	"LockRetries":    {"retry_q_pkey"},
