@@ -36,7 +36,8 @@ func Contract() []protoreflect.FileDescriptor {
 		servov1.File_servo_v1_admin_proto, servov1.File_servo_v1_assets_proto, servov1.File_servo_v1_deployments_proto, servov1.File_servo_v1_fairness_proto, servov1.File_servo_v1_locks_proto,
 		servov1.File_servo_v1_pools_proto,
 		servov1.File_servo_v1_problem_proto, servov1.File_servo_v1_runs_proto, servov1.File_servo_v1_status_proto,
-		servov1.File_servo_v1_tasks_proto, servov1.File_servo_v1_tenants_proto, servov1.File_servo_v1_workers_proto,
+		servov1.File_servo_v1_tasks_proto, servov1.File_servo_v1_tenants_proto, servov1.File_servo_v1_why_proto,
+		servov1.File_servo_v1_workers_proto,
 	}
 }
 

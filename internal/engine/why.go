@@ -20,7 +20,7 @@ type Why struct {
 	Pipeline string
 	Task     id.Task // zero if it is about the run
 	Asset    string  // likewise
-	Pool     string  // likewise
+	Pool     string  // whose queue it stands in; "" if it stands in none
 
 	State    string
 	Since    time.Time // since when it is in that state
@@ -75,6 +75,18 @@ const (
 
 // maxUpstreamTold is how many upstream tasks are named.
 const maxUpstreamTold = 10
+
+// BreakerOpen adds that calls of a push pool's URL have failed and are not tried for a while,
+// which the server knows that makes them.
+func (w Why) BreakerOpen(retryAt time.Time) Why {
+	w.Blockers = append(w.Blockers, Blocker{
+		Code:    BlockedByBreaker,
+		Message: fmt.Sprintf("calls of pool %s have failed; the next one is tried at %s", w.Pool, retryAt.UTC().Format(time.RFC3339)),
+		Remedy:  "mend what the pool's URL leads to: servo pools get " + w.Pool + " shows the last error",
+		Values:  map[string]any{"pool": w.Pool, "retry_at": retryAt.UTC().Format(time.RFC3339)},
+	})
+	return w
+}
 
 // inquiry is one question, and what was read to answer it: all of one moment.
 type inquiry struct {
@@ -187,7 +199,7 @@ func (q *inquiry) explainTask(ctx context.Context, tx *store.Tx) (err error) {
 	}
 	t := q.task
 	q.why = Why{
-		Run: q.run.ID, Pipeline: q.run.Pipeline, Task: t.ID, Asset: t.Asset, Pool: t.Pool, State: t.State.String(), Since: t.Since,
+		Run: q.run.ID, Pipeline: q.run.Pipeline, Task: t.ID, Asset: t.Asset, State: t.State.String(), Since: t.Since,
 	}
 	switch t.State {
 	case run.Pending:
@@ -251,7 +263,7 @@ func (q *inquiry) queued(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	q.why.Next = "the next claim of a worker takes it"
+	q.why.Next, q.why.Pool = "the next claim of a worker takes it", q.task.Pool
 	if err := q.dispatching(ctx, tx); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -25,7 +26,7 @@ func (q *inquiry) explainRun(ctx context.Context, tx *store.Tx) (err error) {
 		q.why.Next = fmt.Sprintf("task %s is %s: %s", taskTitle(q.front.Asset, q.front.Partition), q.front.State, q.why.Next)
 	}
 	q.why.Run, q.why.Pipeline, q.why.State, q.why.Since = r.ID, r.Pipeline, r.State.String(), r.CreatedAt
-	q.why.Task, q.why.Asset, q.why.Pool = Why{}.Task, "", ""
+	q.why.Task, q.why.Asset = id.Task{}, ""
 	switch r.State {
 	case run.RunPending:
 		q.why.Next = "admission starts it in its next round"
@@ -33,7 +34,7 @@ func (q *inquiry) explainRun(ctx context.Context, tx *store.Tx) (err error) {
 	case run.RunRunning:
 		q.why.Since = r.StartedAt
 		if q.front == nil {
-			q.why.Next = fmt.Sprintf("its tasks go on: %s of %d have ended, %s", fmt.Sprint(r.Total-r.Remaining), r.Total, q.standing())
+			q.why.Next = fmt.Sprintf("its tasks go on: %d of %d have ended, %s", r.Total-r.Remaining, r.Total, q.standing())
 		}
 	case run.RunCancelling:
 		q.why.Next = "it ends when its workers have let go"
@@ -138,7 +139,7 @@ func (q *inquiry) retrying(ctx context.Context, tx *store.Tx) error {
 		}
 		if d := codes[q.run.Deployment]; d != nil {
 			most := policyFor(d, q.run.Run, t.Asset, t.Failure.Code).MaxAttempts
-			values["max_attempts"] = int(most)
+			values["max_attempts"] = most
 			message += fmt.Sprintf(", %d of %d attempts are used", t.Failures, most)
 		}
 	}

@@ -145,7 +145,7 @@ func (x RetryRunRequest_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RetryRunRequest_Mode.Descriptor instead.
 func (RetryRunRequest_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{12, 0}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Run is one execution of a plan.
@@ -1144,6 +1144,59 @@ func (x *GetRunRequest) GetRun() string {
 	return ""
 }
 
+// ExplainRunRequest says which run.
+type ExplainRunRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Run           string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRunRequest) Reset() {
+	*x = ExplainRunRequest{}
+	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRunRequest) ProtoMessage() {}
+
+func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ExplainRunRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ExplainRunRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
 // CancelRunRequest says which run, and why.
 type CancelRunRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1157,7 +1210,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	mi := &file_servo_v1_runs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1222,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	mi := &file_servo_v1_runs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1235,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelRunRequest) GetTenant() string {
@@ -1222,7 +1275,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	mi := &file_servo_v1_runs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1287,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	mi := &file_servo_v1_runs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1300,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RetryRunRequest) GetTenant() string {
@@ -1307,7 +1360,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	mi := &file_servo_v1_runs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1372,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	mi := &file_servo_v1_runs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1385,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Event) GetId() string {
@@ -1406,7 +1459,7 @@ type ListRunEventsRequest struct {
 
 func (x *ListRunEventsRequest) Reset() {
 	*x = ListRunEventsRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	mi := &file_servo_v1_runs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1471,7 @@ func (x *ListRunEventsRequest) String() string {
 func (*ListRunEventsRequest) ProtoMessage() {}
 
 func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	mi := &file_servo_v1_runs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1484,7 @@ func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunEventsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRunEventsRequest) GetTenant() string {
@@ -1474,7 +1527,7 @@ type ListRunEventsResponse struct {
 
 func (x *ListRunEventsResponse) Reset() {
 	*x = ListRunEventsResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	mi := &file_servo_v1_runs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1539,7 @@ func (x *ListRunEventsResponse) String() string {
 func (*ListRunEventsResponse) ProtoMessage() {}
 
 func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	mi := &file_servo_v1_runs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1552,7 @@ func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunEventsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRunEventsResponse) GetEvents() []*Event {
@@ -1529,7 +1582,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[16]
+	mi := &file_servo_v1_runs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1594,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[16]
+	mi := &file_servo_v1_runs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1607,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchRunRequest) GetTenant() string {
@@ -1592,7 +1645,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[17]
+	mi := &file_servo_v1_runs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1657,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[17]
+	mi := &file_servo_v1_runs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1670,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{17}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchRunResponse) GetMessage() isWatchRunResponse_Message {
@@ -1666,7 +1719,7 @@ var File_servo_v1_runs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_runs_proto_rawDesc = "" +
 	"\n" +
-	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x06\n" +
+	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12servo/v1/why.proto\"\x9f\x06\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -1785,6 +1838,9 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"N\n" +
 	"\rGetRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
+	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\"R\n" +
+	"\x11ExplainRunRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\"s\n" +
 	"\x10CancelRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
@@ -1828,14 +1884,16 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x10WatchRunResponse\x12'\n" +
 	"\x05event\x18\x01 \x01(\v2\x0f.servo.v1.EventH\x00R\x05event\x12!\n" +
 	"\x03end\x18\x02 \x01(\v2\r.servo.v1.RunH\x00R\x03endB\t\n" +
-	"\amessage2\xd1\x06\n" +
+	"\amessage2\xc3\a\n" +
 	"\n" +
 	"RunService\x12m\n" +
 	"\n" +
 	"TriggerRun\x12\x1b.servo.v1.TriggerRunRequest\x1a\x1c.servo.v1.TriggerRunResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tenants/{tenant}/runs\x12i\n" +
 	"\aPlanRun\x12\x18.servo.v1.PlanRunRequest\x1a\x19.servo.v1.PlanRunResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/tenants/{tenant}/runs:plan\x12d\n" +
 	"\bListRuns\x12\x19.servo.v1.ListRunsRequest\x1a\x1a.servo.v1.ListRunsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/tenants/{tenant}/runs\x12Y\n" +
-	"\x06GetRun\x12\x17.servo.v1.GetRunRequest\x1a\r.servo.v1.Run\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tenants/{tenant}/runs/{run}\x12i\n" +
+	"\x06GetRun\x12\x17.servo.v1.GetRunRequest\x1a\r.servo.v1.Run\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tenants/{tenant}/runs/{run}\x12p\n" +
+	"\n" +
+	"ExplainRun\x12\x1b.servo.v1.ExplainRunRequest\x1a\x15.servo.v1.Explanation\".\x82\xd3\xe4\x93\x02(\x12&/v1/tenants/{tenant}/runs/{run}:whyNot\x12i\n" +
 	"\tCancelRun\x12\x1a.servo.v1.CancelRunRequest\x1a\r.servo.v1.Run\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/tenants/{tenant}/runs/{run}:cancel\x12u\n" +
 	"\bRetryRun\x12\x19.servo.v1.RetryRunRequest\x1a\x1c.servo.v1.TriggerRunResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/tenants/{tenant}/runs/{run}:retry\x12\x80\x01\n" +
 	"\rListRunEvents\x12\x1e.servo.v1.ListRunEventsRequest\x1a\x1f.servo.v1.ListRunEventsResponse\".\x82\xd3\xe4\x93\x02(\x12&/v1/tenants/{tenant}/runs/{run}/events\x12C\n" +
@@ -1854,7 +1912,7 @@ func file_servo_v1_runs_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_runs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_servo_v1_runs_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_servo_v1_runs_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_servo_v1_runs_proto_goTypes = []any{
 	(Run_State)(0),                // 0: servo.v1.Run.State
 	(RetryRunRequest_Mode)(0),     // 1: servo.v1.RetryRunRequest.Mode
@@ -1869,61 +1927,65 @@ var file_servo_v1_runs_proto_goTypes = []any{
 	(*ListRunsRequest)(nil),       // 10: servo.v1.ListRunsRequest
 	(*ListRunsResponse)(nil),      // 11: servo.v1.ListRunsResponse
 	(*GetRunRequest)(nil),         // 12: servo.v1.GetRunRequest
-	(*CancelRunRequest)(nil),      // 13: servo.v1.CancelRunRequest
-	(*RetryRunRequest)(nil),       // 14: servo.v1.RetryRunRequest
-	(*Event)(nil),                 // 15: servo.v1.Event
-	(*ListRunEventsRequest)(nil),  // 16: servo.v1.ListRunEventsRequest
-	(*ListRunEventsResponse)(nil), // 17: servo.v1.ListRunEventsResponse
-	(*WatchRunRequest)(nil),       // 18: servo.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 19: servo.v1.WatchRunResponse
-	(*structpb.Struct)(nil),       // 20: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*ExplainRunRequest)(nil),     // 13: servo.v1.ExplainRunRequest
+	(*CancelRunRequest)(nil),      // 14: servo.v1.CancelRunRequest
+	(*RetryRunRequest)(nil),       // 15: servo.v1.RetryRunRequest
+	(*Event)(nil),                 // 16: servo.v1.Event
+	(*ListRunEventsRequest)(nil),  // 17: servo.v1.ListRunEventsRequest
+	(*ListRunEventsResponse)(nil), // 18: servo.v1.ListRunEventsResponse
+	(*WatchRunRequest)(nil),       // 19: servo.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 20: servo.v1.WatchRunResponse
+	(*structpb.Struct)(nil),       // 21: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*Explanation)(nil),           // 24: servo.v1.Explanation
 }
 var file_servo_v1_runs_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Run.state:type_name -> servo.v1.Run.State
-	20, // 1: servo.v1.Run.parameters:type_name -> google.protobuf.Struct
-	21, // 2: servo.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	21, // 3: servo.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	21, // 4: servo.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	21, // 1: servo.v1.Run.parameters:type_name -> google.protobuf.Struct
+	22, // 2: servo.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	22, // 3: servo.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	22, // 4: servo.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
 	3,  // 5: servo.v1.Run.tasks:type_name -> servo.v1.TaskCounts
-	22, // 6: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
-	22, // 7: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	20, // 8: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
+	23, // 6: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
+	23, // 7: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	21, // 8: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
 	4,  // 9: servo.v1.TriggerRunRequest.retry:type_name -> servo.v1.RetryPolicy
-	22, // 10: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	23, // 10: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
 	2,  // 11: servo.v1.TriggerRunResponse.run:type_name -> servo.v1.Run
-	20, // 12: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
-	20, // 13: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
+	21, // 12: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
+	21, // 13: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
 	9,  // 14: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
 	0,  // 15: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
-	21, // 16: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
-	21, // 17: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
+	22, // 16: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
+	22, // 17: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
 	2,  // 18: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
 	1,  // 19: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
-	21, // 20: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
-	20, // 21: servo.v1.Event.data:type_name -> google.protobuf.Struct
-	15, // 22: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
-	15, // 23: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
+	22, // 20: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
+	21, // 21: servo.v1.Event.data:type_name -> google.protobuf.Struct
+	16, // 22: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
+	16, // 23: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
 	2,  // 24: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
 	5,  // 25: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
 	7,  // 26: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
 	10, // 27: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
 	12, // 28: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
-	13, // 29: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
-	14, // 30: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
-	16, // 31: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
-	18, // 32: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
-	6,  // 33: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
-	8,  // 34: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
-	11, // 35: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
-	2,  // 36: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
-	2,  // 37: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
-	6,  // 38: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
-	17, // 39: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
-	19, // 40: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
-	33, // [33:41] is the sub-list for method output_type
-	25, // [25:33] is the sub-list for method input_type
+	13, // 29: servo.v1.RunService.ExplainRun:input_type -> servo.v1.ExplainRunRequest
+	14, // 30: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
+	15, // 31: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
+	17, // 32: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
+	19, // 33: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
+	6,  // 34: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
+	8,  // 35: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
+	11, // 36: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
+	2,  // 37: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
+	24, // 38: servo.v1.RunService.ExplainRun:output_type -> servo.v1.Explanation
+	2,  // 39: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
+	6,  // 40: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
+	18, // 41: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
+	20, // 42: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
+	34, // [34:43] is the sub-list for method output_type
+	25, // [25:34] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
 	25, // [25:25] is the sub-list for extension extendee
 	0,  // [0:25] is the sub-list for field type_name
@@ -1934,7 +1996,8 @@ func file_servo_v1_runs_proto_init() {
 	if File_servo_v1_runs_proto != nil {
 		return
 	}
-	file_servo_v1_runs_proto_msgTypes[17].OneofWrappers = []any{
+	file_servo_v1_why_proto_init()
+	file_servo_v1_runs_proto_msgTypes[18].OneofWrappers = []any{
 		(*WatchRunResponse_Event)(nil),
 		(*WatchRunResponse_End)(nil),
 	}
@@ -1944,7 +2007,7 @@ func file_servo_v1_runs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_runs_proto_rawDesc), len(file_servo_v1_runs_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	RunService_PlanRun_FullMethodName       = "/servo.v1.RunService/PlanRun"
 	RunService_ListRuns_FullMethodName      = "/servo.v1.RunService/ListRuns"
 	RunService_GetRun_FullMethodName        = "/servo.v1.RunService/GetRun"
+	RunService_ExplainRun_FullMethodName    = "/servo.v1.RunService/ExplainRun"
 	RunService_CancelRun_FullMethodName     = "/servo.v1.RunService/CancelRun"
 	RunService_RetryRun_FullMethodName      = "/servo.v1.RunService/RetryRun"
 	RunService_ListRunEvents_FullMethodName = "/servo.v1.RunService/ListRunEvents"
@@ -45,6 +46,9 @@ type RunServiceClient interface {
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// GetRun reads a run.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// ExplainRun says why a run has not started or does not go on: what stands in the way, and
+	// what would unblock it.
+	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*Explanation, error)
 	// CancelRun ends the tasks that nobody holds and asks the workers of the others to stop.
 	// Cancelling twice is the same as once; a run that ended otherwise is a conflict.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
@@ -101,6 +105,16 @@ func (c *runServiceClient) GetRun(ctx context.Context, in *GetRunRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
 	err := c.cc.Invoke(ctx, RunService_GetRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*Explanation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Explanation)
+	err := c.cc.Invoke(ctx, RunService_ExplainRun_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +186,9 @@ type RunServiceServer interface {
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// GetRun reads a run.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
+	// ExplainRun says why a run has not started or does not go on: what stands in the way, and
+	// what would unblock it.
+	ExplainRun(context.Context, *ExplainRunRequest) (*Explanation, error)
 	// CancelRun ends the tasks that nobody holds and asks the workers of the others to stop.
 	// Cancelling twice is the same as once; a run that ended otherwise is a conflict.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
@@ -205,6 +222,9 @@ func (UnimplementedRunServiceServer) ListRuns(context.Context, *ListRunsRequest)
 }
 func (UnimplementedRunServiceServer) GetRun(context.Context, *GetRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRun not implemented")
+}
+func (UnimplementedRunServiceServer) ExplainRun(context.Context, *ExplainRunRequest) (*Explanation, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainRun not implemented")
 }
 func (UnimplementedRunServiceServer) CancelRun(context.Context, *CancelRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelRun not implemented")
@@ -311,6 +331,24 @@ func _RunService_GetRun_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunService_ExplainRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).ExplainRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_ExplainRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).ExplainRun(ctx, req.(*ExplainRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RunService_CancelRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelRunRequest)
 	if err := dec(in); err != nil {
@@ -398,6 +436,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetRun",
 			Handler:    _RunService_GetRun_Handler,
+		},
+		{
+			MethodName: "ExplainRun",
+			Handler:    _RunService_ExplainRun_Handler,
 		},
 		{
 			MethodName: "CancelRun",

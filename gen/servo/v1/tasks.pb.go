@@ -1038,6 +1038,67 @@ func (x *ForceCancelTaskRequest) GetReason() string {
 	return ""
 }
 
+// ExplainTaskRequest says which task.
+type ExplainTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Run           string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	Task          string                 `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainTaskRequest) Reset() {
+	*x = ExplainTaskRequest{}
+	mi := &file_servo_v1_tasks_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainTaskRequest) ProtoMessage() {}
+
+func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_tasks_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
+func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExplainTaskRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ExplainTaskRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *ExplainTaskRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
 // ListUpstreamTasksRequest asks for a page of upstream tasks.
 type ListUpstreamTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1054,7 +1115,7 @@ type ListUpstreamTasksRequest struct {
 
 func (x *ListUpstreamTasksRequest) Reset() {
 	*x = ListUpstreamTasksRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[9]
+	mi := &file_servo_v1_tasks_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1127,7 @@ func (x *ListUpstreamTasksRequest) String() string {
 func (*ListUpstreamTasksRequest) ProtoMessage() {}
 
 func (x *ListUpstreamTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[9]
+	mi := &file_servo_v1_tasks_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1140,7 @@ func (x *ListUpstreamTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListUpstreamTasksRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListUpstreamTasksRequest) GetTenant() string {
@@ -1129,7 +1190,7 @@ type ListUpstreamTasksResponse struct {
 
 func (x *ListUpstreamTasksResponse) Reset() {
 	*x = ListUpstreamTasksResponse{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[10]
+	mi := &file_servo_v1_tasks_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1202,7 @@ func (x *ListUpstreamTasksResponse) String() string {
 func (*ListUpstreamTasksResponse) ProtoMessage() {}
 
 func (x *ListUpstreamTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[10]
+	mi := &file_servo_v1_tasks_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1215,7 @@ func (x *ListUpstreamTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListUpstreamTasksResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListUpstreamTasksResponse) GetTasks() []*UpstreamTask {
@@ -1187,7 +1248,7 @@ type UpstreamTask struct {
 
 func (x *UpstreamTask) Reset() {
 	*x = UpstreamTask{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[11]
+	mi := &file_servo_v1_tasks_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1260,7 @@ func (x *UpstreamTask) String() string {
 func (*UpstreamTask) ProtoMessage() {}
 
 func (x *UpstreamTask) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[11]
+	mi := &file_servo_v1_tasks_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1273,7 @@ func (x *UpstreamTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamTask.ProtoReflect.Descriptor instead.
 func (*UpstreamTask) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpstreamTask) GetTask() string {
@@ -1282,7 +1343,7 @@ type ListTaskLogsRequest struct {
 
 func (x *ListTaskLogsRequest) Reset() {
 	*x = ListTaskLogsRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[12]
+	mi := &file_servo_v1_tasks_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1355,7 @@ func (x *ListTaskLogsRequest) String() string {
 func (*ListTaskLogsRequest) ProtoMessage() {}
 
 func (x *ListTaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[12]
+	mi := &file_servo_v1_tasks_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1368,7 @@ func (x *ListTaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*ListTaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListTaskLogsRequest) GetTenant() string {
@@ -1369,7 +1430,7 @@ type ListTaskLogsResponse struct {
 
 func (x *ListTaskLogsResponse) Reset() {
 	*x = ListTaskLogsResponse{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[13]
+	mi := &file_servo_v1_tasks_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1442,7 @@ func (x *ListTaskLogsResponse) String() string {
 func (*ListTaskLogsResponse) ProtoMessage() {}
 
 func (x *ListTaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[13]
+	mi := &file_servo_v1_tasks_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1455,7 @@ func (x *ListTaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*ListTaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListTaskLogsResponse) GetAttempt() int32 {
@@ -1439,7 +1500,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[14]
+	mi := &file_servo_v1_tasks_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1451,7 +1512,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[14]
+	mi := &file_servo_v1_tasks_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1464,7 +1525,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogChunk) GetSeq() int64 {
@@ -1492,7 +1553,7 @@ var File_servo_v1_tasks_proto protoreflect.FileDescriptor
 
 const file_servo_v1_tasks_proto_rawDesc = "" +
 	"\n" +
-	"\x14servo/v1/tasks.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\t\n" +
+	"\x14servo/v1/tasks.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12servo/v1/why.proto\"\xc3\t\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x14\n" +
@@ -1603,7 +1664,11 @@ const file_servo_v1_tasks_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12\x1c\n" +
 	"\x04task\x18\x03 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\x12 \n" +
-	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xc8\x01\n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"q\n" +
+	"\x12ExplainTaskRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
+	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12\x1c\n" +
+	"\x04task\x18\x03 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\"\xc8\x01\n" +
 	"\x18ListUpstreamTasksRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12\x1c\n" +
@@ -1638,11 +1703,12 @@ const file_servo_v1_tasks_proto_rawDesc = "" +
 	"\bLogChunk\x12\x19\n" +
 	"\x03seq\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x01R\x03seq\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1d\n" +
-	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x04text2\xa1\x05\n" +
+	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x04text2\xa2\x06\n" +
 	"\vTaskService\x12s\n" +
 	"\tListTasks\x12\x1a.servo.v1.ListTasksRequest\x1a\x1b.servo.v1.ListTasksResponse\"-\x82\xd3\xe4\x93\x02'\x12%/v1/tenants/{tenant}/runs/{run}/tasks\x12i\n" +
 	"\aGetTask\x12\x18.servo.v1.GetTaskRequest\x1a\x0e.servo.v1.Task\"4\x82\xd3\xe4\x93\x02.\x12,/v1/tenants/{tenant}/runs/{run}/tasks/{task}\x12\x9b\x01\n" +
-	"\x11ListUpstreamTasks\x12\".servo.v1.ListUpstreamTasksRequest\x1a#.servo.v1.ListUpstreamTasksResponse\"=\x82\xd3\xe4\x93\x027\x125/v1/tenants/{tenant}/runs/{run}/tasks/{task}/upstream\x12\x88\x01\n" +
+	"\x11ListUpstreamTasks\x12\".servo.v1.ListUpstreamTasksRequest\x1a#.servo.v1.ListUpstreamTasksResponse\"=\x82\xd3\xe4\x93\x027\x125/v1/tenants/{tenant}/runs/{run}/tasks/{task}/upstream\x12\x7f\n" +
+	"\vExplainTask\x12\x1c.servo.v1.ExplainTaskRequest\x1a\x15.servo.v1.Explanation\";\x82\xd3\xe4\x93\x025\x123/v1/tenants/{tenant}/runs/{run}/tasks/{task}:whyNot\x12\x88\x01\n" +
 	"\x0fForceCancelTask\x12 .servo.v1.ForceCancelTaskRequest\x1a\x0e.servo.v1.Task\"C\x82\xd3\xe4\x93\x02=:\x01*\"8/v1/tenants/{tenant}/runs/{run}/tasks/{task}:forceCancel\x12\x88\x01\n" +
 	"\fListTaskLogs\x12\x1d.servo.v1.ListTaskLogsRequest\x1a\x1e.servo.v1.ListTaskLogsResponse\"9\x82\xd3\xe4\x93\x023\x121/v1/tenants/{tenant}/runs/{run}/tasks/{task}/logsB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
@@ -1659,7 +1725,7 @@ func file_servo_v1_tasks_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_tasks_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_tasks_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_servo_v1_tasks_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_servo_v1_tasks_proto_goTypes = []any{
 	(Task_State)(0),                   // 0: servo.v1.Task.State
 	(*Task)(nil),                      // 1: servo.v1.Task
@@ -1671,61 +1737,65 @@ var file_servo_v1_tasks_proto_goTypes = []any{
 	(*ListTasksResponse)(nil),         // 7: servo.v1.ListTasksResponse
 	(*GetTaskRequest)(nil),            // 8: servo.v1.GetTaskRequest
 	(*ForceCancelTaskRequest)(nil),    // 9: servo.v1.ForceCancelTaskRequest
-	(*ListUpstreamTasksRequest)(nil),  // 10: servo.v1.ListUpstreamTasksRequest
-	(*ListUpstreamTasksResponse)(nil), // 11: servo.v1.ListUpstreamTasksResponse
-	(*UpstreamTask)(nil),              // 12: servo.v1.UpstreamTask
-	(*ListTaskLogsRequest)(nil),       // 13: servo.v1.ListTaskLogsRequest
-	(*ListTaskLogsResponse)(nil),      // 14: servo.v1.ListTaskLogsResponse
-	(*LogChunk)(nil),                  // 15: servo.v1.LogChunk
-	(*timestamppb.Timestamp)(nil),     // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 17: google.protobuf.Duration
-	(*structpb.Value)(nil),            // 18: google.protobuf.Value
-	(*structpb.Struct)(nil),           // 19: google.protobuf.Struct
+	(*ExplainTaskRequest)(nil),        // 10: servo.v1.ExplainTaskRequest
+	(*ListUpstreamTasksRequest)(nil),  // 11: servo.v1.ListUpstreamTasksRequest
+	(*ListUpstreamTasksResponse)(nil), // 12: servo.v1.ListUpstreamTasksResponse
+	(*UpstreamTask)(nil),              // 13: servo.v1.UpstreamTask
+	(*ListTaskLogsRequest)(nil),       // 14: servo.v1.ListTaskLogsRequest
+	(*ListTaskLogsResponse)(nil),      // 15: servo.v1.ListTaskLogsResponse
+	(*LogChunk)(nil),                  // 16: servo.v1.LogChunk
+	(*timestamppb.Timestamp)(nil),     // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 18: google.protobuf.Duration
+	(*structpb.Value)(nil),            // 19: google.protobuf.Value
+	(*structpb.Struct)(nil),           // 20: google.protobuf.Struct
+	(*Explanation)(nil),               // 21: servo.v1.Explanation
 }
 var file_servo_v1_tasks_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Task.state:type_name -> servo.v1.Task.State
-	16, // 1: servo.v1.Task.since:type_name -> google.protobuf.Timestamp
-	17, // 2: servo.v1.Task.timeout:type_name -> google.protobuf.Duration
-	16, // 3: servo.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	16, // 4: servo.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	18, // 5: servo.v1.Task.result:type_name -> google.protobuf.Value
+	17, // 1: servo.v1.Task.since:type_name -> google.protobuf.Timestamp
+	18, // 2: servo.v1.Task.timeout:type_name -> google.protobuf.Duration
+	17, // 3: servo.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	17, // 4: servo.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	19, // 5: servo.v1.Task.result:type_name -> google.protobuf.Value
 	4,  // 6: servo.v1.Task.failure:type_name -> servo.v1.Failure
-	16, // 7: servo.v1.Task.due_at:type_name -> google.protobuf.Timestamp
-	16, // 8: servo.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	16, // 9: servo.v1.Task.deadline:type_name -> google.protobuf.Timestamp
+	17, // 7: servo.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	17, // 8: servo.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	17, // 9: servo.v1.Task.deadline:type_name -> google.protobuf.Timestamp
 	5,  // 10: servo.v1.Task.progress:type_name -> servo.v1.Progress
-	16, // 11: servo.v1.Task.heartbeat_at:type_name -> google.protobuf.Timestamp
+	17, // 11: servo.v1.Task.heartbeat_at:type_name -> google.protobuf.Timestamp
 	2,  // 12: servo.v1.Task.attempts:type_name -> servo.v1.Attempt
-	16, // 13: servo.v1.Attempt.claimed_at:type_name -> google.protobuf.Timestamp
-	16, // 14: servo.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	16, // 15: servo.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	17, // 13: servo.v1.Attempt.claimed_at:type_name -> google.protobuf.Timestamp
+	17, // 14: servo.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	17, // 15: servo.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	4,  // 16: servo.v1.Attempt.failure:type_name -> servo.v1.Failure
 	5,  // 17: servo.v1.Attempt.progress:type_name -> servo.v1.Progress
 	3,  // 18: servo.v1.Attempt.stages:type_name -> servo.v1.Stage
-	16, // 19: servo.v1.Stage.started_at:type_name -> google.protobuf.Timestamp
-	16, // 20: servo.v1.Stage.ended_at:type_name -> google.protobuf.Timestamp
-	19, // 21: servo.v1.Failure.details:type_name -> google.protobuf.Struct
-	16, // 22: servo.v1.Progress.eta:type_name -> google.protobuf.Timestamp
-	16, // 23: servo.v1.Progress.stage_since:type_name -> google.protobuf.Timestamp
+	17, // 19: servo.v1.Stage.started_at:type_name -> google.protobuf.Timestamp
+	17, // 20: servo.v1.Stage.ended_at:type_name -> google.protobuf.Timestamp
+	20, // 21: servo.v1.Failure.details:type_name -> google.protobuf.Struct
+	17, // 22: servo.v1.Progress.eta:type_name -> google.protobuf.Timestamp
+	17, // 23: servo.v1.Progress.stage_since:type_name -> google.protobuf.Timestamp
 	0,  // 24: servo.v1.ListTasksRequest.state:type_name -> servo.v1.Task.State
 	1,  // 25: servo.v1.ListTasksResponse.tasks:type_name -> servo.v1.Task
-	12, // 26: servo.v1.ListUpstreamTasksResponse.tasks:type_name -> servo.v1.UpstreamTask
+	13, // 26: servo.v1.ListUpstreamTasksResponse.tasks:type_name -> servo.v1.UpstreamTask
 	0,  // 27: servo.v1.UpstreamTask.state:type_name -> servo.v1.Task.State
-	18, // 28: servo.v1.UpstreamTask.result:type_name -> google.protobuf.Value
-	15, // 29: servo.v1.ListTaskLogsResponse.chunks:type_name -> servo.v1.LogChunk
-	16, // 30: servo.v1.LogChunk.at:type_name -> google.protobuf.Timestamp
+	19, // 28: servo.v1.UpstreamTask.result:type_name -> google.protobuf.Value
+	16, // 29: servo.v1.ListTaskLogsResponse.chunks:type_name -> servo.v1.LogChunk
+	17, // 30: servo.v1.LogChunk.at:type_name -> google.protobuf.Timestamp
 	6,  // 31: servo.v1.TaskService.ListTasks:input_type -> servo.v1.ListTasksRequest
 	8,  // 32: servo.v1.TaskService.GetTask:input_type -> servo.v1.GetTaskRequest
-	10, // 33: servo.v1.TaskService.ListUpstreamTasks:input_type -> servo.v1.ListUpstreamTasksRequest
-	9,  // 34: servo.v1.TaskService.ForceCancelTask:input_type -> servo.v1.ForceCancelTaskRequest
-	13, // 35: servo.v1.TaskService.ListTaskLogs:input_type -> servo.v1.ListTaskLogsRequest
-	7,  // 36: servo.v1.TaskService.ListTasks:output_type -> servo.v1.ListTasksResponse
-	1,  // 37: servo.v1.TaskService.GetTask:output_type -> servo.v1.Task
-	11, // 38: servo.v1.TaskService.ListUpstreamTasks:output_type -> servo.v1.ListUpstreamTasksResponse
-	1,  // 39: servo.v1.TaskService.ForceCancelTask:output_type -> servo.v1.Task
-	14, // 40: servo.v1.TaskService.ListTaskLogs:output_type -> servo.v1.ListTaskLogsResponse
-	36, // [36:41] is the sub-list for method output_type
-	31, // [31:36] is the sub-list for method input_type
+	11, // 33: servo.v1.TaskService.ListUpstreamTasks:input_type -> servo.v1.ListUpstreamTasksRequest
+	10, // 34: servo.v1.TaskService.ExplainTask:input_type -> servo.v1.ExplainTaskRequest
+	9,  // 35: servo.v1.TaskService.ForceCancelTask:input_type -> servo.v1.ForceCancelTaskRequest
+	14, // 36: servo.v1.TaskService.ListTaskLogs:input_type -> servo.v1.ListTaskLogsRequest
+	7,  // 37: servo.v1.TaskService.ListTasks:output_type -> servo.v1.ListTasksResponse
+	1,  // 38: servo.v1.TaskService.GetTask:output_type -> servo.v1.Task
+	12, // 39: servo.v1.TaskService.ListUpstreamTasks:output_type -> servo.v1.ListUpstreamTasksResponse
+	21, // 40: servo.v1.TaskService.ExplainTask:output_type -> servo.v1.Explanation
+	1,  // 41: servo.v1.TaskService.ForceCancelTask:output_type -> servo.v1.Task
+	15, // 42: servo.v1.TaskService.ListTaskLogs:output_type -> servo.v1.ListTaskLogsResponse
+	37, // [37:43] is the sub-list for method output_type
+	31, // [31:37] is the sub-list for method input_type
 	31, // [31:31] is the sub-list for extension type_name
 	31, // [31:31] is the sub-list for extension extendee
 	0,  // [0:31] is the sub-list for field type_name
@@ -1736,13 +1806,14 @@ func file_servo_v1_tasks_proto_init() {
 	if File_servo_v1_tasks_proto != nil {
 		return
 	}
+	file_servo_v1_why_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_tasks_proto_rawDesc), len(file_servo_v1_tasks_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	TaskService_ListTasks_FullMethodName         = "/servo.v1.TaskService/ListTasks"
 	TaskService_GetTask_FullMethodName           = "/servo.v1.TaskService/GetTask"
 	TaskService_ListUpstreamTasks_FullMethodName = "/servo.v1.TaskService/ListUpstreamTasks"
+	TaskService_ExplainTask_FullMethodName       = "/servo.v1.TaskService/ExplainTask"
 	TaskService_ForceCancelTask_FullMethodName   = "/servo.v1.TaskService/ForceCancelTask"
 	TaskService_ListTaskLogs_FullMethodName      = "/servo.v1.TaskService/ListTaskLogs"
 )
@@ -39,6 +40,9 @@ type TaskServiceClient interface {
 	// ListUpstreamTasks reads the tasks that a task waits for, with their results, those of a
 	// fan-out's barrier included.
 	ListUpstreamTasks(ctx context.Context, in *ListUpstreamTasksRequest, opts ...grpc.CallOption) (*ListUpstreamTasksResponse, error)
+	// ExplainTask says why a task has not run yet: what stands in the way, and what would unblock
+	// it.
+	ExplainTask(ctx context.Context, in *ExplainTaskRequest, opts ...grpc.CallOption) (*Explanation, error)
 	// ForceCancelTask ends a task of a run that is being cancelled, if nothing was heard of its
 	// worker for five minutes. Until then it is a conflict that says when it will be possible.
 	// The worker can change nothing from then on. Forcing twice is the same as once.
@@ -85,6 +89,16 @@ func (c *taskServiceClient) ListUpstreamTasks(ctx context.Context, in *ListUpstr
 	return out, nil
 }
 
+func (c *taskServiceClient) ExplainTask(ctx context.Context, in *ExplainTaskRequest, opts ...grpc.CallOption) (*Explanation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Explanation)
+	err := c.cc.Invoke(ctx, TaskService_ExplainTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *taskServiceClient) ForceCancelTask(ctx context.Context, in *ForceCancelTaskRequest, opts ...grpc.CallOption) (*Task, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Task)
@@ -118,6 +132,9 @@ type TaskServiceServer interface {
 	// ListUpstreamTasks reads the tasks that a task waits for, with their results, those of a
 	// fan-out's barrier included.
 	ListUpstreamTasks(context.Context, *ListUpstreamTasksRequest) (*ListUpstreamTasksResponse, error)
+	// ExplainTask says why a task has not run yet: what stands in the way, and what would unblock
+	// it.
+	ExplainTask(context.Context, *ExplainTaskRequest) (*Explanation, error)
 	// ForceCancelTask ends a task of a run that is being cancelled, if nothing was heard of its
 	// worker for five minutes. Until then it is a conflict that says when it will be possible.
 	// The worker can change nothing from then on. Forcing twice is the same as once.
@@ -142,6 +159,9 @@ func (UnimplementedTaskServiceServer) GetTask(context.Context, *GetTaskRequest) 
 }
 func (UnimplementedTaskServiceServer) ListUpstreamTasks(context.Context, *ListUpstreamTasksRequest) (*ListUpstreamTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListUpstreamTasks not implemented")
+}
+func (UnimplementedTaskServiceServer) ExplainTask(context.Context, *ExplainTaskRequest) (*Explanation, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainTask not implemented")
 }
 func (UnimplementedTaskServiceServer) ForceCancelTask(context.Context, *ForceCancelTaskRequest) (*Task, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForceCancelTask not implemented")
@@ -224,6 +244,24 @@ func _TaskService_ListUpstreamTasks_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TaskService_ExplainTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).ExplainTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_ExplainTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).ExplainTask(ctx, req.(*ExplainTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TaskService_ForceCancelTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForceCancelTaskRequest)
 	if err := dec(in); err != nil {
@@ -278,6 +316,10 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListUpstreamTasks",
 			Handler:    _TaskService_ListUpstreamTasks_Handler,
+		},
+		{
+			MethodName: "ExplainTask",
+			Handler:    _TaskService_ExplainTask_Handler,
 		},
 		{
 			MethodName: "ForceCancelTask",
