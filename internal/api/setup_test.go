@@ -61,6 +61,7 @@ assets:
 pipelines:
   - {name: diamond, overlap: allow, select: ["d/*"], max_execution: 2h}
   - name: single
+    overlap: allow
     select: [s/one]
     priority: 7
     parameters:

@@ -138,7 +138,7 @@ pipelines:
 	wantChanges := []string{
 		"CHANGED asset d/a [exec]", "REMOVED asset d/b []", "REMOVED asset d/c []", "REMOVED asset d/d []", "ADDED asset d/new []",
 		"REMOVED asset f/fetch []", "REMOVED asset f/join []", "REMOVED asset f/scan []", "REMOVED asset s/one []",
-		"CHANGED pipeline diamond [max_execution priority select]", "REMOVED pipeline fan []", "REMOVED pipeline single []",
+		"CHANGED pipeline diamond [max_execution overlap priority select]", "REMOVED pipeline fan []", "REMOVED pipeline single []",
 	}
 
 	t.Run("the same manifest again is the same deployment, and changes nothing", func(t *testing.T) {

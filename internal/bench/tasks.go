@@ -104,9 +104,16 @@ func Tasks(ctx context.Context, o TaskOptions) ([]TaskResult, error) {
 	return results, nil
 }
 
-// deploy gives a scenario a tenant of its own, with every pipeline.
+// deploy gives a scenario a tenant of its own, without limits and with every pipeline.
 func (f *fleet) deploy(ctx context.Context, tenant string) error {
 	if _, err := f.client.Tenants().CreateTenant(ctx, &servov1.CreateTenantRequest{Name: tenant}); err != nil {
+		return err
+	}
+	unlimited := new(int32(-1))
+	_, err := f.client.Tenants().SetQuotas(ctx, &servov1.SetQuotasRequest{Tenant: tenant, Quotas: &servov1.Quotas{
+		MaxConcurrentTasks: unlimited, MaxQueuedTasks: unlimited, MaxConcurrentRuns: unlimited,
+	}})
+	if err != nil {
 		return err
 	}
 	manifest, err := asset.Parse([]byte(fleetManifest()), "servo.yaml")

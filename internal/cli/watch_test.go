@@ -62,7 +62,7 @@ func trigger(t *testing.T, server string, assets ...string) (c *client.Client, r
 		}
 		list = append(list, entry)
 	}
-	manifest, err := structpb.NewStruct(map[string]any{"version": 1, "assets": list, "pipelines": []any{map[string]any{"name": "daily"}}})
+	manifest, err := structpb.NewStruct(map[string]any{"version": 1, "assets": list, "pipelines": []any{map[string]any{"name": "daily", "overlap": "allow"}}})
 	require.NoError(t, err)
 	_, err = c.Deployments().Deploy(t.Context(), &servov1.DeployRequest{Tenant: "acme", Manifest: manifest})
 	require.NoError(t, err)

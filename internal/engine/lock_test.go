@@ -80,8 +80,14 @@ func TestLocks(t *testing.T) {
 			FROM servo.workspaces d WHERE s.name = 'staging' AND d.name = 'default' RETURNING 1) SELECT count(*) FROM moved`)
 		require.Equal(t, 1, active)
 		for _, trigger := range []engine.Trigger{
-			{Pipeline: "locked"}, {Pipeline: "locked", Workspace: "staging"}, {Pipeline: "shared"}, region("eu"), region("us"),
-			{Pipeline: "free"}, {Pipeline: "free"}, {Select: []string{"s/one"}}, {Select: []string{"s/one"}},
+			{Pipeline: "locked"},
+			{Pipeline: "locked", Workspace: "staging"},
+			{Pipeline: "shared"},
+			region("eu"), region("us"),
+			{Pipeline: "free"},
+			{Pipeline: "free"},
+			{Select: []string{"s/one"}},
+			{Select: []string{"s/one"}},
 		} {
 			require.False(t, b.ask(t, trigger).AlreadyRunning, trigger)
 		}

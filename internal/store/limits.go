@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 	"time"
 
@@ -213,10 +214,9 @@ func firstID(t time.Time) uuid.UUID {
 	if t.IsZero() {
 		return u
 	}
-	millis := uint64(t.UnixMilli()) //nolint:gosec // after 1970
-	for i := range 6 {
-		u[i] = byte(millis >> (40 - 8*i))
-	}
+	var millis [8]byte
+	binary.BigEndian.PutUint64(millis[:], uint64(t.UnixMilli())) //nolint:gosec // after 1970
+	copy(u[:6], millis[2:])
 	return u
 }
 

@@ -169,12 +169,14 @@ func TestUsage(t *testing.T) {
 	}
 
 	t.Run("everything is counted, up to its limit", func(t *testing.T) {
+		t.Parallel()
 		require.Equal(t, store.Usage{Live: 4, Running: 3, Queued: 6, Daily: 4}, ask(t, store.UsageQuestion{Live: 99, Running: 99, Queued: 99, Daily: 99}))
 		require.Equal(t, store.Usage{Live: 2, Running: 1, Queued: 5, Daily: 3}, ask(t, store.UsageQuestion{Live: 2, Running: 1, Queued: 5, Daily: 3}))
 		require.Equal(t, store.Usage{}, ask(t, store.UsageQuestion{}))
 	})
 
 	t.Run("a day is that of the ids", func(t *testing.T) {
+		t.Parallel()
 		w.engine(t, func(tx *Tx) {
 			got := must(tx.CountUsage(t.Context(), []store.UsageQuestion{{Tenant: a.tenant, Daily: 9, DayFrom: day.Add(24 * time.Hour), DayUntil: day.Add(48 * time.Hour)}}))(t)
 			require.Zero(t, got[a.tenant].Daily)
@@ -182,6 +184,7 @@ func TestUsage(t *testing.T) {
 	})
 
 	t.Run("who locks a tenant keeps out who counts it too, and gets its quotas", func(t *testing.T) {
+		t.Parallel()
 		holding := w.hold(t, func(ctx context.Context, tx *Tx) error {
 			quotas, err := tx.LockTenants(ctx, []id.Tenant{b.tenant, a.tenant})
 			if len(quotas) != 2 || quotas[a.tenant].MaxConcurrentRuns != 10 || quotas[a.tenant].Zone != "UTC" {
