@@ -83,7 +83,7 @@ func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Div
 		en := c.entities[entityKey{id.Of[id.Tenant](e.TenantID), e.SubjectID}]
 		rows[string(en.Kind)] = append(rows[string(en.Kind)], map[string]any{
 			"id": e.SubjectID, "name": en.Name, "version": en.Version, "active": en.Active, "workspace": en.Workspace,
-			"digest": en.Digest, "created_at": en.CreatedAt, "quotas": en.Quotas,
+			"digest": en.Digest, "created_at": en.CreatedAt, "paused": en.Paused, "quotas": en.Quotas,
 		})
 	}
 	return rows, v.report.Divergences

@@ -129,7 +129,11 @@ func TestRecord(t *testing.T) {
 				return nil
 			}
 		}
-		for name, owner := range map[string]id.Tenant{"entities": w.tenant, "entities-bounded": value(w.db.TenantByName(ctx, boundedTenant))(t)} {
+		for name, owner := range map[string]id.Tenant{
+			"entities":            w.tenant,
+			"entities-bounded":    value(w.db.TenantByName(ctx, boundedTenant))(t),
+			"entities-controlled": value(w.db.TenantByName(ctx, controlledTenant))(t),
+		} {
 			var entities history
 			err := tx.EachEntityRow(ctx, []id.Tenant{owner}, store.EntityRows{
 				Event: keep(&entities), Workspace: func(store.WorkspaceRow) error { return nil },

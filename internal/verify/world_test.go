@@ -145,6 +145,7 @@ func (w *world) rich(t testing.TB) {
 	w.returned(t)
 	w.live(t)
 	w.fannedOut(t)
+	w.controlled(t)
 	w.ready(t)
 	w.bounded(t)
 }
