@@ -195,7 +195,7 @@ func (w *world) sendReads(t testing.TB) {
 	})
 	w.undone(t, func(tx *Tx) { w.sendLimits(t, tx, runs) })
 	require.Len(t, must(w.Heartbeat(ctx, pulses))(t), probe)
-	require.Len(t, must(w.WriteProgress(ctx, reports))(t), probe)
+	w.undone(t, func(tx *Tx) { require.Len(t, must(tx.WriteProgress(ctx, reports))(t), probe) })
 	w.undone(t, func(tx *Tx) {
 		_, full, err := tx.WriteLogs(ctx, chunks, 0)
 		require.NoError(t, err)

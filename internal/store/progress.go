@@ -75,33 +75,41 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]Pul
 // that are held. A lease that was not renewed for a while is renewed by it. Each lease may
 // appear once.
 func (s *Store) WriteProgress(ctx context.Context, reports []ProgressReport) (map[PulseKey]PulseAnswer, error) {
-	answers := make(map[PulseKey]PulseAnswer, len(reports))
+	var answers map[PulseKey]PulseAnswer
 	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
-		rows, err := tx.q.WriteProgress(ctx, db.WriteProgressParams{
-			Now:       now,
-			TenantIds: column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Tenant.UUID }),
-			RunIds:    column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Run.UUID }),
-			TaskIds:   column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Task.UUID }),
-			Tokens:    column(reports, func(p ProgressReport) int64 { return p.Token }),
-			Phases:    column(reports, func(p ProgressReport) string { return p.Phase }),
-			Stages:    column(reports, func(p ProgressReport) string { return p.Stage }),
-			Fractions: column(reports, func(p ProgressReport) float32 { return p.Fraction }),
-
-			RecordsExtracteds:   column(reports, func(p ProgressReport) int64 { return p.RecordsExtracted }),
-			RecordsTransformeds: column(reports, func(p ProgressReport) int64 { return p.RecordsTransformed }),
-			RecordsLoadeds:      column(reports, func(p ProgressReport) int64 { return p.RecordsLoaded }),
-			Bytes:               column(reports, func(p ProgressReport) int64 { return p.Bytes }),
-			Etas:                column(reports, func(p ProgressReport) time.Time { return p.ETA }),
-		})
-		for _, r := range rows {
-			answers[PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
-		}
+		var err error
+		answers, err = tx.WriteProgress(ctx, reports)
 		return err
 	})
+	return answers, err
+}
+
+// WriteProgress is that of the store, inside of a transaction.
+func (tx *Tx) WriteProgress(ctx context.Context, reports []ProgressReport) (map[PulseKey]PulseAnswer, error) {
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.q.WriteProgress(ctx, db.WriteProgressParams{
+		Now:       now,
+		TenantIds: column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Tenant.UUID }),
+		RunIds:    column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Run.UUID }),
+		TaskIds:   column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Task.UUID }),
+		Tokens:    column(reports, func(p ProgressReport) int64 { return p.Token }),
+		Phases:    column(reports, func(p ProgressReport) string { return p.Phase }),
+		Stages:    column(reports, func(p ProgressReport) string { return p.Stage }),
+		Fractions: column(reports, func(p ProgressReport) float32 { return p.Fraction }),
+
+		RecordsExtracteds:   column(reports, func(p ProgressReport) int64 { return p.RecordsExtracted }),
+		RecordsTransformeds: column(reports, func(p ProgressReport) int64 { return p.RecordsTransformed }),
+		RecordsLoadeds:      column(reports, func(p ProgressReport) int64 { return p.RecordsLoaded }),
+		Bytes:               column(reports, func(p ProgressReport) int64 { return p.Bytes }),
+		Etas:                column(reports, func(p ProgressReport) time.Time { return p.ETA }),
+	})
+	answers := make(map[PulseKey]PulseAnswer, len(rows))
+	for _, r := range rows {
+		answers[PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
+	}
 	return answers, err
 }
 
