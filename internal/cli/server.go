@@ -14,6 +14,7 @@ import (
 
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 // Where a server listens if nothing else is said.
@@ -96,6 +97,10 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 			log.Warn("listening without authentication where other machines can reach it", slog.String("address", address))
 		}
 	}
+	if o.config.Traces, err = telemetry.FromEnv(ctx, os.Getenv, telemetry.Service{Name: "servo-server", Version: o.config.Version}, log); err != nil {
+		return err
+	}
+	defer stopTraces(ctx, o.config.Traces, log)
 	d, err := daemon.Start(ctx, o.config)
 	if err != nil {
 		return err
@@ -115,6 +120,18 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// traceGrace is how long a process that ends tries to send its last traces.
+const traceGrace = 5 * time.Second
+
+// stopTraces sends the last traces.
+func stopTraces(ctx context.Context, traces *telemetry.Traces, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceGrace)
+	defer cancel()
+	if err := traces.Stop(ctx); err != nil {
+		log.Warn("the last traces were not sent", slog.Any("error", err))
+	}
 }
 
 // check refuses flags that can never work, or that open more than was meant.

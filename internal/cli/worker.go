@@ -12,6 +12,7 @@ import (
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 // newWorker runs a worker for assets that need no code of one's own.
@@ -54,6 +55,12 @@ them at once.`,
 			if options.ID == "" {
 				options.ID = hostPID("worker")
 			}
+			traces, err := telemetry.FromEnv(cmd.Context(), os.Getenv, telemetry.Service{Name: "servo-worker", Version: thisBuild().Version}, options.Logger)
+			if err != nil {
+				return err
+			}
+			defer stopTraces(cmd.Context(), traces, options.Logger)
+			options.Tracer = traces.Tracer()
 			return runWorker(cmd.Context(), servo.NewWorker(options))
 		},
 	}

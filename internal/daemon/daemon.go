@@ -24,6 +24,7 @@ import (
 	"go.arco.dev/servo/internal/push"
 	"go.arco.dev/servo/internal/reaper"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 const (
@@ -53,6 +54,7 @@ type Config struct {
 	AssetLabels     int                // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
 	PublicURL       string             // where push workers reach the servers; "" is the HTTP address
 	Breaker         push.BreakerConfig // when the URL of a push pool is left in peace
+	Traces          *telemetry.Traces  // where traces go; nil is nowhere. It is for the caller to stop, after the server
 	Engine          engine.Config
 	Logger          *slog.Logger
 }

@@ -10,11 +10,14 @@ import (
 	"go.arco.dev/servo/internal/run"
 )
 
-// observe lets metrics and the log hear what the engine does, and whoever the configuration
-// names.
+// observe lets metrics, the log and traces hear what the engine does, and whoever the
+// configuration names.
 func (d *Daemon) observe() {
 	d.recorder = metrics.NewRecorder(d.config.TenantLabels, d.config.AssetLabels)
 	all := observers{d.recorder, runLog{d.config.Logger}}
+	if tracer := d.config.Traces.Tracer(); tracer != nil {
+		all = append(all, spans{tracer: tracer, now: time.Now})
+	}
 	if d.config.Engine.Observer != nil {
 		all = append(all, d.config.Engine.Observer)
 	}

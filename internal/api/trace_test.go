@@ -1,0 +1,19 @@
+package api
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNoTraceTakesNoMemory(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	s, ctx := &Server{}, context.Background()
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		under, span := s.traced(ctx, "/servo.v1.RunService/TriggerRun", "acme")
+		if traceparent(under) != "" {
+			panic("there is no trace")
+		}
+		ended(span, nil)
+	}))
+}
