@@ -54,6 +54,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newTasks(),
 		newTenants(),
 		newVersion(),
+		newWhy(),
 		newWorker(),
 		newWorkers(),
 	)

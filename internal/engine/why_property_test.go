@@ -93,7 +93,8 @@ func newWhyWorld(t *testing.T, seed uint64) *whyWorld {
 	_, err = w.CreatePool(t.Context(), "fetch", settings, engineMeta)
 	require.NoError(t, err)
 	w.workers = []store.SeenWorker{
-		{Name: "both", Pool: "default", Slots: 3}, {Name: "both", Pool: "fetch", Slots: 3},
+		{Name: "both", Pool: "default", Slots: 3},
+		{Name: "both", Pool: "fetch", Slots: 3},
 		{Name: "more", Pool: "default", Slots: 1 + w.rand.Int32N(3)},
 	}
 	_, err = w.db.RenewPresence(t.Context(), store.Presence{Name: "server", StartedAt: time.Now(), Workers: w.workers})

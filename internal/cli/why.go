@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+// newWhy explains why something has not run yet.
+func newWhy() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "why RUN [TASK|ASSET]",
+		Short: "Say why a run or a task has not run yet, and what would unblock it",
+		Long: `Say why a run or a task has not run yet: its state, what stands in the way, in the order in
+which it must go, and what would unblock it. The answer is made by the rules of the loops that
+start runs, admit tasks and give them to workers: where nothing stands in the way, they take it
+next. Of a run that goes on, the task that has waited longest is explained if none is worked on.`,
+		Example: `  servo why latest
+  servo why latest gold/revenue
+  servo why 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue -o json`,
+		Args: oneOrTwo,
+		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			tenant, name, err := s.runArgument(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			var why *servov1.Explanation
+			if len(args) == 1 {
+				why, err = s.client.Runs().ExplainRun(ctx, &servov1.ExplainRunRequest{Tenant: tenant, Run: name})
+			} else {
+				var task string
+				if task, err = s.findTask(ctx, tenant, name, args[1]); err != nil {
+					return err
+				}
+				why, err = s.client.Tasks().ExplainTask(ctx, &servov1.ExplainTaskRequest{Tenant: tenant, Run: name, Task: task})
+			}
+			if err != nil {
+				return err
+			}
+			return s.show(why, func(w io.Writer) { whyText(w, s.paint, why, time.Now()) })
+		}),
+	}
+	aboutRun(cmd)
+	addRemote(cmd, &r)
+	addTenant(cmd, &r)
+	return cmd
+}
+
+// oneOrTwo wants a run, and perhaps a task of it.
+func oneOrTwo(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 || len(args) == 2 {
+		return nil
+	}
+	return usageFault(cmd, fmt.Sprintf("takes a run, and perhaps a task of it, not %s", count(len(args), "argument")))
+}
+
+func whyText(w io.Writer, p palette, why *servov1.Explanation, now time.Time) {
+	subject := "run " + why.GetRun()
+	switch {
+	case why.GetTask() != "":
+		subject = fmt.Sprintf("task %s (%s) of run %s", why.GetTask(), clean(why.GetAsset()), why.GetRun())
+	case why.GetPipeline() != "":
+		subject += " of " + clean(why.GetPipeline())
+	}
+	fmt.Fprintf(w, "%s is %s since %s\n", subject, p.state(why.GetState()), when(now, why.GetSince()))
+	if len(why.GetBlockers()) == 0 {
+		fmt.Fprintf(w, "nothing stands in the way\nnext: %s\n", clean(why.GetNext()))
+		return
+	}
+	for i, b := range why.GetBlockers() {
+		fmt.Fprintf(w, "%3d. %s  %s\n     %s\n", i+1, b.GetCode(), clean(b.GetMessage()), clean(b.GetRemedy()))
+	}
+	fmt.Fprintf(w, "then: %s\n", clean(why.GetNext()))
+}
