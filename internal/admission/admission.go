@@ -76,11 +76,10 @@ func (a *admitter) runOnce(ctx context.Context) (more bool, err error) {
 		}
 		a.renewAt = now.Add(renewal)
 	}
-	started, err := a.starter.start(ctx, a.engine, a.duty, a.config.Batch)
-	if err == nil {
-		more, err = a.admit(ctx)
-	}
-	if errors.Is(err, store.ErrDutyLost) {
+	// Each in its turn, whatever becomes of the other.
+	started, startErr := a.starter.start(ctx, a.engine, a.duty, a.config.Batch)
+	more, err = a.admit(ctx)
+	if err = errors.Join(startErr, err); errors.Is(err, store.ErrDutyLost) {
 		a.renewAt = time.Time{}
 	}
 	return more || started, ignoreLost(err)

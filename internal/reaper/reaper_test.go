@@ -113,6 +113,24 @@ func TestReaper(t *testing.T) {
 		verifytest.Clean(t, s.db)
 	})
 
+	t.Run("runs past their limit are timed out, more than fit into a batch", func(t *testing.T) {
+		t.Parallel()
+		s := setup(t, `{version: 1, assets: [{key: s/one, go: {}}], pipelines: [{name: slow, overlap: allow, max_execution: 1h}, {name: endless, overlap: allow}]}`)
+		now := time.Now()
+		s.db.SetClock(t, now)
+		for range 5 {
+			_, err := s.TriggerRun(t.Context(), engine.Trigger{Tenant: s.tenant, Pipeline: "slow"})
+			require.NoError(t, err)
+		}
+		_, err := s.TriggerRun(t.Context(), engine.Trigger{Tenant: s.tenant, Pipeline: "endless"})
+		require.NoError(t, err)
+		s.db.SetClock(t, now.Add(time.Hour))
+		r := reaper.Start(s.db.Store, s.Engine, reaper.Config{Batch: 2})
+		t.Cleanup(r.Stop)
+		s.until(t, 5, `SELECT count(*) FROM servo.runs WHERE state = 12 AND timed_out AND cancel_reason LIKE '%max_execution of 1h0m0s'`)
+		require.Equal(t, 1, s.db.Count(t, `SELECT count(*) FROM servo.live_runs`))
+	})
+
 	t.Run("what is not due is left alone", func(t *testing.T) {
 		t.Parallel()
 		s := setup(t, one)
