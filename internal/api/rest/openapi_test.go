@@ -211,10 +211,13 @@ func annotated() (found []string) {
 				if rule == nil {
 					continue
 				}
-				if get := rule.GetGet(); get != "" {
-					found = append(found, "GET "+publicPath(get))
-				} else {
-					found = append(found, "POST "+publicPath(rule.GetPost()))
+				for method, path := range map[string]string{
+					http.MethodGet: rule.GetGet(), http.MethodPost: rule.GetPost(), http.MethodPut: rule.GetPut(),
+					http.MethodPatch: rule.GetPatch(), http.MethodDelete: rule.GetDelete(),
+				} {
+					if path != "" {
+						found = append(found, method+" "+publicPath(path))
+					}
 				}
 			}
 		}
