@@ -14,6 +14,7 @@ import (
 
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/metrics"
 	"go.arco.dev/servo/internal/telemetry"
 )
 
@@ -65,6 +66,8 @@ by that, but what was in flight is not answered.`,
 		"URL of the same database without a pooler, to hear of other servers at once; none only looks from time to time (SERVO_LISTEN_DATABASE_URL; default: --database, or none with --pooler)")
 	flags.DurationVar(&o.config.WaitForDatabase, "wait-for-database", 0, "how long to wait at the start for a database that is away")
 	flags.Int32Var(&o.config.MaxConns, "max-conns", 0, "connections to the database at most (default: pool_max_conns of the URL, or 20)")
+	flags.IntVar(&o.config.TenantLabels, "tenant-labels", metrics.DefaultTenants, "how many tenants have labels of their own in metrics")
+	flags.IntVar(&o.config.AssetLabels, "asset-labels", metrics.DefaultAssets, "how many assets, of all these tenants together, have labels of their own")
 	flags.DurationVar(&o.config.Drain, "drain", daemon.DefaultDrain, "how long calls in flight may take to end when the server stops")
 	flags.DurationVar(&o.config.Engine.Lease, "lease", 5*time.Minute, "how long a claim lasts if the worker does not say")
 	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease whose claim does not say")

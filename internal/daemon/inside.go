@@ -3,7 +3,9 @@ package daemon
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"go.arco.dev/servo/internal/dispatch"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/push"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -11,6 +13,7 @@ import (
 type inside struct {
 	store  *store.Store
 	engine *engine.Engine
+	push   func() []dispatch.Status
 
 	connections, maxConnections                *prometheus.Desc
 	acquires, acquireSeconds, acquiresThatWait *prometheus.Desc
@@ -18,14 +21,17 @@ type inside struct {
 
 	waiting                                              *prometheus.Desc
 	batches, commands, retries, failures, refused, spent *prometheus.Desc
+
+	notices, listening        *prometheus.Desc
+	breakers, pushing, pushed *prometheus.Desc
 }
 
-func newInside(s *store.Store, e *engine.Engine) *inside {
+func newInside(s *store.Store, e *engine.Engine, push func() []dispatch.Status) *inside {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &inside{
-		store: s, engine: e,
+		store: s, engine: e, push: push,
 		connections:      desc("servo_db_pool_connections", "Connections to the database by state.", "state"),
 		maxConnections:   desc("servo_db_pool_max_connections", "How many connections there may be."),
 		acquires:         desc("servo_db_pool_acquires_total", "How often a connection was taken."),
@@ -41,6 +47,12 @@ func newInside(s *store.Store, e *engine.Engine) *inside {
 		failures: desc("servo_batcher_failures_total", "Tries that ended in trouble.", "lane"),
 		refused:  desc("servo_batcher_refused_total", "Commands that were turned away: too many waited, or the server stops.", "lane"),
 		spent:    desc("servo_batcher_seconds_total", "Time spent on batches.", "lane"),
+
+		notices:   desc("servo_wakeups_total", "Notices between this server and the others.", "result"),
+		listening: desc("servo_wakeups_listening", "Whether this server hears the notices of others."),
+		breakers:  desc("servo_push_breaker_state", "Whether this server calls a push pool: 1 for the state that the breaker is in.", "pool", "state"),
+		pushing:   desc("servo_push_calls_in_flight", "Calls to push pools that are not answered yet.", "pool"),
+		pushed:    desc("servo_push_calls_total", "Calls to push pools.", "pool", "result"),
 	}
 }
 
@@ -75,5 +87,27 @@ func (i *inside) Collect(to chan<- prometheus.Metric) {
 		counter(i.failures, float64(lane.Failures), lane.Name)
 		counter(i.refused, float64(lane.Refused), lane.Name)
 		counter(i.spent, lane.Seconds, lane.Name)
+	}
+	wake := i.engine.WakeStats()
+	counter(i.notices, float64(wake.Sent), "sent")
+	counter(i.notices, float64(wake.Unsent), "unsent")
+	counter(i.notices, float64(wake.Heard), "heard")
+	hears := 0.0
+	if wake.Listening {
+		hears = 1
+	}
+	gauge(i.listening, hears)
+	for _, pool := range i.push() {
+		for _, state := range []push.BreakerState{push.BreakerClosed, push.BreakerHalfOpen, push.BreakerOpen} {
+			is := 0.0
+			if pool.State == state {
+				is = 1
+			}
+			gauge(i.breakers, is, pool.Pool, string(state))
+		}
+		gauge(i.pushing, float64(pool.Open), pool.Pool)
+		counter(i.pushed, float64(pool.Accepted), pool.Pool, "accepted")
+		counter(i.pushed, float64(pool.Done), pool.Pool, "done")
+		counter(i.pushed, float64(pool.Failed), pool.Pool, "failed")
 	}
 }

@@ -61,7 +61,7 @@ func newMetrics(d *Daemon) *edgeMetrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(d.config.Version), newInside(d.store, d.engine), metrics.NewCollector(d.recorder, d.store),
+		buildInfo(d.config.Version), newInside(d.store, d.engine, d.Dispatch), metrics.NewCollector(d.recorder, d.store),
 		metrics.NewLiveCollector(d.store, d.config.Name, d.config.TenantLabels, d.config.Logger),
 		m.httpRequests, m.httpSeconds, m.httpInFlight, m.grpcHandled, m.grpcSeconds, m.grpcInFlight,
 	)

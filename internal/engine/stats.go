@@ -51,3 +51,15 @@ func (l *lane[C]) stats() LaneStats {
 		Seconds: time.Duration(l.counts.nanos.Load()).Seconds(),
 	}
 }
+
+// WakeStats are the notices between this server and the others since the engine was made.
+type WakeStats struct {
+	Sent, Unsent, Heard int64
+	Listening           bool // whether notices of others are heard now
+}
+
+// WakeStats are the counts of notices.
+func (e *Engine) WakeStats() WakeStats {
+	far := e.signals.far
+	return WakeStats{Sent: far.sent.Load(), Unsent: far.unsent.Load(), Heard: far.heard.Load(), Listening: far.listening.Load()}
+}

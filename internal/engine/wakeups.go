@@ -55,6 +55,8 @@ type wakeups struct {
 	watchedAt atomic.Int64 // when another server last said that somebody waits for runs there
 	saidAt    atomic.Int64 // when this one did
 
+	sent, unsent, heard atomic.Int64 // notices
+
 	mu    sync.Mutex
 	next  notice
 	runs  map[id.Run]bool
@@ -112,8 +114,10 @@ func (w *wakeups) flush() (sent bool) {
 	if err := w.notify(ctx, text); err != nil {
 		w.log.Debug("could not tell other servers, they will look by themselves", "error", err)
 		w.tellAll()
+		w.unsent.Add(1)
 		return false
 	}
+	w.sent.Add(1)
 	return true
 }
 
@@ -237,6 +241,7 @@ func (e *Engine) Hear(text string) (own bool) {
 		return true
 	}
 	far.others.Store(true)
+	far.heard.Add(1)
 	if n.Watching {
 		far.watchedAt.Store(time.Now().UnixNano())
 	}
