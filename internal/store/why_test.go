@@ -74,7 +74,8 @@ func TestExplain(t *testing.T) {
 			require.Equal(t, []run.TaskState{run.Running, run.Queued}, states(2))
 			where := must(tx.WhereTasksAre(t.Context(), g.key()))(t)
 			require.Equal(t, []store.TasksIn{
-				{State: run.Pending, Tasks: 1, Oldest: g.tasks[4].ID}, {State: run.Queued, Tasks: 1, Oldest: g.tasks[2].ID},
+				{State: run.Pending, Tasks: 1, Oldest: g.tasks[4].ID},
+				{State: run.Queued, Tasks: 1, Oldest: g.tasks[2].ID},
 				{State: run.Running, Tasks: 1, Oldest: g.tasks[0].ID},
 			}, where)
 			require.Equal(t, g.tasks[3].ID, must(tx.FirstTaskIn(t.Context(), g.key(), run.Failed))(t).ID)
@@ -132,7 +133,9 @@ func TestLooks(t *testing.T) {
 		w.Exec(t, `UPDATE servo.ready_q SET rank = x.n FROM (SELECT task_id, row_number() OVER (ORDER BY task_id DESC) AS n FROM servo.ready_q) AS x
 			WHERE x.task_id = servo.ready_q.task_id`)
 		w.Exec(t, `UPDATE servo.tasks SET asset = 'paused' WHERE ix = 1`)
-		w.engine(t, func(tx *Tx) { must(tx.PauseAsset(t.Context(), a.workspace, store.AssetPause{Asset: "paused", PausedAt: w.now}))(t) })
+		w.engine(t, func(tx *Tx) {
+			must(tx.PauseAsset(t.Context(), a.workspace, store.AssetPause{Asset: "paused", PausedAt: w.now}))(t)
+		})
 		w.explain(t, a, nothing, func(tx *Tx) {
 			shares := must(tx.LookShares(t.Context(), time.Minute, 100, 100))(t)
 			tasks, paused, err := tx.LookReady(t.Context(), shares, []int32{2})
