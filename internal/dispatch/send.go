@@ -64,6 +64,9 @@ func (d *Dispatch) post(f *flight, s signer) outcome {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "servo")
+	if f.lease.Trace != "" {
+		request.Header.Set("traceparent", f.lease.Trace)
+	}
 	request.Header.Set("Idempotency-Key", push.IdempotencyKey(f.lease.Task, f.lease.Attempt))
 	response, err := f.client.Do(request)
 	if err != nil {
@@ -110,7 +113,7 @@ func (d *Dispatch) report(f *flight, o outcome) {
 	}
 	reports := make([]engine.Report, len(o.actions))
 	for i, action := range o.actions {
-		reports[i] = engine.Report{TaskKey: f.lease.TaskKey, Token: f.lease.Token, Action: action, Meta: event.Meta{Actor: actor}}
+		reports[i] = engine.Report{TaskKey: f.lease.TaskKey, Token: f.lease.Token, Action: action, Meta: event.Meta{Actor: actor, Trace: f.lease.Trace}}
 	}
 	ctx := context.WithoutCancel(f.ctx)
 	for pause := reportPause; ; pause *= 2 {
@@ -154,7 +157,7 @@ func (d *Dispatch) refused(ctx context.Context, f *flight, err error) {
 // give ends an attempt in failure. If that is not heard either, the lease expires.
 func (d *Dispatch) give(ctx context.Context, f *flight, failure run.Failure) {
 	_, err := d.engine.ReportOne(ctx, engine.Report{
-		TaskKey: f.lease.TaskKey, Token: f.lease.Token, Meta: event.Meta{Actor: actor}, Action: engine.Fail{Failure: failure},
+		TaskKey: f.lease.TaskKey, Token: f.lease.Token, Meta: event.Meta{Actor: actor, Trace: f.lease.Trace}, Action: engine.Fail{Failure: failure},
 	})
 	if err != nil && !fault.Is(err, fault.Stale) {
 		d.log.Warn("a task of a push pool could not be given up, its lease will expire", "run", f.lease.Run, "task", f.lease.Task, "error", err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/daemon"
@@ -150,6 +151,22 @@ func TestDispatch(t *testing.T) {
 		w.reach(t, run, servov1.Run_SUCCEEDED)
 		require.Equal(t, int32(2), w.task(t, run).GetAttempt())
 		w.clean(t)
+	})
+
+	t.Run("the trace of a trigger comes along", func(t *testing.T) {
+		t.Parallel()
+		traces := make(chan string, 1)
+		w := setup(t, daemon.Config{}, nil, func(c call) {
+			traces <- c.Trace.Parent + " " + c.r.Header.Get("traceparent")
+			c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
+		})
+		const trace = "0af7651916cd43dd8448eb211c80319c"
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+		_, err := w.runs.TriggerRun(ctx, &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "one"})
+		require.NoError(t, err)
+		envelope, header, _ := strings.Cut(<-traces, " ")
+		require.Equal(t, envelope, header)
+		require.Contains(t, envelope, trace)
 	})
 
 	t.Run("each call carries its attempt in its idempotency key", func(t *testing.T) {
