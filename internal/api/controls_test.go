@@ -212,6 +212,7 @@ func TestQuotas(t *testing.T) {
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.deploy(t, manifestText+"  - {name: locked, select: [s/one]}\n")
 	locks := servov1.NewLockServiceClient(b.conn)
 	list := func() []*servov1.Lock {
 		t.Helper()
@@ -220,13 +221,13 @@ func TestLocks(t *testing.T) {
 		return answer.GetLocks()
 	}
 	require.Empty(t, list())
-	trigger := &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "single", TriggeredBy: "ann"}
+	trigger := &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "locked", TriggeredBy: "ann"}
 	first, err := b.runs.TriggerRun(t.Context(), trigger)
 	require.NoError(t, err)
 	require.False(t, first.GetAlreadyRunning())
 	held := list()
 	require.Len(t, held, 1)
-	require.Equal(t, []string{first.GetRun().GetId(), "single", "default", "ann"}, []string{
+	require.Equal(t, []string{first.GetRun().GetId(), "locked", "default", "ann"}, []string{
 		held[0].GetRun(), held[0].GetPipeline(), held[0].GetWorkspace(), held[0].GetLockedBy(),
 	})
 	require.Equal(t, first.GetRun().GetCreatedAt().AsTime(), held[0].GetLockedAt().AsTime())

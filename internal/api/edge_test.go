@@ -108,6 +108,10 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 		req.Error = &servov1.Failure{Code: "X"}
 	case *servov1.ListTasksRequest:
 		req.Asset = ""
+	case *servov1.SetQuotasRequest:
+		req.Quotas = &servov1.Quotas{MaxConcurrentRuns: proto.Int32(1)}
+	case *servov1.ReleaseLockRequest:
+		req.Key = "default/daily"
 	}
 	return m.Interface()
 }
