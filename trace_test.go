@@ -15,7 +15,6 @@ import (
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/servertest"
 	"go.arco.dev/servo/internal/telemetry"
@@ -41,7 +40,7 @@ func setupTraced(t *testing.T, on bool) *traced {
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, x.traces.Stop(context.Background())) })
 	}
-	x.server = servertest.StartWith(t, daemon.Config{DatabaseURL: x.database, Traces: x.traces})
+	x.server = servertest.StartTraced(t, x.database, x.traces)
 	x.Client, err = client.New(client.Options{Servers: []string{x.server.GRPC}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, x.Close()) })
