@@ -33,7 +33,7 @@ func deploy(t *testing.T, c *client.Client, assets ...string) {
 		}
 		list = append(list, entry)
 	}
-	manifest, err := structpb.NewStruct(map[string]any{"version": 1, "assets": list, "pipelines": []any{map[string]any{"name": "chain"}}})
+	manifest, err := structpb.NewStruct(map[string]any{"version": 1, "assets": list, "pipelines": []any{map[string]any{"name": "chain", "overlap": "allow"}}})
 	require.NoError(t, err)
 	_, err = c.Deployments().Deploy(t.Context(), &servov1.DeployRequest{Tenant: "acme", Manifest: manifest})
 	require.NoError(t, err)
