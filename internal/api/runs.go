@@ -197,7 +197,7 @@ func (s runService) RetryRun(ctx context.Context, req *servov1.RetryRunRequest) 
 		return nil, err
 	}
 	mode := engine.RetryFailed
-	switch req.GetMode() { //nolint:exhaustive // FAILED is the default
+	switch req.GetMode() {
 	case servov1.RetryRunRequest_ALL:
 		mode = engine.RetryAll
 	case servov1.RetryRunRequest_FROM:

@@ -87,7 +87,8 @@ func TestShares(t *testing.T) {
 			FROM (VALUES ('a', interval '1 s'), ('b', interval '50 s'), ('gone', interval '2 min')) AS w(n, age)`)
 		w.engine(t, func(tx *Tx) {
 			require.NoError(t, tx.ChargeShares(t.Context(), []store.Charge{
-				{ShareKey: key, Admitted: 3, Deficit: -1.5, Clock: 4}, {ShareKey: store.ShareKey{Tenant: a.tenant, Pool: "other"}, Admitted: 1},
+				{ShareKey: key, Admitted: 3, Deficit: -1.5, Clock: 4},
+				{ShareKey: store.ShareKey{Tenant: a.tenant, Pool: "other"}, Admitted: 1},
 				{ShareKey: store.ShareKey{Tenant: b.tenant, Pool: "default"}, Admitted: 2},
 			}, map[string]float64{"default": 4.5}, w.now))
 		})
