@@ -67,7 +67,8 @@ type whyWorld struct {
 	rand    *rand.Rand
 	round   int
 	tenants []id.Tenant
-	runs    []store.RunKey
+	runs    []store.RunKey // that have not ended
+	pending []store.RunKey // of these, that wait for their start
 	workers []store.SeenWorker
 	leases  []engine.Lease
 }
@@ -124,6 +125,7 @@ func (w *whyWorld) changeQuotas(t *testing.T, owner id.Tenant) {
 // disturb changes the world in some of the ways in which worlds change.
 func (w *whyWorld) disturb(t *testing.T) {
 	t.Helper()
+	w.finishSome(t)
 	for range 3 + w.rand.IntN(4) {
 		owner := w.tenants[w.rand.IntN(len(w.tenants))]
 		triggered, err := w.TriggerRun(t.Context(), engine.Trigger{
@@ -144,14 +146,15 @@ func (w *whyWorld) disturb(t *testing.T) {
 		_, err = w.PauseDispatch(t.Context(), engine.Turn{Meta: engineMeta})
 	case 3:
 		w.changeQuotas(t, owner)
-	case 4: // what was queued leaves a note for admission, which has not read it
-		_, err = w.CancelRun(t.Context(), engine.Cancel{Tenant: w.runs[0].Tenant, Run: w.runs[0].Run, Meta: engineMeta})
 	default:
 		_, err = w.ResumeDispatch(t.Context(), engine.Turn{Meta: engineMeta})
 	}
 	require.NoError(t, err)
-	w.finishSome(t)
-	w.forgetEnded(t)
+	// What was queued leaves notes for admission, which has not read them.
+	for _, key := range w.runs[:w.rand.IntN(len(w.runs)/2+1)] {
+		_, _ = w.CancelRun(t.Context(), engine.Cancel{Tenant: key.Tenant, Run: key.Run, Meta: engineMeta}) // or it has ended
+	}
+	w.look(t)
 }
 
 // finishSome ends a part of what runs. What attempts have taken changes what the next ones are
@@ -169,11 +172,16 @@ func (w *whyWorld) finishSome(t *testing.T) {
 	}
 }
 
-func (w *whyWorld) forgetEnded(t *testing.T) {
+// look forgets the runs that have ended, and says which wait for their start.
+func (w *whyWorld) look(t *testing.T) {
 	t.Helper()
+	w.pending = nil
 	w.runs = slices.DeleteFunc(w.runs, func(key store.RunKey) bool {
 		r, err := w.db.GetRun(t.Context(), key)
 		require.NoError(t, err)
+		if r.State == run.RunPending {
+			w.pending = append(w.pending, key)
+		}
 		return r.State.Terminal()
 	})
 }
@@ -237,11 +245,11 @@ func (w *whyWorld) checkAdmission(t *testing.T, seen map[engine.BlockerCode]int,
 		answers := w.ask(t, ready, seen)
 		_, _, err := w.Admit(t.Context(), w.duty, w.round)
 		require.NoError(t, err)
-		queued := slices.Concat(slices.Collect(maps.Values(w.in(t, run.Queued)))...)
 		for key, why := range answers {
-			taken := slices.Contains(queued, key)
-			require.Equal(t, len(why.Blockers) == 0, taken, "task %s of %d ready: %+v", key.Task, len(ready), why)
-			if taken {
+			now, err := w.db.GetTask(t.Context(), key)
+			require.NoError(t, err)
+			require.Equal(t, len(why.Blockers) == 0, now.State == run.Queued, "task %s of %d ready is %s: %+v", key.Task, len(ready), now.State, why)
+			if now.State == run.Queued {
 				free["READY"]++
 			}
 		}
@@ -251,8 +259,9 @@ func (w *whyWorld) checkAdmission(t *testing.T, seen map[engine.BlockerCode]int,
 // checkClaims holds the answers to what the workers of each pool get when each fills its slots.
 func (w *whyWorld) checkClaims(t *testing.T, seen map[engine.BlockerCode]int, free map[string]int) {
 	t.Helper()
+	queued := w.in(t, run.Queued)
 	for _, pool := range []string{"default", "fetch", "lonely"} {
-		answers := w.ask(t, w.in(t, run.Queued)[pool], seen)
+		answers := w.ask(t, queued[pool], seen)
 		got := map[id.Task]bool{}
 		for _, worker := range w.workers {
 			if worker.Pool != pool {
@@ -285,12 +294,11 @@ func (w *whyWorld) checkClaims(t *testing.T, seen map[engine.BlockerCode]int, fr
 func (w *whyWorld) checkStarts(t *testing.T, seen map[engine.BlockerCode]int, free map[string]int) {
 	t.Helper()
 	answers := map[store.RunKey]engine.Why{}
-	for _, key := range w.runs {
-		if why, err := w.WhyRun(t.Context(), key); why.State == run.RunPending.String() {
-			require.NoError(t, err)
-			w.requireTold(t, key.Tenant, why, seen)
-			answers[key] = why
-		}
+	for _, key := range w.pending {
+		why, err := w.WhyRun(t.Context(), key)
+		require.NoError(t, err)
+		w.requireTold(t, key.Tenant, why, seen)
+		answers[key] = why
 	}
 	_, err := w.StartRuns(t.Context(), w.duty, w.round)
 	require.NoError(t, err)
