@@ -202,6 +202,7 @@ func (s runService) RetryRun(ctx context.Context, req *servov1.RetryRunRequest) 
 		mode = engine.RetryAll
 	case servov1.RetryRunRequest_FROM:
 		mode = engine.RetryFrom
+	default: // FAILED, said or not
 	}
 	triggered, err := s.engine.RetryRun(ctx, engine.RetryRun{
 		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: idempotency, Meta: metaOf(ctx),
