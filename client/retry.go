@@ -40,7 +40,7 @@ func repeats(method string) repeat {
 	switch method[strings.LastIndex(method, "/")+1:] {
 	case "GetTenant", "ListTenants", "ListWorkspaces", "GetDeployment", "ListDeployments", "ListAssets", "GetAsset", "ListPipelines",
 		"PlanRun", "ListRuns", "GetRun", "ListRunEvents", "ListTasks", "GetTask", "ListUpstreamTasks", "ListTaskLogs", "GetStatus",
-		"VerifyProjections", "GetDispatch", "GetQuotas", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "GetPool", "ListPools", "ListSigningKeys":
+		"VerifyProjections", "GetDispatch", "GetQuotas", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys":
 		return repeatSafe
 	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey": // the same state, however often
 		return repeatSafe
