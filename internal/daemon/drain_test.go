@@ -42,7 +42,7 @@ func startDrained(t *testing.T, drain time.Duration) *drained {
 	manifest, err := structpb.NewStruct(map[string]any{
 		"version":   1,
 		"assets":    []any{map[string]any{"key": "a/b", "go": map[string]any{}}},
-		"pipelines": []any{map[string]any{"name": "p"}},
+		"pipelines": []any{map[string]any{"name": "p", "overlap": "allow"}},
 	})
 	require.NoError(t, err)
 	_, err = servov1.NewDeploymentServiceClient(conn).Deploy(t.Context(), &servov1.DeployRequest{Tenant: "acme", Manifest: manifest})
