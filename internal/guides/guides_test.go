@@ -127,8 +127,8 @@ func newSurroundings(t *testing.T) *surroundings {
 	s.env = []string{
 		"PATH=" + filepath.Dir(program(t)) + string(os.PathListSeparator) + os.Getenv("PATH"),
 		"HOME=" + home, "TMPDIR=" + os.TempDir(), "LANG=C.UTF-8", "TZ=UTC",
-		// what this test was built from is all that a worker is built from
-		"GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOFLAGS=", "GOWORK=off",
+		// go mod tidy looks at the tests of what it finds: that may be more than was built here
+		"GOPROXY=" + goEnv(t, "GOPROXY"), "GOSUMDB=" + goEnv(t, "GOSUMDB"), "GOTOOLCHAIN=local", "GOFLAGS=", "GOWORK=off",
 		"GOPATH=" + goEnv(t, "GOPATH"), "GOMODCACHE=" + goEnv(t, "GOMODCACHE"), "GOCACHE=" + goEnv(t, "GOCACHE"),
 	}
 	s.env = append(s.env, "SERVO_SERVER="+s.grpc)
