@@ -345,27 +345,34 @@ func TestLimits(t *testing.T) {
 		w.clean(t)
 	})
 
-	t.Run("a rate lets a second's worth through, and the rest one by one", func(t *testing.T) {
+	t.Run("what is over the rate stays queued, and holds back no other pool", func(t *testing.T) {
 		t.Parallel()
-		var mu sync.Mutex
-		var times []time.Time
-		w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{AllowPrivate: true, RatePerSecond: 2}, func(c call) {
-			mu.Lock()
-			times = append(times, time.Now())
-			mu.Unlock()
+		var slow atomic.Int64
+		w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{AllowPrivate: true, RatePerSecond: 0.0001}, func(c call) {
+			if c.Pool == "remote" {
+				slow.Add(1)
+			}
 			c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
 		})
-		var runs []string
-		for range 5 {
-			runs = append(runs, w.trigger(t, "one"))
+		other, err := w.pools.CreatePool(t.Context(), &servov1.CreatePoolRequest{
+			Name: "other", Kind: servov1.Pool_PUSH, Url: w.worker.URL, AllowPrivate: true,
+		})
+		require.NoError(t, err)
+		w.give(t, other.GetWorkerKeys()[0].GetKey())
+		w.reach(t, w.trigger(t, "one"), servov1.Run_SUCCEEDED) // the first is within every rate
+		late := []string{w.trigger(t, "one"), w.trigger(t, "one")}
+		for range 3 {
+			w.reach(t, w.trigger(t, "other"), servov1.Run_SUCCEEDED)
 		}
-		for _, run := range runs {
+		for _, run := range late {
+			w.taskIn(t, run, servov1.Task_QUEUED)
+		}
+		require.EqualValues(t, 1, slow.Load())
+		_, err = w.pools.UpdatePool(t.Context(), &servov1.UpdatePoolRequest{Pool: "remote", RatePerSecond: new(float32(0))})
+		require.NoError(t, err)
+		for _, run := range late {
 			w.reach(t, run, servov1.Run_SUCCEEDED)
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		require.Len(t, times, 5)
-		require.GreaterOrEqual(t, times[4].Sub(times[0]), time.Second, "three beyond the first two at two a second, some slack for the way")
 	})
 }
 

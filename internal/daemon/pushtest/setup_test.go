@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,7 +38,9 @@ version: 1
 assets:
   - {key: p/one, go: {handler: first}, pool: remote, timeout: 600s, retry: {max_attempts: 3, initial_delay: 1s, max_delay: 1s}}
   - {key: p/two, go: {}, pool: remote, upstream: [p/one]}
+  - {key: q/one, go: {}, pool: other}
 pipelines:
+  - {name: other, select: [q/one], overlap: allow}
   - {name: one, select: [p/one], overlap: allow, parameters: [{name: day, type: string, default: today}]}
   - {name: both, select: ["p/*"], overlap: allow}
 `
@@ -94,22 +97,23 @@ func begin(t *testing.T, db *servotest.Database, serve func(call)) *world {
 		if err != nil {
 			return
 		}
-		envelope, err := push.Verify(raw, w.believed, time.Now())
-		if err != nil {
-			rw.WriteHeader(http.StatusUnauthorized)
-			return
+		for _, key := range w.given() {
+			if envelope, err := push.Verify(raw, push.WorkerKeys(key), time.Now()); err == nil {
+				serve(call{envelope, rw, r})
+				return
+			}
 		}
-		serve(call{envelope, rw, r})
+		rw.WriteHeader(http.StatusUnauthorized)
 	}))
 	t.Cleanup(w.worker.Close)
 	return w
 }
 
-// believed looks for a key among those that the worker was given.
-func (w *world) believed(keyID string, now time.Time) (push.Secret, bool) {
+// given are the keys that the worker has. It serves several pools, whose keys share their id.
+func (w *world) given() []push.WorkerKey {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return push.WorkerKeys(w.keys...)(keyID, now)
+	return slices.Clone(w.keys)
 }
 
 // give gives the worker a key.
