@@ -83,7 +83,8 @@ SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool,
 FROM   found f
 JOIN   pools p ON p.pool = f.pool
 JOIN   tenants t ON t.tenant_id = f.tenant_id
-LEFT   JOIN LATERAL (SELECT x.deficit, x.clock FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true;
+LEFT   JOIN LATERAL (SELECT x.deficit, x.clock FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
+ORDER  BY f.tenant_id, f.pool;
 
 -- name: TakeReady :many
 -- The tasks that come next of each tenant and pool, without waiting for anybody, with what

@@ -206,6 +206,7 @@ FROM   found f
 JOIN   pools p ON p.pool = f.pool
 JOIN   tenants t ON t.tenant_id = f.tenant_id
 LEFT   JOIN LATERAL (SELECT x.deficit, x.clock FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
+ORDER  BY f.tenant_id, f.pool
 `
 
 type ReadySharesParams struct {
