@@ -91,7 +91,6 @@ type shareRound struct {
 func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
 	byPool := map[string]*poolRound{}
 	var pools []*poolRound
-	left := map[id.Tenant]int{} // a tenant's quota is for all pools together
 	for _, s := range shares {
 		p := byPool[s.Pool]
 		if p == nil {
@@ -100,11 +99,9 @@ func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
 			byPool[s.Pool] = p
 			pools = append(pools, p)
 		}
-		if _, known := left[s.Tenant]; !known {
-			left[s.Tenant] = TenantRoom(s, most)
-		}
-		p.shares = append(p.shares, shareRound{ReadyShare: s, room: left[s.Tenant]})
+		p.shares = append(p.shares, shareRound{ReadyShare: s, room: min(p.room, TenantRoom(s, most))})
 	}
+	splitQuotas(pools)
 	for _, p := range pools {
 		weights := 0.0
 		for _, s := range p.shares {
@@ -113,17 +110,43 @@ func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
 			}
 		}
 		for i := range p.shares {
-			s := &p.shares[i]
-			s.room = min(s.room, p.room, left[s.Tenant])
-			if s.room <= 0 {
-				continue
+			if s := &p.shares[i]; s.room > 0 {
+				// Twice its part and one more: if that is not enough the next round follows at once.
+				s.most = min(s.room, int(2*float64(p.room)*s.Weight/weights)+1)
 			}
-			// Twice its part and one more: if that is not enough the next round follows at once.
-			s.most = min(s.room, int(2*float64(p.room)*s.Weight/weights)+1)
-			left[s.Tenant] -= s.most
 		}
 	}
 	return pools
+}
+
+// splitQuotas divides what a tenant may still have in flight among the pools that have room
+// for it: its quota is for all pools together. What one of them does not need, the others get
+// in the next round.
+func splitQuotas(pools []*poolRound) {
+	waits := map[id.Tenant]int{}
+	for _, p := range pools {
+		for _, s := range p.shares {
+			if s.room > 0 {
+				waits[s.Tenant]++
+			}
+		}
+	}
+	left := map[id.Tenant]int{}
+	for _, p := range pools {
+		for i := range p.shares {
+			s := &p.shares[i]
+			if s.MaxInFlight < 0 || s.room == 0 {
+				continue
+			}
+			if _, known := left[s.Tenant]; !known {
+				left[s.Tenant] = s.MaxInFlight - s.InFlight
+			}
+			part := (left[s.Tenant] + waits[s.Tenant] - 1) / waits[s.Tenant] // rounded up: the first has no less
+			s.room = min(s.room, part)
+			left[s.Tenant] -= s.room
+			waits[s.Tenant]--
+		}
+	}
 }
 
 // TenantRoom is how many more tasks of a tenant may be in flight.

@@ -257,3 +257,19 @@ func TestWeights(t *testing.T) {
 	}
 	verifytest.Clean(t, m.db)
 }
+
+// TestQuotaOverPools: a quota is for all pools together, and no pool takes what another needs.
+func TestQuotaOverPools(t *testing.T) {
+	t.Parallel()
+	m := newMarket(t, engine.Config{})
+	m.trigger(t, "fan")
+	m.report(t, m.one(t), engine.FanOut{Tasks: pages(0, 20)}) // in the pool fetch
+	m.ready(t, "acme", 20, 0)
+	m.quotas(t, "acme", func(q *tenant.Quotas) { q.MaxConcurrentTasks = 11 })
+	m.admitAll(t)
+	require.Equal(t, 10, m.queued(t, "acme"), "one is leased")
+	require.Equal(t, 5, m.db.Count(t, `SELECT count(*) FROM servo.pool_q WHERE pool = 'fetch'`))
+	m.quotas(t, "acme", func(q *tenant.Quotas) { q.MaxConcurrentTasks = tenant.Unlimited })
+	m.admitAll(t)
+	require.Equal(t, 40, m.queued(t, "acme"))
+}

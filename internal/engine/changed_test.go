@@ -76,6 +76,8 @@ func TestRunChanged(t *testing.T) {
 		lease := b.one(t)
 		_, err := b.Heartbeats(t.Context(), []engine.Heartbeat{{Key: lease.TaskKey, Token: lease.Token}})
 		require.NoError(t, err)
+		_, err = b.Progress(t.Context(), []engine.Progress{{Key: lease.TaskKey, Token: lease.Token}})
+		require.NoError(t, err)
 		require.NoError(t, b.Logs(t.Context(), []engine.LogChunk{{TaskKey: lease.TaskKey, Token: lease.Token, Seq: 1, Text: "x"}})[0])
 		var names []string
 		for _, lane := range b.Engine.Stats() {

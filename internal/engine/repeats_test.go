@@ -79,8 +79,10 @@ func TestWaitingClaim(t *testing.T) {
 		b.trigger(t, "fan")
 		scan := b.one(t)
 		b.report(t, scan, engine.FanOut{Tasks: pages(0, 2)})
-		b.trigger(t, "single")
-		b.trigger(t, "single")
+		for range 2 {
+			_, err := b.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Select: []string{"s/one"}})
+			require.NoError(t, err)
+		}
 		b.admit(t)
 		leases, err := b.Claim(t.Context(), engine.ClaimRequest{Worker: "w", Claim: newClaim(), Pools: []string{"fetch", "default", "fetch"}, Max: 3})
 		require.NoError(t, err)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,17 +50,32 @@ func (tx *Tx) RecountShares(ctx context.Context) error { return tx.q.RecountShar
 // ReadyShares are the tenants and pools with tasks that may be admitted. Workers count that
 // were seen within alive, queued tasks no further than mostQueued for each pool.
 func (tx *Tx) ReadyShares(ctx context.Context, alive time.Duration, mostQueued int) ([]ReadyShare, error) {
-	rows, err := tx.q.ReadyShares(ctx, db.ReadySharesParams{Alive: alive.Seconds(), MostQueued: int32(mostQueued)}) //nolint:gosec // a queue length
+	rows, err := tx.q.ReadyShares(ctx)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	pools := make([]string, 0, 1)
+	for _, r := range rows {
+		if !slices.Contains(pools, r.Pool) {
+			pools = append(pools, r.Pool)
+		}
+	}
+	rooms, err := tx.q.PoolRooms(ctx, db.PoolRoomsParams{Pools: pools, Alive: alive.Seconds(), MostQueued: int32(mostQueued)}) //nolint:gosec // a queue length
 	if err != nil {
 		return nil, err
 	}
+	room := make(map[string]db.PoolRoomsRow, len(rooms))
+	for _, r := range rooms {
+		room[r.Pool] = r
+	}
 	return column(rows, func(r db.ReadySharesRow) ReadyShare {
+		p := room[r.Pool]
 		return ReadyShare{
 			ShareKey: ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool},
 			Weight:   r.FairnessWeight, Deficit: r.Deficit, Clock: r.Clock,
 			MaxInFlight: int(r.MaxConcurrentTasks), InFlight: int(r.TenantInFlight), Pauses: r.Pauses,
-			PoolClock: r.PoolClock, PoolMaxInFlight: int(r.MaxConcurrency), PoolInFlight: int(r.PoolInFlight),
-			PoolQueued: int(r.Queued), PoolWorkers: int(r.Workers), PoolSlots: int(r.Slots),
+			PoolClock: p.Clock, PoolMaxInFlight: int(p.MaxConcurrency), PoolInFlight: int(p.InFlight),
+			PoolQueued: int(p.Queued), PoolWorkers: int(p.Workers), PoolSlots: int(p.Slots),
 		}
 	}), nil
 }

@@ -26,7 +26,6 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	must(w.WriteLogs(t.Context(), []store.LogChunk{chunk(g.tasks[0], 1, "hello")}))(t)
 	share := store.ShareKey{Tenant: a.tenant, Pool: "default"}
 	w.settle(t, a, store.Settlement{ShareKey: share, Asset: "asset", Left: 1, Ended: 1, Seconds: 1})
-	w.apply(t, store.Changes{Settlements: []store.Settlement{{ShareKey: share, Left: 1}}})
 	w.Exec(t, `INSERT INTO servo.asset_pauses (tenant_id, workspace_id, asset, paused_at) SELECT tenant_id, workspace_id, 'asset', servo.clock() FROM servo.runs
 		ON CONFLICT DO NOTHING`)
 	w.engine(t, func(tx *Tx) {
@@ -59,6 +58,9 @@ func TestIsolation(t *testing.T) {
 	w := newWorld(t)
 	a, mine := w.fill(t, "acme")
 	b, theirs := w.fill(t, "brick")
+	for _, of := range []account{a, b} { // last: a fold takes all that there are
+		w.apply(t, store.Changes{Settlements: []store.Settlement{{ShareKey: store.ShareKey{Tenant: of.tenant, Pool: "default"}, Left: 1}}})
+	}
 	relations := w.visible(t)
 	require.Contains(t, relations, "task_states")
 	require.Contains(t, relations, "run_events")

@@ -245,7 +245,14 @@ func (w *world) taskIn(state run.TaskState, t run.Task) run.Task {
 		return out
 	}
 	out.Attempt, out.Failures, out.Fruitless, out.FanOuts, out.Cursor = 5, 4, 3, 2, "page 9"
+	if state == run.Queued || state.Leased() {
+		out.Asset, out.Cost, out.ReadyAt = "asset", 1.5, w.now.Add(-time.Hour)
+	}
 	switch {
+	case state == run.Ready:
+		out.ReadyAt = out.Since
+	case state == run.Queued:
+		out.Rank = 11
 	case state.Leased():
 		out.Token, out.Worker, out.Claim = 42, "worker", id.New[id.Claim](w.mint)
 		out.ExpiresAt, out.Lease, out.CancelRequested = w.now.Add(time.Minute), time.Hour, true

@@ -171,6 +171,64 @@ func (q *Queries) PausedTasks(ctx context.Context, arg PausedTasksParams) ([]Pau
 	return items, nil
 }
 
+const poolRooms = `-- name: PoolRooms :many
+SELECT p.pool::text AS pool, coalesce(s.max_concurrency, -1)::int AS max_concurrency, coalesce(c.clock, 0)::float8 AS clock,
+       w.workers::int AS workers, w.slots::int AS slots, q.queued::int AS queued, f.in_flight::int AS in_flight
+FROM   (SELECT unnest($1::text[]) AS pool) AS p
+LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
+JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
+                WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $2::float8)) AS w ON true
+JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT $3::int) AS y) AS q ON true
+JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE s.max_concurrency >= 0 AND x.pool = p.pool) AS f ON true
+`
+
+type PoolRoomsParams struct {
+	Pools      []string
+	Alive      float64
+	MostQueued int32
+}
+
+type PoolRoomsRow struct {
+	Pool           string
+	MaxConcurrency int32
+	Clock          float64
+	Workers        int32
+	Slots          int32
+	Queued         int32
+	InFlight       int32
+}
+
+// What bounds pools: their own limit, what is queued, and how many tasks the workers can hold
+// that were seen lately.
+func (q *Queries) PoolRooms(ctx context.Context, arg PoolRoomsParams) ([]PoolRoomsRow, error) {
+	rows, err := q.db.Query(ctx, poolRooms, arg.Pools, arg.Alive, arg.MostQueued)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PoolRoomsRow
+	for rows.Next() {
+		var i PoolRoomsRow
+		if err := rows.Scan(
+			&i.Pool,
+			&i.MaxConcurrency,
+			&i.Clock,
+			&i.Workers,
+			&i.Slots,
+			&i.Queued,
+			&i.InFlight,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readyShares = `-- name: ReadyShares :many
 WITH RECURSIVE found AS (
     (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
@@ -180,39 +238,17 @@ WITH RECURSIVE found AS (
     JOIN   LATERAL (SELECT q.tenant_id, q.pool FROM servo.ready_q q
                     WHERE NOT q.held AND (q.tenant_id, q.pool) > (f.tenant_id, f.pool)
                     ORDER BY q.tenant_id, q.pool LIMIT 1) AS n ON true
-), pools AS MATERIALIZED (
-    SELECT p.pool, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, q.queued,
-           CASE WHEN s.max_concurrency >= 0
-                THEN (SELECT coalesce(sum(h.in_flight), 0) FROM servo.shares h WHERE h.pool = p.pool) ELSE 0 END AS in_flight
-    FROM   (SELECT DISTINCT f.pool FROM found f) AS p
-    LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
-    LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
-    JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
-                    WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $1::float8)) AS w ON true
-    JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT $2::int) AS y) AS q ON true
-), tenants AS MATERIALIZED (
-    SELECT d.tenant_id, t.max_concurrent_tasks, t.fairness_weight, h.in_flight,
-           EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = d.tenant_id) AS pauses
-    FROM   (SELECT DISTINCT f.tenant_id FROM found f) AS d
-    JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = d.tenant_id OFFSET 0) AS t ON true
-    JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = d.tenant_id) AS h ON true
 )
-SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool,
-       t.max_concurrent_tasks, t.fairness_weight, t.in_flight::int AS tenant_in_flight, t.pauses::bool AS pauses,
-       p.max_concurrency::int AS max_concurrency, p.in_flight::int AS pool_in_flight, p.clock::float8 AS pool_clock,
-       p.workers::int AS workers, p.slots::int AS slots, p.queued::int AS queued,
-       coalesce(s.deficit, 0)::float8 AS deficit, coalesce(s.clock, 0)::float8 AS clock
+SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight,
+       EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses,
+       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock
 FROM   found f
-JOIN   pools p ON p.pool = f.pool
-JOIN   tenants t ON t.tenant_id = f.tenant_id
-LEFT   JOIN LATERAL (SELECT x.deficit, x.clock FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
+JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.deficit) FILTER (WHERE x.pool = f.pool) AS deficit,
+                       max(x.clock) FILTER (WHERE x.pool = f.pool) AS clock
+                FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
 ORDER  BY f.tenant_id, f.pool
 `
-
-type ReadySharesParams struct {
-	Alive      float64
-	MostQueued int32
-}
 
 type ReadySharesRow struct {
 	TenantID           uuid.UUID
@@ -221,20 +257,14 @@ type ReadySharesRow struct {
 	FairnessWeight     float64
 	TenantInFlight     int32
 	Pauses             bool
-	MaxConcurrency     int32
-	PoolInFlight       int32
-	PoolClock          float64
-	Workers            int32
-	Slots              int32
-	Queued             int32
 	Deficit            float64
 	Clock              float64
 }
 
 // Which tenants have ready tasks in which pools, a jump along the index for each, however many
-// tasks there are; with what bounds each tenant and each pool.
-func (q *Queries) ReadyShares(ctx context.Context, arg ReadySharesParams) ([]ReadySharesRow, error) {
-	rows, err := q.db.Query(ctx, readyShares, arg.Alive, arg.MostQueued)
+// tasks there are; with what bounds each tenant.
+func (q *Queries) ReadyShares(ctx context.Context) ([]ReadySharesRow, error) {
+	rows, err := q.db.Query(ctx, readyShares)
 	if err != nil {
 		return nil, err
 	}
@@ -249,12 +279,6 @@ func (q *Queries) ReadyShares(ctx context.Context, arg ReadySharesParams) ([]Rea
 			&i.FairnessWeight,
 			&i.TenantInFlight,
 			&i.Pauses,
-			&i.MaxConcurrency,
-			&i.PoolInFlight,
-			&i.PoolClock,
-			&i.Workers,
-			&i.Slots,
-			&i.Queued,
 			&i.Deficit,
 			&i.Clock,
 		); err != nil {
