@@ -51,6 +51,8 @@ func TestKeys(t *testing.T) {
 		db.SetClock(t, now)
 		first, err := e.CreateKey(t.Context(), 0, engineMeta)
 		require.NoError(t, err)
+		now = now.Add(time.Minute) // of two keys of one moment nobody could say which is newer
+		db.SetClock(t, now)
 		second, err := e.RotateKeys(t.Context(), time.Hour, 24*time.Hour, engineMeta)
 		require.NoError(t, err)
 

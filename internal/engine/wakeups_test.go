@@ -93,8 +93,10 @@ func TestWakeups(t *testing.T) {
 			w.others.Store(true)
 			w.tell([]string{"a"}, nil)
 			time.Sleep(10 * time.Second)
+			synctest.Wait()
 			broken = false
 			time.Sleep(2 * tellAgain)
+			synctest.Wait()
 			require.Equal(t, []notice{{From: w.self, All: true}}, told)
 			w.stop()
 		})
@@ -119,6 +121,7 @@ func TestWakeups(t *testing.T) {
 				far.watch()
 			}
 			time.Sleep(time.Second)
+			synctest.Wait()
 			require.Equal(t, []notice{{From: far.self, Watching: true}}, *told, "it is said once in a while")
 			time.Sleep(watchingAgain)
 			far.watch()
