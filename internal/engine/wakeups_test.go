@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,9 +83,10 @@ func TestWakeups(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var told []notice
-			broken := true
+			var broken atomic.Bool
+			broken.Store(true)
 			w := newWakeups(func(_ context.Context, text string) error {
-				if broken {
+				if broken.Load() {
 					return errors.New("away")
 				}
 				told = append(told, decodeNotice(t, text))
@@ -94,11 +96,10 @@ func TestWakeups(t *testing.T) {
 			w.tell([]string{"a"}, nil)
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			broken = false
+			broken.Store(false)
 			time.Sleep(2 * tellAgain)
-			synctest.Wait()
-			require.Equal(t, []notice{{From: w.self, All: true}}, told)
 			w.stop()
+			require.Equal(t, []notice{{From: w.self, All: true}}, told)
 		})
 	})
 
