@@ -13,22 +13,29 @@ type fairnessService struct {
 	*Server
 }
 
-// maxShares bounds an answer.
-const maxShares = 1000
+const (
+	// maxShares bounds an answer.
+	maxShares = 1000
+	// maxCompared bounds the shares among which the ones of a named tenant are looked for: what
+	// it is entitled to depends on all of them.
+	maxCompared = 100_000
+)
 
 // ListShares implements servov1.FairnessServiceServer.
 func (s fairnessService) ListShares(ctx context.Context, req *servov1.ListSharesRequest) (*servov1.ListSharesResponse, error) {
+	most := maxShares
 	if req.GetTenant() != "" {
 		if _, err := s.tenants.id(ctx, req.GetTenant()); err != nil {
 			return nil, err
 		}
+		most = maxCompared
 	}
-	shares, err := s.store.ListShares(ctx, req.GetPool(), maxShares+1)
+	shares, err := s.store.ListShares(ctx, req.GetPool(), most+1)
 	if err != nil {
 		return nil, err
 	}
-	answer := &servov1.ListSharesResponse{Truncated: len(shares) > maxShares}
-	shares = shares[:min(len(shares), maxShares)]
+	answer := &servov1.ListSharesResponse{Truncated: len(shares) > most}
+	shares = shares[:min(len(shares), most)]
 	weights, flights := map[string]float64{}, map[string]int{}
 	for _, v := range shares {
 		if competes(v) {
