@@ -173,7 +173,7 @@ func TestCall(t *testing.T) {
 
 	t.Run("an answer that does not come or does not end is given up", func(t *testing.T) {
 		t.Parallel()
-		d := open(t)
+		d, slow := open(t), open(t) // two, because calls that were given up may still arrive
 		over := make(chan struct{})
 		t.Cleanup(func() { close(over) })
 		d.answer(func(http.ResponseWriter, *http.Request) { <-over })
@@ -182,12 +182,12 @@ func TestCall(t *testing.T) {
 			require.True(t, timeout(err), "%v", err)
 		}
 		begun := make(chan struct{})
-		d.answer(func(w http.ResponseWriter, _ *http.Request) {
+		slow.answer(func(w http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			close(begun)
 			<-over
 		})
-		response, err := post(t, netguard.New(netguard.Options{AllowPrivate: true, Timeout: 300 * time.Millisecond}), "http://127.0.0.1:"+d.port)
+		response, err := post(t, netguard.New(netguard.Options{AllowPrivate: true, Timeout: 300 * time.Millisecond}), "http://127.0.0.1:"+slow.port)
 		require.NoError(t, err)
 		<-begun
 		_, err = io.ReadAll(response.Body)
