@@ -13,6 +13,9 @@ packages ?= ./...
 timeout := 20m
 soak ?= 20m
 
+# A cache for each directory: results of another clone would be reported with its paths.
+export GOLANGCI_LINT_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/servo-lint/$(shell pwd | cksum | cut -d ' ' -f 1)
+
 # The tests share one throwaway PostgreSQL, or the server in SERVO_DATABASE_URL.
 withpg = go run ./internal/servotest/withpg --
 gotest = $(withpg) $(bin)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -timeout $(timeout)

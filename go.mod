@@ -19,6 +19,8 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
+require github.com/netresearch/go-cron v0.16.0 // indirect
+
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
