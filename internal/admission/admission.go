@@ -32,14 +32,14 @@ type Config struct {
 }
 
 type admitter struct {
-	store   *store.Store
-	engine  *engine.Engine
-	config  Config
-	duty    store.Duty
-	renewAt time.Time
-	starter starter
-	counted int64 // the epoch in which it has counted what is in flight
-	countAt time.Time
+	store      *store.Store
+	engine     *engine.Engine
+	config     Config
+	duty       store.Duty
+	renewAt    time.Time
+	startsMore bool  // there were more runs to start than went into one batch
+	counted    int64 // the epoch in which it has counted what is in flight
+	countAt    time.Time
 }
 
 // Start runs the loop.
@@ -69,30 +69,48 @@ func (a *Admission) Stop(ctx context.Context) error {
 }
 
 func (a *admitter) runOnce(ctx context.Context) (more bool, err error) {
+	admits, starts := true, a.engine.StartsWanted() || a.startsMore
 	if now := time.Now(); now.After(a.renewAt) {
-		if a.duty, err = a.store.TakeDuty(ctx, Duty, a.config.Holder, takeover); err != nil {
+		if a.duty, admits, starts, err = a.store.TakeAdmission(ctx, Duty, a.config.Holder, takeover); err != nil {
 			a.duty = store.Duty{}
 			return false, ignoreLost(err)
 		}
 		a.renewAt = now.Add(renewal)
 	}
 	// Each in its turn, whatever becomes of the other.
-	started, startErr := a.starter.start(ctx, a.engine, a.duty, a.config.Batch)
-	more, err = a.admit(ctx)
+	startErr := a.start(ctx, starts)
+	more, err = a.admit(ctx, admits || a.startsMore)
 	if err = errors.Join(startErr, err); errors.Is(err, store.ErrDutyLost) {
 		a.renewAt = time.Time{}
 	}
-	return more || started, ignoreLost(err)
+	return more || a.startsMore, ignoreLost(err)
+}
+
+// start starts runs that wait for their tenants' quotas. It goes with the rounds of admission:
+// both act under the same duty, and what one starts the other admits. Whether something may
+// start is known here, or seen with the renewal of the duty: runs end on other servers too, and
+// quotas are changed there.
+func (a *admitter) start(ctx context.Context, wanted bool) error {
+	a.startsMore = false
+	if !wanted {
+		return nil
+	}
+	started, err := a.engine.StartRuns(ctx, a.duty, a.config.Batch)
+	a.startsMore = started == a.config.Batch
+	return err
 }
 
 // admit makes a round. Before the first one in an epoch, and once a minute, it counts what is
 // in flight: whoever held the duty before may have been interrupted by a restore.
-func (a *admitter) admit(ctx context.Context) (more bool, err error) {
+func (a *admitter) admit(ctx context.Context, wanted bool) (more bool, err error) {
 	if now := time.Now(); a.counted != a.duty.Epoch || now.After(a.countAt) {
 		if err := a.engine.RecountShares(ctx, a.duty); err != nil {
 			return false, err
 		}
 		a.counted, a.countAt = a.duty.Epoch, now.Add(recount)
+	}
+	if !wanted {
+		return false, nil
 	}
 	_, more, err = a.engine.Admit(ctx, a.duty, a.config.Batch)
 	return more, err

@@ -16,6 +16,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/presence"
 	"go.arco.dev/servo/internal/reaper"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/tenant"
@@ -57,7 +58,6 @@ type bencher struct {
 	tenants    []id.Tenant
 	finished   atomic.Int64
 	holds      bool // pg_stat_statements is there
-	ahead      int  // tasks that are queued before a worker was seen; 0 is the default
 }
 
 // Run measures scenarios one after the other, each in a database of its own.
@@ -116,7 +116,7 @@ func settings() map[string]string {
 }
 
 func runScenario(ctx context.Context, o Options, admin string, postmaster int, s scenario) (Result, error) {
-	b := &bencher{options: o, postmaster: postmaster, ahead: 2 * o.Slots}
+	b := &bencher{options: o, postmaster: postmaster}
 	closeAll, err := b.open(ctx, admin)
 	defer closeAll()
 	if err != nil {
@@ -167,10 +167,13 @@ func (b *bencher) open(ctx context.Context, admin string) (func(), error) {
 	if err := b.store.Prepare(ctx); err != nil {
 		return closeAll, err
 	}
-	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: b.ahead}, b.options.Logger)
+	// Nobody gets ahead before a worker is there.
+	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 1}, b.options.Logger)
 	undo = append(undo, b.engine.Stop)
 	admit := admission.Start(b.store, b.engine, admission.Config{Holder: "bench", Logger: b.options.Logger}) //nolint:contextcheck // a loop lives until it is stopped
 	undo = append(undo, func() { _ = admit.Stop(context.WithoutCancel(ctx)) })
+	here := presence.Start(ctx, b.store, b.engine, presence.Config{Name: "bench", Logger: b.options.Logger})
+	undo = append(undo, func() { _ = here.Stop(context.WithoutCancel(ctx)) })
 	reap := reaper.Start(b.store, b.engine, reaper.Config{Logger: b.options.Logger}) //nolint:contextcheck // likewise
 	undo = append(undo, reap.Stop)
 	return closeAll, nil

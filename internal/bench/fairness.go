@@ -81,7 +81,7 @@ type contest struct {
 }
 
 func newContest(ctx context.Context, admin string, log *slog.Logger) (*contest, func(), error) {
-	b := &bencher{options: Options{Logger: log}, ahead: 1} // nobody gets ahead before all are there
+	b := &bencher{options: Options{Logger: log}}
 	closeAll, err := b.open(ctx, admin)
 	return &contest{bencher: b, length: map[id.Tenant]time.Duration{}}, closeAll, err
 }

@@ -173,7 +173,7 @@ func (b *bencher) feed(ctx context.Context, s scenario, first, last, backlog int
 func (b *bencher) workOff(ctx context.Context, s scenario, total int64, worker string, slots int) error {
 	for b.finished.Load() < total {
 		leases, err := b.engine.Claim(ctx, engine.ClaimRequest{
-			Worker: worker, Claim: id.Of[id.Claim](uuid.New()), Pools: []string{asset.DefaultPool}, Max: slots, Start: true,
+			Worker: worker, Claim: id.Of[id.Claim](uuid.New()), Pools: []string{asset.DefaultPool}, Max: slots, Slots: slots, Start: true,
 			Wait: 100 * time.Millisecond,
 		})
 		if err != nil {

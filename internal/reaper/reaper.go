@@ -33,13 +33,29 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 		config.Batch = 500
 	}
 	due := func(ctx context.Context) (more bool, err error) {
+		o, err := s.Overdue(ctx)
+		if err != nil {
+			return false, err
+		}
 		// Each in its turn, whatever becomes of the others.
-		expired, expireErr := e.Expire(ctx, config.Batch)
-		retried, retryErr := e.RetryDue(ctx, config.Batch)
-		cones, coneErr := e.SkipDoomed(ctx, config.Batch)
-		overtime, runErr := e.ExpireRuns(ctx, config.Batch)
-		more = expired == config.Batch || retried == config.Batch || overtime == config.Batch || cones
-		return more, errors.Join(expireErr, retryErr, coneErr, runErr)
+		var errs []error
+		reap := func(due bool, f func(context.Context, int) (int, error)) {
+			if !due {
+				return
+			}
+			looked, err := f(ctx, config.Batch)
+			more = more || looked == config.Batch
+			errs = append(errs, err)
+		}
+		reap(o.Leases, e.Expire)
+		reap(o.Retries, e.RetryDue)
+		if o.Cones {
+			left, err := e.SkipDoomed(ctx, config.Batch)
+			more = more || left
+			errs = append(errs, err)
+		}
+		reap(o.Runs, e.ExpireRuns)
+		return more, errors.Join(errs...)
 	}
 	tidy := func(ctx context.Context) (more bool, err error) {
 		if _, err := s.MakePartitions(ctx); err != nil {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,6 +38,20 @@ type ReadyShare struct {
 	PoolSlots       int // how many tasks these can hold
 }
 
+// TakeAdmission takes or renews the duty of admission as TakeDuty does, and says whether there
+// is anything to admit or any run to start: a server that has nothing to do asks nothing more.
+func (s *Store) TakeAdmission(ctx context.Context, name, holder string, ttl time.Duration) (duty Duty, admits, starts bool, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		if duty, err = tx.takeDuty(ctx, name, holder, ttl); err != nil {
+			return err
+		}
+		work, err := tx.q.AdmissionWork(ctx)
+		admits, starts = work.Ready || work.Notes, work.Starts
+		return err
+	})
+	return duty, admits, starts, err
+}
+
 // FoldSettlements takes up to most notes of other transactions into shares and durations.
 func (tx *Tx) FoldSettlements(ctx context.Context, most int) error {
 	return tx.q.FoldSettlements(ctx, int32(most)) //nolint:gosec // a batch size
@@ -50,32 +63,17 @@ func (tx *Tx) RecountShares(ctx context.Context) error { return tx.q.RecountShar
 // ReadyShares are the tenants and pools with tasks that may be admitted. Workers count that
 // were seen within alive, queued tasks no further than mostQueued for each pool.
 func (tx *Tx) ReadyShares(ctx context.Context, alive time.Duration, mostQueued int) ([]ReadyShare, error) {
-	rows, err := tx.q.ReadyShares(ctx)
-	if err != nil || len(rows) == 0 {
-		return nil, err
-	}
-	pools := make([]string, 0, 1)
-	for _, r := range rows {
-		if !slices.Contains(pools, r.Pool) {
-			pools = append(pools, r.Pool)
-		}
-	}
-	rooms, err := tx.q.PoolRooms(ctx, db.PoolRoomsParams{Pools: pools, Alive: alive.Seconds(), MostQueued: int32(mostQueued)}) //nolint:gosec // a queue length
+	rows, err := tx.q.ReadyShares(ctx, db.ReadySharesParams{Alive: alive.Seconds(), MostQueued: int32(mostQueued)}) //nolint:gosec // a queue length
 	if err != nil {
 		return nil, err
 	}
-	room := make(map[string]db.PoolRoomsRow, len(rooms))
-	for _, r := range rooms {
-		room[r.Pool] = r
-	}
 	return column(rows, func(r db.ReadySharesRow) ReadyShare {
-		p := room[r.Pool]
 		return ReadyShare{
 			ShareKey: ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool},
 			Weight:   r.FairnessWeight, Deficit: r.Deficit, Clock: r.Clock,
 			MaxInFlight: int(r.MaxConcurrentTasks), InFlight: int(r.TenantInFlight), Pauses: r.Pauses,
-			PoolClock: p.Clock, PoolMaxInFlight: int(p.MaxConcurrency), PoolInFlight: int(p.InFlight),
-			PoolQueued: int(p.Queued), PoolWorkers: int(p.Workers), PoolSlots: int(p.Slots),
+			PoolClock: r.PoolClock, PoolMaxInFlight: int(r.PoolMaxConcurrency), PoolInFlight: int(r.PoolInFlight),
+			PoolQueued: int(r.PoolQueued), PoolWorkers: int(r.PoolWorkers), PoolSlots: int(r.PoolSlots),
 		}
 	}), nil
 }

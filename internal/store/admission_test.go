@@ -125,6 +125,31 @@ func TestShares(t *testing.T) {
 	})
 }
 
+func TestAdmissionWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.account(t, "acme")
+	look := func() [2]bool {
+		duty, admits, starts, err := w.TakeAdmission(t.Context(), "admission", "one", time.Minute)
+		require.NoError(t, err)
+		require.Positive(t, duty.Epoch)
+		return [2]bool{admits, starts}
+	}
+	require.Equal(t, [2]bool{false, false}, look())
+	w.apply(t, store.Changes{Settlements: []store.Settlement{{ShareKey: store.ShareKey{Tenant: a.tenant, Pool: "default"}, Left: 1}}})
+	require.Equal(t, [2]bool{true, false}, look(), "there is a note to fold in")
+	w.engine(t, func(tx *Tx) { require.NoError(t, tx.FoldSettlements(t.Context(), 100)) })
+	require.Equal(t, [2]bool{false, false}, look())
+	w.newRun(t, a, []run.TaskState{run.Ready, run.Queued, run.Running}, nil, nil, nil)
+	require.Equal(t, [2]bool{true, false}, look(), "a task is ready")
+	w.Exec(t, `UPDATE servo.ready_q SET held = true`)
+	require.Equal(t, [2]bool{false, false}, look(), "its asset is paused")
+	w.Exec(t, `UPDATE servo.live_runs SET pending = true, due_at = NULL`)
+	require.Equal(t, [2]bool{false, true}, look(), "a run waits for its start")
+	_, _, _, err := w.TakeAdmission(t.Context(), "admission", "two", time.Minute)
+	require.ErrorIs(t, err, store.ErrDutyLost)
+}
+
 func TestListShares(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -22,17 +22,21 @@ type Duty struct {
 var ErrDutyLost = errors.New("the duty is held by another server")
 
 // TakeDuty takes a duty that is free or expired, or renews one's own, for ttl.
-func (s *Store) TakeDuty(ctx context.Context, name, holder string, ttl time.Duration) (Duty, error) {
-	duty := Duty{Name: name, Holder: holder}
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
-		duty.Epoch, err = tx.q.TakeDuty(ctx, db.TakeDutyParams{Name: name, Holder: holder, Now: now, ExpiresAt: now.Add(ttl)})
-		return lostIfNone(err)
+func (s *Store) TakeDuty(ctx context.Context, name, holder string, ttl time.Duration) (duty Duty, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		duty, err = tx.takeDuty(ctx, name, holder, ttl)
+		return err
 	})
 	return duty, err
+}
+
+func (tx *Tx) takeDuty(ctx context.Context, name, holder string, ttl time.Duration) (Duty, error) {
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return Duty{}, err
+	}
+	epoch, err := tx.q.TakeDuty(ctx, db.TakeDutyParams{Name: name, Holder: holder, Now: now, ExpiresAt: now.Add(ttl)})
+	return Duty{Name: name, Holder: holder, Epoch: epoch}, lostIfNone(err)
 }
 
 // ReleaseDuty lets the next server take the duty at once.

@@ -194,6 +194,11 @@ func (w *world) sendReads(t testing.TB) {
 		require.Equal(t, "asset", upstreams[probe-1].Results[0].Asset)
 	})
 	w.undone(t, func(tx *Tx) { w.sendLimits(t, tx, runs) })
+	_, admits, starts, err := w.TakeAdmission(ctx, "admission", "a", time.Minute)
+	require.NoError(t, err)
+	require.True(t, admits)
+	require.True(t, starts)
+	must(w.Overdue(ctx))(t)
 	require.Len(t, must(w.Heartbeat(ctx, pulses))(t), probe)
 	w.undone(t, func(tx *Tx) { require.Len(t, must(tx.WriteProgress(ctx, reports))(t), probe) })
 	w.undone(t, func(tx *Tx) {

@@ -67,8 +67,10 @@ var plans = map[string][]string{
 	"RescheduleLeases": {"leases_pkey"},
 	"DeleteLeases":     {"leases_pkey"},
 
-	"ReadyShares":    {"asset_pauses_pkey", "ready_q_order", "shares_pkey", "tenants_pkey"},
-	"PoolRooms":      {"pool_clocks_pkey", "pool_q_order", "pools_pkey", "workers_pkey"},
+	"TakeDuty":       {"duties_pkey"},
+	"AdmissionWork":  {"live_runs_pending", "ready_q_order", "settlements_pkey"},
+	"Overdue":        {"cones_pkey", "leases_due", "live_runs_due", "retry_q_due"},
+	"ReadyShares":    {"asset_pauses_pkey", "pool_clocks_pkey", "pool_q_order", "pools_pkey", "ready_q_order", "shares_pkey", "tenants_pkey", "workers_pkey"},
 	"TakeReady":      {"durations_pkey", "ready_q_order", "tasks_pkey"},
 	"DeleteReady":    {"ready_q_pkey"},
 	"TakeQueued":     {"pool_q_order", "runs_pkey", "switches_pkey", "tasks_pkey"},

@@ -10,6 +10,19 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
+// Overdue says what there is to reap.
+type Overdue struct{ Leases, Retries, Cones, Runs bool }
+
+// Overdue looks whether anything is due. What becomes due a moment later is seen the next time.
+func (s *Store) Overdue(ctx context.Context) (o Overdue, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.Overdue(ctx)
+		o = Overdue(row)
+		return err
+	})
+	return o, err
+}
+
 // DueLeases are candidates for expiry or timeout: to be looked at again under locks.
 func (tx *Tx) DueLeases(ctx context.Context, now time.Time, most int) ([]TaskKey, error) {
 	rows, err := tx.q.DueLeases(ctx, db.DueLeasesParams{Now: now, Most: int32(most)}) //nolint:gosec // a batch size

@@ -57,3 +57,24 @@ func TestDue(t *testing.T) {
 		first.commit(t)
 	})
 }
+
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	g := w.newRun(t, w.account(t, "acme"), []run.TaskState{run.Running, run.RetryWait}, nil, nil)
+	w.SetClock(t, w.now)
+	require.Equal(t, store.Overdue{}, must(w.Overdue(t.Context()))(t))
+	for _, c := range []struct {
+		sql  string
+		want store.Overdue
+	}{
+		{`UPDATE servo.leases SET due_at = servo.clock()`, store.Overdue{Leases: true}},
+		{`UPDATE servo.retry_q SET due_at = servo.clock()`, store.Overdue{Leases: true, Retries: true}},
+		{`UPDATE servo.live_runs SET due_at = servo.clock()`, store.Overdue{Leases: true, Retries: true, Runs: true}},
+	} {
+		w.Exec(t, c.sql)
+		require.Equal(t, c.want, must(w.Overdue(t.Context()))(t), c.sql)
+	}
+	w.apply(t, store.Changes{OpenCones: []store.RunKey{g.key()}})
+	require.True(t, must(w.Overdue(t.Context()))(t).Cones)
+}

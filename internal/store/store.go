@@ -143,12 +143,7 @@ type Tx struct {
 // Engine runs fn in a transaction of the engine's role, which spans tenants, and commits.
 // What fn collected is written before the commit.
 func (s *Store) Engine(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	return s.in(ctx, pgx.TxOptions{}, func(ctx context.Context, tx *Tx) error {
-		if err := tx.q.EnterEngine(ctx); err != nil {
-			return err
-		}
-		return fn(ctx, tx)
-	})
+	return s.in(ctx, pgx.TxOptions{BeginQuery: db.BeginEngine}, fn)
 }
 
 // Snapshot runs fn in a read-only transaction of the engine's role that sees one moment.

@@ -49,7 +49,8 @@ WHERE  s.in_flight <> excluded.in_flight;
 
 -- name: ReadyShares :many
 -- Which tenants have ready tasks in which pools, a jump along the index for each, however many
--- tasks there are; with what bounds each tenant.
+-- tasks there are; with what bounds each tenant, and each pool: its own limit, what is queued,
+-- and how many tasks the workers can hold that were seen lately.
 WITH RECURSIVE found AS (
     (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
     UNION ALL
@@ -58,29 +59,34 @@ WITH RECURSIVE found AS (
     JOIN   LATERAL (SELECT q.tenant_id, q.pool FROM servo.ready_q q
                     WHERE NOT q.held AND (q.tenant_id, q.pool) > (f.tenant_id, f.pool)
                     ORDER BY q.tenant_id, q.pool LIMIT 1) AS n ON true
+), rooms AS MATERIALIZED (
+    SELECT p.pool, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, q.queued, f.in_flight
+    FROM   (SELECT DISTINCT f.pool FROM found f) AS p
+    LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+    LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
+    JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
+                    WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)) AS w ON true
+    JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT @most_queued::int) AS y) AS q ON true
+    JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE s.max_concurrency >= 0 AND x.pool = p.pool) AS f ON true
 )
 SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight,
        EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses,
-       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock
+       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock,
+       r.max_concurrency::int AS pool_max_concurrency, r.clock::float8 AS pool_clock, r.workers::int AS pool_workers,
+       r.slots::int AS pool_slots, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight
 FROM   found f
+JOIN   rooms r ON r.pool = f.pool
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.deficit) FILTER (WHERE x.pool = f.pool) AS deficit,
                        max(x.clock) FILTER (WHERE x.pool = f.pool) AS clock
                 FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
 ORDER  BY f.tenant_id, f.pool;
 
--- name: PoolRooms :many
--- What bounds pools: their own limit, what is queued, and how many tasks the workers can hold
--- that were seen lately.
-SELECT p.pool::text AS pool, coalesce(s.max_concurrency, -1)::int AS max_concurrency, coalesce(c.clock, 0)::float8 AS clock,
-       w.workers::int AS workers, w.slots::int AS slots, q.queued::int AS queued, f.in_flight::int AS in_flight
-FROM   (SELECT unnest(@pools::text[]) AS pool) AS p
-LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
-LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
-JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
-                WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)) AS w ON true
-JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT @most_queued::int) AS y) AS q ON true
-JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE s.max_concurrency >= 0 AND x.pool = p.pool) AS f ON true;
+-- name: AdmissionWork :one
+-- Whether there is anything to do at all, at the cost of three looks at the head of an index.
+SELECT ((SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1) IS NOT NULL)::bool AS ready,
+       ((SELECT s.id FROM servo.settlements s ORDER BY s.id LIMIT 1) IS NOT NULL)::bool AS notes,
+       ((SELECT l.tenant_id FROM servo.live_runs l WHERE l.pending ORDER BY l.tenant_id LIMIT 1) IS NOT NULL)::bool AS starts;
 
 -- name: TakeReady :many
 -- The tasks that come next of each tenant and pool, without waiting for anybody, with what

@@ -12,6 +12,26 @@ import (
 	"github.com/google/uuid"
 )
 
+const admissionWork = `-- name: AdmissionWork :one
+SELECT ((SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1) IS NOT NULL)::bool AS ready,
+       ((SELECT s.id FROM servo.settlements s ORDER BY s.id LIMIT 1) IS NOT NULL)::bool AS notes,
+       ((SELECT l.tenant_id FROM servo.live_runs l WHERE l.pending ORDER BY l.tenant_id LIMIT 1) IS NOT NULL)::bool AS starts
+`
+
+type AdmissionWorkRow struct {
+	Ready  bool
+	Notes  bool
+	Starts bool
+}
+
+// Whether there is anything to do at all, at the cost of three looks at the head of an index.
+func (q *Queries) AdmissionWork(ctx context.Context) (AdmissionWorkRow, error) {
+	row := q.db.QueryRow(ctx, admissionWork)
+	var i AdmissionWorkRow
+	err := row.Scan(&i.Ready, &i.Notes, &i.Starts)
+	return i, err
+}
+
 const chargeShares = `-- name: ChargeShares :exec
 INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, deficit, clock, updated_at)
 SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::int[]), unnest($4::float8[]), unnest($5::float8[]), $6::timestamptz
@@ -171,64 +191,6 @@ func (q *Queries) PausedTasks(ctx context.Context, arg PausedTasksParams) ([]Pau
 	return items, nil
 }
 
-const poolRooms = `-- name: PoolRooms :many
-SELECT p.pool::text AS pool, coalesce(s.max_concurrency, -1)::int AS max_concurrency, coalesce(c.clock, 0)::float8 AS clock,
-       w.workers::int AS workers, w.slots::int AS slots, q.queued::int AS queued, f.in_flight::int AS in_flight
-FROM   (SELECT unnest($1::text[]) AS pool) AS p
-LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
-LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
-JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
-                WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $2::float8)) AS w ON true
-JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT $3::int) AS y) AS q ON true
-JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE s.max_concurrency >= 0 AND x.pool = p.pool) AS f ON true
-`
-
-type PoolRoomsParams struct {
-	Pools      []string
-	Alive      float64
-	MostQueued int32
-}
-
-type PoolRoomsRow struct {
-	Pool           string
-	MaxConcurrency int32
-	Clock          float64
-	Workers        int32
-	Slots          int32
-	Queued         int32
-	InFlight       int32
-}
-
-// What bounds pools: their own limit, what is queued, and how many tasks the workers can hold
-// that were seen lately.
-func (q *Queries) PoolRooms(ctx context.Context, arg PoolRoomsParams) ([]PoolRoomsRow, error) {
-	rows, err := q.db.Query(ctx, poolRooms, arg.Pools, arg.Alive, arg.MostQueued)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PoolRoomsRow
-	for rows.Next() {
-		var i PoolRoomsRow
-		if err := rows.Scan(
-			&i.Pool,
-			&i.MaxConcurrency,
-			&i.Clock,
-			&i.Workers,
-			&i.Slots,
-			&i.Queued,
-			&i.InFlight,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const readyShares = `-- name: ReadyShares :many
 WITH RECURSIVE found AS (
     (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
@@ -238,17 +200,34 @@ WITH RECURSIVE found AS (
     JOIN   LATERAL (SELECT q.tenant_id, q.pool FROM servo.ready_q q
                     WHERE NOT q.held AND (q.tenant_id, q.pool) > (f.tenant_id, f.pool)
                     ORDER BY q.tenant_id, q.pool LIMIT 1) AS n ON true
+), rooms AS MATERIALIZED (
+    SELECT p.pool, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, q.queued, f.in_flight
+    FROM   (SELECT DISTINCT f.pool FROM found f) AS p
+    LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+    LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
+    JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
+                    WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $1::float8)) AS w ON true
+    JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT $2::int) AS y) AS q ON true
+    JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE s.max_concurrency >= 0 AND x.pool = p.pool) AS f ON true
 )
 SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight,
        EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses,
-       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock
+       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock,
+       r.max_concurrency::int AS pool_max_concurrency, r.clock::float8 AS pool_clock, r.workers::int AS pool_workers,
+       r.slots::int AS pool_slots, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight
 FROM   found f
+JOIN   rooms r ON r.pool = f.pool
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.deficit) FILTER (WHERE x.pool = f.pool) AS deficit,
                        max(x.clock) FILTER (WHERE x.pool = f.pool) AS clock
                 FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
 ORDER  BY f.tenant_id, f.pool
 `
+
+type ReadySharesParams struct {
+	Alive      float64
+	MostQueued int32
+}
 
 type ReadySharesRow struct {
 	TenantID           uuid.UUID
@@ -259,12 +238,19 @@ type ReadySharesRow struct {
 	Pauses             bool
 	Deficit            float64
 	Clock              float64
+	PoolMaxConcurrency int32
+	PoolClock          float64
+	PoolWorkers        int32
+	PoolSlots          int32
+	PoolQueued         int32
+	PoolInFlight       int32
 }
 
 // Which tenants have ready tasks in which pools, a jump along the index for each, however many
-// tasks there are; with what bounds each tenant.
-func (q *Queries) ReadyShares(ctx context.Context) ([]ReadySharesRow, error) {
-	rows, err := q.db.Query(ctx, readyShares)
+// tasks there are; with what bounds each tenant, and each pool: its own limit, what is queued,
+// and how many tasks the workers can hold that were seen lately.
+func (q *Queries) ReadyShares(ctx context.Context, arg ReadySharesParams) ([]ReadySharesRow, error) {
+	rows, err := q.db.Query(ctx, readyShares, arg.Alive, arg.MostQueued)
 	if err != nil {
 		return nil, err
 	}
@@ -281,6 +267,12 @@ func (q *Queries) ReadyShares(ctx context.Context) ([]ReadySharesRow, error) {
 			&i.Pauses,
 			&i.Deficit,
 			&i.Clock,
+			&i.PoolMaxConcurrency,
+			&i.PoolClock,
+			&i.PoolWorkers,
+			&i.PoolSlots,
+			&i.PoolQueued,
+			&i.PoolInFlight,
 		); err != nil {
 			return nil, err
 		}

@@ -242,6 +242,33 @@ func (q *Queries) LockRetries(ctx context.Context, arg LockRetriesParams) ([]Ser
 	return items, nil
 }
 
+const overdue = `-- name: Overdue :one
+SELECT coalesce((SELECT l.due_at FROM servo.leases l ORDER BY l.due_at LIMIT 1) <= servo.clock(), false)::bool AS leases,
+       coalesce((SELECT q.due_at FROM servo.retry_q q ORDER BY q.due_at LIMIT 1) <= servo.clock(), false)::bool AS retries,
+       ((SELECT c.run_id FROM servo.cones c ORDER BY c.run_id LIMIT 1) IS NOT NULL)::bool AS cones,
+       coalesce((SELECT x.due_at FROM servo.live_runs x WHERE x.due_at IS NOT NULL ORDER BY x.due_at LIMIT 1) <= servo.clock(), false)::bool AS runs
+`
+
+type OverdueRow struct {
+	Leases  bool
+	Retries bool
+	Cones   bool
+	Runs    bool
+}
+
+// Whether anything is due, at the cost of four looks at the head of an index.
+func (q *Queries) Overdue(ctx context.Context) (OverdueRow, error) {
+	row := q.db.QueryRow(ctx, overdue)
+	var i OverdueRow
+	err := row.Scan(
+		&i.Leases,
+		&i.Retries,
+		&i.Cones,
+		&i.Runs,
+	)
+	return i, err
+}
+
 const pendingCones = `-- name: PendingCones :many
 SELECT tenant_id, run_id FROM servo.cones ORDER BY run_id LIMIT $1::int
 `

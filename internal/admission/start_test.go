@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/servotest/verifytest"
 )
 
-func TestStarter(t *testing.T) {
+func TestStart(t *testing.T) {
 	t.Parallel()
 	limit := func(t *testing.T, c *cluster, runs int32) {
 		t.Helper()

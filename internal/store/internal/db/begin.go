@@ -1,0 +1,5 @@
+package db
+
+// BeginEngine begins a transaction and does what EnterEngine does, in one message: a round
+// trip less for every transaction of the engine.
+const BeginEngine = "begin;\n" + enterEngine
