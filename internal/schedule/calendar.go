@@ -1,0 +1,232 @@
+package schedule
+
+import (
+	"math/bits"
+	"time"
+
+	cron "github.com/netresearch/go-cron"
+)
+
+// The calendar knows no zones: its times are readings of a local clock that never jumps,
+// as seconds since the reading 1970-01-01 00:00:00.
+
+// page is one month of the calendar with the days that match. It is kept from one search
+// to the next, because the next answer is mostly on the same page.
+type page struct {
+	year, month int
+	first       int64 // the number of its first day
+	length      int64
+	days        uint32 // bit 0 is the first
+	turned      int    // how many pages were looked at, for the tests that bound the work
+}
+
+func (p *page) holds(day int64) bool { return day >= p.first && day < p.first+p.length }
+
+// open makes p the page of a month.
+func (f *fields) open(p *page, year, month int) {
+	first := time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC)
+	p.year, p.month = year, month
+	p.first = first.Unix() / secondsPerDay
+	p.length = int64(daysIn(year, month))
+	p.days = f.matchingDays(int(first.Weekday()), int(p.length), month)
+	p.turned++
+}
+
+// openDay makes p the page that a day is on.
+func (f *fields) openDay(p *page, day int64) {
+	if !p.holds(day) || p.length == 0 {
+		year, month, _ := time.Unix(day*secondsPerDay, 0).UTC().Date()
+		f.open(p, year, int(month))
+	}
+}
+
+// turn goes on to the next month that the expression names.
+func (f *fields) turn(p *page) {
+	year, month := p.year, p.month
+	later := f.months >> (month + 1) << (month + 1)
+	if later == 0 {
+		year, later = year+1, f.months
+	}
+	f.open(p, year, bits.TrailingZeros64(later))
+}
+
+func daysIn(year, month int) int {
+	switch month {
+	case 4, 6, 9, 11:
+		return 30
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	default:
+		return 31
+	}
+}
+
+// matchingDays are the days of a month, which begins on a weekday, that match. Bit 0 is
+// the first.
+func (f *fields) matchingDays(weekday, length, month int) uint32 {
+	if f.months>>month&1 == 0 {
+		return 0
+	}
+	all := uint32(1)<<length - 1
+	byDate := uint32(f.days >> 1) //nolint:gosec // 31 bits
+	for _, rule := range f.dayRules {
+		byDate |= dateOf(rule, weekday, length)
+	}
+	byWeekday := uint32(0)
+	for first := range 7 { // the first seven days, and all that share their weekday
+		if f.weekdays>>((weekday+first)%7)&1 == 1 {
+			byWeekday |= 0x10204081 << first
+		}
+	}
+	for _, rule := range f.weekdayRules {
+		first := (rule.Weekday - weekday + 7) % 7
+		nth := rule.N
+		if nth < 0 {
+			nth = (length-1-first)/7 + 1
+		}
+		byWeekday |= 1 << (first + 7*(nth-1))
+	}
+	if f.eitherDay {
+		return (byDate | byWeekday) & all
+	}
+	return byDate & byWeekday & all
+}
+
+// dateOf is the day of a month that a rule picks, or none.
+func dateOf(rule cron.DomConstraint, weekday, length int) uint32 {
+	day := length - 1 // counted from 0
+	switch rule.Type {
+	case cron.DomLast:
+	case cron.DomLastOffset:
+		day -= rule.N
+	case cron.DomLastWeekday, cron.DomNearestWeekday:
+		if rule.Type == cron.DomNearestWeekday {
+			day = rule.N - 1
+		}
+		if day >= length {
+			return 0 // a month that has no such day has none near it either
+		}
+		switch (weekday + day) % 7 {
+		case 6: // Saturday: the day before, but never in another month
+			if day--; day < 0 {
+				day = 2
+			}
+		case 0: // Sunday
+			if day++; day >= length {
+				day = length - 3
+			}
+		}
+	}
+	if day < 0 {
+		return 0
+	}
+	return 1 << day
+}
+
+// next is the first matching reading from "from" on, and not after limit.
+func (f *fields) next(p *page, from, limit int64) (int64, bool) {
+	day := floorDays(from)
+	f.openDay(p, day)
+	if p.days>>(day-p.first)&1 == 1 {
+		if t, ok := f.timeFrom(from - day*secondsPerDay); ok {
+			reading := day*secondsPerDay + t
+			return reading, reading <= limit
+		}
+	}
+	day++
+	for {
+		if p.holds(day) {
+			if rest := p.days >> (day - p.first); rest != 0 {
+				reading := (day+int64(bits.TrailingZeros32(rest)))*secondsPerDay + f.firstTime
+				return reading, reading <= limit
+			}
+		}
+		if f.turn(p); p.first*secondsPerDay > limit {
+			return 0, false
+		}
+		day = p.first
+	}
+}
+
+// timeFrom is the first matching time of a day, in seconds, from "from" on.
+func (f *fields) timeFrom(from int64) (int64, bool) {
+	h, m, s := from/3600, from/60%60, from%60
+	if f.hours>>h&1 == 1 {
+		if f.minutes>>m&1 == 1 {
+			if rest := f.seconds >> s; rest != 0 {
+				return from + int64(bits.TrailingZeros64(rest)), true
+			}
+		}
+		if rest := f.minutes >> (m + 1); rest != 0 {
+			m += 1 + int64(bits.TrailingZeros64(rest))
+			return h*3600 + m*60 + int64(bits.TrailingZeros64(f.seconds)), true
+		}
+	}
+	rest := f.hours >> (h + 1)
+	if rest == 0 {
+		return 0, false
+	}
+	h += 1 + int64(bits.TrailingZeros64(rest))
+	return h*3600 + int64(bits.TrailingZeros64(f.minutes))*60 + int64(bits.TrailingZeros64(f.seconds)), true
+}
+
+// count is how many readings match from "from" to "to", both included, without walking
+// through them.
+func (f *fields) count(p *page, from, to int64) int {
+	if from > to {
+		return 0
+	}
+	n := f.countBefore(p, to+1) - f.countBefore(p, from)
+	first, last := floorDays(from), floorDays(to+1)
+	if first == last {
+		return n
+	}
+	for f.openDay(p, first); p.first < last; f.turn(p) {
+		days := p.days
+		if p.first < first {
+			days = days >> (first - p.first) << (first - p.first)
+		}
+		if end := last - p.first; end < p.length {
+			days &= 1<<end - 1
+		}
+		n += bits.OnesCount32(days) * f.perDay
+	}
+	return n
+}
+
+// countBefore is how many readings match on the day of a reading and before it.
+func (f *fields) countBefore(p *page, reading int64) int {
+	day := floorDays(reading)
+	f.openDay(p, day)
+	if p.days>>(day-p.first)&1 == 0 {
+		return 0
+	}
+	return f.timesBefore(reading - day*secondsPerDay)
+}
+
+// timesBefore is how many times of a day match before one.
+func (f *fields) timesBefore(t int64) int {
+	h, m, s := t/3600, t/60%60, t%60
+	below := func(set uint64, n int64) int { return bits.OnesCount64(set & (1<<n - 1)) }
+	seconds := bits.OnesCount64(f.seconds)
+	n := below(f.hours, h) * bits.OnesCount64(f.minutes) * seconds
+	if f.hours>>h&1 == 1 {
+		n += below(f.minutes, m) * seconds
+		if f.minutes>>m&1 == 1 {
+			n += below(f.seconds, s)
+		}
+	}
+	return n
+}
+
+// floorDays is the day of a reading, also before 1970.
+func floorDays(reading int64) int64 {
+	day := reading / secondsPerDay
+	if reading%secondsPerDay < 0 {
+		day--
+	}
+	return day
+}

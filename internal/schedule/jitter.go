@@ -1,0 +1,21 @@
+package schedule
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
+	"time"
+)
+
+// Jitter is a config's own offset in [0, window), in whole microseconds. It comes from a
+// hash of the id alone, so it is the same on every replica and after every restart, and
+// configs that share a slot spread evenly.
+func Jitter(config [16]byte, window time.Duration) time.Duration {
+	if window <= 0 {
+		return 0
+	}
+	sum := sha256.Sum256(config[:])
+	steps := uint64(window / time.Microsecond)
+	offset, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:8]), steps)
+	return time.Duration(offset) * time.Microsecond //nolint:gosec // less than the window
+}
