@@ -189,7 +189,7 @@ func oracle(e expression, zone *time.Location, after, until time.Time) []time.Ti
 		_, offset := time.Unix(instant, 0).In(zone).Zone()
 		return instant + int64(offset)
 	}
-	const before = 50 * 60 * 60 // what the clock has shown by then counts for folds
+	const before = 30 * 60 * 60 // what the clock has shown by then counts for folds
 	start := after.Unix() - before
 	step := int64(60)
 	if e.seconds || reading(start)%60 != start%60 || reading(until.Unix())%60 != until.Unix()%60 {
@@ -198,18 +198,24 @@ func oracle(e expression, zone *time.Location, after, until time.Time) []time.Ti
 	start -= (reading(start)%step + step) % step
 
 	var slots []time.Time
-	seen := map[int64]bool{}
+	// one mark for each reading that there can be
+	lowest := reading(start) - 30*60*60
+	marks := make([]bool, (until.Unix()-start+120*60*60)/step+1)
+	seen := func(reading int64) bool {
+		mark := &marks[(reading-lowest)/step]
+		before := *mark
+		*mark = true
+		return before
+	}
 	last := reading(start) - step
 	for instant := start; instant <= until.Unix(); instant += step {
 		now := reading(instant)
 		fires := e.matches(now)
 		if !e.realTime {
-			fires = fires && !seen[now]
+			fires = !seen(now) && fires
 			for skipped := last + step; skipped < now; skipped += step {
-				fires = fires || (e.matches(skipped) && !seen[skipped])
-				seen[skipped] = true
+				fires = (!seen(skipped) && e.matches(skipped)) || fires
 			}
-			seen[now] = true
 		}
 		if fires && instant > after.Unix() && instant >= 0 {
 			slots = append(slots, time.Unix(instant, 0).UTC())

@@ -133,7 +133,8 @@ func checkEvent(e *EventTrigger) error {
 	}
 }
 
-// checkPossible refuses an expression that never fires.
+// checkPossible refuses an expression that never fires: by the calendar, or because the
+// zone's lasting rules put a gap wherever it would.
 func (s *Schedule) checkPossible(text string) error {
 	const anyYear = 951_782_400 // 2000-02-29; the calendar repeats itself
 	var p page
@@ -141,7 +142,7 @@ func (s *Schedule) checkPossible(text string) error {
 		return cronFault(fmt.Sprintf("%q never fires: there is no such date", text))
 	}
 	w := walker{schedule: s}
-	if _, ok := w.next(firstSlot - 1); !ok {
+	if _, ok := w.next(cycleStart - 1); !ok {
 		return cronFault(fmt.Sprintf("%q never fires in %s: the clock always skips that time", text, s.zone.name))
 	}
 	return nil
@@ -175,7 +176,7 @@ func (s *Schedule) Slots(after, until time.Time, limit int) (slots []time.Time, 
 }
 
 // Next is the first slot after an instant. False is never again: the trigger has no slots,
-// the time that is left until the year 9999 has none, or only such as the clock skips.
+// or the time that is left until the year 9999 has none.
 func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	w := walker{schedule: s}
 	return w.nextTime(after)
