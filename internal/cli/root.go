@@ -46,6 +46,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newPipelines(),
 		newPlan(),
 		newPools(),
+		newPreview(),
 		newQuotas(),
 		newRuns(),
 		newServer(),

@@ -6,6 +6,8 @@ package schedule
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"go.arco.dev/servo/internal/fault"
@@ -161,17 +163,36 @@ func (s *Schedule) Timed() bool { return s.fields != nil || s.every != nil }
 // that there are more. It is the one function behind firing, preview, simulation and the
 // search for holes.
 func (s *Schedule) Slots(after, until time.Time, limit int) (slots []time.Time, more bool) {
-	w := walker{schedule: s}
-	for {
-		slot, ok := w.nextTime(after)
-		if !ok || slot.After(until) {
-			return slots, false
-		}
+	if limit > fewSlots {
+		slots = slices.Grow(slots, min(limit, manySlots, s.Count(after, until)))
+	}
+	for slot := range s.All(after, until) {
 		if len(slots) >= limit {
 			return slots, true
 		}
 		slots = append(slots, slot)
-		after = slot
+	}
+	return slots, false
+}
+
+// A list that may become longer than a few is counted first, so that it is not copied
+// while it grows; what is more than many is not set aside at once.
+const (
+	fewSlots  = 64
+	manySlots = 1 << 16
+)
+
+// All is Slots one by one, for who needs no list.
+func (s *Schedule) All(after, until time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		w := walker{schedule: s}
+		for {
+			slot, ok := w.nextTime(after)
+			if !ok || slot.After(until) || !yield(slot) {
+				return
+			}
+			after = slot
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func readZone(file *zip.File) (*zone, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer content.Close() //nolint:errcheck // it is in memory
+	defer content.Close()
 	data, err := io.ReadAll(content)
 	if err != nil {
 		return nil, err
@@ -115,19 +115,19 @@ const forever = math.MaxInt64 / 4
 type segment struct{ from, until, offset int64 }
 
 // segment is the one around an instant.
-func (o *offsets) segment(instant int64) segment {
+func (z *offsets) segment(instant int64) segment {
 	shift := int64(0)
 	if instant >= cycleEnd {
 		shift = (instant - cycleStart) / cycle * cycle
 		instant -= shift
 	}
-	i := sort.Search(len(o.at), func(i int) bool { return o.at[i] > instant })
-	s := segment{from: -forever, until: forever, offset: o.initial}
+	i := sort.Search(len(z.at), func(i int) bool { return z.at[i] > instant })
+	s := segment{from: -forever, until: forever, offset: z.initial}
 	if i > 0 {
-		s.from, s.offset = o.at[i-1]+shift, o.offset[i-1]
+		s.from, s.offset = z.at[i-1]+shift, z.offset[i-1]
 	}
-	if i < len(o.at) {
-		s.until = o.at[i] + shift
+	if i < len(z.at) {
+		s.until = z.at[i] + shift
 	}
 	return s
 }
