@@ -13,6 +13,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
 )
 
 // scenario is a load: which runs, how many tasks, and whether they are there before the
@@ -24,6 +25,24 @@ type scenario struct {
 	prefill  bool // all runs are triggered before the clock starts
 	manifest string
 	fanOut   int
+	// mix gives tenants different loads: these in turn, with perRun as their mean.
+	mix []mixed
+	// failing is one in how many first attempts that fail and are tried again; 0 is none.
+	failing int
+}
+
+// mixed is one load of a mix.
+type mixed struct {
+	perRun   int
+	manifest string
+}
+
+// of is the load of one tenant.
+func (s scenario) of(tenant int) mixed {
+	if len(s.mix) == 0 {
+		return mixed{perRun: s.perRun, manifest: s.manifest}
+	}
+	return s.mix[tenant%len(s.mix)]
 }
 
 func scenarios() []scenario {
@@ -33,6 +52,10 @@ func scenarios() []scenario {
 		{name: "chain", tasks: 100_000, perRun: 10, manifest: chain(10)},
 		{name: "diamond", tasks: 100_000, perRun: 10, manifest: diamond(8)},
 		{name: "fanout", tasks: 10_002, perRun: 10_002, manifest: fan, fanOut: 10_000},
+		{
+			name: "mixed", tasks: 100_000, perRun: 7, failing: 50,
+			mix: []mixed{{perRun: 1, manifest: chain(1)}, {perRun: 10, manifest: chain(10)}, {perRun: 10, manifest: diamond(8)}},
+		},
 	}
 }
 
@@ -49,7 +72,7 @@ func chain(n int) string {
 	var text strings.Builder
 	text.WriteString("version: 1\nassets:\n")
 	for i := range n {
-		fmt.Fprintf(&text, "  - {key: bench/a%02d, exec: {command: [noop]}", i)
+		fmt.Fprintf(&text, "  - {key: bench/a%02d, exec: {command: [noop]}, retry: {initial_delay: 1s}", i)
 		if i > 0 {
 			fmt.Fprintf(&text, ", upstream: [bench/a%02d]", i-1)
 		}
@@ -62,12 +85,12 @@ func chain(n int) string {
 // diamond is a manifest of one asset, width assets after it, and one after all of them.
 func diamond(width int) string {
 	var text, last strings.Builder
-	text.WriteString("version: 1\nassets:\n  - {key: bench/first, exec: {command: [noop]}}\n")
+	text.WriteString("version: 1\nassets:\n  - {key: bench/first, exec: {command: [noop]}, retry: {initial_delay: 1s}}\n")
 	for i := range width {
-		fmt.Fprintf(&text, "  - {key: bench/m%02d, exec: {command: [noop]}, upstream: [bench/first]}\n", i)
+		fmt.Fprintf(&text, "  - {key: bench/m%02d, exec: {command: [noop]}, retry: {initial_delay: 1s}, upstream: [bench/first]}\n", i)
 		fmt.Fprintf(&last, "bench/m%02d, ", i)
 	}
-	fmt.Fprintf(&text, "  - {key: bench/last, exec: {command: [noop]}, upstream: [%s]}\n", strings.TrimSuffix(last.String(), ", "))
+	fmt.Fprintf(&text, "  - {key: bench/last, exec: {command: [noop]}, retry: {initial_delay: 1s}, upstream: [%s]}\n", strings.TrimSuffix(last.String(), ", "))
 	text.WriteString("pipelines:\n  - {name: bench, overlap: allow, select: [\"bench/*\"]}\n")
 	return text.String()
 }
@@ -84,11 +107,11 @@ pipelines:
 var benchMeta = event.Meta{Actor: "bench"}
 
 func (b *bencher) createTenants(ctx context.Context, s scenario) error {
-	manifest, err := asset.Parse([]byte(s.manifest), "servo.yaml")
-	if err != nil {
-		return err
-	}
 	for i := range b.options.Tenants {
+		manifest, err := asset.Parse([]byte(s.of(i).manifest), "servo.yaml")
+		if err != nil {
+			return err
+		}
 		tenant, err := b.engine.CreateTenant(ctx, fmt.Sprintf("bench-%d", i), benchMeta)
 		if err != nil {
 			return err
@@ -115,7 +138,10 @@ const maxBacklog = 20_000
 // as in a system under steady load.
 func (b *bencher) run(ctx context.Context, s scenario, tasks int) (load, error) {
 	runs := max(tasks/s.perRun, 1)
-	total := int64(runs * s.perRun)
+	var total int64
+	for i := range runs {
+		total += int64(s.of(i % len(b.tenants)).perRun)
+	}
 	if s.prefill {
 		if err := b.feed(ctx, s, 0, runs, 0); err != nil {
 			return load{}, err
@@ -183,7 +209,13 @@ func (b *bencher) workOff(ctx context.Context, s scenario, total int64, worker s
 			continue
 		}
 		reports := make([]engine.Report, 0, len(leases))
+		failed := 0
 		for _, l := range leases {
+			if s.failing > 0 && l.Attempt == 1 && int(l.Task.UUID[15])%s.failing == 0 {
+				failed++
+				reports = append(reports, engine.Report{TaskKey: l.TaskKey, Token: l.Token, Action: engine.Fail{Failure: run.Failure{Code: "NETWORK_ERROR", Message: "the first attempt fails"}}})
+				continue
+			}
 			if s.fanOut > 0 && l.Asset == "bench/scan" {
 				reports = append(reports, engine.Report{TaskKey: l.TaskKey, Token: l.Token, Action: pages(s.fanOut)})
 			}
@@ -195,7 +227,7 @@ func (b *bencher) workOff(ctx context.Context, s scenario, total int64, worker s
 				return err
 			}
 		}
-		b.finished.Add(int64(len(leases)))
+		b.finished.Add(int64(len(leases) - failed))
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ to SUCCEEDED, with the full event log, in process, on a private PostgreSQL with 
 
 Scenarios: single (single-task runs, triggered while workers drain them), drain (the same,
 all triggered before), chain and diamond (runs of 10 tasks), fanout (10,000 tasks and a
-join). Without --scenario all are run.`,
+join), mixed (tenants with singles, chains and diamonds, of which one first attempt in 50
+fails and is tried again). Without --scenario all are run.`,
 		Example: `  servo bench engine
   servo bench engine --scenario single --tasks 1000000
   servo bench engine --scenario chain --profile`,
