@@ -40,6 +40,7 @@ type NeighbourResult struct {
 	WaitP99   float64 `json:"wait_p99"`   // likewise
 	StartP50  float64 `json:"start_p50"`  // its READY → RUNNING
 	StartP99  float64 `json:"start_p99"`  // likewise
+	Rounds    int     `json:"rounds"`     // of admission from READY to QUEUED, at most, the last one included
 	RoundP50  float64 `json:"round_p50"`  // between two rounds of admission that queued something
 	RoundP99  float64 `json:"round_p99"`  // likewise
 	NoisyRate float64 `json:"noisy_rate"` // tasks/s of the noisy tenant meanwhile
@@ -219,7 +220,7 @@ func neighbour(ctx context.Context, o FairnessOptions, admin string) (NeighbourR
 	}
 	result.NoisyRate = float64(c.finished.Load()) / o.For.Seconds()
 	err = c.admin.QueryRow(context.WithoutCancel(ctx), neighbourSQL, quiet.UUID).Scan(&result.Tasks, &result.WaitP50, &result.WaitP99,
-		&result.StartP50, &result.StartP99, &result.RoundP50, &result.RoundP99)
+		&result.StartP50, &result.StartP99, &result.RoundP50, &result.RoundP99, &result.Rounds)
 	return result, err
 }
 
@@ -227,21 +228,26 @@ func neighbour(ctx context.Context, o FairnessOptions, admin string) (NeighbourR
 // apart the rounds of admission were.
 const neighbourSQL = `
 WITH waits AS (
-	SELECT extract(epoch FROM q.recorded_at - r.created_at) * 1000 AS queued, extract(epoch FROM c.recorded_at - r.created_at) * 1000 AS started
+	SELECT r.created_at AS ready_at, q.recorded_at AS queued_at, c.recorded_at AS started_at
 	FROM   servo.runs r
 	JOIN   servo.run_events q ON q.tenant_id = r.tenant_id AND q.run_id = r.id AND q.type = 'task.queued'
 	JOIN   servo.run_events c ON c.tenant_id = r.tenant_id AND c.run_id = r.id AND c.type = 'task.claimed'
 	WHERE  r.tenant_id = $1
 ), rounds AS (
-	SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY at)) * 1000 AS apart
-	FROM   (SELECT DISTINCT recorded_at AS at FROM servo.run_events WHERE type = 'task.queued'
-	        AND recorded_at >= (SELECT min(created_at) FROM servo.runs WHERE tenant_id = $1)) AS x
+	SELECT DISTINCT recorded_at AS at FROM servo.run_events WHERE type = 'task.queued'
+	AND    recorded_at >= (SELECT min(ready_at) FROM waits)
+), gaps AS (
+	SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY at)) * 1000 AS apart FROM rounds
+), took AS (
+	SELECT extract(epoch FROM queued_at - ready_at) * 1000 AS queued, extract(epoch FROM started_at - ready_at) * 1000 AS started,
+	       (SELECT count(*) FROM rounds WHERE at > ready_at AND at <= queued_at) AS rounds
+	FROM   waits
 )
 SELECT count(*)::int, percentile_cont(0.5) WITHIN GROUP (ORDER BY queued)::float8, percentile_cont(0.99) WITHIN GROUP (ORDER BY queued)::float8,
        percentile_cont(0.5) WITHIN GROUP (ORDER BY started)::float8, percentile_cont(0.99) WITHIN GROUP (ORDER BY started)::float8,
-       (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY apart)::float8 FROM rounds),
-       (SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY apart)::float8 FROM rounds)
-FROM   waits`
+       (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY apart)::float8 FROM gaps),
+       (SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY apart)::float8 FROM gaps), max(rounds)::int
+FROM   took`
 
 // weights: three tenants that always wait, with tasks of different length.
 func weights(ctx context.Context, o FairnessOptions, admin string) ([]WeightResult, error) {

@@ -45,7 +45,7 @@ always wait: what part of the worker-seconds does each get?`,
 func fairnessLines(w io.Writer, r bench.FairnessResult) {
 	n := r.Neighbour
 	fmt.Fprintf(w, "neighbour: %d tasks beside a backlog of %d (served at %.0f tasks/s)\n", n.Tasks, n.Backlog, n.NoisyRate)
-	fmt.Fprintf(w, "  READY to QUEUED   p50 %.1f ms, p99 %.1f ms\n", n.WaitP50, n.WaitP99)
+	fmt.Fprintf(w, "  READY to QUEUED   p50 %.1f ms, p99 %.1f ms, at most %d rounds\n", n.WaitP50, n.WaitP99, n.Rounds)
 	fmt.Fprintf(w, "  READY to RUNNING  p50 %.1f ms, p99 %.1f ms\n", n.StartP50, n.StartP99)
 	fmt.Fprintf(w, "  between rounds    p50 %.1f ms, p99 %.1f ms\n", n.RoundP50, n.RoundP99)
 	fmt.Fprintln(w, "weights:")

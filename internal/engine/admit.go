@@ -233,8 +233,8 @@ func (w *working) admit(ctx context.Context, tx *store.Tx, pools []*poolRound, t
 				left = true
 				more = more || looked > 0 && (p.whole || taken[i] == looked && queued < p.room)
 			}
-			if taken[i] > 0 || s.Deficit != p.shares[i].Deficit {
-				charges = append(charges, store.Charge{ShareKey: p.shares[i].ShareKey, Admitted: taken[i], Deficit: s.Deficit, Clock: s.Clock})
+			if taken[i] > 0 || s.Deficit != p.shares[i].Deficit || s.Waits != p.shares[i].Waits {
+				charges = append(charges, store.Charge{ShareKey: p.shares[i].ShareKey, Admitted: taken[i], Deficit: s.Deficit, Clock: s.Clock, Waits: s.Waits})
 			}
 		}
 		if clock != p.clock {
@@ -249,8 +249,10 @@ func (w *working) admit(ctx context.Context, tx *store.Tx, pools []*poolRound, t
 func (w *working) fill(p *poolRound, tasks map[store.ShareKey][]store.ReadyTask, admitted int) (shares []fair.Share, taken []int, clock float64, err error) {
 	shares = make([]fair.Share, len(p.shares))
 	for i, s := range p.shares {
+		found := tasks[s.ShareKey]
 		shares[i] = fair.Share{
-			Tenant: s.Tenant, Weight: s.Weight, Deficit: s.Deficit, Clock: s.Clock, Room: s.most, Costs: costs(tasks[s.ShareKey]),
+			Tenant: s.Tenant, Weight: s.Weight, Deficit: s.Deficit, Clock: s.Clock, Waits: s.Waits, Room: s.most,
+			Costs: costs(found), More: len(found) == s.most,
 		}
 	}
 	order, clock := fair.Pick(p.clock, shares, p.room)

@@ -197,7 +197,7 @@ func turn(p *poolRound, mine int, tasks map[store.ShareKey][]store.ReadyTask) (r
 	for i, s := range p.shares {
 		if found := tasks[s.ShareKey]; s.most > 0 && len(found) > 0 {
 			waiting = append(waiting, fair.Share{
-				Tenant: s.Tenant, Weight: s.Weight, Deficit: s.Deficit, Clock: s.Clock, Room: 1, Costs: costs(found[:1]),
+				Tenant: s.Tenant, Weight: s.Weight, Deficit: s.Deficit, Clock: s.Clock, Waits: s.Waits, Room: 1, Costs: costs(found[:1]),
 			})
 			which = append(which, i)
 		}

@@ -2,6 +2,7 @@ package fair_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,6 +33,33 @@ func TestPick(t *testing.T) {
 		shares[0].Deficit, shares[0].Clock = -1, clock
 		order, _ = fair.Pick(clock, shares, 10)
 		require.Equal(t, 1, order[0])
+	})
+
+	t.Run("a tenant that arrives is served next even if another was charged far too much before", func(t *testing.T) {
+		t.Parallel()
+		noisy := []fair.Share{backlog(1, 1, 1000)}
+		_, clock := fair.Pick(0, noisy, 200)
+		noisy[0].Deficit += 200 * 0.9 // its tasks took a tenth of what was expected
+		shares := []fair.Share{backlog(1, 0.1, 1000), backlog(1, 1, 1)}
+		shares[0].Deficit, shares[0].Clock, shares[0].Waits = noisy[0].Deficit, noisy[0].Clock, noisy[0].Waits
+		order, _ := fair.Pick(clock, shares, 3)
+		require.Contains(t, order[:2], 1)
+		require.False(t, shares[1].Waits)
+		require.True(t, shares[0].Waits)
+		require.InDelta(t, -0.9, shares[1].Deficit, 0.11, "and it owes its task beside the one that waits")
+	})
+
+	t.Run("who did not wait has nothing to its credit, though the clock stood still", func(t *testing.T) {
+		t.Parallel()
+		shares := []fair.Share{backlog(1, 1, 100), backlog(1, 1, 100)}
+		shares[0].Deficit, shares[0].Clock, shares[0].Waits = 10, 50, true
+		shares[1].Deficit, shares[1].Clock = 30, 50
+		order, _ := fair.Pick(50, shares, 10)
+		count := 0
+		for _, i := range order {
+			count += i
+		}
+		require.Equal(t, 5, count, "they take turns")
 	})
 
 	t.Run("equal tenants take turns, and weights say how often", func(t *testing.T) {
@@ -73,14 +101,27 @@ func TestPickProperties(t *testing.T) {
 			return fair.Share{
 				Weight:  rapid.Float64Range(0.1, 10).Draw(t, "weight"),
 				Deficit: rapid.Float64Range(-100, 100).Draw(t, "deficit"),
-				Clock:   rapid.Float64Range(0, 50).Draw(t, "clock"),
+				Clock:   rapid.OneOf(rapid.Just(50.0), rapid.Float64Range(0, 50)).Draw(t, "clock"),
+				Waits:   rapid.Bool().Draw(t, "waits"),
+				More:    rapid.Bool().Draw(t, "more"),
 				Room:    rapid.IntRange(0, 10).Draw(t, "room"),
 				Costs:   rapid.SliceOfN(rapid.Float64Range(0, 60), 0, 10).Draw(t, "costs"),
 			}
 		}), 0, 8).Draw(t, "shares")
 		room := rapid.IntRange(0, 40).Draw(t, "room")
-		before := append([]fair.Share(nil), shares...)
+		before := slices.Clone(shares)
 		order, now := fair.Pick(50, shares, room)
+		if room == 0 {
+			require.Equal(t, before, shares, "a round without room changes nothing")
+			return
+		}
+		stays := func(s fair.Share) bool { return s.Waits && s.Clock == 50 }
+		front := 50.0
+		for _, s := range before {
+			if stays(s) && min(len(s.Costs), s.Room) > 0 {
+				front = min(front, 50-s.Deficit/s.Weight)
+			}
+		}
 
 		taken, possible := make([]int, len(shares)), 0
 		for _, i := range order {
@@ -97,7 +138,17 @@ func TestPickProperties(t *testing.T) {
 			}
 			// Everything that is charged or given can be accounted for.
 			if limit > 0 && taken[i] < limit {
-				require.InDelta(t, before[i].Now(50)+(now-50)*s.Weight-charged, s.Deficit, 1e-6)
+				began := before[i].Deficit
+				if !stays(before[i]) {
+					began = (50-front)*s.Weight + min(0, before[i].Now(50))
+				}
+				require.InDelta(t, began+(now-50)*s.Weight-charged, s.Deficit, 1e-6)
+				require.True(t, s.Waits)
+			}
+		}
+		for i, s := range shares {
+			if limit := min(len(s.Costs), s.Room); taken[i] == limit {
+				require.Equal(t, limit > 0 && s.More, s.Waits)
 			}
 		}
 		require.Len(t, order, min(room, possible), "no room is left while somebody could take it")
@@ -122,7 +173,7 @@ func TestShares(t *testing.T) {
 		served, clock, total := make([]float64, n), 0.0, 0.0
 		for range 400 {
 			for i := range state {
-				state[i].Room, state[i].Costs = 20, make([]float64, 20)
+				state[i].Room, state[i].More, state[i].Costs = 20, true, make([]float64, 20)
 				for j := range state[i].Costs {
 					state[i].Costs[j] = expected[i]
 				}

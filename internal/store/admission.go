@@ -26,6 +26,7 @@ type ReadyShare struct {
 
 	Weight         float64
 	Deficit, Clock float64 // of the tenant in this pool (package fair)
+	Waits          bool    // likewise
 	MaxInFlight    int     // of the tenant in all pools; -1 is no limit
 	InFlight       int     // likewise
 	Pauses         bool    // some asset of the tenant is paused
@@ -70,7 +71,7 @@ func (tx *Tx) ReadyShares(ctx context.Context, alive time.Duration, mostQueued i
 	return column(rows, func(r db.ReadySharesRow) ReadyShare {
 		return ReadyShare{
 			ShareKey: ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool},
-			Weight:   r.FairnessWeight, Deficit: r.Deficit, Clock: r.Clock,
+			Weight:   r.FairnessWeight, Deficit: r.Deficit, Clock: r.Clock, Waits: r.Waits,
 			MaxInFlight: int(r.MaxConcurrentTasks), InFlight: int(r.TenantInFlight), Pauses: r.Pauses,
 			PoolClock: r.PoolClock, PoolMaxInFlight: int(r.PoolMaxConcurrency), PoolInFlight: int(r.PoolInFlight),
 			PoolQueued: int(r.PoolQueued), PoolWorkers: int(r.PoolWorkers), PoolSlots: int(r.PoolSlots),
@@ -140,6 +141,7 @@ type Charge struct {
 
 	Admitted       int
 	Deficit, Clock float64
+	Waits          bool
 }
 
 // ChargeShares collects what a round has done to shares, and how far the pools' clocks have come.
@@ -151,6 +153,7 @@ func (tx *Tx) ChargeShares(ctx context.Context, charges []Charge, clocks map[str
 			Added:     column(charges, func(c Charge) int32 { return int32(c.Admitted) }), //nolint:gosec // a batch size
 			Deficits:  column(charges, func(c Charge) float64 { return c.Deficit }),
 			Clocks:    column(charges, func(c Charge) float64 { return c.Clock }),
+			Waits:     column(charges, func(c Charge) bool { return c.Waits }),
 			Now:       now,
 		})
 	})

@@ -71,14 +71,14 @@ WITH RECURSIVE found AS (
 )
 SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight,
        EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses,
-       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock,
+       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock, coalesce(h.waits, false)::bool AS waits,
        r.max_concurrency::int AS pool_max_concurrency, r.clock::float8 AS pool_clock, r.workers::int AS pool_workers,
        r.slots::int AS pool_slots, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight
 FROM   found f
 JOIN   rooms r ON r.pool = f.pool
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.deficit) FILTER (WHERE x.pool = f.pool) AS deficit,
-                       max(x.clock) FILTER (WHERE x.pool = f.pool) AS clock
+                       max(x.clock) FILTER (WHERE x.pool = f.pool) AS clock, bool_or(x.waits) FILTER (WHERE x.pool = f.pool) AS waits
                 FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
 ORDER  BY f.tenant_id, f.pool;
 
@@ -120,10 +120,11 @@ WHERE  ctid = ANY (ARRAY(
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: ChargeShares :exec
-INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, deficit, clock, updated_at)
-SELECT unnest(@tenant_ids::uuid[]), unnest(@pools::text[]), unnest(@added::int[]), unnest(@deficits::float8[]), unnest(@clocks::float8[]), @now::timestamptz
+INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, deficit, clock, waits, updated_at)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@pools::text[]), unnest(@added::int[]), unnest(@deficits::float8[]), unnest(@clocks::float8[]),
+       unnest(@waits::bool[]), @now::timestamptz
 ON CONFLICT (tenant_id, pool) DO UPDATE
-SET    in_flight = s.in_flight + excluded.in_flight, deficit = excluded.deficit, clock = excluded.clock, updated_at = excluded.updated_at;
+SET    in_flight = s.in_flight + excluded.in_flight, deficit = excluded.deficit, clock = excluded.clock, waits = excluded.waits, updated_at = excluded.updated_at;
 
 -- name: SetPoolClocks :exec
 INSERT INTO servo.pool_clocks AS c (pool, clock)

@@ -33,10 +33,11 @@ func (q *Queries) AdmissionWork(ctx context.Context) (AdmissionWorkRow, error) {
 }
 
 const chargeShares = `-- name: ChargeShares :exec
-INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, deficit, clock, updated_at)
-SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::int[]), unnest($4::float8[]), unnest($5::float8[]), $6::timestamptz
+INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, deficit, clock, waits, updated_at)
+SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::int[]), unnest($4::float8[]), unnest($5::float8[]),
+       unnest($6::bool[]), $7::timestamptz
 ON CONFLICT (tenant_id, pool) DO UPDATE
-SET    in_flight = s.in_flight + excluded.in_flight, deficit = excluded.deficit, clock = excluded.clock, updated_at = excluded.updated_at
+SET    in_flight = s.in_flight + excluded.in_flight, deficit = excluded.deficit, clock = excluded.clock, waits = excluded.waits, updated_at = excluded.updated_at
 `
 
 type ChargeSharesParams struct {
@@ -45,6 +46,7 @@ type ChargeSharesParams struct {
 	Added     []int32
 	Deficits  []float64
 	Clocks    []float64
+	Waits     []bool
 	Now       time.Time
 }
 
@@ -55,6 +57,7 @@ func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) erro
 		arg.Added,
 		arg.Deficits,
 		arg.Clocks,
+		arg.Waits,
 		arg.Now,
 	)
 	return err
@@ -212,14 +215,14 @@ WITH RECURSIVE found AS (
 )
 SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight,
        EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses,
-       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock,
+       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock, coalesce(h.waits, false)::bool AS waits,
        r.max_concurrency::int AS pool_max_concurrency, r.clock::float8 AS pool_clock, r.workers::int AS pool_workers,
        r.slots::int AS pool_slots, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight
 FROM   found f
 JOIN   rooms r ON r.pool = f.pool
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.deficit) FILTER (WHERE x.pool = f.pool) AS deficit,
-                       max(x.clock) FILTER (WHERE x.pool = f.pool) AS clock
+                       max(x.clock) FILTER (WHERE x.pool = f.pool) AS clock, bool_or(x.waits) FILTER (WHERE x.pool = f.pool) AS waits
                 FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
 ORDER  BY f.tenant_id, f.pool
 `
@@ -238,6 +241,7 @@ type ReadySharesRow struct {
 	Pauses             bool
 	Deficit            float64
 	Clock              float64
+	Waits              bool
 	PoolMaxConcurrency int32
 	PoolClock          float64
 	PoolWorkers        int32
@@ -267,6 +271,7 @@ func (q *Queries) ReadyShares(ctx context.Context, arg ReadySharesParams) ([]Rea
 			&i.Pauses,
 			&i.Deficit,
 			&i.Clock,
+			&i.Waits,
 			&i.PoolMaxConcurrency,
 			&i.PoolClock,
 			&i.PoolWorkers,

@@ -29,7 +29,7 @@ SELECT f.pool::text AS pool, t.name, t.fairness_weight, t.max_concurrent_tasks, 
        coalesce(s.tasks, 0)::bigint AS tasks
 FROM   found f
 JOIN   LATERAL (SELECT x.name, x.fairness_weight, x.max_concurrent_tasks FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
-LEFT   JOIN LATERAL (SELECT x.tenant_id, x.pool, x.in_flight, x.deficit, x.clock, x.served, x.tasks, x.updated_at FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.tenant_id, x.pool, x.in_flight, x.deficit, x.clock, x.served, x.tasks, x.updated_at, x.waits FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
 LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = f.pool OFFSET 0) AS c ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
 JOIN   LATERAL (SELECT count(*) AS waiting FROM (SELECT FROM servo.ready_q x
