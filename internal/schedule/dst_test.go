@@ -106,6 +106,14 @@ func TestChangesOfTheClock(t *testing.T) {
 			"30 1,2 * * *", "Antarctica/Troll", "2026-03-28T12:00:00Z",
 			[]string{"2026-03-29T03:00:00+02:00", "2026-03-30T01:30:00+02:00", "2026-03-30T02:30:00+02:00"},
 		},
+		"what follows real time can be far off, too": {
+			"*/30 0 29 2 *", "Europe/Berlin", "2096-03-01T00:00:00Z",
+			[]string{"2104-02-29T00:00:00+01:00", "2104-02-29T00:30:00+01:00", "2108-02-29T00:00:00+01:00"},
+		},
+		"the last second before a gap is there": {
+			"59 59 */23 29 3 *", "Europe/London", "2026-03-01T00:00:00Z",
+			[]string{"2026-03-29T00:59:59Z", "2026-03-29T23:59:59+01:00"},
+		},
 		"the rules go on in the year 9000": {
 			"30 2 * 3 0L", "Europe/Berlin", "9000-01-01T00:00:00Z",
 			[]string{"9000-03-30T03:00:00+02:00", "9001-03-29T03:00:00+02:00"},

@@ -68,10 +68,9 @@ type fields struct {
 }
 
 // parser reads fields. It is asked for nothing else: its search for the next time is not
-// right about zones.
+// right about zones, and which days match is decided here.
 func parser() cron.Parser {
-	return cron.MustNewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
-		cron.Extended | cron.DowOrDom)
+	return cron.MustNewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Extended)
 }
 
 // parseExpression reads five or six fields, or a descriptor other than @every.
