@@ -162,7 +162,7 @@ func checkItem(field int, item string) (rewritten, reason string) {
 	switch {
 	case item == "":
 		return "", "an item of the list is empty"
-	case itemStar.MatchString(item):
+	case item == "*", itemStar.MatchString(item):
 		return item, ""
 	case item == "?":
 		if field != dayOfMonth && field != dayOfWeek {

@@ -27,16 +27,9 @@ func TestZones(t *testing.T) {
 		for _, name := range all {
 			location, err := schedule.Location(name)
 			require.NoError(t, err)
-			previous := begin
-			for _, change := range schedule.Transitions(name, begin, at("2600-01-01T00:00:00Z")) {
-				_, before := change.At.Add(-time.Second).In(location).Zone()
-				_, after := change.At.In(location).Zone()
-				require.Equal(t, time.Duration(before)*time.Second, change.Before, "%s before %s", name, change.At)
-				require.Equal(t, time.Duration(after)*time.Second, change.After, "%s at %s", name, change.At)
-				require.NotEqual(t, before, after)
-				// A fold that reached back behind a gap would put readings out of order.
-				require.True(t, previous.Equal(begin) || change.At.Sub(previous) > 6*24*time.Hour, "%s at %s", name, change.At)
-				previous = change.At
+			// The listed changes and the rules after them; where the cycle of 400 years closes.
+			for _, from := range []time.Time{begin, at("2490-01-01T00:00:00Z")} {
+				compareChanges(t, name, location, from, max(from.Year()+20, 2110))
 			}
 		}
 	})
@@ -96,4 +89,20 @@ func TestZones(t *testing.T) {
 		_, err := schedule.Location("Europe/Berln")
 		require.ErrorContains(t, err, "did you mean Europe/Berlin?")
 	})
+}
+
+// compareChanges holds the changes of a zone until a year against package time.
+func compareChanges(t *testing.T, name string, location *time.Location, from time.Time, year int) {
+	t.Helper()
+	var previous time.Time
+	for _, change := range schedule.Transitions(name, from, time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)) {
+		_, before := change.At.Add(-time.Second).In(location).Zone()
+		_, after := change.At.In(location).Zone()
+		require.Equal(t, time.Duration(before)*time.Second, change.Before, "%s before %s", name, change.At)
+		require.Equal(t, time.Duration(after)*time.Second, change.After, "%s at %s", name, change.At)
+		require.NotEqual(t, before, after)
+		// A fold that reached back behind a gap would put readings out of order.
+		require.True(t, previous.IsZero() || change.At.Sub(previous) > 6*24*time.Hour, "%s at %s", name, change.At)
+		previous = change.At
+	}
 }
