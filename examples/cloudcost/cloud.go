@@ -73,13 +73,13 @@ type Change struct {
 	Kind     string `json:"kind"`
 }
 
-// Changes is what was changed in a region on a day: nothing to six lines.
+// Changes is what was changed in a region on a day: nothing to six lines, the worst the rarest.
 func (c Cloud) Changes(region, day string) []Change {
 	d := c.dice("changes", region, day)
 	kinds := []string{"tag-edited", "disk-resized", "port-opened", "key-created", "admin-granted", "bucket-made-public"}
 	changes := make([]Change, d.IntN(7))
 	for i := range changes {
-		changes[i] = Change{Day: day, Region: region, Resource: "r-" + strconv.Itoa(100+d.IntN(900)), Kind: kinds[d.IntN(len(kinds))]}
+		changes[i] = Change{Day: day, Region: region, Resource: "r-" + strconv.Itoa(100+d.IntN(900)), Kind: kinds[min(d.IntN(len(kinds)), d.IntN(len(kinds)))]}
 	}
 	return changes
 }

@@ -30,10 +30,10 @@ func (a *Assets) SecurityExtract(ctx context.Context, task *servo.Task, p Params
 	regions := cloud.Regions()
 	for i, region := range regions {
 		task.Progress(servo.Progress{Phase: "EXTRACT", Stage: region, Fraction: share(i, len(regions)), RecordsExtracted: int64(len(changes))})
-		if err := p.wait(ctx); err != nil {
-			return AuditLog{}, err
-		}
 		for _, day := range days {
+			if err := p.wait(ctx); err != nil {
+				return AuditLog{}, err
+			}
 			changes = append(changes, cloud.Changes(region, day)...)
 		}
 	}
