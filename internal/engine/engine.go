@@ -26,6 +26,7 @@ type Config struct {
 	// QueueWithoutWorkers is how many tasks are queued for a pool of which no worker was seen
 	// yet: what the first one finds.
 	QueueWithoutWorkers int
+	Server              string   // its name, for the ledger of slots
 	Round               int      // how many tasks or runs one round of admission takes at most
 	Observer            Observer // is told what was committed; nil costs nothing
 }
@@ -109,6 +110,9 @@ func (e *Engine) Stop() {
 
 // Ready is signalled when a task has become ready.
 func (e *Engine) Ready() <-chan struct{} { return e.signals.wait(readyTopic) }
+
+// Due gives a channel that closes when a config may be due earlier than was known.
+func (e *Engine) Due() <-chan struct{} { return e.signals.wait(dueTopic) }
 
 // FollowUp is signalled when a transaction left work for another one (see SkipDoomed).
 func (e *Engine) FollowUp() <-chan struct{} { return e.signals.wait(followUpTopic) }

@@ -24,6 +24,11 @@ func (w *working) live(r *liveRun) {
 	case r.isNew && (r.run.Lock == "" || r.run.State == run.RunRunning): // written as it is
 	case r.run.State.Terminal():
 		w.changes.EndedRuns = append(w.changes.EndedRuns, store.RunKey{Tenant: r.run.Tenant, Run: r.run.ID})
+		if r.run.Config != nil {
+			w.changes.Results = append(w.changes.Results, store.ConfigResult{
+				ConfigKey: store.ConfigKey{Tenant: r.run.Tenant, Config: *r.run.Config}, Run: r.run.ID, State: r.run.State,
+			})
+		}
 	case r.isNew, r.run.State != r.from:
 		w.changes.LiveRuns = append(w.changes.LiveRuns, r.run)
 	}
@@ -82,7 +87,7 @@ func (e *Engine) underQuotas(ctx context.Context, tx *store.Tx, w *working, batc
 	for _, c := range batch {
 		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
 		if q := t.quotas; q.MaxQueuedTasks >= 0 || q.MaxConcurrentRuns >= 0 || q.MaxDailyRuns >= 0 {
-			if locked[t.Tenant] += 0; t.lock != "" {
+			if locked[t.Tenant] += 0; t.lock != "" && !t.waits {
 				locked[t.Tenant]++
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
@@ -34,7 +35,18 @@ func (t *triggerCommand) bound() error {
 	if own := int32(p.MaxExecution.Std() / time.Second); own > 0 && own < t.limit { //nolint:gosec // at most a week
 		t.limit = own
 	}
-	if p.Overlap == asset.OverlapAllow {
+	if t.For != nil {
+		if own := int32(t.For.Limit / time.Second); own > 0 && own < t.limit { //nolint:gosec // at most a week
+			t.limit = own
+		}
+		switch {
+		case t.For.Overlap == config.OverlapAllow:
+			return nil
+		case p.Lock == nil: // its own runs, and nobody else's
+			t.lock = "config/" + t.Workspace + "/" + t.For.Name
+			return nil
+		}
+	} else if p.Overlap == asset.OverlapAllow {
 		return nil
 	}
 	var err error
@@ -96,7 +108,7 @@ func askForLocks(ctx context.Context, tx *store.Tx, w *working, asking map[store
 			}
 			requests = append(requests, store.LockRequest{
 				LockKey: key, Run: t.run, Workspace: t.workspace, Limit: t.limit, Priority: t.Priority,
-				By: cmp.Or(t.TriggeredBy, t.Meta.Actor), Pipeline: t.Pipeline,
+				By: cmp.Or(t.TriggeredBy, t.Meta.Actor), Pipeline: t.Pipeline, Config: t.configID(),
 			})
 		}
 		if len(requests) == 0 {
@@ -134,7 +146,7 @@ func settleRefused(ctx context.Context, tx *store.Tx, batch, fresh []*call[contr
 		if t.behind != nil {
 			follow(c, t.behind)
 			t.answer.AlreadyRunning = true
-		} else if t.refused && t.lock != "" {
+		} else if t.refused && t.lock != "" && !t.waits {
 			locks = append(locks, store.RunKey{Tenant: t.Tenant, Run: t.run})
 		}
 		key := store.TriggerKey{Tenant: t.Tenant, Key: t.IdempotencyKey, Run: t.answer.Run}

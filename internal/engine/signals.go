@@ -14,6 +14,7 @@ import (
 const (
 	readyTopic    = " ready"     // wakes admission
 	followUpTopic = " follow-up" // wakes the reaper
+	dueTopic      = " due"       // wakes the scheduler
 	startTopic    = " start"     // wakes admission if runs wait for their start
 	roomTopic     = " room"      // wakes admission if it has left something behind
 	workerTopic   = " worker"    // wakes who keeps the workers that are there
@@ -167,6 +168,9 @@ func (s *signals) after(w *working) {
 	}
 	if len(w.changes.OpenCones) > 0 {
 		found[followUpTopic] = true
+	}
+	if len(w.changes.Results) > 0 {
+		found[dueTopic] = true
 	}
 	if s.endings(w) {
 		found[startTopic] = true

@@ -27,6 +27,9 @@ func (e *Engine) StartRuns(ctx context.Context, duty store.Duty, most int) (star
 		started, err = startRuns(ctx, tx, w, candidates)
 		return err
 	})
+	if store.IsLockTaken(err) { // by a trigger that came first; the run goes on waiting
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -133,10 +136,17 @@ func startRuns(ctx context.Context, tx *store.Tx, w *working, candidates []store
 // start starts the runs for which there is room, in their order.
 func (w *working) start(candidates []store.RunKey, roots map[id.Run][]run.Task, used map[id.Tenant]*usage) (started int, err error) {
 	meta := event.Meta{Actor: "admission"}
+	given := map[store.LockKey]bool{} // locks that runs of this batch have waited for
 	for _, key := range candidates {
 		r, u := w.runs[key.Run], used[key.Tenant]
 		if r == nil || u == nil || r.run.State != run.RunPending || len(roots[key.Run]) == 0 || u.room(1) == 0 {
 			continue
+		}
+		if lock := (store.LockKey{Tenant: key.Tenant, Key: r.run.Lock}); r.run.Behind {
+			if given[lock] {
+				continue
+			}
+			given[lock] = true
 		}
 		if err := w.decideRun(r, run.StartRun{}, meta); err != nil {
 			return 0, err

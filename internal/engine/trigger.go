@@ -8,6 +8,7 @@ import (
 
 	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/canon"
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
@@ -37,6 +38,18 @@ type Trigger struct {
 	// WaitForLock is how long TriggerRun waits for a run that holds the lock.
 	WaitForLock time.Duration `json:"-"`
 	Meta        event.Meta    `json:"-"`
+	// For is what a config and one of its slots add to it.
+	For *ForConfig `json:"-"`
+}
+
+// ForConfig is the config that a run is made for.
+type ForConfig struct {
+	Config id.Config
+	Name   string
+	Slot   time.Time // zero if no slot makes it
+	Limit  time.Duration
+	// Overlap says whether it excludes the config's other runs, and waits for them.
+	Overlap config.Overlap
 }
 
 // Triggered is the answer to a trigger.
@@ -119,6 +132,7 @@ type triggerCommand struct {
 	behind  *call[controlCommand] // a trigger of the same batch that takes the lock
 	pending bool                  // the run waits for its start
 	refused bool                  // by a quota, after its lock was taken
+	waits   bool                  // for its lock
 }
 
 func (*triggerCommand) control() {}
@@ -385,7 +399,7 @@ func (w *working) create(t *triggerCommand) error {
 	err := w.recordRun(created, run.RunCreated{
 		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.planned.Parameters, Priority: t.Priority,
 		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Parent: t.Parent, Fingerprint: t.planned.Fingerprint, Retry: t.Retry,
-		Started: !t.pending, Limit: t.limit, Lock: t.lock, Tasks: first,
+		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Config: t.config(), Slot: t.slot(), Tasks: first,
 	}, t.Meta)
 	if err != nil {
 		return err
@@ -396,6 +410,27 @@ func (w *working) create(t *triggerCommand) error {
 	w.insertTasks(created.run, specs)
 	w.changes.NewEdges = append(w.changes.NewEdges, edges...)
 	return nil
+}
+
+func (t *triggerCommand) config() *id.Config {
+	if t.For == nil {
+		return nil
+	}
+	return &t.For.Config
+}
+
+func (t *triggerCommand) configID() (of id.Config) {
+	if t.For != nil {
+		of = t.For.Config
+	}
+	return of
+}
+
+func (t *triggerCommand) slot() *time.Time {
+	if t.For == nil || t.For.Slot.IsZero() {
+		return nil
+	}
+	return &t.For.Slot
 }
 
 // addToRun records added tasks, in events of bounded size.

@@ -57,6 +57,29 @@ type Option func(*Fault)
 // Field names the field that is wrong.
 func Field(name string) Option { return func(f *Fault) { f.Violation.Field = name } }
 
+// Under is an error about a part of a request: its fields are named below the part's. Other
+// errors than faults stay as they are.
+func Under(part string, err error) error {
+	inner, ok := errors.AsType[*Fault](err)
+	if !ok {
+		return err
+	}
+	below := func(v Violation) Violation {
+		if v.Field == "" {
+			v.Field = part
+		} else {
+			v.Field = part + "." + v.Field
+		}
+		return v
+	}
+	outer := *inner
+	outer.Violation, outer.Others = below(inner.Violation), nil
+	for _, v := range inner.Others {
+		outer.Others = append(outer.Others, below(v))
+	}
+	return &outer
+}
+
 // Remedy says what to do about it.
 func Remedy(text string) Option { return func(f *Fault) { f.Violation.Remedy = text } }
 

@@ -24,13 +24,15 @@ type (
 	Run struct{ uuid.UUID }
 	// Task is one asset × partition inside a run.
 	Task struct{ uuid.UUID }
+	// Config is one tenant's use of a pipeline.
+	Config struct{ uuid.UUID }
 	// Claim is one claim call of a worker; its repeat gets the same leases.
 	Claim struct{ uuid.UUID }
 )
 
 // Kind is any of the id types.
 type Kind interface {
-	Tenant | Workspace | Deployment | Run | Task | Claim
+	Tenant | Workspace | Deployment | Run | Task | Config | Claim
 }
 
 // Minter mints ids for one transaction: all carry its time, and each sorts after the

@@ -28,12 +28,15 @@ type Run struct {
 	Fingerprint string
 	Retry       *RetryPolicy // what the config says above pipeline and asset
 	Trace       string       // the trace that it belongs to
+	Config      *id.Config   // that it was made for
+	Slot        time.Time    // of the config; zero if no slot made it
 
 	// What its row among the live runs has. A run that is loaded to be changed does not
 	// have it, unless it is loaded to be started.
 	Limit    int32  // seconds that it may take once started
 	Lock     string // what it excludes other runs by; "" is nothing
 	LockedBy string
+	Behind   bool // it waits for Lock
 
 	// Counters. Total = Remaining + the four ends.
 	Total, Remaining                      int32
@@ -158,7 +161,10 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 		r.State, r.Pipeline, r.Parameters, r.Priority = RunPending, body.Pipeline, body.Parameters, body.Priority
 		r.TriggerType, r.TriggeredBy, r.Parent = body.TriggerType, body.TriggeredBy, body.Parent
 		r.Fingerprint, r.Retry, r.Trace, r.CreatedAt = body.Fingerprint, body.Retry, e.Meta.Trace, e.At
-		r.Limit, r.Lock = cmp.Or(body.Limit, defaultLimit), body.Lock
+		r.Limit, r.Lock, r.Behind, r.Config = cmp.Or(body.Limit, defaultLimit), body.Lock, body.Behind, body.Config
+		if body.Slot != nil {
+			r.Slot = *body.Slot
+		}
 		if r.Lock != "" {
 			r.LockedBy = cmp.Or(body.TriggeredBy, e.Meta.Actor)
 		}
@@ -169,7 +175,7 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 	case RunTasksAdded:
 		r.add(len(body.Tasks))
 	case RunStarted:
-		r.State, r.StartedAt = RunRunning, e.At
+		r.State, r.StartedAt, r.Behind = RunRunning, e.At, false
 	case RunCancelRequested:
 		r.State, r.TimedOut, r.CancelReason = RunCancelling, body.TimedOut, body.Reason
 	case RunEnded:

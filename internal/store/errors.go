@@ -24,6 +24,12 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("store: %s touched %d rows instead of %d", e.Statement, e.Got, e.Want)
 }
 
+// IsLockTaken says that a run could not have the lock of another that came first.
+func IsLockTaken(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "23505" && pg.ConstraintName == "live_runs_lock"
+}
+
 // Trouble says what can be done about a failed transaction.
 type Trouble int
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math"
@@ -18,7 +19,7 @@ import (
 func (tx *Tx) writeLiveRuns(ctx context.Context, c Changes) error {
 	var fresh []run.Run
 	for _, r := range c.NewRuns {
-		if r.Lock == "" && !r.State.Terminal() {
+		if (r.Lock == "" || r.Behind) && !r.State.Terminal() {
 			fresh = append(fresh, r)
 		}
 	}
@@ -31,6 +32,7 @@ func (tx *Tx) writeLiveRuns(ctx context.Context, c Changes) error {
 			TenantIds: column(rows, func(r run.Run) uuid.UUID { return r.Tenant.UUID }),
 			RunIds:    column(rows, func(r run.Run) uuid.UUID { return r.ID.UUID }),
 			Pendings:  column(rows, isPending),
+			Starts:    column(rows, func(r run.Run) bool { return r.State == run.RunRunning }),
 			DueAts:    column(rows, run.Run.DueAt),
 		})
 	})
@@ -40,6 +42,21 @@ func (tx *Tx) writeLiveRuns(ctx context.Context, c Changes) error {
 	return tx.writes.write("delete live_runs", len(c.EndedRuns), func(q *db.Queries) error {
 		return q.DeleteLiveRuns(ctx, db.DeleteLiveRunsParams{TenantIds: column(c.EndedRuns, RunKey.tenantID), RunIds: column(c.EndedRuns, RunKey.runID)})
 	})
+}
+
+// heldLock and wantedLock are the lock of a run by whether it has it.
+func heldLock(r run.Run) string {
+	if r.Behind {
+		return ""
+	}
+	return r.Lock
+}
+
+func wantedLock(r run.Run) string {
+	if r.Behind {
+		return r.Lock
+	}
+	return ""
 }
 
 func isPending(r run.Run) bool { return r.State == run.RunPending }
@@ -55,7 +72,9 @@ func (tx *Tx) insertLiveRuns(ctx context.Context, rows []run.Run) error {
 			Limits:       column(rows, func(r run.Run) int32 { return r.Limit }),
 			Priorities:   column(rows, func(r run.Run) int16 { return r.Priority }),
 			Pendings:     column(rows, isPending),
-			LockKeys:     column(rows, func(r run.Run) string { return r.Lock }),
+			LockKeys:     column(rows, heldLock),
+			WaitKeys:     column(rows, wantedLock),
+			ConfigIds:    column(rows, configOf),
 			LockedBys:    column(rows, func(r run.Run) string { return r.LockedBy }),
 			Pipelines:    column(rows, func(r run.Run) string { return r.Pipeline }),
 		})
@@ -78,6 +97,7 @@ type LockRequest struct {
 	Priority  int16
 	By        string
 	Pipeline  string
+	Config    id.Config // zero if it was made for none
 }
 
 // TakeLocks gives each lock to the run that asks for it, unless another holds it, and says who
@@ -99,6 +119,7 @@ func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Ti
 		LockKeys:     column(requests, func(r LockRequest) string { return r.Key }),
 		LockedBys:    column(requests, func(r LockRequest) string { return r.By }),
 		Pipelines:    column(requests, func(r LockRequest) string { return r.Pipeline }),
+		ConfigIds:    column(requests, func(r LockRequest) uuid.UUID { return r.Config.UUID }),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -272,7 +293,7 @@ func (tx *Tx) WithLive(ctx context.Context, runs []run.Run) ([]run.Run, error) {
 	var waiting []run.Run
 	for _, r := range runs {
 		if row, ok := live[RunKey{Tenant: r.Tenant, Run: r.ID}]; ok && row.Pending {
-			r.Limit, r.Lock, r.LockedBy = row.LimitS, row.LockKey, row.LockedBy
+			r.Limit, r.Lock, r.LockedBy, r.Behind = row.LimitS, cmp.Or(row.WaitKey, row.LockKey), row.LockedBy, row.WaitKey != ""
 			waiting = append(waiting, r)
 		}
 	}

@@ -54,6 +54,10 @@ func runFromRow(r db.ServoRun) (run.Run, error) {
 		parent := id.Of[id.Run](*r.ParentRunID)
 		out.Parent = &parent
 	}
+	if r.ConfigID != nil {
+		config := id.Of[id.Config](*r.ConfigID)
+		out.Config, out.Slot = &config, timeOf(r.SlotAt)
+	}
 	if r.Retry != nil {
 		out.Retry = &run.RetryPolicy{}
 		if err := json.Unmarshal(r.Retry, out.Retry); err != nil {

@@ -30,6 +30,7 @@ type Changes struct {
 	CloseCones  []RunKey
 	Reschedule  []run.Task // leases that the reaper looks at again at another time
 	Settlements []Settlement
+	Results     []ConfigResult // of runs that have ended, for their configs
 }
 
 // NewTask is a task as its run makes it.
@@ -54,7 +55,7 @@ type Move struct {
 // Apply collects the statements that make the changes: one for each table touched.
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
-		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements,
+		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements, tx.insertConfigResults,
 	} {
 		if err := step(ctx, c); err != nil {
 			return err
@@ -94,8 +95,17 @@ func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
 			Parameters:   column(rows, func(r run.Run) string { return string(r.Parameters) }),
 			Traces:       column(rows, func(r run.Run) string { return r.Trace }),
 			Retries:      retries,
+			ConfigIds:    column(rows, configOf),
+			SlotAts:      column(rows, func(r run.Run) time.Time { return r.Slot }),
 		})
 	})
+}
+
+func configOf(r run.Run) uuid.UUID {
+	if r.Config == nil {
+		return uuid.UUID{}
+	}
+	return r.Config.UUID
 }
 
 // jsonText is a value as JSON text, "" for nil.

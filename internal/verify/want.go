@@ -57,7 +57,7 @@ func wantRun(r run.Run) store.RunRow {
 		Total: r.Total, Remaining: r.Remaining, Succeeded: r.Succeeded, Failed: r.Failed, Skipped: r.Skipped, Cancelled: r.Cancelled,
 		State: int16(r.State), Priority: r.Priority, TimedOut: r.TimedOut, CancelReason: r.CancelReason, Pipeline: r.Pipeline,
 		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint,
-		Parameters: rawOrNull(r.Parameters), Retry: jsonOrNull(r.Retry), Trace: r.Trace,
+		Parameters: rawOrNull(r.Parameters), Retry: jsonOrNull(r.Retry), Trace: r.Trace, ConfigID: configID(r), SlotAt: timeOrNull(r.Slot),
 	}
 	if r.Parent != nil {
 		row.ParentRunID = ptr[uuid.UUID](r.Parent.UUID)
@@ -65,12 +65,26 @@ func wantRun(r run.Run) store.RunRow {
 	return row
 }
 
+func configID(r run.Run) *uuid.UUID {
+	if r.Config == nil {
+		return nil
+	}
+	return ptr[uuid.UUID](r.Config.UUID)
+}
+
 // wantLive is the row of a run that has not ended.
 func wantLive(r run.Run) store.LiveRunRow {
-	return store.LiveRunRow{
+	row := store.LiveRunRow{
 		TenantID: r.Tenant.UUID, RunID: r.ID.UUID, WorkspaceID: r.Workspace.UUID, CreatedAt: r.CreatedAt, DueAt: timeOrNull(r.DueAt()),
-		LimitS: r.Limit, Priority: r.Priority, Pending: r.State == run.RunPending, LockKey: r.Lock, LockedBy: r.LockedBy, Pipeline: r.Pipeline,
+		LimitS: r.Limit, Priority: r.Priority, Pending: r.State == run.RunPending, LockedBy: r.LockedBy, Pipeline: r.Pipeline,
+		ConfigID: configID(r),
 	}
+	if r.Behind {
+		row.WaitKey = r.Lock
+	} else {
+		row.LockKey = r.Lock
+	}
+	return row
 }
 
 func wantTenant(en tenant.Entity, id uuid.UUID) store.TenantRow {

@@ -2,19 +2,22 @@
 -- quotas of their tenants.
 
 -- name: InsertLiveRuns :exec
-INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline)
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@workspace_ids::uuid[]), unnest(@created_ats::timestamptz[]),
        nullif(unnest(@due_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@limits::int[]), unnest(@priorities::smallint[]),
-       unnest(@pendings::bool[]), unnest(@lock_keys::text[]), unnest(@locked_bys::text[]), unnest(@pipelines::text[]);
+       unnest(@pendings::bool[]), unnest(@lock_keys::text[]), unnest(@locked_bys::text[]), unnest(@pipelines::text[]),
+       nullif(unnest(@config_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@wait_keys::text[]);
 
 -- name: InsertLocks :many
 -- Insert first: whoever holds the lock keeps it. Waits for a run that is just ending. Keys are
 -- taken in their order, so that two batches cannot wait for each other.
-INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline)
-SELECT n.tenant_id, n.run_id, n.workspace_id, @now::timestamptz, n.due_at, n.limit_s, n.priority, false, n.lock_key, n.locked_by, n.pipeline
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id)
+SELECT n.tenant_id, n.run_id, n.workspace_id, @now::timestamptz, n.due_at, n.limit_s, n.priority, false, n.lock_key, n.locked_by, n.pipeline,
+       nullif(n.config_id, '00000000-0000-0000-0000-000000000000')
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@workspace_ids::uuid[]) AS workspace_id,
                unnest(@due_ats::timestamptz[]) AS due_at, unnest(@limits::int[]) AS limit_s, unnest(@priorities::smallint[]) AS priority,
-               unnest(@lock_keys::text[]) AS lock_key, unnest(@locked_bys::text[]) AS locked_by, unnest(@pipelines::text[]) AS pipeline) AS n
+               unnest(@lock_keys::text[]) AS lock_key, unnest(@locked_bys::text[]) AS locked_by, unnest(@pipelines::text[]) AS pipeline,
+               unnest(@config_ids::uuid[]) AS config_id) AS n
 ORDER  BY n.tenant_id, n.lock_key
 ON CONFLICT DO NOTHING
 RETURNING run_id;
@@ -26,11 +29,13 @@ JOIN   LATERAL (SELECT * FROM servo.live_runs x
                 WHERE x.tenant_id = n.tenant_id AND x.lock_key = n.lock_key AND x.lock_key <> '' OFFSET 0) AS l ON true;
 
 -- name: UpdateLiveRuns :exec
--- A run starts, or waits after all, or is being cancelled.
+-- A run starts, with the lock that it has waited for, or waits after all, or is being cancelled.
 UPDATE servo.live_runs l
-SET    pending = n.pending, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00')
+SET    pending = n.pending, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00'),
+       lock_key = CASE WHEN n.starts AND l.wait_key <> '' THEN l.wait_key ELSE l.lock_key END,
+       wait_key = CASE WHEN n.starts THEN '' ELSE l.wait_key END
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@pendings::bool[]) AS pending,
-               unnest(@due_ats::timestamptz[]) AS due_at) AS n
+               unnest(@starts::bool[]) AS starts, unnest(@due_ats::timestamptz[]) AS due_at) AS n
 WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id;
 
 -- name: DeleteLiveRuns :exec
@@ -42,7 +47,7 @@ WHERE  ctid = ANY (ARRAY(
 
 -- name: LiveRuns :many
 -- Of runs that are locked.
-SELECT l.tenant_id, l.run_id, l.limit_s, l.pending, l.lock_key, l.locked_by
+SELECT l.tenant_id, l.run_id, l.limit_s, l.pending, l.lock_key, l.locked_by, l.wait_key
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
 JOIN   LATERAL (SELECT * FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true;
 
@@ -63,11 +68,15 @@ WITH RECURSIVE jump AS (
 SELECT j.tenant_id::uuid AS tenant_id FROM jump j WHERE j.tenant_id IS NOT NULL;
 
 -- name: NextRuns :many
--- The runs of each tenant that start next: by priority, then by age.
-SELECT l.tenant_id, l.run_id
+-- The runs of each tenant that start next: by priority, then by age. A run that waits for a
+-- lock is passed over while another holds it.
+SELECT l.tenant_id, l.run_id, l.wait_key
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@mosts::int[]) AS most) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.run_id FROM servo.live_runs x
-                WHERE x.tenant_id = n.tenant_id AND x.pending ORDER BY x.priority DESC, x.run_id LIMIT n.most) AS l ON true;
+JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.wait_key FROM servo.live_runs x
+                WHERE x.tenant_id = n.tenant_id AND x.pending
+                AND   (x.wait_key = '' OR NOT EXISTS (SELECT FROM servo.live_runs h
+                       WHERE h.tenant_id = x.tenant_id AND h.lock_key = x.wait_key AND h.lock_key <> ''))
+                ORDER BY x.priority DESC, x.run_id LIMIT n.most) AS l ON true;
 
 -- name: Roots :many
 -- Tasks that wait for nothing but the start of their run, which is locked.

@@ -1,12 +1,13 @@
 -- name: InsertRuns :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, version,
-                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace)
+                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@ids::uuid[]), unnest(@workspace_ids::uuid[]), unnest(@deployment_ids::uuid[]),
        nullif(unnest(@parent_run_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), @now::timestamptz,
        nullif(unnest(@started_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@versions::int[]),
        unnest(@totals::int[]), unnest(@totals::int[]), unnest(@states::smallint[]), unnest(@priorities::smallint[]),
        unnest(@pipelines::text[]), unnest(@trigger_types::text[]), unnest(@triggered_bys::text[]), unnest(@fingerprints::text[]),
-       nullif(unnest(@parameters::text[]), '')::jsonb, nullif(unnest(@retries::text[]), '')::jsonb, unnest(@traces::text[]);
+       nullif(unnest(@parameters::text[]), '')::jsonb, nullif(unnest(@retries::text[]), '')::jsonb, unnest(@traces::text[]),
+       nullif(unnest(@config_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), nullif(unnest(@slot_ats::timestamptz[]), '0001-01-01 00:00:00+00');
 
 -- name: InsertTasks :exec
 -- upstreams and inheritances are arrays as text, since arrays of arrays must be rectangles
@@ -23,7 +24,7 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@upstream_i
 -- The strongest mode, for a cancel: it excludes every move that goes backward or ends.
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
        r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
-       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true;
 
@@ -31,7 +32,7 @@ JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x
 -- For whatever may end a task: the counters are ours until the commit.
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
        r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
-       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true;
 
@@ -39,7 +40,7 @@ JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x
 -- For a move backward that ends nothing: only a cancel is kept out.
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
        r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
-       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true;
 

@@ -98,7 +98,7 @@ func (q *Queries) DeleteLiveRuns(ctx context.Context, arg DeleteLiveRunsParams) 
 
 const dueRuns = `-- name: DueRuns :many
 SELECT l.tenant_id, l.run_id, l.limit_s, l.pipeline, r.deployment_id
-FROM   (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline FROM servo.live_runs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at LIMIT $2::int) AS l
+FROM   (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key FROM servo.live_runs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at LIMIT $2::int) AS l
 JOIN   LATERAL (SELECT y.deployment_id FROM servo.runs y WHERE y.tenant_id = l.tenant_id AND y.id = l.run_id OFFSET 0) AS r ON true
 `
 
@@ -160,10 +160,11 @@ func (q *Queries) ForgetTriggerKeys(ctx context.Context, arg ForgetTriggerKeysPa
 
 const insertLiveRuns = `-- name: InsertLiveRuns :exec
 
-INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline)
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        nullif(unnest($5::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($6::int[]), unnest($7::smallint[]),
-       unnest($8::bool[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[])
+       unnest($8::bool[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]),
+       nullif(unnest($12::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($13::text[])
 `
 
 type InsertLiveRunsParams struct {
@@ -178,6 +179,8 @@ type InsertLiveRunsParams struct {
 	LockKeys     []string
 	LockedBys    []string
 	Pipelines    []string
+	ConfigIds    []uuid.UUID
+	WaitKeys     []string
 }
 
 // What bounds runs: the rows of those that have not ended, the locks that they hold, and the
@@ -195,16 +198,20 @@ func (q *Queries) InsertLiveRuns(ctx context.Context, arg InsertLiveRunsParams) 
 		arg.LockKeys,
 		arg.LockedBys,
 		arg.Pipelines,
+		arg.ConfigIds,
+		arg.WaitKeys,
 	)
 	return err
 }
 
 const insertLocks = `-- name: InsertLocks :many
-INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline)
-SELECT n.tenant_id, n.run_id, n.workspace_id, $1::timestamptz, n.due_at, n.limit_s, n.priority, false, n.lock_key, n.locked_by, n.pipeline
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id)
+SELECT n.tenant_id, n.run_id, n.workspace_id, $1::timestamptz, n.due_at, n.limit_s, n.priority, false, n.lock_key, n.locked_by, n.pipeline,
+       nullif(n.config_id, '00000000-0000-0000-0000-000000000000')
 FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS workspace_id,
                unnest($5::timestamptz[]) AS due_at, unnest($6::int[]) AS limit_s, unnest($7::smallint[]) AS priority,
-               unnest($8::text[]) AS lock_key, unnest($9::text[]) AS locked_by, unnest($10::text[]) AS pipeline) AS n
+               unnest($8::text[]) AS lock_key, unnest($9::text[]) AS locked_by, unnest($10::text[]) AS pipeline,
+               unnest($11::uuid[]) AS config_id) AS n
 ORDER  BY n.tenant_id, n.lock_key
 ON CONFLICT DO NOTHING
 RETURNING run_id
@@ -221,6 +228,7 @@ type InsertLocksParams struct {
 	LockKeys     []string
 	LockedBys    []string
 	Pipelines    []string
+	ConfigIds    []uuid.UUID
 }
 
 // Insert first: whoever holds the lock keeps it. Waits for a run that is just ending. Keys are
@@ -237,6 +245,7 @@ func (q *Queries) InsertLocks(ctx context.Context, arg InsertLocksParams) ([]uui
 		arg.LockKeys,
 		arg.LockedBys,
 		arg.Pipelines,
+		arg.ConfigIds,
 	)
 	if err != nil {
 		return nil, err
@@ -257,9 +266,9 @@ func (q *Queries) InsertLocks(ctx context.Context, arg InsertLocksParams) ([]uui
 }
 
 const liveRuns = `-- name: LiveRuns :many
-SELECT l.tenant_id, l.run_id, l.limit_s, l.pending, l.lock_key, l.locked_by
+SELECT l.tenant_id, l.run_id, l.limit_s, l.pending, l.lock_key, l.locked_by, l.wait_key
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true
 `
 
 type LiveRunsParams struct {
@@ -274,6 +283,7 @@ type LiveRunsRow struct {
 	Pending  bool
 	LockKey  string
 	LockedBy string
+	WaitKey  string
 }
 
 // Of runs that are locked.
@@ -293,6 +303,7 @@ func (q *Queries) LiveRuns(ctx context.Context, arg LiveRunsParams) ([]LiveRunsR
 			&i.Pending,
 			&i.LockKey,
 			&i.LockedBy,
+			&i.WaitKey,
 		); err != nil {
 			return nil, err
 		}
@@ -307,7 +318,7 @@ func (q *Queries) LiveRuns(ctx context.Context, arg LiveRunsParams) ([]LiveRunsR
 const lockHolders = `-- name: LockHolders :many
 SELECT l.tenant_id, l.lock_key, l.run_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS lock_key) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline FROM servo.live_runs x
+JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key FROM servo.live_runs x
                 WHERE x.tenant_id = n.tenant_id AND x.lock_key = n.lock_key AND x.lock_key <> '' OFFSET 0) AS l ON true
 `
 
@@ -388,10 +399,13 @@ func (q *Queries) LockTenants(ctx context.Context, tenantIds []uuid.UUID) ([]Loc
 }
 
 const nextRuns = `-- name: NextRuns :many
-SELECT l.tenant_id, l.run_id
+SELECT l.tenant_id, l.run_id, l.wait_key
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::int[]) AS most) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.run_id FROM servo.live_runs x
-                WHERE x.tenant_id = n.tenant_id AND x.pending ORDER BY x.priority DESC, x.run_id LIMIT n.most) AS l ON true
+JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.wait_key FROM servo.live_runs x
+                WHERE x.tenant_id = n.tenant_id AND x.pending
+                AND   (x.wait_key = '' OR NOT EXISTS (SELECT FROM servo.live_runs h
+                       WHERE h.tenant_id = x.tenant_id AND h.lock_key = x.wait_key AND h.lock_key <> ''))
+                ORDER BY x.priority DESC, x.run_id LIMIT n.most) AS l ON true
 `
 
 type NextRunsParams struct {
@@ -402,9 +416,11 @@ type NextRunsParams struct {
 type NextRunsRow struct {
 	TenantID uuid.UUID
 	RunID    uuid.UUID
+	WaitKey  string
 }
 
-// The runs of each tenant that start next: by priority, then by age.
+// The runs of each tenant that start next: by priority, then by age. A run that waits for a
+// lock is passed over while another holds it.
 func (q *Queries) NextRuns(ctx context.Context, arg NextRunsParams) ([]NextRunsRow, error) {
 	rows, err := q.db.Query(ctx, nextRuns, arg.TenantIds, arg.Mosts)
 	if err != nil {
@@ -414,7 +430,7 @@ func (q *Queries) NextRuns(ctx context.Context, arg NextRunsParams) ([]NextRunsR
 	var items []NextRunsRow
 	for rows.Next() {
 		var i NextRunsRow
-		if err := rows.Scan(&i.TenantID, &i.RunID); err != nil {
+		if err := rows.Scan(&i.TenantID, &i.RunID, &i.WaitKey); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -536,9 +552,11 @@ func (q *Queries) TenantQuotas(ctx context.Context, tenantIds []uuid.UUID) ([]Te
 
 const updateLiveRuns = `-- name: UpdateLiveRuns :exec
 UPDATE servo.live_runs l
-SET    pending = n.pending, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00')
+SET    pending = n.pending, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00'),
+       lock_key = CASE WHEN n.starts AND l.wait_key <> '' THEN l.wait_key ELSE l.lock_key END,
+       wait_key = CASE WHEN n.starts THEN '' ELSE l.wait_key END
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::bool[]) AS pending,
-               unnest($4::timestamptz[]) AS due_at) AS n
+               unnest($4::bool[]) AS starts, unnest($5::timestamptz[]) AS due_at) AS n
 WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id
 `
 
@@ -546,15 +564,17 @@ type UpdateLiveRunsParams struct {
 	TenantIds []uuid.UUID
 	RunIds    []uuid.UUID
 	Pendings  []bool
+	Starts    []bool
 	DueAts    []time.Time
 }
 
-// A run starts, or waits after all, or is being cancelled.
+// A run starts, with the lock that it has waited for, or waits after all, or is being cancelled.
 func (q *Queries) UpdateLiveRuns(ctx context.Context, arg UpdateLiveRunsParams) error {
 	_, err := q.db.Exec(ctx, updateLiveRuns,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.Pendings,
+		arg.Starts,
 		arg.DueAts,
 	)
 	return err

@@ -25,6 +25,49 @@ type ServoCone struct {
 	RunID    uuid.UUID
 }
 
+type ServoConfig struct {
+	TenantID       uuid.UUID
+	ID             uuid.UUID
+	WorkspaceID    uuid.UUID
+	Name           string
+	Version        int32
+	Pipeline       string
+	Labels         json.RawMessage
+	Spec           json.RawMessage
+	Enabled        bool
+	DisabledReason string
+	PausedAt       *time.Time
+	PauseNote      string
+	MovedTo        *time.Time
+	CreatedBy      string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	DeletedAt      *time.Time
+	DecidedUntil   time.Time
+	NextSlot       *time.Time
+	DueAt          *time.Time
+	ZoneData       string
+	RangeFrom      *time.Time
+	LastSlot       *time.Time
+	LastRunID      *uuid.UUID
+	LastRunState   *int16
+	LastRunAt      *time.Time
+	LastSuccessAt  *time.Time
+	Failures       int32
+	AfterConfig    *string
+	OnEvent        *string
+	DependsOn      *string
+}
+
+type ServoConfigResult struct {
+	ID       int64
+	TenantID uuid.UUID
+	ConfigID uuid.UUID
+	RunID    uuid.UUID
+	State    int16
+	EndedAt  time.Time
+}
+
 type ServoDeployment struct {
 	TenantID    uuid.UUID
 	ID          uuid.UUID
@@ -83,6 +126,8 @@ type ServoLiveRun struct {
 	LockKey     string
 	LockedBy    string
 	Pipeline    string
+	ConfigID    *uuid.UUID
+	WaitKey     string
 }
 
 type ServoPool struct {
@@ -185,6 +230,8 @@ type ServoRun struct {
 	Parameters   json.RawMessage
 	Retry        json.RawMessage
 	Trace        string
+	ConfigID     *uuid.UUID
+	SlotAt       *time.Time
 }
 
 type ServoServer struct {
@@ -202,6 +249,29 @@ type ServoSigningKey struct {
 	SignsFrom time.Time
 	ExpiresAt *time.Time
 	RevokedAt *time.Time
+}
+
+type ServoSlot struct {
+	TenantID  uuid.UUID
+	ConfigID  uuid.UUID
+	SlotAt    time.Time
+	RunID     uuid.UUID
+	DecidedAt time.Time
+	DecidedBy string
+}
+
+type ServoSlotRange struct {
+	TenantID      uuid.UUID
+	ConfigID      uuid.UUID
+	FromAt        time.Time
+	ToAt          time.Time
+	Slots         int64
+	Outcome       int16
+	Reason        string
+	ConfigVersion int32
+	RunID         *uuid.UUID
+	DecidedAt     time.Time
+	DecidedBy     string
 }
 
 type ServoSwitch struct {

@@ -52,7 +52,7 @@ func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (G
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, coalesce(w.name, '')::text AS workspace
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, coalesce(w.name, '')::text AS workspace
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 WHERE  r.tenant_id = $1::uuid AND r.id = $2::uuid
@@ -98,6 +98,8 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 		&i.ServoRun.Parameters,
 		&i.ServoRun.Retry,
 		&i.ServoRun.Trace,
+		&i.ServoRun.ConfigID,
+		&i.ServoRun.SlotAt,
 		&i.Workspace,
 	)
 	return i, err
@@ -213,7 +215,7 @@ func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams
 
 const listRuns = `-- name: ListRuns :many
 
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, coalesce(w.name, '')::text AS workspace
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, coalesce(w.name, '')::text AS workspace
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 WHERE  r.tenant_id = $1::uuid AND r.id >= $2::uuid AND r.id < $3::uuid
@@ -293,6 +295,8 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.ServoRun.Parameters,
 			&i.ServoRun.Retry,
 			&i.ServoRun.Trace,
+			&i.ServoRun.ConfigID,
+			&i.ServoRun.SlotAt,
 			&i.Workspace,
 		); err != nil {
 			return nil, err

@@ -264,13 +264,14 @@ func (q *Queries) InsertRunEvents(ctx context.Context, arg InsertRunEventsParams
 
 const insertRuns = `-- name: InsertRuns :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, version,
-                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace)
+                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[]),
        nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), $6::timestamptz,
        nullif(unnest($7::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($8::int[]),
        unnest($9::int[]), unnest($9::int[]), unnest($10::smallint[]), unnest($11::smallint[]),
        unnest($12::text[]), unnest($13::text[]), unnest($14::text[]), unnest($15::text[]),
-       nullif(unnest($16::text[]), '')::jsonb, nullif(unnest($17::text[]), '')::jsonb, unnest($18::text[])
+       nullif(unnest($16::text[]), '')::jsonb, nullif(unnest($17::text[]), '')::jsonb, unnest($18::text[]),
+       nullif(unnest($19::uuid[]), '00000000-0000-0000-0000-000000000000'), nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00')
 `
 
 type InsertRunsParams struct {
@@ -292,6 +293,8 @@ type InsertRunsParams struct {
 	Parameters    []string
 	Retries       []string
 	Traces        []string
+	ConfigIds     []uuid.UUID
+	SlotAts       []time.Time
 }
 
 func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
@@ -314,6 +317,8 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 		arg.Parameters,
 		arg.Retries,
 		arg.Traces,
+		arg.ConfigIds,
+		arg.SlotAts,
 	)
 	return err
 }
@@ -362,9 +367,9 @@ func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error 
 const lockRunsForCount = `-- name: LockRunsForCount :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
        r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
-       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
 `
 
 type LockRunsForCountParams struct {
@@ -409,6 +414,8 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 			&i.Parameters,
 			&i.Retry,
 			&i.Trace,
+			&i.ConfigID,
+			&i.SlotAt,
 		); err != nil {
 			return nil, err
 		}
@@ -423,9 +430,9 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 const lockRunsForMove = `-- name: LockRunsForMove :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
        r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
-       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
 `
 
 type LockRunsForMoveParams struct {
@@ -470,6 +477,8 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 			&i.Parameters,
 			&i.Retry,
 			&i.Trace,
+			&i.ConfigID,
+			&i.SlotAt,
 		); err != nil {
 			return nil, err
 		}
@@ -484,9 +493,9 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 const lockRunsForUpdate = `-- name: LockRunsForUpdate :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version,
        r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out,
-       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace
+       r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
 `
 
 type LockRunsForUpdateParams struct {
@@ -531,6 +540,8 @@ func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdatePa
 			&i.Parameters,
 			&i.Retry,
 			&i.Trace,
+			&i.ConfigID,
+			&i.SlotAt,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,412 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/schedule"
+	"go.arco.dev/servo/internal/store"
+)
+
+// DefaultFiring is how many configs one transaction decides about.
+const DefaultFiring = 1000
+
+// lookAgain is when a slot that waits for another config is looked at again.
+const lookAgain = 10 * time.Second
+
+const scheduler = "scheduler" // who has done what this file does
+
+// Fired is what one look at the configs that are due has done.
+type Fired struct {
+	Configs int
+	Runs    int
+	More    bool // there may be others
+}
+
+// FireDue decides about the slots of up to most configs that are due: their runs, the ledger
+// and where the configs stand next, in one transaction. Any server may do it at any time.
+func (e *Engine) FireDue(ctx context.Context, most int) (fired Fired, err error) {
+	var f *firing
+	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		due, err := tx.LockDueConfigs(ctx, now, most)
+		if err != nil {
+			return err
+		}
+		fired.Configs, fired.More = len(due), len(due) == most
+		if f = newFiring(e, now); len(due) == 0 {
+			return nil
+		}
+		w.at(now)
+		if err := f.decide(ctx, tx, due); err != nil {
+			return err
+		}
+		if err := f.makeRuns(ctx, tx, w); err != nil {
+			return err
+		}
+		return f.write(ctx, tx)
+	})
+	if err != nil {
+		return Fired{}, err
+	}
+	fired.Runs, fired.More = f.made, fired.More || f.more
+	return fired, f.followUp(ctx)
+}
+
+// firing is one look.
+type firing struct {
+	engine  *Engine
+	now     time.Time
+	ledger  *ledger
+	configs []*firingConfig
+	batch   []*call[controlCommand]
+	loads   map[id.Config]store.ConfigLoad
+	made    int
+	more    bool
+	cancels []Cancel // of runs that make way
+}
+
+// firingConfig is one config in it.
+type firingConfig struct {
+	*store.ConfigState
+
+	schedule *schedule.Schedule
+	skipped  []config.Range
+	slots    []slotCommand
+	until    time.Time // every slot up to here will be decided
+	again    time.Time // when a slot that waits is looked at again
+	changed  bool      // its definition, not only where it stands
+}
+
+// slotCommand is a slot that fires if its run can be made.
+type slotCommand struct {
+	at      time.Time
+	call    *call[controlCommand]
+	skipped *config.Range // decided before anything was asked
+}
+
+func (s slotCommand) trigger() *triggerCommand {
+	return s.call.cmd.(*triggerCommand) //nolint:forcetypeassert // made below
+}
+
+func newFiring(e *Engine, now time.Time) *firing {
+	return &firing{engine: e, now: now, ledger: newLedger(e.config.Server)}
+}
+
+// decide says which slots of the configs fire, as far as time and other configs tell.
+func (f *firing) decide(ctx context.Context, tx *store.Tx, due []store.ConfigState) error {
+	var counted []store.ConfigKey
+	for i := range due {
+		c := &firingConfig{ConfigState: &due[i]}
+		f.configs = append(f.configs, c)
+		if c.Spec.MaxOverlap > 0 || c.Spec.Overlap == config.OverlapBufferOne || c.Spec.Overlap == config.OverlapCancelRunning {
+			counted = append(counted, c.Key())
+		}
+	}
+	var err error
+	if f.loads, err = tx.LiveOfConfigs(ctx, counted); err != nil {
+		return err
+	}
+	for _, c := range f.configs {
+		if c.schedule, err = c.Spec.Schedule(); err != nil {
+			if err := f.setAside(c, err); err != nil {
+				return err
+			}
+			continue
+		}
+		decision := c.Due(c.schedule, c.DecidedUntil, f.now)
+		c.skipped, c.until = decision.Skipped, c.DecidedUntil
+		for _, r := range decision.Skipped {
+			c.until = later(c.until, r.To)
+		}
+		f.slotsOf(c, decision)
+	}
+	return nil
+}
+
+// setAside takes a config out that cannot be read any more, so that the others go on.
+func (f *firing) setAside(c *firingConfig, cause error) error {
+	f.engine.log.Error("a config cannot be read", "tenant", c.Tenant, "config", c.ID, "error", cause)
+	c.changed, c.until = true, c.DecidedUntil
+	return f.ledger.record(c.ConfigState, config.Disabled{Reason: "it cannot be read: " + clipped(cause.Error(), config.MaxNote/2)}, f.now, event.Meta{Actor: scheduler})
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// slotsOf makes a command for each slot that fires, up to the first that has to wait for
+// another config.
+func (f *firing) slotsOf(c *firingConfig, d config.Decision) {
+	live := f.loads[c.ID].Live
+	for _, at := range d.Fire {
+		met, wait := dependencyMet(c, at, f.now)
+		if wait {
+			c.again = f.now.Add(lookAgain)
+			if end := at.Add(c.Spec.DependsOn.Wait.Std()); end.Before(c.again) {
+				c.again = end
+			}
+			return
+		}
+		c.until = later(c.until, at)
+		slot := slotCommand{at: at}
+		switch {
+		case !met:
+			slot.skipped = &config.Range{Outcome: config.SkippedDependency, Reason: c.Spec.DependsOn.Config + " has not succeeded in time"}
+		case c.Spec.MaxOverlap > 0 && live >= c.Spec.MaxOverlap:
+			slot.skipped = &config.Range{Outcome: config.SkippedOverlap, Reason: fmt.Sprintf("%d runs have not ended, max_overlap is %d", c.Spec.MaxOverlap, c.Spec.MaxOverlap)}
+		default:
+			live++
+			slot.call = f.command(c.ConfigState, at, "schedule")
+		}
+		c.slots = append(c.slots, slot)
+	}
+	c.until = later(c.until, d.Until)
+}
+
+// dependencyMet says whether the config that a slot depends on has succeeded, or may still.
+func dependencyMet(c *firingConfig, slot, now time.Time) (met, wait bool) {
+	d := c.Spec.DependsOn
+	if d == nil {
+		return true, false
+	}
+	if !c.DependencyAt.IsZero() && !c.DependencyAt.Before(slot.Add(-d.Within.Std())) {
+		return true, false
+	}
+	return false, now.Before(slot.Add(d.Wait.Std()))
+}
+
+// command asks for a run of a config.
+func (f *firing) command(c *store.ConfigState, slot time.Time, why string) *call[controlCommand] {
+	t := &triggerCommand{Trigger: Trigger{
+		Tenant: c.Tenant, Workspace: c.WorkspaceName, Pipeline: c.Spec.Pipeline, Parameters: c.Spec.Parameters, Priority: c.Spec.Priority,
+		TriggerType: why, TriggeredBy: "config/" + c.Name, WaitForQuota: true, Meta: event.Meta{Actor: scheduler},
+		For: &ForConfig{Config: c.ID, Name: c.Name, Slot: slot, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap},
+	}}
+	if c.Spec.Retry != nil {
+		policy := policyOf(*c.Spec.Retry)
+		t.Retry = &policy
+	}
+	made := &call[controlCommand]{cmd: t}
+	f.batch = append(f.batch, made)
+	return made
+}
+
+// makeRuns plans the runs, takes their locks, counts them and makes them.
+func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working) error {
+	planned, n, err := f.engine.planTriggers(ctx, tx, f.batch)
+	if err != nil {
+		return err
+	}
+	if n < len(f.batch) {
+		f.postpone(n)
+	}
+	for _, c := range planned {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // made above
+		t.run = id.New[id.Run](w.mint)
+		t.answer = Triggered{Run: t.run}
+	}
+	unlocked, err := f.engine.takeLocks(ctx, tx, w, planned)
+	if err != nil {
+		return err
+	}
+	waiting := f.buffer(planned)
+	allowed, err := f.engine.underQuotas(ctx, tx, w, append(unlocked, waiting...))
+	if err != nil {
+		return err
+	}
+	for _, c := range allowed {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // made above
+		t.pending = t.pending || t.waits
+		if err := w.create(t); err != nil {
+			return err
+		}
+	}
+	f.made = len(allowed)
+	return settleRefused(ctx, tx, planned, planned)
+}
+
+// postpone leaves the slots from the nth command on for the next look: the transaction is
+// large enough.
+func (f *firing) postpone(n int) {
+	f.more = true
+	left := make(map[*call[controlCommand]]bool, len(f.batch)-n)
+	for _, c := range f.batch[n:] {
+		left[c] = true
+	}
+	for _, c := range f.configs {
+		for i, slot := range c.slots {
+			if left[slot.call] {
+				f.stopAt(c, i)
+				break
+			}
+		}
+	}
+}
+
+// stopAt leaves the slots of a config from the ith on undecided.
+func (f *firing) stopAt(c *firingConfig, i int) {
+	c.until = c.DecidedUntil
+	for _, r := range c.skipped {
+		c.until = later(c.until, r.To)
+	}
+	if c.slots = c.slots[:i]; i > 0 {
+		c.until = later(c.until, c.slots[i-1].at)
+	}
+	c.again = f.now
+}
+
+// buffer lets runs wait whose lock another holds, if their configs say so.
+func (f *firing) buffer(planned []*call[controlCommand]) (waiting []*call[controlCommand]) {
+	behind := map[id.Config]int{}
+	for _, c := range planned {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // made above
+		if c.err != nil || !t.answer.AlreadyRunning && t.behind == nil {
+			continue
+		}
+		holder := t.answer.Run
+		if t.behind != nil {
+			holder = t.behind.cmd.(*triggerCommand).run //nolint:forcetypeassert // likewise
+		}
+		of := t.For.Config
+		switch t.For.Overlap {
+		case config.OverlapBufferAll:
+		case config.OverlapBufferOne, config.OverlapCancelRunning:
+			if f.loads[of].Behind+behind[of] > 0 {
+				continue
+			}
+		default:
+			continue
+		}
+		if t.For.Overlap == config.OverlapCancelRunning && t.behind == nil {
+			f.cancels = append(f.cancels, Cancel{Tenant: t.Tenant, Run: holder, Reason: "the next slot of its config is due", Meta: event.Meta{Actor: scheduler}})
+		}
+		behind[of]++
+		t.waits, t.behind, t.answer = true, nil, Triggered{Run: t.run}
+		waiting = append(waiting, c)
+	}
+	return waiting
+}
+
+// write records the outcomes and where each config stands.
+func (f *firing) write(ctx context.Context, tx *store.Tx) error {
+	var moved, saved []store.ConfigState
+	for _, c := range f.configs {
+		if err := f.settle(c); err != nil {
+			return err
+		}
+		if moved = append(moved, *c.ConfigState); c.changed {
+			saved = append(saved, *c.ConfigState)
+		}
+	}
+	if err := tx.SaveConfigs(ctx, saved); err != nil {
+		return err
+	}
+	if err := tx.MoveConfigs(ctx, moved); err != nil {
+		return err
+	}
+	return f.ledger.write(ctx, tx, f.now)
+}
+
+// settle enters the outcomes of one config into the ledger.
+func (f *firing) settle(c *firingConfig) error {
+	if c.schedule == nil { // set aside
+		c.DueAt = time.Time{}
+		return nil
+	}
+	for _, r := range c.skipped {
+		f.ledger.skip(c.ConfigState, r)
+	}
+	for i, slot := range c.slots {
+		r, postponed := slot.outcome()
+		if postponed {
+			f.stopAt(c, i)
+			break
+		}
+		if r == nil {
+			f.ledger.fire(c.ConfigState, slot.at, slot.trigger().answer.Run)
+			continue
+		}
+		r.From, r.To, r.Slots, r.Version = slot.at, slot.at, 1, c.Version
+		f.ledger.skip(c.ConfigState, *r)
+		if r.Outcome == config.Failed {
+			if err := f.failed(c); err != nil {
+				return err
+			}
+		}
+	}
+	c.DecidedUntil = c.until
+	if !c.MovedTo.After(c.DecidedUntil) {
+		c.MovedTo = time.Time{}
+	}
+	f.ledger.plan(c.ConfigState, c.schedule)
+	if !c.again.IsZero() && !c.DueAt.IsZero() {
+		c.DueAt = c.again
+	}
+	return nil
+}
+
+// outcome is why a slot did not fire, nil if it did.
+func (s slotCommand) outcome() (r *config.Range, postponed bool) {
+	if s.skipped != nil {
+		return s.skipped, false
+	}
+	t := s.trigger()
+	var cause *fault.Fault
+	switch {
+	case s.call.err == nil && t.answer.AlreadyRunning:
+		holder := t.answer.Run
+		return &config.Range{Outcome: config.SkippedOverlap, Run: &holder}, false
+	case s.call.err == nil:
+		return nil, false
+	case fault.Is(s.call.err, fault.Unavailable):
+		return nil, true
+	case errors.As(s.call.err, &cause) && cause.Code == fault.LimitExceeded && t.refused:
+		return &config.Range{Outcome: config.SkippedQuota, Reason: cause.Message}, false
+	}
+	return &config.Range{Outcome: config.Failed, Reason: clipped(s.call.err.Error(), config.MaxNote)}, false
+}
+
+func clipped(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return text[:most]
+}
+
+// failed counts a failure, and disables a config that has failed too often.
+func (f *firing) failed(c *firingConfig) error {
+	c.Failures++
+	if !c.Enabled || int(c.Failures) < c.Spec.MaxConsecutiveFailures {
+		return nil
+	}
+	c.changed = true
+	return f.ledger.record(c.ConfigState, tooManyFailures(c.Failures), f.now, event.Meta{Actor: scheduler})
+}
+
+func tooManyFailures(n int32) config.Disabled {
+	return config.Disabled{Reason: fmt.Sprintf("it has failed %d times one after the other", n), Failures: n}
+}
+
+// followUp does what must not be in the transaction: runs are locked after configs.
+func (f *firing) followUp(ctx context.Context) error {
+	var failed error
+	for _, c := range f.cancels {
+		if _, err := f.engine.CancelRun(ctx, c); err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}

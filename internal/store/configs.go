@@ -1,0 +1,319 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// ConfigKey finds a config.
+type ConfigKey struct {
+	Tenant id.Tenant
+	Config id.Config
+}
+
+func (k ConfigKey) tenantID() uuid.UUID { return k.Tenant.UUID }
+func (k ConfigKey) configID() uuid.UUID { return k.Config.UUID }
+
+// ConfigName finds a config by its name.
+type ConfigName struct {
+	Tenant    id.Tenant
+	Workspace id.Workspace
+	Name      string
+}
+
+// ConfigState is a config as it is locked, with what decides about its slots.
+type ConfigState struct {
+	config.Config
+	config.Times
+
+	WorkspaceName string
+	Range         config.Range // what its last decided slot is in, if it did not fire; only the cause
+	// DependencyAt is when the config that it depends on has succeeded last.
+	DependencyAt time.Time
+}
+
+// Key finds the config.
+func (c ConfigState) Key() ConfigKey { return ConfigKey{Tenant: c.Tenant, Config: c.ID} }
+
+// LockDueConfigs locks up to most configs that are due by now, waiting for nobody.
+func (tx *Tx) LockDueConfigs(ctx context.Context, now time.Time, most int) ([]ConfigState, error) {
+	rows, err := tx.q.LockDueConfigs(ctx, db.LockDueConfigsParams{Now: now, Most: int32(most)}) //nolint:gosec // a batch size
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, configFromRow)
+}
+
+// LockConfigs locks configs by their ids. Those that do not exist are left out.
+func (tx *Tx) LockConfigs(ctx context.Context, keys []ConfigKey) ([]ConfigState, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.q.LockConfigs(ctx, db.LockConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)})
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, func(r db.LockConfigsRow) (ConfigState, error) { return configFromRow(db.LockDueConfigsRow(r)) })
+}
+
+func configFromRow(r db.LockDueConfigsRow) (ConfigState, error) {
+	c := ConfigState{
+		Config: config.Config{
+			Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Config](r.ID), Workspace: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name,
+			Version: r.Version, Enabled: r.Enabled, DisabledReason: r.DisabledReason, PausedAt: timeOf(r.PausedAt), PauseNote: r.PauseNote,
+			MovedTo: timeOf(r.MovedTo), CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: timeOf(r.DeletedAt),
+		},
+		Times: config.Times{
+			DecidedUntil: r.DecidedUntil, NextSlot: timeOf(r.NextSlot), DueAt: timeOf(r.DueAt), ZoneData: r.ZoneData, RangeFrom: timeOf(r.RangeFrom),
+			LastSlot: timeOf(r.LastSlot), LastRunAt: timeOf(r.LastRunAt), LastSuccessAt: timeOf(r.LastSuccessAt), Failures: r.Failures,
+		},
+		WorkspaceName: r.Workspace,
+		Range:         config.Range{Outcome: config.Outcome(r.RangeOutcome), Reason: r.RangeReason, Version: r.RangeVersion, Run: runOf(r.RangeRunID)},
+		DependencyAt:  timeOf(r.DependencySuccessAt),
+	}
+	if r.LastRunState != nil {
+		c.LastState = *r.LastRunState
+	}
+	c.LastRun = runOf(r.LastRunID)
+	return c, json.Unmarshal(r.Spec, &c.Spec)
+}
+
+func runOf(u *uuid.UUID) *id.Run {
+	if u == nil {
+		return nil
+	}
+	found := id.Of[id.Run](*u)
+	return &found
+}
+
+func uuidOf(r *id.Run) uuid.UUID {
+	if r == nil {
+		return uuid.UUID{}
+	}
+	return r.UUID
+}
+
+// SaveConfigs writes new and changed configs.
+func (tx *Tx) SaveConfigs(ctx context.Context, rows []ConfigState) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	specs, err := convert(rows, func(c ConfigState) (string, error) { return jsonText(&c.Spec) })
+	if err != nil {
+		return err
+	}
+	labels, err := convert(rows, func(c ConfigState) (string, error) {
+		if c.Spec.Labels == nil {
+			return "{}", nil
+		}
+		return jsonText(&c.Spec.Labels)
+	})
+	if err != nil {
+		return err
+	}
+	err = tx.q.UpsertConfigs(ctx, db.UpsertConfigsParams{
+		TenantIds:       column(rows, func(c ConfigState) uuid.UUID { return c.Tenant.UUID }),
+		Ids:             column(rows, func(c ConfigState) uuid.UUID { return c.ID.UUID }),
+		WorkspaceIds:    column(rows, func(c ConfigState) uuid.UUID { return c.Workspace.UUID }),
+		Names:           column(rows, func(c ConfigState) string { return c.Name }),
+		Versions:        column(rows, func(c ConfigState) int32 { return c.Version }),
+		Pipelines:       column(rows, func(c ConfigState) string { return c.Spec.Pipeline }),
+		Labels:          labels,
+		Specs:           specs,
+		Enableds:        column(rows, func(c ConfigState) bool { return c.Enabled }),
+		DisabledReasons: column(rows, func(c ConfigState) string { return c.DisabledReason }),
+		PausedAts:       column(rows, func(c ConfigState) time.Time { return c.PausedAt }),
+		PauseNotes:      column(rows, func(c ConfigState) string { return c.PauseNote }),
+		MovedTos:        column(rows, func(c ConfigState) time.Time { return c.MovedTo }),
+		CreatedBys:      column(rows, func(c ConfigState) string { return c.CreatedBy }),
+		CreatedAts:      column(rows, func(c ConfigState) time.Time { return c.CreatedAt }),
+		UpdatedAts:      column(rows, func(c ConfigState) time.Time { return c.UpdatedAt }),
+		DeletedAts:      column(rows, func(c ConfigState) time.Time { return c.DeletedAt }),
+		DecidedUntils:   column(rows, func(c ConfigState) time.Time { return c.DecidedUntil }),
+		NextSlots:       column(rows, func(c ConfigState) time.Time { return c.NextSlot }),
+		DueAts:          column(rows, func(c ConfigState) time.Time { return c.DueAt }),
+		ZoneDatas:       column(rows, func(c ConfigState) string { return c.ZoneData }),
+		RangeFroms:      column(rows, func(c ConfigState) time.Time { return c.RangeFrom }),
+		Failures:        column(rows, func(c ConfigState) int32 { return c.Failures }),
+	})
+	return taken(err, "config", rows[0].Name)
+}
+
+// MoveConfigs writes where locked configs stand.
+func (tx *Tx) MoveConfigs(ctx context.Context, rows []ConfigState) error {
+	return tx.writes.write("move configs", len(rows), func(q *db.Queries) error {
+		return q.MoveConfigs(ctx, db.MoveConfigsParams{
+			TenantIds:      column(rows, func(c ConfigState) uuid.UUID { return c.Tenant.UUID }),
+			Ids:            column(rows, func(c ConfigState) uuid.UUID { return c.ID.UUID }),
+			DecidedUntils:  column(rows, func(c ConfigState) time.Time { return c.DecidedUntil }),
+			NextSlots:      column(rows, func(c ConfigState) time.Time { return c.NextSlot }),
+			DueAts:         column(rows, func(c ConfigState) time.Time { return c.DueAt }),
+			ZoneDatas:      column(rows, func(c ConfigState) string { return c.ZoneData }),
+			RangeFroms:     column(rows, func(c ConfigState) time.Time { return c.RangeFrom }),
+			Failures:       column(rows, func(c ConfigState) int32 { return c.Failures }),
+			LastSlots:      column(rows, func(c ConfigState) time.Time { return c.LastSlot }),
+			LastRunIds:     column(rows, func(c ConfigState) uuid.UUID { return uuidOf(c.LastRun) }),
+			LastRunStates:  column(rows, func(c ConfigState) int16 { return c.LastState }),
+			LastRunAts:     column(rows, func(c ConfigState) time.Time { return c.LastRunAt }),
+			LastSuccessAts: column(rows, func(c ConfigState) time.Time { return c.LastSuccessAt }),
+		})
+	})
+}
+
+// FiredSlot is a slot of a config that made a run.
+type FiredSlot struct {
+	ConfigKey
+
+	At  time.Time
+	Run id.Run
+}
+
+// SkippedSlots are slots of a config that made none.
+type SkippedSlots struct {
+	ConfigKey
+	config.Range
+}
+
+// WriteLedger records what was decided about slots. A range that goes on with the one before it
+// has the From of that one.
+func (tx *Tx) WriteLedger(ctx context.Context, fired []FiredSlot, skipped []SkippedSlots, now time.Time, by string) error {
+	err := tx.writes.write("insert slots", len(fired), func(q *db.Queries) error {
+		return q.InsertSlots(ctx, db.InsertSlotsParams{
+			TenantIds: column(fired, func(s FiredSlot) uuid.UUID { return s.Tenant.UUID }),
+			ConfigIds: column(fired, func(s FiredSlot) uuid.UUID { return s.Config.UUID }),
+			SlotAts:   column(fired, func(s FiredSlot) time.Time { return s.At }),
+			RunIds:    column(fired, func(s FiredSlot) uuid.UUID { return s.Run.UUID }),
+			Now:       now, DecidedBy: by,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return tx.writes.write("write slot_ranges", len(skipped), func(q *db.Queries) error {
+		return q.UpsertSlotRanges(ctx, db.UpsertSlotRangesParams{
+			TenantIds:      column(skipped, func(s SkippedSlots) uuid.UUID { return s.Tenant.UUID }),
+			ConfigIds:      column(skipped, func(s SkippedSlots) uuid.UUID { return s.Config.UUID }),
+			FromAts:        column(skipped, func(s SkippedSlots) time.Time { return s.From }),
+			ToAts:          column(skipped, func(s SkippedSlots) time.Time { return s.To }),
+			Slots:          column(skipped, func(s SkippedSlots) int64 { return s.Slots }),
+			Outcomes:       column(skipped, func(s SkippedSlots) int16 { return int16(s.Outcome) }),
+			Reasons:        column(skipped, func(s SkippedSlots) string { return s.Reason }),
+			ConfigVersions: column(skipped, func(s SkippedSlots) int32 { return s.Range.Version }),
+			RunIds:         column(skipped, func(s SkippedSlots) uuid.UUID { return uuidOf(s.Run) }),
+			Now:            now, DecidedBy: by,
+		})
+	})
+}
+
+// ConfigIDs finds configs by their names. Those that do not exist are left out.
+func (tx *Tx) ConfigIDs(ctx context.Context, names []ConfigName) (map[ConfigName]id.Config, error) {
+	rows, err := tx.q.ConfigIDs(ctx, db.ConfigIDsParams{
+		TenantIds:    column(names, func(n ConfigName) uuid.UUID { return n.Tenant.UUID }),
+		WorkspaceIds: column(names, func(n ConfigName) uuid.UUID { return n.Workspace.UUID }),
+		Names:        column(names, func(n ConfigName) string { return n.Name }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[ConfigName]id.Config, len(rows))
+	for _, r := range rows {
+		name := ConfigName{Tenant: id.Of[id.Tenant](r.TenantID), Workspace: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name}
+		found[name] = id.Of[id.Config](r.ID)
+	}
+	return found, nil
+}
+
+// ListenersOf are the configs that fire when one of these succeeds.
+func (tx *Tx) ListenersOf(ctx context.Context, keys []ConfigKey) ([]ConfigKey, error) {
+	rows, err := tx.q.Listeners(ctx, db.ListenersParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)})
+	return column(rows, func(r db.ListenersRow) ConfigKey {
+		return ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)}
+	}), err
+}
+
+// NextDue is when the next config is due, and whether runs have told their configs something.
+func (s *Store) NextDue(ctx context.Context) (now, due time.Time, results bool, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		if now, err = tx.Clock(ctx); err != nil {
+			return err
+		}
+		row, err := tx.q.NextDue(ctx)
+		due, results = row.DueAt, row.Results
+		return err
+	})
+	return now, due, results, err
+}
+
+// ConfigLoad is how many runs of a config have not ended.
+type ConfigLoad struct{ Live, Behind int }
+
+// LiveOfConfigs counts the runs of configs that have not ended.
+func (tx *Tx) LiveOfConfigs(ctx context.Context, keys []ConfigKey) (map[id.Config]ConfigLoad, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.q.LiveOfConfigs(ctx, db.LiveOfConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), ConfigIds: column(keys, ConfigKey.configID)})
+	found := make(map[id.Config]ConfigLoad, len(rows))
+	for _, r := range rows {
+		found[id.Of[id.Config](r.ConfigID)] = ConfigLoad{Live: int(r.Live), Behind: int(r.Behind)}
+	}
+	return found, err
+}
+
+// ConfigResult is what a run that has ended tells its config.
+type ConfigResult struct {
+	ConfigKey
+
+	Run   id.Run
+	State run.State
+	At    time.Time
+}
+
+func (tx *Tx) insertConfigResults(ctx context.Context, c Changes) error {
+	rows := c.Results
+	return tx.writes.write("insert config_results", len(rows), func(q *db.Queries) error {
+		return q.InsertConfigResults(ctx, db.InsertConfigResultsParams{
+			TenantIds: column(rows, func(r ConfigResult) uuid.UUID { return r.Tenant.UUID }),
+			ConfigIds: column(rows, func(r ConfigResult) uuid.UUID { return r.Config.UUID }),
+			RunIds:    column(rows, func(r ConfigResult) uuid.UUID { return r.Run.UUID }),
+			States:    column(rows, func(r ConfigResult) int16 { return int16(r.State) }),
+			Now:       c.Now,
+		})
+	})
+}
+
+// TakeConfigResults takes up to most results, in the order in which they were told.
+func (tx *Tx) TakeConfigResults(ctx context.Context, most int) ([]ConfigResult, error) {
+	rows, err := tx.q.TakeConfigResults(ctx, int32(most)) //nolint:gosec // a batch size
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(rows, func(a, b db.ServoConfigResult) int { return cmp.Compare(a.ID, b.ID) })
+	return column(rows, func(r db.ServoConfigResult) ConfigResult {
+		return ConfigResult{
+			ConfigKey: ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ConfigID)},
+			Run:       id.Of[id.Run](r.RunID), State: run.State(r.State), At: r.EndedAt,
+		}
+	}), nil
+}
+
+// ConfigsOfOtherZoneData are configs whose next slot was computed with other zone data, after
+// the one that is given, in the order of their keys.
+func (tx *Tx) ConfigsOfOtherZoneData(ctx context.Context, version string, after ConfigKey, most int) ([]ConfigKey, error) {
+	rows, err := tx.q.ConfigsOfOtherZoneData(ctx, db.ConfigsOfOtherZoneDataParams{
+		ZoneData: version, AfterTenant: after.Tenant.UUID, AfterID: after.Config.UUID, Most: int32(most), //nolint:gosec // a batch size
+	})
+	return column(rows, func(r db.ConfigsOfOtherZoneDataRow) ConfigKey {
+		return ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)}
+	}), err
+}

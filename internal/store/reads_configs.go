@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// ConfigView is a config as people read it.
+type ConfigView struct{ ConfigState }
+
+func configView(c db.ServoConfig, workspace string) (ConfigView, error) {
+	state, err := configFromRow(db.LockDueConfigsRow{
+		TenantID: c.TenantID, ID: c.ID, WorkspaceID: c.WorkspaceID, Name: c.Name, Version: c.Version, Spec: c.Spec, Enabled: c.Enabled,
+		DisabledReason: c.DisabledReason, PausedAt: c.PausedAt, PauseNote: c.PauseNote, MovedTo: c.MovedTo, CreatedBy: c.CreatedBy,
+		CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt, DeletedAt: c.DeletedAt, DecidedUntil: c.DecidedUntil, NextSlot: c.NextSlot,
+		DueAt: c.DueAt, ZoneData: c.ZoneData, RangeFrom: c.RangeFrom, LastSlot: c.LastSlot, LastRunID: c.LastRunID,
+		LastRunState: c.LastRunState, LastRunAt: c.LastRunAt, LastSuccessAt: c.LastSuccessAt, Failures: c.Failures, Workspace: workspace,
+	})
+	return ConfigView{state}, err
+}
+
+// GetConfig reads a config by its id.
+func (s *Store) GetConfig(ctx context.Context, key ConfigKey) (found ConfigView, err error) {
+	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.GetConfig(ctx, db.GetConfigParams{TenantID: key.Tenant.UUID, ID: key.Config.UUID})
+		if err != nil {
+			return notFound(err, "config", key.Config.String())
+		}
+		found, err = configView(row.ServoConfig, row.Workspace)
+		return err
+	})
+	return found, err
+}
+
+// GetConfigByName reads a config by its name.
+func (s *Store) GetConfigByName(ctx context.Context, tenant id.Tenant, workspace, name string) (found ConfigView, err error) {
+	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.GetConfigByName(ctx, db.GetConfigByNameParams{TenantID: tenant.UUID, Workspace: workspace, Name: name})
+		if err != nil {
+			return notFound(err, "config", name)
+		}
+		found, err = configView(row.ServoConfig, row.Workspace)
+		return err
+	})
+	return found, err
+}
+
+// ConfigFilter says which configs of a tenant are wanted. Zero fields ask for nothing.
+type ConfigFilter struct {
+	Workspace string
+	Pipeline  string
+	Prefix    string // of the name
+	State     string // ACTIVE, PAUSED or DISABLED
+	Labels    map[string]string
+}
+
+// ListConfigs reads configs, the oldest first, that are younger than after.
+func (s *Store) ListConfigs(ctx context.Context, tenant id.Tenant, f ConfigFilter, after id.Config, most int) (configs []ConfigView, err error) {
+	labels, err := json.Marshal(f.Labels)
+	if f.Labels == nil {
+		labels = []byte("{}")
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListConfigs(ctx, db.ListConfigsParams{
+			TenantID: tenant.UUID, After: after.UUID, Workspace: f.Workspace, Pipeline: f.Pipeline, Prefix: f.Prefix, State: f.State,
+			Labels: string(labels), Most: int32(most), //nolint:gosec // a page size
+		})
+		if err != nil {
+			return err
+		}
+		configs, err = convert(rows, func(r db.ListConfigsRow) (ConfigView, error) { return configView(r.ServoConfig, r.Workspace) })
+		return err
+	})
+	return configs, err
+}
+
+// LedgerEntry is a slot that fired, or a range of slots that did not.
+type LedgerEntry struct {
+	config.Range // of one slot with outcome FIRED if it fired: Run is its run then
+
+	DecidedAt time.Time
+	DecidedBy string
+}
+
+// ListSlots reads the ledger of a config, the newest first: entries with slots in [from, before).
+func (s *Store) ListSlots(ctx context.Context, key ConfigKey, from, before time.Time, most int) (entries []LedgerEntry, err error) {
+	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		fired, err := tx.q.ListSlots(ctx, db.ListSlotsParams{TenantID: key.Tenant.UUID, ConfigID: key.Config.UUID, FromAt: from, Before: before, Most: int32(most)}) //nolint:gosec // a page size
+		if err != nil {
+			return err
+		}
+		ranges, err := tx.q.ListSlotRanges(ctx, db.ListSlotRangesParams{TenantID: key.Tenant.UUID, ConfigID: key.Config.UUID, FromAt: from, Before: before, Most: int32(most)}) //nolint:gosec // likewise
+		if err != nil {
+			return err
+		}
+		entries = ledgerOf(fired, ranges)
+		return nil
+	})
+	return entries[:min(len(entries), most)], err
+}
+
+func ledgerOf(fired []db.ListSlotsRow, ranges []db.ListSlotRangesRow) (entries []LedgerEntry) {
+	for _, r := range fired {
+		made := id.Of[id.Run](r.ServoSlot.RunID)
+		entries = append(entries, LedgerEntry{
+			Range:     config.Range{From: r.ServoSlot.SlotAt, To: r.ServoSlot.SlotAt, Slots: 1, Outcome: config.Fired, Run: &made},
+			DecidedAt: r.ServoSlot.DecidedAt, DecidedBy: r.ServoSlot.DecidedBy,
+		})
+	}
+	for _, row := range ranges {
+		r := row.ServoSlotRange
+		entries = append(entries, LedgerEntry{
+			Range: config.Range{
+				From: r.FromAt, To: r.ToAt, Slots: r.Slots, Outcome: config.Outcome(r.Outcome), Reason: r.Reason, Version: r.ConfigVersion, Run: runOf(r.RunID),
+			},
+			DecidedAt: r.DecidedAt, DecidedBy: r.DecidedBy,
+		})
+	}
+	slices.SortFunc(entries, func(a, b LedgerEntry) int { return b.From.Compare(a.From) })
+	return entries
+}
+
+// ConfigEvents reads the events of a config after a version, the oldest first.
+func (s *Store) ConfigEvents(ctx context.Context, key ConfigKey, after int32, most int) (events []event.Event, err error) {
+	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ConfigEvents(ctx, db.ConfigEventsParams{TenantID: key.Tenant.UUID, SubjectID: key.Config.UUID, After: after, Most: int32(most)}) //nolint:gosec // a page size
+		if err != nil {
+			return err
+		}
+		events, err = convert(rows, func(r db.ConfigEventsRow) (event.Event, error) {
+			body, err := tx.codec.Decode(event.Type(r.Type), r.Schema, r.Data)
+			return event.Event{
+				Tenant: key.Tenant, Subject: uuid.UUID(key.Config.UUID), Version: r.Version, At: r.RecordedAt,
+				Meta: event.Meta{Actor: r.Actor, Trace: r.Trace}, Body: body,
+			}, err
+		})
+		return err
+	})
+	return events, err
+}
