@@ -106,4 +106,4 @@ CREATE POLICY engine ON servo.config_results TO servo_engine USING (true);
 GRANT SELECT ON servo.configs, servo.slots, servo.slot_ranges TO servo_tenant;
 GRANT SELECT, INSERT, UPDATE ON servo.configs, servo.slot_ranges TO servo_engine;
 GRANT SELECT, INSERT ON servo.slots TO servo_engine;
-GRANT SELECT, INSERT, DELETE ON servo.config_results TO servo_engine;
+GRANT SELECT, INSERT, UPDATE, DELETE ON servo.config_results TO servo_engine; -- a row is locked before it is deleted
