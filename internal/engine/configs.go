@@ -132,7 +132,7 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 				WorkspaceName: w.Name,
 			}
 		}
-		if saved[i].Changed, err = l.save(before, c, code, now, r); err != nil {
+		if saved[i].Changed, err = l.save(before, c, code, notBefore(*before, now), r); err != nil {
 			return nil, r.at(i, err)
 		}
 		if saved[i].After = *before; saved[i].Changed {
@@ -230,11 +230,8 @@ func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, n
 		return false, err
 	}
 	if !same {
-		sameTimes, err := sameJSON(c.Spec.Trigger, spec.Trigger)
-		if err != nil {
-			return false, err
-		}
-		if sameTimes = sameTimes && c.Spec.Timezone == spec.Timezone; !sameTimes {
+		sameTimes := c.Spec.SameTimes(spec)
+		if !sameTimes {
 			l.close(c, before, now, config.SkippedEdited, r.Reason)
 		}
 		moved := c.MovedTo // an edit of anything but the schedule leaves it
@@ -345,6 +342,9 @@ func (e *Engine) MoveSlot(ctx context.Context, r ChangeConfig, to time.Time) (st
 		case !to.After(now) || to.Sub(now) > maxMove || !to.After(c.DecidedUntil):
 			return fault.New(fault.InvalidArgument, "must lie in the future, at most 400 days ahead", fault.Field("slot"), fault.Remedy("send a time such as "+now.Add(time.Hour).Format(time.RFC3339)))
 		}
+		if !c.MovedTo.IsZero() && !c.MovedTo.After(now) { // it was due, and nobody could fire it
+			l.close(c, s, now, config.SkippedEdited, r.Reason)
+		}
 		return l.record(c, config.Moved{To: to, Reason: r.Reason}, now, r.Meta)
 	})
 }
@@ -356,6 +356,10 @@ func (e *Engine) DeleteConfig(ctx context.Context, r ChangeConfig) (store.Config
 		return l.record(c, config.Deleted{Reason: r.Reason}, now, r.Meta)
 	})
 }
+
+// notBefore is the time of a change: no earlier than what is decided, even if the database's
+// clock was set back, so that the chapters of a ledger follow one another.
+func notBefore(c store.ConfigState, now time.Time) time.Time { return later(now, c.DecidedUntil) }
 
 // changeConfig does something to a locked config and says when it comes next.
 func (e *Engine) changeConfig(ctx context.Context, r ChangeConfig, change func(*ledger, *store.ConfigState, *schedule.Schedule, time.Time) error) (changed store.ConfigState, err error) {
@@ -383,7 +387,7 @@ func (e *Engine) changeConfig(ctx context.Context, r ChangeConfig, change func(*
 			return err
 		}
 		l := newLedger(e.config.Server)
-		if err := change(l, &c, s, now); err != nil {
+		if err := change(l, &c, s, notBefore(c, now)); err != nil {
 			return err
 		}
 		changed = c
