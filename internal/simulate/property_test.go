@@ -126,8 +126,7 @@ func TestNothingHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t, 12)
 		in.Slots, in.Tenants = 0, nil
-		type span struct{ from, until time.Time }
-		var spans []span
+		var starts, ends []time.Time
 		for i := range in.Configs {
 			c := &in.Configs[i]
 			c.Overlap, c.MaxOverlap = simulate.OverlapAllow, 0
@@ -139,27 +138,24 @@ func TestNothingHolds(t *testing.T) {
 				takes = min(takes, c.MaxExecution)
 			}
 			for _, due := range dueInstants(in, *c) {
-				spans = append(spans, span{due, due.Add(takes)})
+				starts, ends = append(starts, due), append(ends, due.Add(takes))
 			}
 		}
 		r, err := simulate.Run(in)
 		require.NoError(t, err)
-		require.Equal(t, len(spans), r.Fired)
+		require.Equal(t, len(starts), r.Fired)
 		require.Zero(t, r.Wait)
 		require.Zero(t, r.SLAMisses)
+		slices.SortFunc(starts, time.Time.Compare)
+		slices.SortFunc(ends, time.Time.Compare)
+		upTo := func(list []time.Time, instant time.Time) int {
+			n, _ := slices.BinarySearchFunc(list, instant.Add(1), time.Time.Compare)
+			return n
+		}
 		for _, h := range r.Hours {
-			most := 0
-			for _, instant := range append([]span{{from: h.At}}, spans...) {
-				if instant.from.Before(h.At) || !instant.from.Before(h.At.Add(time.Hour)) {
-					continue
-				}
-				n := 0
-				for _, s := range spans {
-					if !s.from.After(instant.from) && s.until.After(instant.from) {
-						n++
-					}
-				}
-				most = max(most, n)
+			most := upTo(starts, h.At) - upTo(ends, h.At)
+			for _, s := range starts[upTo(starts, h.At):upTo(starts, h.At.Add(time.Hour-1))] {
+				most = max(most, upTo(starts, s)-upTo(ends, s))
 			}
 			require.Equal(t, most, h.MaxRunning, "%s", h.At)
 			require.Zero(t, h.MaxQueued)
@@ -173,25 +169,19 @@ func TestQueue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t, 12)
-		in.Slots, in.Tenants = rapid.IntRange(1, 4).Draw(t, "places"), nil
+		places := rapid.IntRange(1, 4).Draw(t, "places")
+		in.Slots, in.Tenants = places, nil
+		if rapid.Bool().Draw(t, "by quota") {
+			in.Slots, in.Tenants = 0, []simulate.Tenant{{Name: "a", MaxConcurrentRuns: places, MaxDailyRuns: simulate.NoLimit}}
+		}
 		takes := time.Duration(rapid.IntRange(1, 3600).Draw(t, "takes")) * time.Second
 		var due []time.Time
 		for i := range in.Configs {
 			c := &in.Configs[i]
 			c.Tenant, c.Overlap, c.MaxOverlap, c.Duration, c.MaxExecution = "a", simulate.OverlapAllow, 0, takes, 0
-			if rapid.Bool().Draw(t, "by quota") {
-				in.Tenants = []simulate.Tenant{{Name: "a", MaxConcurrentRuns: in.Slots, MaxDailyRuns: simulate.NoLimit}}
-			}
 			due = append(due, dueInstants(in, *c)...)
 		}
-		if len(in.Tenants) > 0 {
-			in.Slots = 0
-		}
 		slices.SortFunc(due, time.Time.Compare)
-		places := max(in.Slots, 1)
-		if len(in.Tenants) > 0 {
-			places = in.Tenants[0].MaxConcurrentRuns
-		}
 		ends := make([]time.Time, places)
 		var waits []time.Duration
 		for _, d := range due {

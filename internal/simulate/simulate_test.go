@@ -113,38 +113,45 @@ func TestOverlap(t *testing.T) {
 		{
 			"skip leaves out what comes while a run lasts",
 			simulate.OverlapSkip, 0,
-			simulate.Totals{Slots: 6, Fired: 2, SkippedOverlap: 4}, 0, 1,
+			simulate.Totals{Slots: 6, Fired: 2, SkippedOverlap: 4},
+			0, 1,
 		},
 		{
 			"nothing said is skip",
 			"", 0,
-			simulate.Totals{Slots: 6, Fired: 2, SkippedOverlap: 4}, 0, 1,
+			simulate.Totals{Slots: 6, Fired: 2, SkippedOverlap: 4},
+			0, 1,
 		},
 		{
 			// 0–25; 10 waits until 25, –50; 20 is skipped; 30 waits until 50, –75; 40 is skipped; 50 waits until 75.
 			"buffer_one lets one wait and leaves out the others",
 			simulate.OverlapBufferOne, 0,
-			simulate.Totals{Slots: 6, Fired: 4, SkippedOverlap: 2, WaitedOverlap: 3}, seconds(25 * 60), 1,
+			simulate.Totals{Slots: 6, Fired: 4, SkippedOverlap: 2, WaitedOverlap: 3},
+			seconds(25 * 60), 1,
 		},
 		{
 			"buffer_all lets all of them wait",
 			simulate.OverlapBufferAll, 0,
-			simulate.Totals{Slots: 6, Fired: 6, WaitedOverlap: 5}, seconds(75 * 60), 1,
+			simulate.Totals{Slots: 6, Fired: 6, WaitedOverlap: 5},
+			seconds(75 * 60), 1,
 		},
 		{
 			"allow lets them run beside each other",
 			simulate.OverlapAllow, 0,
-			simulate.Totals{Slots: 6, Fired: 6}, 0, 3,
+			simulate.Totals{Slots: 6, Fired: 6},
+			0, 3,
 		},
 		{
 			"allow may have a bound",
 			simulate.OverlapAllow, 2,
-			simulate.Totals{Slots: 6, Fired: 4, SkippedOverlap: 2}, 0, 2,
+			simulate.Totals{Slots: 6, Fired: 4, SkippedOverlap: 2},
+			0, 2,
 		},
 		{
 			"cancel_running ends each for the next",
 			simulate.OverlapCancelRunning, 0,
-			simulate.Totals{Slots: 6, Fired: 6, Cancelled: 5}, 0, 1,
+			simulate.Totals{Slots: 6, Fired: 6, Cancelled: 5},
+			0, 1,
 		},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
