@@ -161,6 +161,14 @@ func (c *Client) Fairness() servov1.FairnessServiceClient {
 	return servov1.NewFairnessServiceClient(c.conn)
 }
 
+// Configs looks after configs, and reads their slots.
+func (c *Client) Configs() servov1.ConfigServiceClient { return servov1.NewConfigServiceClient(c.conn) }
+
+// Scheduler drives the firing of slots from outside.
+func (c *Client) Scheduler() servov1.SchedulerServiceClient {
+	return servov1.NewSchedulerServiceClient(c.conn)
+}
+
 // Pools looks after pools.
 func (c *Client) Pools() servov1.PoolServiceClient { return servov1.NewPoolServiceClient(c.conn) }
 

@@ -155,3 +155,21 @@ func AllLocks(ctx context.Context, c *Client, req *servov1.ListLocksRequest) ite
 	return all(ctx, req, func(r *servov1.ListLocksRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
 		c.Locks().ListLocks, (*servov1.ListLocksResponse).GetLocks)
 }
+
+// AllConfigs reads all configs that the request's filter lets pass, the oldest first.
+func AllConfigs(ctx context.Context, c *Client, req *servov1.ListConfigsRequest) iter.Seq2[*servov1.Config, error] {
+	return all(ctx, req, func(r *servov1.ListConfigsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Configs().ListConfigs, (*servov1.ListConfigsResponse).GetConfigs)
+}
+
+// AllConfigAudit reads all that was done to a config, the oldest first.
+func AllConfigAudit(ctx context.Context, c *Client, req *servov1.ListConfigAuditRequest) iter.Seq2[*servov1.ConfigAudit, error] {
+	return all(ctx, req, func(r *servov1.ListConfigAuditRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Configs().ListConfigAudit, (*servov1.ListConfigAuditResponse).GetEntries)
+}
+
+// AllSlots reads what became of the slots of a config, the newest first.
+func AllSlots(ctx context.Context, c *Client, req *servov1.ListSlotsRequest) iter.Seq2[*servov1.Slots, error] {
+	return all(ctx, req, func(r *servov1.ListSlotsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Configs().ListSlots, (*servov1.ListSlotsResponse).GetSlots)
+}

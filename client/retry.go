@@ -40,17 +40,19 @@ func repeats(method string) repeat {
 	switch method[strings.LastIndex(method, "/")+1:] {
 	case "GetTenant", "ListTenants", "ListWorkspaces", "GetDeployment", "ListDeployments", "ListAssets", "GetAsset", "ListPipelines",
 		"PlanRun", "ListRuns", "GetRun", "ListRunEvents", "ListTasks", "GetTask", "ListUpstreamTasks", "ListTaskLogs", "GetStatus",
-		"VerifyProjections", "GetDispatch", "GetQuotas", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys":
+		"VerifyProjections", "GetDispatch", "GetQuotas", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys",
+		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots":
 		return repeatSafe
-	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey": // the same state, however often
+	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey",
+		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick": // the same state, however often
 		return repeatSafe
 	case "Claim", "Report", "Heartbeat", "StartTask", "AdvanceCursor", "YieldTask", "FanOutTask", "CompleteTask", "FailTask": // known by claim or lease
 		return repeatSafe
-	case "TriggerRun", "RetryRun":
+	case "TriggerRun", "RetryRun", "TriggerConfig":
 		return repeatByKey
 	case "WatchRun":
 		return repeatResume
-	default: // ReleaseLock: another run may hold it by then; CreateTenant, CreateWorkspace, pools: a repeat would be told that it is so already; keys: there would be two
+	default: // ReleaseLock: another run may hold it by then; CreateTenant, CreateWorkspace, pools, configs: a repeat would be told that it is so already; keys: there would be two
 		return repeatNever
 	}
 }

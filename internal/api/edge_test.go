@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/api"
@@ -95,6 +97,7 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 	set("attempt", int32(1))
 	set("asset", "a/b")
 	set("worker_id", "w")
+	set("config", "nightly")
 	switch req := m.Interface().(type) {
 	case *servov1.DeployRequest:
 		req.Manifest = &structpb.Struct{}
@@ -110,6 +113,14 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 		req.Asset = ""
 	case *servov1.SetQuotasRequest:
 		req.Quotas = &servov1.Quotas{MaxConcurrentRuns: proto.Int32(1)}
+	case *servov1.CreateConfigRequest:
+		req.Spec = &servov1.ConfigSpec{}
+	case *servov1.UpdateConfigRequest:
+		req.Spec = &servov1.ConfigSpec{}
+	case *servov1.ApplyConfigsRequest:
+		req.Configs = []*servov1.ConfigInput{{Name: "nightly", Spec: &servov1.ConfigSpec{}}}
+	case *servov1.RescheduleConfigRequest:
+		req.Slot = timestamppb.New(time.Unix(2_000_000_000, 0))
 	case *servov1.ReleaseLockRequest:
 		req.Key = "default/daily"
 	}

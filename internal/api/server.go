@@ -74,6 +74,8 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterLockServiceServer(to, lockService{Server: s})
 	servov1.RegisterPoolServiceServer(to, poolService{Server: s})
 	servov1.RegisterSigningKeyServiceServer(to, signingKeyService{Server: s})
+	servov1.RegisterConfigServiceServer(to, configService{Server: s})
+	servov1.RegisterSchedulerServiceServer(to, schedulerService{Server: s})
 }
 
 // stopping answers a call that was waiting when the server began to stop.

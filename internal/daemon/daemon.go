@@ -23,6 +23,7 @@ import (
 	"go.arco.dev/servo/internal/presence"
 	"go.arco.dev/servo/internal/push"
 	"go.arco.dev/servo/internal/reaper"
+	"go.arco.dev/servo/internal/scheduler"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/telemetry"
 )
@@ -67,6 +68,7 @@ type Daemon struct {
 	recorder  *metrics.Recorder
 	admission *admission.Admission
 	reaper    *reaper.Reaper
+	scheduler *scheduler.Scheduler
 	presence  *presence.Presence
 	dispatch  atomic.Pointer[dispatch.Dispatch]
 	api       *api.Server
@@ -108,6 +110,7 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 		return err
 	}
 	d.observe()
+	d.config.Engine.Server = d.config.Name
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
 	d.startPresence(ctx)
 	d.startLoops() //nolint:contextcheck // they live until Stop, not only as long as the start
@@ -127,6 +130,7 @@ func (d *Daemon) startPresence(ctx context.Context) {
 func (d *Daemon) startLoops() {
 	d.admission = admission.Start(d.store, d.engine, admission.Config{Holder: d.config.Name, Logger: d.config.Logger})
 	d.reaper = reaper.Start(d.store, d.engine, reaper.Config{Logger: d.config.Logger})
+	d.scheduler = scheduler.Start(d.store, d.engine, scheduler.Config{Logger: d.config.Logger})
 }
 
 // HTTPAddr is where REST is answered.
@@ -157,6 +161,7 @@ func (d *Daemon) shutDown(ctx context.Context) error {
 		errs = append(errs, d.drain(ctx))
 	}
 	if d.engine != nil {
+		d.scheduler.Stop()
 		d.reaper.Stop()
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
 		if err := d.admission.Stop(release); err != nil {

@@ -87,6 +87,8 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 		with(servov1.NewFairnessServiceClient, servov1.RegisterFairnessServiceHandlerClient),
 		with(servov1.NewPoolServiceClient, servov1.RegisterPoolServiceHandlerClient),
 		with(servov1.NewSigningKeyServiceClient, servov1.RegisterSigningKeyServiceHandlerClient),
+		with(servov1.NewConfigServiceClient, servov1.RegisterConfigServiceHandlerClient),
+		with(servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
 	} {
 		if err := register(context.Background(), e.mux, channel); err != nil {
 			return nil, err

@@ -1,0 +1,340 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/schedule"
+	"go.arco.dev/servo/internal/store"
+)
+
+// configService implements servo.v1.ConfigService.
+type configService struct {
+	servov1.UnimplementedConfigServiceServer
+	*Server
+}
+
+// configRequest is about one config.
+type configRequest interface {
+	GetTenant() string
+	GetConfig() string
+	GetWorkspace() string
+}
+
+// find reads the config that a request names: by its id, or by its name. A name may look like
+// an id.
+func (s configService) find(ctx context.Context, req configRequest) (store.ConfigView, error) {
+	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return store.ConfigView{}, err
+	}
+	if parsed, err := uuid.Parse(req.GetConfig()); err == nil {
+		found, err := s.store.GetConfig(ctx, store.ConfigKey{Tenant: tenant, Config: id.Of[id.Config](parsed)})
+		if !fault.Is(err, fault.NotFound) {
+			return found, err
+		}
+	}
+	if config.ValidateName(req.GetConfig()) != nil { // nothing can have it
+		return store.ConfigView{}, fault.New(fault.NotFound, "no config of this name or id", fault.Field("config"), fault.Remedy("look at servo configs list"))
+	}
+	return s.store.GetConfigByName(ctx, tenant, orDefault(req.GetWorkspace()), req.GetConfig())
+}
+
+// CreateConfig implements servov1.ConfigServiceServer.
+func (s configService) CreateConfig(ctx context.Context, req *servov1.CreateConfigRequest) (*servov1.Config, error) {
+	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	spec, err := specOf("spec", req.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	return s.save(ctx, req.GetTenant(), engine.SaveConfigs{
+		Tenant: tenant, Workspace: req.GetWorkspace(), Reason: req.GetReason(), Meta: metaOf(ctx),
+		Configs: []engine.SaveConfig{{Name: req.GetName(), Spec: spec, Enabled: req.Enabled, Mode: engine.SaveNew}},
+	})
+}
+
+// UpdateConfig implements servov1.ConfigServiceServer.
+func (s configService) UpdateConfig(ctx context.Context, req *servov1.UpdateConfigRequest) (*servov1.Config, error) {
+	current, err := s.find(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	change := engine.SaveConfig{Name: current.Name, Spec: current.Spec, Enabled: req.Enabled, Version: req.GetVersion(), Mode: engine.SaveOld}
+	switch {
+	case req.GetSpec() != nil:
+		if change.Spec, err = specOf("spec", req.GetSpec()); err != nil {
+			return nil, err
+		}
+	case req.Enabled == nil:
+		return nil, fault.New(fault.InvalidArgument, "nothing is to be changed", fault.Field("spec"), fault.Remedy("send the whole spec, or enabled"))
+	case change.Version == 0:
+		change.Version = current.Version // what was read must not undo what somebody else writes now
+	}
+	return s.save(ctx, req.GetTenant(), engine.SaveConfigs{
+		Tenant: current.Tenant, Workspace: current.WorkspaceName, Reason: req.GetReason(), Meta: metaOf(ctx), Configs: []engine.SaveConfig{change},
+	})
+}
+
+// save saves one config.
+func (s configService) save(ctx context.Context, tenant string, r engine.SaveConfigs) (*servov1.Config, error) {
+	saved, err := s.engine.SaveConfigs(ctx, r)
+	if err != nil {
+		return nil, inSpec(err)
+	}
+	return configToProto(tenant, saved[0].After)
+}
+
+// ApplyConfigs implements servov1.ConfigServiceServer.
+func (s configService) ApplyConfigs(ctx context.Context, req *servov1.ApplyConfigsRequest) (*servov1.ApplyConfigsResponse, error) {
+	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	r := engine.SaveConfigs{
+		Tenant: tenant, Workspace: req.GetWorkspace(), Reason: req.GetReason(), DryRun: req.GetDryRun(), Meta: metaOf(ctx),
+		Configs: make([]engine.SaveConfig, len(req.GetConfigs())),
+	}
+	for i, c := range req.GetConfigs() {
+		spec, err := specOf(fmt.Sprintf("configs[%d].spec", i), c.GetSpec())
+		if err != nil {
+			return nil, err
+		}
+		r.Configs[i] = engine.SaveConfig{Name: c.GetName(), Spec: spec, Enabled: c.Enabled, Version: c.GetVersion()}
+	}
+	saved, err := s.engine.SaveConfigs(ctx, r)
+	if err != nil {
+		if len(r.Configs) == 1 && ofConfig(err) {
+			err = fault.Under("configs[0]", err) // where there are several, the engine says which
+		}
+		return nil, inSpec(err)
+	}
+	answer := &servov1.ApplyConfigsResponse{Configs: make([]*servov1.AppliedConfig, len(saved))}
+	for i, one := range saved {
+		if answer.Configs[i], err = appliedToProto(one); err != nil {
+			return nil, err
+		}
+		switch answer.GetConfigs()[i].GetAction() {
+		case servov1.AppliedConfig_CREATED:
+			answer.Created++
+		case servov1.AppliedConfig_CHANGED:
+			answer.Changed++
+		default:
+			answer.Unchanged++
+		}
+	}
+	return answer, nil
+}
+
+// appliedToProto says what became of a config; what is unchanged is not said again.
+func appliedToProto(saved engine.SavedConfig) (*servov1.AppliedConfig, error) {
+	out := &servov1.AppliedConfig{Name: saved.After.Name, Version: saved.After.Version, Action: servov1.AppliedConfig_UNCHANGED}
+	if !saved.Changed {
+		return out, nil
+	}
+	var err error
+	if out.Action = servov1.AppliedConfig_CREATED; saved.Before != nil {
+		out.Action = servov1.AppliedConfig_CHANGED
+		if out.Before, err = said(saved.Before.Config); err != nil {
+			return nil, err
+		}
+	}
+	out.After, err = said(saved.After.Config)
+	return out, err
+}
+
+// ListConfigs implements servov1.ConfigServiceServer.
+func (s configService) ListConfigs(ctx context.Context, req *servov1.ListConfigsRequest) (*servov1.ListConfigsResponse, error) {
+	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	page, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	after, err := idPosition[id.Config](page)
+	if err != nil {
+		return nil, err
+	}
+	if after == nil {
+		after = &id.Config{}
+	}
+	filter := store.ConfigFilter{Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Prefix: req.GetNamePrefix()}
+	if req.GetState() != servov1.Config_STATE_UNSPECIFIED {
+		filter.State = req.GetState().String()
+	}
+	if filter.Labels, err = labelsOf(req.GetLabel()); err != nil {
+		return nil, err
+	}
+	configs, err := s.store.ListConfigs(ctx, tenant, filter, *after, page.size+1)
+	if err != nil {
+		return nil, err
+	}
+	answer := &servov1.ListConfigsResponse{}
+	configs, answer.NextPageToken = cut(page, configs,
+		func(c store.ConfigView) int { return len(c.Spec.Parameters) }, func(c store.ConfigView) string { return c.ID.String() })
+	for _, c := range configs {
+		out, err := configToProto(req.GetTenant(), c.ConfigState)
+		if err != nil {
+			return nil, err
+		}
+		answer.Configs = append(answer.Configs, out)
+	}
+	return answer, nil
+}
+
+// labelsOf reads labels that are written as name=value.
+func labelsOf(pairs []string) (map[string]string, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	labels := make(map[string]string, len(pairs))
+	for i, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		_, twice := labels[name]
+		if !ok || name == "" || twice || strings.ContainsRune(pair, 0) {
+			return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not name=value, or there twice", pair),
+				fault.Field(fmt.Sprintf("label[%d]", i)), fault.Remedy("write provider=AWS, for example"))
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}
+
+// GetConfig implements servov1.ConfigServiceServer.
+func (s configService) GetConfig(ctx context.Context, req *servov1.GetConfigRequest) (*servov1.Config, error) {
+	found, err := s.find(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return configToProto(req.GetTenant(), found.ConfigState)
+}
+
+// change does something to the config that a request names.
+func (s configService) change(ctx context.Context, req configRequest, version int32, reason string, do func(context.Context, engine.ChangeConfig) (store.ConfigState, error)) (*servov1.Config, error) {
+	found, err := s.find(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := do(ctx, engine.ChangeConfig{Tenant: found.Tenant, Config: found.ID, Version: version, Reason: reason, Meta: metaOf(ctx)})
+	if err != nil {
+		return nil, err
+	}
+	return configToProto(req.GetTenant(), changed)
+}
+
+// DeleteConfig implements servov1.ConfigServiceServer.
+func (s configService) DeleteConfig(ctx context.Context, req *servov1.DeleteConfigRequest) (*servov1.DeleteConfigResponse, error) {
+	_, err := s.change(ctx, req, req.GetVersion(), req.GetReason(), s.engine.DeleteConfig)
+	return &servov1.DeleteConfigResponse{}, err
+}
+
+// PauseConfig implements servov1.ConfigServiceServer.
+func (s configService) PauseConfig(ctx context.Context, req *servov1.PauseConfigRequest) (*servov1.Config, error) {
+	return s.change(ctx, req, 0, req.GetReason(), s.engine.PauseConfig)
+}
+
+// ResumeConfig implements servov1.ConfigServiceServer.
+func (s configService) ResumeConfig(ctx context.Context, req *servov1.ResumeConfigRequest) (*servov1.Config, error) {
+	return s.change(ctx, req, 0, req.GetReason(), s.engine.ResumeConfig)
+}
+
+// RescheduleConfig implements servov1.ConfigServiceServer.
+func (s configService) RescheduleConfig(ctx context.Context, req *servov1.RescheduleConfigRequest) (*servov1.Config, error) {
+	to, err := timeOf("slot", req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	return s.change(ctx, req, req.GetVersion(), req.GetReason(), func(ctx context.Context, r engine.ChangeConfig) (store.ConfigState, error) {
+		return s.engine.MoveSlot(ctx, r, to)
+	})
+}
+
+// TriggerConfig implements servov1.ConfigServiceServer.
+func (s configService) TriggerConfig(ctx context.Context, req *servov1.TriggerConfigRequest) (*servov1.TriggerRunResponse, error) {
+	found, err := s.find(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	key, err := idempotencyKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	triggered, err := s.engine.TriggerConfig(ctx, found.Tenant, found.ID, engine.Trigger{
+		TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: key, Meta: metaOf(ctx),
+		WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return runService{Server: s.Server}.triggered(ctx, req.GetTenant(), found.Tenant, triggered)
+}
+
+const defaultPreview = 10
+
+// PreviewConfig implements servov1.ConfigServiceServer.
+func (s configService) PreviewConfig(ctx context.Context, req *servov1.PreviewConfigRequest) (*servov1.PreviewConfigResponse, error) {
+	found, err := s.find(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	after, err := timeOf("after", req.GetAfter())
+	if err != nil {
+		return nil, err
+	}
+	if after.IsZero() {
+		// What is decided is over. A config that does not fire has decided nothing for long.
+		if after = time.Now(); found.DecidedUntil.After(after) {
+			after = found.DecidedUntil
+		}
+	}
+	count := int(req.GetCount())
+	if count == 0 {
+		count = defaultPreview
+	}
+	return preview(found, after, count)
+}
+
+// preview lists the slots after a time, with the one that somebody has moved in the place of
+// those before it.
+func preview(c store.ConfigView, after time.Time, count int) (*servov1.PreviewConfigResponse, error) {
+	sched, err := c.Spec.Schedule()
+	if err != nil {
+		return nil, err
+	}
+	location, err := schedule.Location(sched.Zone())
+	if err != nil {
+		return nil, err
+	}
+	answer := &servov1.PreviewConfigResponse{Timezone: sched.Zone()}
+	add := func(slot, due time.Time, note string) {
+		answer.Slots = append(answer.Slots, &servov1.PreviewedSlot{
+			Slot: timestamp(slot), DueAt: timestamp(due), Local: slot.In(location).Format(time.RFC3339), Note: note,
+		})
+	}
+	if c.MovedTo.After(after) {
+		add(c.MovedTo, c.MovedTo, "rescheduled")
+		after = c.MovedTo
+	}
+	if !sched.Timed() || len(answer.GetSlots()) == count {
+		return answer, nil
+	}
+	const end = 9999 // the last year that has a text
+	slots, _ := sched.Slots(after, time.Date(end, 12, 31, 0, 0, 0, 0, time.UTC), count-len(answer.GetSlots()))
+	for _, slot := range slots {
+		add(slot, slot.Add(c.Delay()), string(sched.Shift(slot)))
+	}
+	return answer, nil
+}

@@ -1,0 +1,46 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/engine"
+)
+
+// schedulerService implements servo.v1.SchedulerService.
+type schedulerService struct {
+	servov1.UnimplementedSchedulerServiceServer
+	*Server
+}
+
+// defaultTick is how long a tick may take that does not say.
+const defaultTick = 600 * time.Second
+
+// Tick implements servov1.SchedulerServiceServer. It does what the loop of every server does:
+// takes in what runs have told their configs, then fires what is due.
+func (s schedulerService) Tick(ctx context.Context, req *servov1.TickRequest) (*servov1.TickResponse, error) {
+	began := time.Now()
+	batch := cmp.Or(int(req.GetBatchSize()), engine.DefaultFiring)
+	until := began.Add(cmp.Or(req.GetMaxProcessingTime().AsDuration(), defaultTick))
+	answer := &servov1.TickResponse{}
+	for more := true; more; more = more && time.Now().Before(until) && s.closing.Err() == nil {
+		taken, err := s.engine.FoldResults(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		fired, err := s.engine.FireDue(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		answer.ConfigsProcessed += int64(fired.Configs)
+		answer.RunsCreated += int64(fired.Runs)
+		// A look that has made no run and met no bound has decided all that there is to decide.
+		more = taken == batch || fired.More || fired.Runs > 0
+	}
+	answer.ProcessingTime = durationpb.New(time.Since(began))
+	return answer, nil
+}
