@@ -58,6 +58,7 @@ type bencher struct {
 	tenants    []id.Tenant
 	finished   atomic.Int64
 	holds      bool // pg_stat_statements is there
+	conns      int32
 }
 
 // Run measures scenarios one after the other, each in a database of its own.
@@ -157,7 +158,7 @@ func (b *bencher) open(ctx context.Context, admin string) (func(), error) {
 	undo = append(undo, func() { _ = b.admin.Close(context.WithoutCancel(ctx)) })
 	_, err = b.admin.Exec(ctx, `CREATE EXTENSION pg_stat_statements`)
 	b.holds = err == nil // not there everywhere; then the profile is left out
-	if b.store, err = store.Open(ctx, store.Options{URL: u.String(), MaxConns: 16}); err != nil {
+	if b.store, err = store.Open(ctx, store.Options{URL: u.String(), MaxConns: max(16, b.conns)}); err != nil {
 		return closeAll, err
 	}
 	undo = append(undo, b.store.Close)

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo/internal/bench"
+)
+
+func newBenchSchedules() *cobra.Command {
+	var (
+		options bench.SchedulesOptions
+		form    output
+	)
+	cmd := &cobra.Command{
+		Use:   "schedules",
+		Short: "Measure how fast configs that are all due fire",
+		Long: `Measure firing on a private PostgreSQL with fsync on.
+
+Configs of many tenants are all due at the same second: how long until each has its run, with
+its task ready? First one loop with many configs, then many loops at the same time with few.`,
+		Example: "  servo bench schedules\n  servo bench schedules --configs 100000",
+		Args:    exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if form == outputTable {
+				options.Progress = func(r bench.SchedulesResult) error {
+					_, err := fmt.Fprintf(cmd.OutOrStdout(), `%d configs, %d loops: %.2f s, %.0f slots/s
+  one look     p50 %.1f ms, p99 %.1f ms
+  per slot     %.3f statements, %.0f bytes of WAL
+  memory       %.0f MiB live at most
+`, r.Configs, r.Loops, r.Seconds, r.PerSecond, r.BatchP50, r.BatchP99, r.Statements, r.WALBytes, r.HeapMiB)
+					return err
+				}
+			}
+			results, err := bench.RunSchedules(cmd.Context(), options)
+			if err != nil || form == outputTable {
+				return err
+			}
+			return render(cmd.OutOrStdout(), form, results, nil)
+		},
+	}
+	cmd.Flags().IntSliceVar(&options.Configs, "configs", []int{10_000, 100_000}, "how many are due at once, one measurement each")
+	cmd.Flags().IntVar(&options.Loops, "loops", 50, "loops that fire at the same time, in the last measurement")
+	cmd.Flags().IntVar(&options.Due, "due", 1000, "configs of the last measurement")
+	cmd.Flags().IntVar(&options.Tenants, "tenants", 100, "how many tenants")
+	cmd.Flags().StringVar(&options.Database, "database", "", "URL of a PostgreSQL to use instead of a private one")
+	addOutput(cmd, &form)
+	return cmd
+}
