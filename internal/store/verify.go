@@ -43,6 +43,10 @@ type (
 	DeploymentRow = db.ServoDeployment
 	// AssetPauseRow is a row of asset_pauses.
 	AssetPauseRow = db.ServoAssetPause
+	// ConfigRow is a row of configs.
+	ConfigRow = db.ServoConfig
+	// LedgerRow is something in the ledger that contradicts the runs or itself.
+	LedgerRow = db.VerifyLedgerRow
 	// EventRow is a recorded event of a run or of an entity.
 	EventRow = db.VerifyEventsRow
 	// OrphanRow counts the rows of one table that carry a run which does not exist.
@@ -200,6 +204,7 @@ type EntityRows struct {
 	Workspace  func(WorkspaceRow) error
 	Deployment func(DeploymentRow) error
 	AssetPause func(AssetPauseRow) error
+	Config     func(ConfigRow) error
 }
 
 // EachEntityRow streams what belongs to these tenants: first the events, by subject and
@@ -211,6 +216,7 @@ func (tx *Tx) EachEntityRow(ctx context.Context, tenants []id.Tenant, each Entit
 		streaming(ctx, tx, each.Workspace, with((*db.Queries).VerifyWorkspaces, ids)),
 		streaming(ctx, tx, each.Deployment, with((*db.Queries).VerifyDeployments, ids)),
 		streaming(ctx, tx, each.AssetPause, with((*db.Queries).VerifyAssetPauses, ids)),
+		streaming(ctx, tx, each.Config, with((*db.Queries).VerifyConfigs, ids)),
 	)
 }
 
@@ -218,6 +224,13 @@ func (tx *Tx) EachEntityRow(ctx context.Context, tenants []id.Tenant, each Entit
 func (tx *Tx) EntityOrphans(ctx context.Context, tenant *id.Tenant, each func(EntityOrphanRow) error) error {
 	first, _ := bounds(tenant)
 	return stream(ctx, tx, each, with((*db.Queries).VerifyEntityOrphans, db.VerifyEntityOrphansParams{Everybody: tenant == nil, TenantID: first}))
+}
+
+// Ledger finds what in the ledger of slots contradicts the runs or itself, of one tenant or of
+// all.
+func (tx *Tx) Ledger(ctx context.Context, tenant *id.Tenant, each func(LedgerRow) error) error {
+	first, _ := bounds(tenant)
+	return stream(ctx, tx, each, with((*db.Queries).VerifyLedger, db.VerifyLedgerParams{Everybody: tenant == nil, TenantID: first}))
 }
 
 // inOrder does one after the other until one fails.

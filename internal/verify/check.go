@@ -25,6 +25,7 @@ type tables struct {
 	workspaces  columns[store.WorkspaceRow]
 	deployments columns[store.DeploymentRow]
 	pauses      columns[store.AssetPauseRow]
+	configs     columns[store.ConfigRow]
 }
 
 func newTables() *tables {
@@ -35,7 +36,7 @@ func newTables() *tables {
 		pool: columnsOf[store.QueuedRow]("pool_q"), leases: columnsOf[store.LeaseRow]("leases"),
 		retry: columnsOf[store.RetryRow]("retry_q"), tenants: columnsOf[store.TenantRow]("tenants"),
 		workspaces: columnsOf[store.WorkspaceRow]("workspaces"), deployments: columnsOf[store.DeploymentRow]("deployments"),
-		pauses: columnsOf[store.AssetPauseRow]("asset_pauses"),
+		pauses: columnsOf[store.AssetPauseRow]("asset_pauses"), configs: columnsOf[store.ConfigRow]("configs"),
 	}
 }
 

@@ -7,14 +7,15 @@ import (
 	"github.com/google/uuid"
 
 	"go.arco.dev/servo/internal/canon"
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/tenant"
 )
 
-// entities compares tenants, workspaces and deployments with their events, some tenants at
-// a time.
+// entities compares tenants, workspaces, deployments and configs with their events, some
+// tenants at a time.
 func (v *verifier) entities(ctx context.Context, tx *store.Tx) error {
 	var last id.Tenant
 	for {
@@ -29,7 +30,9 @@ func (v *verifier) entities(ctx context.Context, tx *store.Tx) error {
 		for i, row := range rows {
 			tenants[i] = id.Of[id.Tenant](row.ID)
 		}
-		err = tx.EachEntityRow(ctx, tenants, store.EntityRows{Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow, AssetPause: c.pauseRow})
+		err = tx.EachEntityRow(ctx, tenants, store.EntityRows{
+			Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow, AssetPause: c.pauseRow, Config: c.configRow,
+		})
 		if err != nil {
 			return err
 		}
@@ -52,10 +55,11 @@ type entityKey struct {
 	subject uuid.UUID
 }
 
-// entity is the fold of a tenant, a workspace or a deployment.
+// entity is the fold of a tenant, a workspace, a deployment or a config.
 type entity struct {
 	tenant.Entity
 
+	config config.Config // of a config, whose Kind and Version stand in Entity too
 	broken bool
 	met    bool
 	paused map[string]bool // the pauses of a workspace that have their row
@@ -92,22 +96,34 @@ func (c *entityCheck) apply(row store.EventRow) error {
 		c.diverges(Undecidable, "entity_events", "type", key, "an event that this version can read", err.Error()+": refuses to decide on this stream")
 		return nil
 	}
-	if !entityMay(en.Entity, body) {
+	if !en.may(body) {
 		c.diverges(History, "entity_events", "type", key, "what an entity may do at version "+fmt.Sprint(row.Version), row.Type)
 	}
-	e := event.Event{Tenant: key.tenant, Subject: row.SubjectID, Version: row.Version, At: row.RecordedAt, Body: body}
-	next, err := en.Evolve(e)
-	if err != nil {
+	e := event.Event{Tenant: key.tenant, Subject: row.SubjectID, Version: row.Version, At: row.RecordedAt, Meta: event.Meta{Actor: row.Actor}, Body: body}
+	if err := en.fold(e); err != nil {
 		en.broken = true
 		c.diverges(Undecidable, "entity_events", "type", key, "an event of an entity", err.Error())
-		return nil
 	}
-	en.Entity = next
 	return nil
 }
 
-// entityMay says whether an event may happen to an entity.
-func entityMay(en tenant.Entity, body event.Body) bool {
+// fold takes one event in.
+func (en *entity) fold(e event.Event) (err error) {
+	if _, begins := e.Body.(config.Created); en.Kind != kindConfig && !(begins && en.Version == 0) {
+		en.Entity, err = en.Evolve(e)
+		return err
+	}
+	if en.config, err = en.config.Evolve(e); err == nil {
+		en.Kind, en.Name, en.Version = kindConfig, en.config.Name, en.config.Version
+	}
+	return err
+}
+
+// may says whether an event may happen to an entity.
+func (en *entity) may(body event.Body) bool {
+	if en.Kind == kindConfig {
+		return configMay(en.config, body)
+	}
 	switch body := body.(type) {
 	case tenant.DeploymentActivated:
 		return en.Kind == tenant.KindWorkspace
@@ -222,7 +238,9 @@ func (c *entityCheck) pauseRow(got store.AssetPauseRow) error {
 
 // conclude reports what should have been met and was not.
 func (c *entityCheck) conclude() {
-	tables := map[tenant.Kind]string{tenant.KindTenant: "tenants", tenant.KindWorkspace: "workspaces", tenant.KindDeployment: "deployments"}
+	tables := map[tenant.Kind]string{
+		tenant.KindTenant: "tenants", tenant.KindWorkspace: "workspaces", tenant.KindDeployment: "deployments", kindConfig: "configs",
+	}
 	for key, en := range c.entities {
 		for asset := range en.Paused {
 			if !en.broken && !en.paused[asset] {

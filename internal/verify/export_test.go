@@ -3,6 +3,7 @@ package verify
 import (
 	"math"
 	"reflect"
+	"time"
 
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
@@ -16,7 +17,7 @@ func Compared() []string {
 		"runs": t.runs.names, "live_runs": t.live.names, "tasks": t.tasks.names, "edges": columnsOf[store.EdgeRow]("edges").names, "waiting": t.waiting.names,
 		"ready_q": t.ready.names, "pool_q": t.pool.names, "leases": t.leases.names, "retry_q": t.retry.names,
 		"tenants": t.tenants.names, "workspaces": t.workspaces.names, "deployments": t.deployments.names,
-		"asset_pauses": t.pauses.names,
+		"asset_pauses": t.pauses.names, "configs": t.configs.names,
 	} {
 		for _, name := range names {
 			all = append(all, table+"."+name)
@@ -70,7 +71,7 @@ func Replay(key store.RunKey, events []store.EventRow) (map[string][]map[string]
 	return rows, found
 }
 
-// ReplayEntities folds recorded events of tenants, workspaces and deployments.
+// ReplayEntities folds recorded events of tenants, workspaces, deployments and configs.
 func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Divergence) {
 	v := &verifier{codec: store.Codec(), tables: newTables(), limits: limits{position: math.MaxInt64}, report: Report{keep: len(events)}}
 	c := &entityCheck{verifier: v, entities: map[entityKey]*entity{}}
@@ -81,6 +82,10 @@ func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Div
 			continue
 		}
 		en := c.entities[entityKey{id.Of[id.Tenant](e.TenantID), e.SubjectID}]
+		if en.Kind == kindConfig {
+			rows["configs"] = append(rows["configs"], valuesOf(v.tables.configs, wantConfig(en.config, time.Time{})))
+			continue
+		}
 		rows[string(en.Kind)] = append(rows[string(en.Kind)], map[string]any{
 			"id": e.SubjectID, "name": en.Name, "version": en.Version, "active": en.Active, "workspace": en.Workspace,
 			"digest": en.Digest, "created_at": en.CreatedAt, "paused": en.Paused, "quotas": en.Quotas,

@@ -133,11 +133,13 @@ func TestRecord(t *testing.T) {
 			"entities":            w.tenant,
 			"entities-bounded":    value(w.db.TenantByName(ctx, boundedTenant))(t),
 			"entities-controlled": value(w.db.TenantByName(ctx, controlledTenant))(t),
+			"entities-scheduled":  value(w.db.TenantByName(ctx, scheduledTenant))(t),
 		} {
 			var entities history
 			err := tx.EachEntityRow(ctx, []id.Tenant{owner}, store.EntityRows{
 				Event: keep(&entities), Workspace: func(store.WorkspaceRow) error { return nil },
 				Deployment: func(store.DeploymentRow) error { return nil }, AssetPause: func(store.AssetPauseRow) error { return nil },
+				Config: func(store.ConfigRow) error { return nil },
 			})
 			require.NoError(t, err)
 			for i := range entities.Events { // the query gives the subject as the run, too

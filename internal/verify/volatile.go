@@ -30,6 +30,23 @@ func Volatile() []string {
 		"attempt_stages.*",
 		// work that goes on in another transaction; checked as an invariant
 		"cones.*",
+		// where a config stands in time: written with the ledger of its slots, which is held to
+		// the runs and to itself as an invariant, like the time at which a config is due
+		"configs.decided_until",
+		"configs.next_slot",
+		"configs.due_at",
+		"configs.zone_data",
+		"configs.range_from",
+		"configs.last_slot",
+		"configs.last_run_id",
+		"configs.last_run_state",
+		"configs.last_run_at",
+		"configs.last_success_at",
+		"configs.failures",
+		"slots.*",
+		"slot_ranges.*",
+		// what runs have told their configs and nobody has taken in yet
+		"config_results.*",
 		// answers to repeats, forgotten by age
 		"idempotency_keys.*",
 		// who does what must be done by one, now

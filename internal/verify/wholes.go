@@ -17,6 +17,9 @@ func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
 	if err := tx.EntityOrphans(ctx, v.options.Tenant, v.entityOrphan); err != nil {
 		return err
 	}
+	if err := tx.Ledger(ctx, v.options.Tenant, v.ledger); err != nil {
+		return err
+	}
 	if v.options.Tenant != nil {
 		return nil // doubles are a matter of all tenants
 	}

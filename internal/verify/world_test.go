@@ -148,6 +148,7 @@ func (w *world) rich(t testing.TB) {
 	w.controlled(t)
 	w.ready(t)
 	w.bounded(t)
+	w.scheduled(t)
 }
 
 // bounded: a tenant with quotas, of whose runs one has ended, one waited for its start, one
@@ -327,12 +328,18 @@ func requireClean(t testing.TB, db *servotest.Database) verify.Report {
 	return report
 }
 
-// original is a rich database that can be broken: without its constraints, and with a
-// function that spoils one column of one row.
+// original is a rich database that can be broken.
 func original(t testing.TB) (name string) {
 	t.Helper()
+	return breakable(t, (*world).rich)
+}
+
+// breakable is a database without its constraints, and with a function that spoils one column
+// of one row.
+func breakable(t testing.TB, fill func(*world, testing.TB)) (name string) {
+	t.Helper()
 	w := newWorld(t)
-	w.rich(t)
+	fill(w, t)
 	requireClean(t, w.db)
 	w.Stop()
 	w.db.Exec(t, dropConstraints)
@@ -359,6 +366,10 @@ BEGIN
     FOR c IN SELECT conrelid::regclass AS relation, conname FROM pg_constraint
              WHERE connamespace = 'servo'::regnamespace AND contype IN ('c', 'f') ORDER BY coninhcount LOOP
         EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', c.relation, c.conname);
+    END LOOP;
+    FOR c IN SELECT attrelid::regclass AS relation, attname FROM pg_attribute a JOIN pg_class k ON k.oid = a.attrelid
+             WHERE k.relnamespace = 'servo'::regnamespace AND a.attgenerated <> '' LOOP
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP EXPRESSION', c.relation, c.attname);
     END LOOP;
 END
 $$`

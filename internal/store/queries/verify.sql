@@ -187,6 +187,39 @@ SELECT sqlc.embed(s) FROM servo.switches s ORDER BY s.name;
 -- name: VerifyAssetPauses :many
 SELECT sqlc.embed(p) FROM servo.asset_pauses p WHERE p.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY p.tenant_id, p.workspace_id, p.asset;
 
+-- name: VerifyConfigs :many
+SELECT sqlc.embed(c) FROM servo.configs c WHERE c.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY c.tenant_id, c.id;
+
+-- name: VerifyLedger :many
+-- What in the ledger contradicts the runs or itself. A slot outlives its run, whose month may
+-- be gone: a run has the time at which its slot was decided.
+SELECT l.wrong::text AS wrong, l.tenant_id, l.config_id, l.at::timestamptz AS at, l.run_id
+FROM   (SELECT 'run without slot' AS wrong, r.tenant_id, r.config_id, r.slot_at AS at, r.id AS run_id FROM servo.runs r
+        WHERE  r.slot_at IS NOT NULL
+        AND    NOT EXISTS (SELECT FROM servo.slots s
+                           WHERE s.tenant_id = r.tenant_id AND s.config_id = r.config_id AND s.slot_at = r.slot_at AND s.run_id = r.id)
+        UNION ALL
+        SELECT 'slot without run', s.tenant_id, s.config_id, s.slot_at, s.run_id FROM servo.slots s
+        WHERE  to_regclass('servo.runs_' || to_char(s.decided_at AT TIME ZONE 'UTC', 'YYYY_MM')) IS NOT NULL
+        AND    NOT EXISTS (SELECT FROM servo.runs r
+                           WHERE r.tenant_id = s.tenant_id AND r.id = s.run_id AND r.config_id = s.config_id AND r.slot_at = s.slot_at)
+        UNION ALL
+        SELECT 'slot in range', s.tenant_id, s.config_id, s.slot_at, s.run_id FROM servo.slot_ranges x
+        JOIN   servo.slots s ON s.tenant_id = x.tenant_id AND s.config_id = x.config_id AND s.slot_at BETWEEN x.from_at AND x.to_at
+        UNION ALL
+        SELECT 'ranges overlap', o.tenant_id, o.config_id, o.from_at, '00000000-0000-0000-0000-000000000000'::uuid
+        FROM   (SELECT x.tenant_id, x.config_id, x.from_at,
+                       lag(x.to_at) OVER (PARTITION BY x.tenant_id, x.config_id ORDER BY x.from_at) AS before FROM servo.slot_ranges x) AS o
+        WHERE  o.before >= o.from_at
+        UNION ALL
+        SELECT 'slot without config', s.tenant_id, s.config_id, s.slot_at, s.run_id FROM servo.slots s
+        WHERE  NOT EXISTS (SELECT FROM servo.configs c WHERE c.tenant_id = s.tenant_id AND c.id = s.config_id)
+        UNION ALL
+        SELECT 'range without config', x.tenant_id, x.config_id, x.from_at, '00000000-0000-0000-0000-000000000000'::uuid FROM servo.slot_ranges x
+        WHERE  NOT EXISTS (SELECT FROM servo.configs c WHERE c.tenant_id = x.tenant_id AND c.id = x.config_id)) AS l
+WHERE  (@everybody::bool OR l.tenant_id = @tenant_id::uuid)
+ORDER  BY l.tenant_id, l.config_id, l.at, l.wrong;
+
 -- name: VerifyEntityOrphans :many
 SELECT o.source::text AS source, o.tenant_id, count(*)::bigint AS lost
 FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
@@ -195,7 +228,9 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'deployments', z.tenant_id FROM servo.deployments z
         UNION ALL
-        SELECT 'asset_pauses', p.tenant_id FROM servo.asset_pauses p) AS o
+        SELECT 'asset_pauses', p.tenant_id FROM servo.asset_pauses p
+        UNION ALL
+        SELECT 'configs', c.tenant_id FROM servo.configs c) AS o
 WHERE  (@everybody::bool OR o.tenant_id = @tenant_id::uuid)
 AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
 GROUP  BY o.source, o.tenant_id
@@ -220,12 +255,13 @@ SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = @run_id:
 -- wait for its lock and must find it.
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at)
 VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @deployment_id::uuid, sqlc.narg(parent_run_id)::uuid, @created_at::timestamptz,
         sqlc.narg(started_at)::timestamptz, sqlc.narg(finished_at)::timestamptz, @version::int, @total::int, @remaining::int,
         @succeeded::int, @failed::int, @skipped::int, @cancelled::int, @state::smallint, @priority::smallint, @timed_out::bool,
         @cancel_reason::text, @pipeline::text, @trigger_type::text, @triggered_by::text, @fingerprint::text,
-        nullif(@parameters::text, '')::jsonb, nullif(@retry::text, '')::jsonb, @trace::text)
+        nullif(@parameters::text, '')::jsonb, nullif(@retry::text, '')::jsonb, @trace::text, sqlc.narg(config_id)::uuid,
+        sqlc.narg(slot_at)::timestamptz)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -233,7 +269,8 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        failed = excluded.failed, skipped = excluded.skipped, cancelled = excluded.cancelled, state = excluded.state,
        priority = excluded.priority, timed_out = excluded.timed_out, cancel_reason = excluded.cancel_reason,
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
-       fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace;
+       fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
+       config_id = excluded.config_id, slot_at = excluded.slot_at;
 
 -- name: RepairTasks :exec
 -- Whole rows, live (state 0) or ended. Those that were wrong were deleted before.

@@ -222,12 +222,13 @@ func (q *Queries) PlanByScan(ctx context.Context) error {
 const repairRun = `-- name: RepairRun :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::timestamptz,
         $7::timestamptz, $8::timestamptz, $9::int, $10::int, $11::int,
         $12::int, $13::int, $14::int, $15::int, $16::smallint, $17::smallint, $18::bool,
         $19::text, $20::text, $21::text, $22::text, $23::text,
-        nullif($24::text, '')::jsonb, nullif($25::text, '')::jsonb, $26::text)
+        nullif($24::text, '')::jsonb, nullif($25::text, '')::jsonb, $26::text, $27::uuid,
+        $28::timestamptz)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -235,7 +236,8 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        failed = excluded.failed, skipped = excluded.skipped, cancelled = excluded.cancelled, state = excluded.state,
        priority = excluded.priority, timed_out = excluded.timed_out, cancel_reason = excluded.cancel_reason,
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
-       fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace
+       fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
+       config_id = excluded.config_id, slot_at = excluded.slot_at
 `
 
 type RepairRunParams struct {
@@ -265,6 +267,8 @@ type RepairRunParams struct {
 	Parameters   string
 	Retry        string
 	Trace        string
+	ConfigID     *uuid.UUID
+	SlotAt       *time.Time
 }
 
 // Every column as the events tell it. The row is updated in place, never replaced: others
@@ -297,6 +301,8 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 		arg.Parameters,
 		arg.Retry,
 		arg.Trace,
+		arg.ConfigID,
+		arg.SlotAt,
 	)
 	return err
 }
@@ -510,6 +516,66 @@ func (q *Queries) VerifyCones(ctx context.Context, runIds []uuid.UUID) ([]Verify
 	return items, nil
 }
 
+const verifyConfigs = `-- name: VerifyConfigs :many
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on FROM servo.configs c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
+`
+
+type VerifyConfigsRow struct {
+	ServoConfig ServoConfig
+}
+
+func (q *Queries) VerifyConfigs(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyConfigsRow, error) {
+	rows, err := q.db.Query(ctx, verifyConfigs, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyConfigsRow
+	for rows.Next() {
+		var i VerifyConfigsRow
+		if err := rows.Scan(
+			&i.ServoConfig.TenantID,
+			&i.ServoConfig.ID,
+			&i.ServoConfig.WorkspaceID,
+			&i.ServoConfig.Name,
+			&i.ServoConfig.Version,
+			&i.ServoConfig.Pipeline,
+			&i.ServoConfig.Labels,
+			&i.ServoConfig.Spec,
+			&i.ServoConfig.Enabled,
+			&i.ServoConfig.DisabledReason,
+			&i.ServoConfig.PausedAt,
+			&i.ServoConfig.PauseNote,
+			&i.ServoConfig.MovedTo,
+			&i.ServoConfig.CreatedBy,
+			&i.ServoConfig.CreatedAt,
+			&i.ServoConfig.UpdatedAt,
+			&i.ServoConfig.DeletedAt,
+			&i.ServoConfig.DecidedUntil,
+			&i.ServoConfig.NextSlot,
+			&i.ServoConfig.DueAt,
+			&i.ServoConfig.ZoneData,
+			&i.ServoConfig.RangeFrom,
+			&i.ServoConfig.LastSlot,
+			&i.ServoConfig.LastRunID,
+			&i.ServoConfig.LastRunState,
+			&i.ServoConfig.LastRunAt,
+			&i.ServoConfig.LastSuccessAt,
+			&i.ServoConfig.Failures,
+			&i.ServoConfig.AfterConfig,
+			&i.ServoConfig.OnEvent,
+			&i.ServoConfig.DependsOn,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const verifyDeployments = `-- name: VerifyDeployments :many
 SELECT d.tenant_id, d.id, d.workspace_id, d.digest, d.manifest, d.version, d.created_at FROM servo.deployments d WHERE d.tenant_id = ANY($1::uuid[]) ORDER BY d.tenant_id, d.id
 `
@@ -648,7 +714,9 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'deployments', z.tenant_id FROM servo.deployments z
         UNION ALL
-        SELECT 'asset_pauses', p.tenant_id FROM servo.asset_pauses p) AS o
+        SELECT 'asset_pauses', p.tenant_id FROM servo.asset_pauses p
+        UNION ALL
+        SELECT 'configs', c.tenant_id FROM servo.configs c) AS o
 WHERE  ($1::bool OR o.tenant_id = $2::uuid)
 AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
 GROUP  BY o.source, o.tenant_id
@@ -830,6 +898,76 @@ func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoLease.Asset,
 			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifyLedger = `-- name: VerifyLedger :many
+SELECT l.wrong::text AS wrong, l.tenant_id, l.config_id, l.at::timestamptz AS at, l.run_id
+FROM   (SELECT 'run without slot' AS wrong, r.tenant_id, r.config_id, r.slot_at AS at, r.id AS run_id FROM servo.runs r
+        WHERE  r.slot_at IS NOT NULL
+        AND    NOT EXISTS (SELECT FROM servo.slots s
+                           WHERE s.tenant_id = r.tenant_id AND s.config_id = r.config_id AND s.slot_at = r.slot_at AND s.run_id = r.id)
+        UNION ALL
+        SELECT 'slot without run', s.tenant_id, s.config_id, s.slot_at, s.run_id FROM servo.slots s
+        WHERE  to_regclass('servo.runs_' || to_char(s.decided_at AT TIME ZONE 'UTC', 'YYYY_MM')) IS NOT NULL
+        AND    NOT EXISTS (SELECT FROM servo.runs r
+                           WHERE r.tenant_id = s.tenant_id AND r.id = s.run_id AND r.config_id = s.config_id AND r.slot_at = s.slot_at)
+        UNION ALL
+        SELECT 'slot in range', s.tenant_id, s.config_id, s.slot_at, s.run_id FROM servo.slot_ranges x
+        JOIN   servo.slots s ON s.tenant_id = x.tenant_id AND s.config_id = x.config_id AND s.slot_at BETWEEN x.from_at AND x.to_at
+        UNION ALL
+        SELECT 'ranges overlap', o.tenant_id, o.config_id, o.from_at, '00000000-0000-0000-0000-000000000000'::uuid
+        FROM   (SELECT x.tenant_id, x.config_id, x.from_at,
+                       lag(x.to_at) OVER (PARTITION BY x.tenant_id, x.config_id ORDER BY x.from_at) AS before FROM servo.slot_ranges x) AS o
+        WHERE  o.before >= o.from_at
+        UNION ALL
+        SELECT 'slot without config', s.tenant_id, s.config_id, s.slot_at, s.run_id FROM servo.slots s
+        WHERE  NOT EXISTS (SELECT FROM servo.configs c WHERE c.tenant_id = s.tenant_id AND c.id = s.config_id)
+        UNION ALL
+        SELECT 'range without config', x.tenant_id, x.config_id, x.from_at, '00000000-0000-0000-0000-000000000000'::uuid FROM servo.slot_ranges x
+        WHERE  NOT EXISTS (SELECT FROM servo.configs c WHERE c.tenant_id = x.tenant_id AND c.id = x.config_id)) AS l
+WHERE  ($1::bool OR l.tenant_id = $2::uuid)
+ORDER  BY l.tenant_id, l.config_id, l.at, l.wrong
+`
+
+type VerifyLedgerParams struct {
+	Everybody bool
+	TenantID  uuid.UUID
+}
+
+type VerifyLedgerRow struct {
+	Wrong    string
+	TenantID uuid.UUID
+	ConfigID *uuid.UUID
+	At       time.Time
+	RunID    uuid.UUID
+}
+
+// What in the ledger contradicts the runs or itself. A slot outlives its run, whose month may
+// be gone: a run has the time at which its slot was decided.
+func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]VerifyLedgerRow, error) {
+	rows, err := q.db.Query(ctx, verifyLedger, arg.Everybody, arg.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyLedgerRow
+	for rows.Next() {
+		var i VerifyLedgerRow
+		if err := rows.Scan(
+			&i.Wrong,
+			&i.TenantID,
+			&i.ConfigID,
+			&i.At,
+			&i.RunID,
 		); err != nil {
 			return nil, err
 		}
