@@ -1,14 +1,10 @@
 package quota
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +20,7 @@ import (
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/reaper"
 	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/servotest/lives"
 	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/tenant"
@@ -41,7 +38,7 @@ const serverVariable = "SERVO_QUOTA_SERVER"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(serverVariable); text != "" {
-		os.Exit(serve(text))
+		os.Exit(lives.Play(text, serve))
 	}
 	os.Exit(m.Run())
 }
@@ -53,38 +50,25 @@ type serverConfig struct {
 }
 
 // serve is the life of a server: the engine with its loops, and two workers that claim as much
-// as they get. It ends with its standard input, so it never outlives the test.
-func serve(text string) int {
-	var config serverConfig
-	if err := json.Unmarshal([]byte(text), &config); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
+// as they get.
+func serve(ctx context.Context, config serverConfig, ready func()) error {
 	db, err := store.Open(ctx, store.Options{URL: config.Database, MaxConns: 6})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
 	}
 	defer db.Close()
 	e := engine.New(db, engine.Config{Lease: 2 * time.Second, HeartbeatTimeout: 2 * time.Second, PollEvery: 100 * time.Millisecond}, nil)
 	defer e.Stop()
 	admit := admission.Start(db, e, admission.Config{Holder: config.Name})
 	reap := reaper.Start(db, e, reaper.Config{})
-	fmt.Fprintln(os.Stdout, "ready")
+	ready()
 	var busy sync.WaitGroup
 	for i := range 2 {
 		busy.Go(func() { work(ctx, e, fmt.Sprintf("%s-%d", config.Name, i)) })
 	}
 	busy.Wait()
 	reap.Stop()
-	_ = admit.Stop(context.WithoutCancel(ctx))
-	return 0
+	return admit.Stop(context.WithoutCancel(ctx))
 }
 
 // work claims, holds what it got for a moment, and ends it: most of it well, some in failure.
@@ -132,21 +116,21 @@ func TestQuotaRace(t *testing.T) {
 	db := servotest.DB(t)
 	prepare(t, db)
 	db.Exec(t, countSQL)
-	w := &world{url: db.URL}
-	t.Cleanup(w.end)
+	cast := lives.New(replicas, serverVariable, func(name string) any { return serverConfig{Name: name, Database: db.URL} })
+	t.Cleanup(cast.End)
 	for i := range replicas {
-		require.NoError(t, w.start(t.Context(), i))
+		require.NoError(t, cast.Start(t.Context(), i))
 	}
-	takeovers, longest := w.torment(t, db)
+	takeovers, longest := torment(t, cast, db)
 
 	require.Equal(t, tasks, db.Count(t, `SELECT count(*) FROM servo.runs WHERE state = 10`), "nothing is lost")
 	require.Zero(t, db.Count(t, `SELECT count(*) FROM public.seen WHERE n > $1`, limit), "never 101")
 	require.Positive(t, db.Count(t, `SELECT count(*) FROM public.seen WHERE n = $1`, limit), "the limit was reached, else nothing was shown")
 	require.Positive(t, takeovers, "the duty changed hands")
-	w.end()
+	cast.End()
 	verifytest.Clean(t, db)
 	t.Logf("%d looks of the database, %d kills, %d takeovers of admission, the longest after %v",
-		db.Count(t, `SELECT count(*) FROM public.seen`), w.kills, takeovers, longest.Round(time.Millisecond))
+		db.Count(t, `SELECT count(*) FROM public.seen`), cast.Kills, takeovers, longest.Round(time.Millisecond))
 }
 
 // prepare makes a tenant with its quota and all of its tasks.
@@ -174,84 +158,8 @@ func prepare(t *testing.T, db *servotest.Database) {
 	}
 }
 
-// world is the servers, by their places.
-type world struct {
-	url   string
-	lives int
-	kills int
-	procs [replicas]*process
-}
-
-type process struct {
-	name  string
-	cmd   *exec.Cmd
-	stdin io.Closer
-	gone  chan struct{}
-}
-
-// start begins a life in a place and waits until the server works.
-func (w *world) start(ctx context.Context, place int) error {
-	w.lives++
-	name := fmt.Sprintf("s%d-%d", place, w.lives)
-	text, err := json.Marshal(serverConfig{Name: name, Database: w.url})
-	if err != nil {
-		return err
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program) //nolint:gosec // this test itself
-	cmd.Env = append(os.Environ(), serverVariable+"="+string(text))
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	p := &process{name: name, cmd: cmd, stdin: stdin, gone: make(chan struct{})}
-	w.procs[place] = p
-	_, err = bufio.NewReader(stdout).ReadString('\n')
-	go func() {
-		_ = cmd.Wait()
-		close(p.gone)
-	}()
-	return err
-}
-
-// kill ends a server as a crash would.
-func (w *world) kill(place int) {
-	w.kills++
-	_ = w.procs[place].cmd.Process.Kill()
-	<-w.procs[place].gone
-}
-
-func (w *world) end() {
-	for _, p := range w.procs {
-		if p != nil {
-			_ = p.stdin.Close()
-		}
-	}
-	for _, p := range w.procs {
-		if p != nil {
-			select {
-			case <-p.gone:
-			case <-time.After(30 * time.Second):
-				_ = p.cmd.Process.Kill()
-				<-p.gone
-			}
-		}
-	}
-}
-
 // torment kills servers, every second time the one that admits, until all tasks are done.
-func (w *world) torment(t *testing.T, db *servotest.Database) (takeovers int, longest time.Duration) {
+func torment(t *testing.T, cast *lives.Cast, db *servotest.Database) (takeovers int, longest time.Duration) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), db.URL)
 	require.NoError(t, err)
@@ -268,17 +176,17 @@ func (w *world) torment(t *testing.T, db *servotest.Database) (takeovers int, lo
 		var epoch int64
 		require.NoError(t, conn.QueryRow(t.Context(), `SELECT holder, epoch FROM servo.duties WHERE name = 'admission'`).Scan(&holder, &epoch))
 		victim := rand.IntN(replicas)
-		if w.kills%2 == 0 {
-			for place, p := range w.procs {
-				if p.name == holder {
+		if cast.Kills%2 == 0 {
+			for place := range cast.Places() {
+				if cast.Name(place) == holder {
 					victim = place
 				}
 			}
 		}
-		wasHolder := w.procs[victim].name == holder
-		w.kill(victim)
+		wasHolder := cast.Name(victim) == holder
+		cast.Kill(victim)
 		killed := time.Now()
-		require.NoError(t, w.start(t.Context(), victim))
+		require.NoError(t, cast.Start(t.Context(), victim))
 		if wasHolder && db.Count(t, `SELECT count(*) FROM servo.live_runs`) > 0 {
 			for db.Count(t, `SELECT count(*) FROM servo.duties WHERE name = 'admission' AND epoch > $1`, epoch) == 0 {
 				require.NoError(t, t.Context().Err())
