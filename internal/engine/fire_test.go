@@ -387,4 +387,3 @@ func TestResults(t *testing.T) {
 		require.Equal(t, 2, runs(), "not while it is paused")
 	})
 }
-
