@@ -135,7 +135,8 @@ var rules = []struct {
 	{
 		"state is in no index of a wide row", `
 		SELECT i.indexrelid::regclass::text FROM pg_index i JOIN tables t ON t.oid = i.indrelid JOIN pg_attribute a ON a.attrelid = i.indrelid
-		WHERE  t.name ~ '^(runs|tasks)' AND a.attname = 'state' AND (a.attnum = ANY (i.indkey::int2[]) OR i.indpred IS NOT NULL)`,
+		WHERE  t.name ~ '^(runs|tasks)' AND a.attname = 'state' 
+		AND    (a.attnum = ANY (i.indkey::int2[]) OR pg_get_expr(i.indpred, i.indrelid) ~ '\mstate\M')`,
 	},
 }
 

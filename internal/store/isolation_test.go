@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,11 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	w.settle(t, a, store.Settlement{ShareKey: share, Asset: "asset", Left: 1, Ended: 1, Seconds: 1})
 	w.Exec(t, `INSERT INTO servo.asset_pauses (tenant_id, workspace_id, asset, paused_at) SELECT tenant_id, workspace_id, 'asset', servo.clock() FROM servo.runs
 		ON CONFLICT DO NOTHING`)
+	c := w.config(t, a, "nightly", nil)
+	w.engine(t, func(tx *Tx) {
+		require.NoError(t, tx.WriteLedger(t.Context(), []store.FiredSlot{{ConfigKey: c.Key(), At: w.now, Run: g.run.ID}},
+			[]store.SkippedSlots{skipped(c, w.now.Add(time.Hour), w.now.Add(time.Hour), 1)}, w.now, "a"))
+	})
 	w.engine(t, func(tx *Tx) {
 		must(tx.TakeTriggerKeys(t.Context(), []store.TriggerKey{{Tenant: a.tenant, Key: "k", Digest: "d", Run: g.run.ID}}, w.now))(t)
 	})
