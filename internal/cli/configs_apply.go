@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"go.arco.dev/servo/client"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/fault"
+)
+
+const (
+	configsPerCall = 1000
+	bytesPerCall   = 3 << 20 // a message may have 4 MiB
+	shownConfigs   = 200     // of a difference; the others are counted
+)
+
+// newConfigsApply makes configs what files say.
+func newConfigsApply() *cobra.Command {
+	var (
+		r            remote
+		file, reason string
+		dryRun, yes  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "apply -f DIR|FILE",
+		Short: "Make configs what files say",
+		Long: `Make configs what files say, and show first what changes: + is new, ~ is changed, with what each
+field was and is. What is so already stays as it is; configs that no file names stay too.
+
+Files are YAML or JSON, one config for each document, all of one tenant. Of a directory those
+are read that end in .yaml, .yml or .json, and those of the directories below it.
+
+  name: acme-aws-cost
+  pipeline: cost_billing
+  parameters: {provider: AWS, account: "4410"}
+  trigger: {cron: "0 2 * * *"}
+  timezone: Europe/Berlin
+
+Everything is checked before the first config is written: if one is wrong, nothing is stored.`,
+		Example: `  servo configs apply -f configs/acme --tenant acme --dry-run
+  servo configs apply -f configs/acme --tenant acme --yes --reason "new accounts"`,
+		Args: exactly(0),
+		RunE: run(func(ctx context.Context, s *session, _ []string) error {
+			if file == "" {
+				return usageFault(s.cmd, "--file is needed: a file, a directory, or - for standard input")
+			}
+			if file == stdinName && !yes && !dryRun {
+				return usageFault(s.cmd, "standard input cannot be asked: say --yes or --dry-run")
+			}
+			documents, err := readConfigs(s.cmd, file, s.Workspace)
+			if err != nil {
+				return err
+			}
+			tenant, err := s.requireTenant(ctx)
+			if err != nil {
+				return err
+			}
+			return s.applyConfigs(ctx, tenant, documents, reason, dryRun, yes)
+		}),
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "a file, a directory, or - for standard input")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, only say what would change")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	addReason(cmd, &reason)
+	addRemote(cmd, &r)
+	addTenant(cmd, &r)
+	return cmd
+}
+
+func (s *session) applyConfigs(ctx context.Context, tenant string, documents []document, reason string, dryRun, yes bool) error {
+	calls := callsOf(tenant, documents, reason)
+	would, err := s.sendConfigs(ctx, calls, true)
+	if err != nil {
+		return err
+	}
+	if dryRun {
+		return s.show(would, func(w io.Writer) {
+			differences(w, s.paint, would)
+			fmt.Fprintf(w, "%s; nothing was applied\n", appliedText(would))
+		})
+	}
+	if would.GetCreated()+would.GetChanged() == 0 {
+		return s.show(would, func(w io.Writer) { fmt.Fprintln(w, appliedText(would)) })
+	}
+	if s.Form == outputTable {
+		differences(s.cmd.OutOrStdout(), s.paint, would)
+	}
+	if !yes {
+		if err := confirm(s.cmd, fmt.Sprintf("apply %s to %s?", appliedText(would), tenant)); err != nil {
+			return err
+		}
+	}
+	done, err := s.sendConfigs(ctx, calls, false)
+	if err != nil {
+		s.say("applied before that: %s", appliedText(done))
+		return err
+	}
+	return s.show(done, func(w io.Writer) { fmt.Fprintf(w, "applied to %s: %s\n", clean(tenant), appliedText(done)) })
+}
+
+// configCall is one call, and the documents that it is about.
+type configCall struct {
+	request   *servov1.ApplyConfigsRequest
+	documents []document
+}
+
+// callsOf puts documents into calls: those of a workspace together, in their order, as many as
+// one call takes.
+func callsOf(tenant string, documents []document, reason string) (calls []configCall) {
+	open, sizes := map[string]int{}, map[string]int{}
+	for _, d := range documents {
+		size := proto.Size(d.input) + 10 // and what wraps it
+		at, ok := open[d.workspace]
+		if !ok || len(calls[at].documents) == configsPerCall || sizes[d.workspace]+size > bytesPerCall {
+			at = len(calls)
+			open[d.workspace], sizes[d.workspace] = at, 0
+			calls = append(calls, configCall{request: &servov1.ApplyConfigsRequest{Tenant: tenant, Workspace: d.workspace, Reason: reason}})
+		}
+		sizes[d.workspace] += size
+		calls[at].request.Configs = append(calls[at].request.Configs, d.input)
+		calls[at].documents = append(calls[at].documents, d)
+	}
+	return calls
+}
+
+// sendConfigs makes the calls, and adds up what they answer.
+func (s *session) sendConfigs(ctx context.Context, calls []configCall, dryRun bool) (*servov1.ApplyConfigsResponse, error) {
+	sum := &servov1.ApplyConfigsResponse{}
+	for _, call := range calls {
+		call.request.DryRun = dryRun
+		answer, err := s.client.Configs().ApplyConfigs(ctx, call.request)
+		if err != nil {
+			return sum, inFiles(err, call.documents)
+		}
+		sum.Configs = append(sum.Configs, answer.GetConfigs()...)
+		sum.Created += answer.GetCreated()
+		sum.Changed += answer.GetChanged()
+		sum.Unchanged += answer.GetUnchanged()
+	}
+	return sum, nil
+}
+
+// inFiles names the fields of a problem by the documents that they came from.
+func inFiles(err error, documents []document) error {
+	p, ok := errors.AsType[*client.Problem](err)
+	if !ok {
+		return err
+	}
+	name := func(field *string) {
+		first, rest, _ := strings.Cut(*field, ".")
+		index, isIndexed := strings.CutPrefix(first, "configs[")
+		i, err := strconv.Atoi(strings.TrimSuffix(index, "]"))
+		if !isIndexed || err != nil || i < 0 || i >= len(documents) {
+			return
+		}
+		if *field = documents[i].place(); rest != "" {
+			*field += ": " + strings.TrimPrefix(rest, "spec.")
+		}
+	}
+	name(&p.Field)
+	for i := range p.Violations {
+		name(&p.Violations[i].Field)
+	}
+	return err
+}
+
+// confirm asks the person at the terminal.
+func confirm(cmd *cobra.Command, question string) error {
+	in, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(in.Fd()) {
+		return fault.New(fault.InvalidArgument, "nobody is there to be asked; nothing was applied", fault.Field("--yes"), fault.Remedy("say --yes to apply, or --dry-run to look"))
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && answer == "" {
+		return withExit(exitFailed, errors.New("nothing was applied"))
+	}
+	if word := strings.ToLower(strings.TrimSpace(answer)); word != "y" && word != "yes" {
+		return withExit(exitFailed, errors.New("nothing was applied"))
+	}
+	return nil
+}
+
+func appliedText(answer *servov1.ApplyConfigsResponse) string {
+	return fmt.Sprintf("%d created, %d changed, %d unchanged", answer.GetCreated(), answer.GetChanged(), answer.GetUnchanged())
+}
+
+// differences shows what is new and what changes, field by field.
+func differences(w io.Writer, p palette, answer *servov1.ApplyConfigsResponse) {
+	shown := 0
+	for _, c := range answer.GetConfigs() {
+		if c.GetAction() == servov1.AppliedConfig_UNCHANGED {
+			continue
+		}
+		if shown++; shown > shownConfigs {
+			continue
+		}
+		if c.GetAction() == servov1.AppliedConfig_CREATED {
+			fmt.Fprintln(w, p.mark("+ config "+clean(c.GetName())+" ("+clean(text(c.GetAfter(), "pipeline"))+")", "+"))
+			continue
+		}
+		fmt.Fprintln(w, p.mark("~ config "+clean(c.GetName()), "~"))
+		for _, line := range fieldChanges(c.GetBefore(), c.GetAfter()) {
+			fmt.Fprintln(w, "    "+line)
+		}
+	}
+	if shown > shownConfigs {
+		fmt.Fprintf(w, "… and %s more\n", count(shown-shownConfigs, "config"))
+	}
+}
+
+// fieldChanges says of each field that differs what it was and is.
+func fieldChanges(before, after *structpb.Struct) (lines []string) {
+	old, now := map[string]string{}, map[string]string{}
+	leaves(old, "", before.AsMap())
+	leaves(now, "", after.AsMap())
+	names := maps.Clone(old)
+	maps.Copy(names, now)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		was, had := old[name]
+		is, has := now[name]
+		switch {
+		case had && !has:
+			lines = append(lines, fmt.Sprintf("%s: %s → not said", name, was))
+		case has && !had:
+			lines = append(lines, fmt.Sprintf("%s: not said → %s", name, is))
+		case was != is:
+			lines = append(lines, fmt.Sprintf("%s: %s → %s", name, was, is))
+		}
+	}
+	return lines
+}
+
+// leaves puts the values of an object under their paths.
+func leaves(into map[string]string, path string, object map[string]any) {
+	for key, value := range object {
+		if inner, ok := value.(map[string]any); ok && len(inner) > 0 {
+			leaves(into, below(path, key), inner)
+			continue
+		}
+		const most = 200
+		data, err := json.Marshal(value)
+		if err != nil {
+			data = []byte("?")
+		}
+		into[below(path, key)] = clip(string(data), most)
+	}
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"go.arco.dev/servo/client"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+// newSlots reads what became of slots.
+func newSlots() *cobra.Command {
+	return group("slots", "Read what became of the slots of configs", newSlotsList())
+}
+
+func newSlotsList() *cobra.Command {
+	var (
+		r        remote
+		from, to string
+		limit    int
+	)
+	cmd := aboutConfig(&cobra.Command{
+		Use:   "list CONFIG",
+		Short: "List what became of the slots of a config, the newest first",
+		Long: `List what became of the slots of a config, the newest first. A slot that fired has a line with its
+run; slots that did not, one after the other for the same cause, have one line together.`,
+		Example: `  servo slots list acme-aws-cost --from 24h
+  servo slots list acme-aws-cost --from 2026-01-31T00:00:00Z --to 2026-02-01T00:00:00Z`,
+		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			req := &servov1.ListSlotsRequest{Workspace: s.Workspace, Config: args[0], PageSize: pageSize(limit)}
+			var err error
+			if req.From, err = timeFlag("--from", from); err != nil {
+				return err
+			}
+			if req.To, err = timeFlag("--to", to); err != nil {
+				return err
+			}
+			if req.Tenant, err = s.requireTenant(ctx); err != nil {
+				return err
+			}
+			slots, err := first(client.AllSlots(ctx, s.client, req), limit)
+			if err != nil {
+				return err
+			}
+			return showAll(s, slots, "no slot was decided yet", func(w io.Writer) { slotsTable(w, s.paint, slots) })
+		}),
+	}, &r)
+	cmd.Flags().StringVar(&from, "from", "", "slots at or after: 24h ago, or 2026-01-31T00:00:00Z")
+	cmd.Flags().StringVar(&to, "to", "", "slots before, likewise")
+	addLimit(cmd, &limit, "lines")
+	return cmd
+}
+
+// timeFlag is a time, or so long ago.
+func timeFlag(flag, given string) (*timestamppb.Timestamp, error) {
+	at, err := sinceTime(given, time.Now())
+	if err != nil {
+		_, err = instantFlag(flag, given, time.Time{})
+	}
+	return at, err
+}
+
+func slotsTable(w io.Writer, p palette, slots []*servov1.Slots) {
+	var t table
+	t.add("SLOT", "UNTIL", "SLOTS", "OUTCOME", "RUN", "REASON")
+	for _, s := range slots {
+		until := "-"
+		if s.GetCount() > 1 {
+			until = instant(s.GetTo())
+		}
+		t.add(instant(s.GetFrom()), until, fmt.Sprint(s.GetCount()), p.state(s.GetOutcome().String()), orDash(s.GetRun()), orDash(clip(s.GetReason(), 100)))
+	}
+	t.print(w)
+}
