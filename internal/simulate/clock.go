@@ -73,11 +73,10 @@ func (s *state) clockChanges() []ClockChange {
 
 // effect is what a change does to a config; elapsed time does not notice it.
 func (s *state) effect(c *config, t schedule.Transition) (ClockEffect, bool) {
-	at := t.At.UnixMicro()
 	if t.Gap() {
-		moved := s.count(c, at, at+1) > 0 && c.Schedule.Shift(t.At) == schedule.GapShift
-		return ClockEffect{Ref: c.ref(), Effect: EffectMoved, Slots: 1}, moved
+		return ClockEffect{Ref: c.ref(), Effect: EffectMoved, Slots: 1}, c.Schedule.Shift(t.At) == schedule.GapShift
 	}
+	at := t.At.UnixMicro()
 	length := (t.Before - t.After).Microseconds()
 	once, again := s.count(c, at-length, at), s.count(c, at, at+length)
 	slot, ok := c.Schedule.Next(instant(at - length).Add(-time.Nanosecond))

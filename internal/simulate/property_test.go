@@ -378,6 +378,27 @@ func TestSuggestion(t *testing.T) {
 		require.LessOrEqual(t, time.Duration(s[0].Changes[0].Window), 30*time.Minute)
 	})
 
+	t.Run("what is highest then comes next", func(t *testing.T) {
+		t.Parallel()
+		in := day(append(crowd(t, 1000, "0 0 * * *", 0), crowd(t, 300, "0 5 * * *", 0)...)...)
+		s := run(t, in).Suggestions
+		require.GreaterOrEqual(t, len(s), 2)
+		require.Equal(t, 1000, s[0].Peak)
+		require.Equal(t, 300, s[0].Becomes)
+		require.Equal(t, simulate.Duration(5*time.Minute), s[0].Changes[0].Window, "more would change nothing")
+		require.Equal(t, 300, s[1].Peak)
+		require.Equal(t, 300, s[1].Changes[0].Count)
+	})
+
+	t.Run("the last minute counts, though nothing comes after it", func(t *testing.T) {
+		t.Parallel()
+		configs := crowd(t, 100, "59 23 * * *", 0)
+		for i := range configs {
+			configs[i].Duration = time.Second
+		}
+		require.NotEmpty(t, run(t, day(configs...)).Suggestions)
+	})
+
 	t.Run("a few are not worth it", func(t *testing.T) {
 		t.Parallel()
 		require.Empty(t, run(t, day(crowd(t, 9, "0 0 * * *", 0)...)).Suggestions)

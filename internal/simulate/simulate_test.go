@@ -2,6 +2,7 @@ package simulate_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,19 @@ func TestWindow(t *testing.T) {
 		require.Equal(t, 1, r.Hours[24].Due)
 		require.Equal(t, at("2026-06-02T00:10:00Z"), r.PeakMinutes[0].At)
 		require.Equal(t, "a", r.PeakMinutes[0].Configs[0].Config)
+	})
+
+	t.Run("a minute at the edge has only what lies in the window", func(t *testing.T) {
+		t.Parallel()
+		in := day(simulate.Config{Schedule: cron(t, "15,45 0 0 * * *", "UTC")})
+		in.From = at("2026-06-01T00:00:30Z")
+		r := run(t, in)
+		require.Equal(t, 2, r.Slots)
+		require.Len(t, r.PeakMinutes, 2)
+		for _, m := range r.PeakMinutes {
+			require.Equal(t, 1, m.Slots)
+			require.Equal(t, 1, m.Configs[0].Slots)
+		}
 	})
 
 	t.Run("a run counts in every hour it reaches into, and not in the one that begins when it ends", func(t *testing.T) {
@@ -228,6 +242,15 @@ func TestQuotas(t *testing.T) {
 		require.Zero(t, r.Hours[18].Fired)
 	})
 
+	t.Run("a cancelled run gives its place to the next", func(t *testing.T) {
+		t.Parallel()
+		in := day(simulate.Config{
+			Schedule: cron(t, "0/10 3 * * *", "UTC"), Duration: time.Hour, Overlap: simulate.OverlapCancelRunning,
+		})
+		in.Tenants = []simulate.Tenant{quotas(1, simulate.NoLimit)}
+		require.Equal(t, simulate.Totals{Slots: 6, Fired: 6, Cancelled: 5}, run(t, in).Totals)
+	})
+
 	t.Run("a slot that its quota keeps from firing cancels nothing", func(t *testing.T) {
 		t.Parallel()
 		in := day(simulate.Config{
@@ -244,13 +267,46 @@ func TestWorkers(t *testing.T) {
 	t.Run("runs wait for a place", func(t *testing.T) {
 		t.Parallel()
 		in := day(
-			simulate.Config{Schedule: cron(t, "0 3 * * *", "UTC"), Duration: 10 * time.Minute},
-			simulate.Config{Schedule: cron(t, "1 3 * * *", "UTC"), Duration: 10 * time.Minute},
+			simulate.Config{Schedule: cron(t, "55 3 * * *", "UTC"), Duration: 10 * time.Minute},
+			simulate.Config{Schedule: cron(t, "56 3 * * *", "UTC"), Duration: 10 * time.Minute},
 		)
 		in.Slots = 1
 		r := run(t, in)
 		require.Equal(t, simulate.Totals{Slots: 2, Fired: 2, WaitedWorkers: 1}, r.Totals)
 		require.Equal(t, seconds(540), r.Wait.Max)
+		require.Equal(t, seconds(540), r.Hours[3].MaxWait, "it counts in the hour in which the run was made")
+		require.Zero(t, r.Hours[4].MaxWait)
+	})
+
+	// several are n configs of a tenant.
+	several := func(n int, tenant, expression string, takes time.Duration) []simulate.Config {
+		configs := make([]simulate.Config, n)
+		for i := range configs {
+			configs[i] = simulate.Config{
+				Tenant: tenant, Name: expression + string(rune('a'+i)), Schedule: cron(t, expression, "UTC"), Duration: takes,
+			}
+		}
+		return configs
+	}
+
+	t.Run("places are shared by the time that runs take, not by their number", func(t *testing.T) {
+		t.Parallel()
+		in := day(append(several(10, "long", "0 3 * * *", 10*time.Minute), several(10, "short", "0 3 * * *", time.Minute)...)...)
+		in.Slots = 1
+		for _, tenant := range run(t, in).Tenants {
+			if tenant.Tenant == "short" {
+				require.LessOrEqual(t, tenant.Wait.Max, seconds(25*60))
+			}
+		}
+	})
+
+	t.Run("who did not wait has no credit for it", func(t *testing.T) {
+		t.Parallel()
+		noon := several(1, "old", "1 12 * * *", time.Minute)
+		noon[0].SLAStartDelay = 25 * time.Minute
+		in := day(slices.Concat(several(12, "old", "0 0 * * *", 10*time.Minute), noon, several(20, "new", "0 12 * * *", 10*time.Minute))...)
+		in.Slots = 1
+		require.Zero(t, run(t, in).SLAMisses)
 	})
 
 	t.Run("a tenant with one run is not served after another's backlog", func(t *testing.T) {

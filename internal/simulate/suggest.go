@@ -47,7 +47,7 @@ func (s *state) suggest() []Suggestion {
 		}
 		var group []move
 		for i := range s.configs {
-			if c := &s.configs[i]; !spread[i] && s.worst[i] >= (peak+1)/2 {
+			if c := &s.configs[i]; s.worst[i] >= (peak+1)/2 {
 				if m := s.move(c, i); m.useful() {
 					group = append(group, m)
 				}
