@@ -18,7 +18,9 @@ const AdmissionDuty = "admission"
 type Why struct {
 	Run      id.Run
 	Pipeline string
-	Task     id.Task // zero if it is about the run
+	Config   id.Config // set if it is about a config: then Run is the last one, if there was one
+	Name     string    // of the config
+	Task     id.Task   // zero if it is about the run
 	Asset    string  // likewise
 	Pool     string  // whose queue it stands in; "" if it stands in none
 
@@ -45,6 +47,16 @@ const (
 	BlockedByRuns    BlockerCode = "QUOTA_CONCURRENT_RUNS"
 	BlockedByBacklog BlockerCode = "BACKLOG"
 	BlockedByOlder   BlockerCode = "OWN_RUNS_FIRST"
+	// Of a config whose slots do not fire, and the lock of a run that waits for it.
+	BlockedByDisabling  BlockerCode = "CONFIG_DISABLED"
+	BlockedByConfigStop BlockerCode = "CONFIG_PAUSED"
+	BlockedByNoSlots    BlockerCode = "NO_SLOTS"
+	BlockedByTime       BlockerCode = "NOT_DUE"
+	BlockedByDependency BlockerCode = "DEPENDENCY"
+	BlockedByPlan       BlockerCode = "CANNOT_BE_PLANNED"
+	BlockedByLock       BlockerCode = "LOCK_HELD"
+	BlockedByOverlap    BlockerCode = "MAX_OVERLAP"
+	BlockedByDailyRuns  BlockerCode = "QUOTA_DAILY_RUNS"
 	// Of a task that waits for others.
 	BlockedByStart    BlockerCode = "RUN_PENDING"
 	BlockedByUpstream BlockerCode = "UPSTREAM"

@@ -234,6 +234,9 @@ func (q *inquiry) starting(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	blocked := len(q.why.Blockers)
+	if err := q.behind(ctx, tx); err != nil {
+		return err
+	}
 	u := used[key.Tenant]
 	switch {
 	case u == nil:
@@ -255,6 +258,21 @@ func (q *inquiry) starting(ctx context.Context, tx *store.Tx) error {
 			"nothing to do: the round after that follows at once", map[string]any{"round": q.config.Round})
 	}
 	return nil
+}
+
+// behind explains a run that waits for its lock.
+func (q *inquiry) behind(ctx context.Context, tx *store.Tx) error {
+	waiting, err := tx.WithLive(ctx, []run.Run{q.run.Run})
+	if err != nil || len(waiting) == 0 || !waiting[0].Behind {
+		return err
+	}
+	key := store.LockKey{Tenant: q.run.Tenant, Key: waiting[0].Lock}
+	holders, err := tx.LockHolders(ctx, []store.LockKey{key})
+	if holder, held := holders[key]; held {
+		q.block(BlockedByLock, fmt.Sprintf("it waits for the lock %s, which run %s holds", key.Key, holder), "wait until that run ends, or cancel it: servo runs cancel "+holder.String(),
+			map[string]any{"lock": key.Key, "run": holder.String()})
+	}
+	return err
 }
 
 // wouldStart makes the next StartRuns on what the snapshot shows.

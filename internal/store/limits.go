@@ -137,15 +137,21 @@ func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Ti
 	if len(held) == 0 {
 		return taken, nil, nil
 	}
+	holders, err = tx.LockHolders(ctx, held)
+	return taken, holders, err
+}
+
+// LockHolders are the runs that hold locks; keys that nobody holds are left out.
+func (tx *Tx) LockHolders(ctx context.Context, keys []LockKey) (map[LockKey]id.Run, error) {
 	found, err := tx.q.LockHolders(ctx, db.LockHoldersParams{
-		TenantIds: column(held, func(k LockKey) uuid.UUID { return k.Tenant.UUID }),
-		LockKeys:  column(held, func(k LockKey) string { return k.Key }),
+		TenantIds: column(keys, func(k LockKey) uuid.UUID { return k.Tenant.UUID }),
+		LockKeys:  column(keys, func(k LockKey) string { return k.Key }),
 	})
-	holders = make(map[LockKey]id.Run, len(found))
+	holders := make(map[LockKey]id.Run, len(found))
 	for _, r := range found {
 		holders[LockKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.LockKey}] = id.Of[id.Run](r.RunID)
 	}
-	return taken, holders, err
+	return holders, err
 }
 
 // ReleaseLocks takes back locks that TakeLocks gave in this transaction to runs that are not

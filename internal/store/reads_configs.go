@@ -31,27 +31,37 @@ func configView(c db.ServoConfig, workspace string) (ConfigView, error) {
 // GetConfig reads a config by its id.
 func (s *Store) GetConfig(ctx context.Context, key ConfigKey) (found ConfigView, err error) {
 	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		row, err := tx.q.GetConfig(ctx, db.GetConfigParams{TenantID: key.Tenant.UUID, ID: key.Config.UUID})
-		if err != nil {
-			return notFound(err, "config", key.Config.String())
-		}
-		found, err = configView(row.ServoConfig, row.Workspace)
+		found, err = tx.Config(ctx, key)
 		return err
 	})
 	return found, err
 }
 
+// Config reads a config as its tenant sees it.
+func (tx *Tx) Config(ctx context.Context, key ConfigKey) (ConfigView, error) {
+	row, err := tx.q.GetConfig(ctx, db.GetConfigParams{TenantID: key.Tenant.UUID, ID: key.Config.UUID})
+	if err != nil {
+		return ConfigView{}, notFound(err, "config", key.Config.String())
+	}
+	return configView(row.ServoConfig, row.Workspace)
+}
+
 // GetConfigByName reads a config by its name.
 func (s *Store) GetConfigByName(ctx context.Context, tenant id.Tenant, workspace, name string) (found ConfigView, err error) {
 	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		row, err := tx.q.GetConfigByName(ctx, db.GetConfigByNameParams{TenantID: tenant.UUID, Workspace: workspace, Name: name})
-		if err != nil {
-			return notFound(err, "config", name)
-		}
-		found, err = configView(row.ServoConfig, row.Workspace)
+		found, err = tx.ConfigByName(ctx, tenant, workspace, name)
 		return err
 	})
 	return found, err
+}
+
+// ConfigByName reads a config as its tenant sees it.
+func (tx *Tx) ConfigByName(ctx context.Context, tenant id.Tenant, workspace, name string) (ConfigView, error) {
+	row, err := tx.q.GetConfigByName(ctx, db.GetConfigByNameParams{TenantID: tenant.UUID, Workspace: workspace, Name: name})
+	if err != nil {
+		return ConfigView{}, notFound(err, "config", name)
+	}
+	return configView(row.ServoConfig, row.Workspace)
 }
 
 // ConfigFilter says which configs of a tenant are wanted. Zero fields ask for nothing.
