@@ -110,6 +110,7 @@ func (d *dev) welcome(stdout io.Writer) error {
 			"runs list --tenant " + demoTenant,
 			"runs watch " + latest + " --tenant " + demoTenant,
 			"runs trigger " + demoPipeline + " --param network=bad --wait --tenant " + demoTenant,
+			"configs list --tenant globex",
 		}
 	}
 	for _, command := range next {

@@ -12,6 +12,7 @@ import (
 
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
+	"go.arco.dev/servo/examples/cloudcost"
 	"go.arco.dev/servo/examples/hello"
 	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/daemon"
@@ -143,17 +144,20 @@ func (d *dev) start(ctx context.Context) (err error) {
 		return nil
 	}
 	d.startWorkers(ctx)
-	d.demo, err = startDemo(ctx, d.client, d.log)
-	return err
+	if d.demo, err = startDemo(ctx, d.client, d.log); err != nil {
+		return err
+	}
+	return startCloudcost(ctx, d.client)
 }
 
-// startWorkers runs the example's assets in this process, and what people deploy into the
-// pool that is the default. Two workers, because the example's functions have names that
+// startWorkers runs the examples' assets in this process, and what people deploy into the
+// pool that is the default. Workers of their own, because the examples' functions have names that
 // others use too: nobody's bronze/orders should be made by the example's code.
 func (d *dev) startWorkers(ctx context.Context) {
-	example, others := d.newWorker("dev", hello.Pool), d.newWorker("dev-"+asset.DefaultPool, asset.DefaultPool)
+	example, clouds, others := d.newWorker("dev", hello.Pool), d.newWorker("dev-"+cloudcost.Pool, cloudcost.Pool), d.newWorker("dev-"+asset.DefaultPool, asset.DefaultPool)
 	hello.Register(example)
-	d.workers = []*servo.Worker{example, others}
+	cloudcost.New(cloudcost.Options{Dir: d.home.lake()}).Register(clouds)
+	d.workers = []*servo.Worker{example, clouds, others}
 	ctx, d.rest = context.WithCancel(context.WithoutCancel(ctx)) // they stop in their turn
 	d.worked = make(chan error, len(d.workers))
 	for _, w := range d.workers {

@@ -30,6 +30,9 @@ type devHome struct {
 // postgres is where the private PostgreSQL lives.
 func (h *devHome) postgres() string { return filepath.Join(h.dir, "postgres") }
 
+// lake is where the example cloudcost keeps its files.
+func (h *devHome) lake() string { return filepath.Join(h.dir, "cloudcost") }
+
 // defaultDevDir is below the user's own directories. Root's are closed to the user that
 // PostgreSQL then runs as.
 func defaultDevDir() string {
