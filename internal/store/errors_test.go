@@ -59,6 +59,18 @@ func TestDiagnose(t *testing.T) {
 	})
 }
 
+func TestIsLockTaken(t *testing.T) {
+	t.Parallel()
+	broken := func(code, constraint string) error {
+		return fmt.Errorf("update live_runs: %w", &pgconn.PgError{Code: code, ConstraintName: constraint})
+	}
+	require.True(t, store.IsLockTaken(broken("23505", "live_runs_lock")))
+	require.False(t, store.IsLockTaken(broken("23505", "live_runs_pkey")), "another key")
+	require.False(t, store.IsLockTaken(broken("23514", "live_runs_lock")), "another rule")
+	require.False(t, store.IsLockTaken(errors.New("live_runs_lock")))
+	require.False(t, store.IsLockTaken(nil))
+}
+
 func TestStats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

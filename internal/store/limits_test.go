@@ -128,6 +128,73 @@ func TestLiveRuns(t *testing.T) {
 		require.Error(t, err, "a row that is not there is noticed")
 	})
 
+	t.Run("a run that waits for a lock starts with it, once nobody holds it", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a, b := w.account(t, "acme"), w.account(t, "brick")
+		nightly, other := w.config(t, a, "nightly", nil), w.config(t, a, "other", nil)
+		holder, foreign := w.request(a, "k"), w.request(b, "k")
+		holder.Config = nightly.ID
+		w.engine(t, func(tx *Tx) {
+			_, _, err := tx.TakeLocks(t.Context(), []store.LockRequest{holder, foreign}, w.now)
+			require.NoError(t, err)
+		})
+		behind := func(key string, c store.ConfigState) run.Run {
+			r := w.newRun(t, a, []run.TaskState{run.Skipped}, nil).run // what another has looked like
+			w.apply(t, store.Changes{EndedRuns: []store.RunKey{{Tenant: a.tenant, Run: r.ID}}})
+			r.ID, r.State, r.StartedAt = id.New[id.Run](w.mint), run.RunPending, time.Time{}
+			r.Limit, r.Lock, r.LockedBy, r.Behind, r.Config, r.Slot = 60, key, "config/nightly", key != "", &c.ID, w.now
+			w.apply(t, store.Changes{NewRuns: []run.Run{r}})
+			return r
+		}
+		first, second, free := behind("k", nightly), behind("k", nightly), behind("", other)
+		next := func(t *testing.T, want ...run.Run) {
+			t.Helper()
+			var keys []store.RunKey
+			for _, r := range want {
+				keys = append(keys, store.RunKey{Tenant: a.tenant, Run: r.ID})
+			}
+			w.engine(t, func(tx *Tx) {
+				require.Equal(t, keys, must(tx.NextRuns(t.Context(), []id.Tenant{a.tenant}, []int32{9}))(t))
+			})
+		}
+		load := func(t *testing.T) map[id.Config]store.ConfigLoad {
+			t.Helper()
+			var found map[id.Config]store.ConfigLoad
+			w.engine(t, func(tx *Tx) {
+				found = must(tx.LiveOfConfigs(t.Context(), []store.ConfigKey{nightly.Key(), other.Key()}))(t)
+				require.Zero(t, must(tx.LiveOfConfigs(t.Context(), []store.ConfigKey{{Tenant: b.tenant, Config: nightly.ID}}))(t)[nightly.ID], "another tenant's")
+				require.Empty(t, must(tx.LiveOfConfigs(t.Context(), nil))(t))
+			})
+			return found
+		}
+		next(t, free) // the others are passed over
+		require.Equal(t, map[id.Config]store.ConfigLoad{nightly.ID: {Live: 3, Behind: 2}, other.ID: {Live: 1}}, load(t))
+		w.engine(t, func(tx *Tx) {
+			rows := must(tx.LockRuns(t.Context(), store.LockForCount, []store.RunKey{{Tenant: a.tenant, Run: first.ID}}))(t)
+			require.Equal(t, []run.Run{first}, must(tx.WithLive(t.Context(), rows))(t), "with its config, its slot and the lock that it waits for")
+		})
+
+		starting := func(r run.Run) error {
+			r.State, r.StartedAt, r.Behind = run.RunRunning, w.now, false
+			return w.Engine(t.Context(), func(ctx context.Context, tx *Tx) error {
+				return tx.Apply(ctx, store.Changes{Now: w.now, LiveRuns: []run.Run{r}})
+			})
+		}
+		err := starting(first)
+		require.True(t, store.IsLockTaken(err), err)
+		w.engine(t, func(tx *Tx) {
+			require.NoError(t, tx.ReleaseLocks(t.Context(), []store.RunKey{{Tenant: a.tenant, Run: holder.Run}}))
+		})
+		next(t, first, second, free)
+		require.NoError(t, starting(first))
+		require.Equal(t, first.ID, must(w.GetLock(t.Context(), a.tenant, "k"))(t).Run)
+		require.Equal(t, map[id.Config]store.ConfigLoad{nightly.ID: {Live: 2, Behind: 1}, other.ID: {Live: 1}}, load(t))
+		next(t, free)
+		w.apply(t, store.Changes{LiveRuns: []run.Run{second}})
+		next(t, free) // it waits on with the lock that it waits for
+	})
+
 	t.Run("the roots of a run wait for nothing else", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -92,8 +93,26 @@ var loads = []string{
 		UNION ALL
 		SELECT tenant_id, run_id, task_id, 1, 1, at, 'load', 'page 1' FROM past`,
 	`INSERT INTO servo.tenants (id, name, version, created_at) SELECT DISTINCT tenant_id, 'load ' || tenant_id, 1, $now FROM live`,
-	`INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, pipeline)
-		SELECT tenant_id, run_id, tenant_id, at, CASE WHEN n % 4 > 0 THEN at + make_interval(secs => n) END, 60, 5, n % 4 = 0, 'lock ' || n, 'daily' FROM live`,
+	`INSERT INTO servo.workspaces (tenant_id, id, name, version, created_at)
+		SELECT DISTINCT tenant_id, CASE name WHEN 'default' THEN tenant_id ELSE md5(tenant_id || name)::uuid END, name, 1, $now
+		FROM live, unnest(ARRAY['default', 'production', 'staging']) AS name`,
+	// one in four waits for its start, and every other of these for the lock of another run
+	`INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, pipeline, config_id, wait_key)
+		SELECT tenant_id, run_id, tenant_id, at, CASE WHEN n % 4 > 0 THEN at + make_interval(secs => n) END, 60, 5, n % 4 = 0,
+			CASE WHEN n % 8 > 0 THEN 'lock ' || n ELSE '' END, 'daily', pg_temp.v7(at, 'config ' || n), CASE WHEN n % 8 = 0 THEN 'lock ' || n + 50 ELSE '' END FROM live`,
+	`CREATE TEMP TABLE timed ON COMMIT DROP AS
+		SELECT n, md5('tenant ' || n % 50)::uuid AS tenant_id, at, pg_temp.v7(at, 'config ' || n) AS config_id
+		FROM   generate_series(1, 5000) AS n, LATERAL (SELECT $now AS at) AS x`,
+	`INSERT INTO servo.configs (tenant_id, id, workspace_id, name, version, pipeline, spec, created_at, updated_at, decided_until, next_slot, due_at, zone_data, range_from)
+		SELECT tenant_id, config_id, tenant_id, 'config ' || n, 1, 'daily',
+			CASE WHEN n % 2 = 0 THEN jsonb_build_object('trigger', jsonb_build_object('event', jsonb_build_object('config', 'config ' || n - 50)))
+			ELSE jsonb_build_object('trigger', '{"cron": "0 * * * *"}'::jsonb, 'depends_on', jsonb_build_object('config', 'config ' || n + 50)) END,
+			at, at, at, at, at + make_interval(secs => n), '2026a', at - interval '1 hour' FROM timed`,
+	`INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at)
+		SELECT tenant_id, config_id, at - make_interval(hours => m), tenant_id, at FROM timed, generate_series(2, 6) AS m`,
+	`INSERT INTO servo.slot_ranges (tenant_id, config_id, from_at, to_at, slots, outcome, config_version, decided_at)
+		SELECT tenant_id, config_id, at - m * interval '1 hour', at - m * interval '1 hour', 1, 7, 1, at FROM timed, generate_series(1, 5) AS m`,
+	`INSERT INTO servo.config_results (tenant_id, config_id, run_id, state, ended_at) SELECT tenant_id, config_id, tenant_id, 10, at FROM timed`,
 	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
 	`CREATE TEMP TABLE wide ON COMMIT DROP AS
 		SELECT tenant_id, run_id, at, m, pg_temp.v7(at, 'wide ' || m) AS task_id
@@ -194,6 +213,7 @@ func (w *world) sendReads(t testing.TB) {
 		require.Equal(t, "asset", upstreams[probe-1].Results[0].Asset)
 	})
 	w.undone(t, func(tx *Tx) { w.sendLimits(t, tx, runs) })
+	w.sendConfigs(t)
 	_, admits, starts, err := w.TakeAdmission(ctx, "admission", "a", time.Minute)
 	require.NoError(t, err)
 	require.True(t, admits)
@@ -232,7 +252,7 @@ func (w *world) sendLimits(t testing.TB, tx *Tx, runs []store.RunKey) {
 	require.Empty(t, must(tx.Roots(ctx, runs[:8]))(t)[5*8:], "five of each")
 	live := must(tx.LockRuns(ctx, store.LockForMove, runs))(t)
 	require.NotEmpty(t, must(tx.WithLive(ctx, live))(t))
-	rows, err := tx.Raw().Query(ctx, `SELECT tenant_id, lock_key FROM servo.live_runs ORDER BY md5(lock_key) LIMIT $1`, probe)
+	rows, err := tx.Raw().Query(ctx, `SELECT tenant_id, lock_key FROM servo.live_runs WHERE lock_key <> '' ORDER BY md5(lock_key) LIMIT $1`, probe)
 	require.NoError(t, err)
 	var requests []store.LockRequest
 	var owner uuid.UUID
@@ -271,7 +291,10 @@ func (w *world) sendWrites(t testing.TB) {
 			keys = append(keys, store.RunKey{Tenant: task.Tenant, Run: task.Run})
 		}
 		stays.ChangedRuns = must(tx.LockRuns(t.Context(), store.LockForCount, keys))(t)
-		stays.LiveRuns, moves.EndedRuns = stays.ChangedRuns, keys
+		stays.LiveRuns, moves.EndedRuns = slices.Clone(stays.ChangedRuns), keys
+		for i := range stays.LiveRuns {
+			stays.LiveRuns[i].State = run.RunPending // some wait for locks that others hold
+		}
 		for _, changes := range []store.Changes{stays, moves} {
 			require.NoError(t, tx.Apply(t.Context(), changes))
 			require.NoError(t, tx.Flush(t.Context()))

@@ -31,7 +31,7 @@ const probe = 200
 const maxBlocks = 12
 
 // writers write several rows for each row of the batch, with an index entry each.
-var writers = map[string]int{"UpdateLiveRuns": 24, "WriteLogs": 24, "TrimLogs": 60, "WriteProgress": 40}
+var writers = map[string]int{"UpdateLiveRuns": 24, "MoveConfigs": 24, "UpsertConfigs": 24, "WriteLogs": 24, "TrimLogs": 60, "WriteProgress": 40}
 
 // wasteful statements read the whole run of each row and throw most of it away. They are
 // for repeats alone, and an index for them would be one more for each event.
@@ -57,6 +57,19 @@ var plans = map[string][]string{
 	"WaitingTenants": {"live_runs_pending"},
 	"NextRuns":       {"live_runs_lock", "live_runs_pending"},
 	"Roots":          {"tasks_pkey", "waiting_pkey"},
+
+	"LockDueConfigs":      {"configs_due", "configs_name", "slot_ranges_pkey", "workspaces_pkey"},
+	"LockConfigs":         {"configs_name", "configs_pkey", "slot_ranges_pkey", "workspaces_pkey"},
+	"ConfigIDs":           {"configs_name"},
+	"Listeners":           {"configs_after", "configs_pkey"},
+	"LiveOfConfigs":       {"live_runs_config"},
+	"NextDue":             {"config_results_pkey", "configs_due"},
+	"MoveConfigs":         {"configs_pkey"},
+	"UpsertConfigs":       nil,
+	"InsertSlots":         nil,
+	"UpsertSlotRanges":    nil,
+	"InsertConfigResults": nil,
+	"TakeConfigResults":   {"config_results_pkey"},
 
 	"LockLeasesOnly":   {"leases_pkey"},
 	"LockLeases":       {"heartbeats_pkey", "leases_pkey"},
@@ -132,23 +145,40 @@ func TestPlans(t *testing.T) {
 	}
 	phase("planned when the database was new", first)
 
-	w.Exec(t, `CREATE SCHEMA kept`)
-	for _, queue := range queues {
-		w.Exec(t, `CREATE TABLE kept.`+queue+` AS TABLE servo.`+queue+`; TRUNCATE servo.`+queue)
-	}
-	w.Exec(t, `VACUUM ANALYZE`)
+	w.empty(t)
 	idle := w.connection(t)
 	planAll(t, idle)
-	for _, queue := range queues {
-		w.Exec(t, `INSERT INTO servo.`+queue+` TABLE kept.`+queue)
-	}
+	w.refill(t)
 	phase("planned when the queues were empty", idle)
 	phase("with statistics from when the queues were empty", w.connection(t))
 	w.Exec(t, `ANALYZE`)
 	phase("with statistics of today", w.connection(t))
 }
 
-var queues = []string{"waiting", "ready_q", "pool_q", "leases", "retry_q", "heartbeats", "cones", "live_runs"}
+var queues = []string{
+	"waiting", "ready_q", "pool_q", "leases", "retry_q", "heartbeats", "cones", "live_runs", "configs", "slots", "slot_ranges", "config_results",
+}
+
+// empty vacuums and analyzes the database while its queues are empty.
+func (w *world) empty(t testing.TB) {
+	t.Helper()
+	w.Exec(t, `CREATE SCHEMA kept`)
+	for _, queue := range queues {
+		w.Exec(t, `CREATE TABLE kept.`+queue+` AS TABLE servo.`+queue+`; TRUNCATE servo.`+queue)
+	}
+	w.Exec(t, `VACUUM ANALYZE`)
+}
+
+// refill puts back what empty has taken away, but for the columns that follow from others.
+func (w *world) refill(t testing.TB) {
+	t.Helper()
+	for _, queue := range queues {
+		var columns string
+		require.NoError(t, w.Pool().QueryRow(t.Context(), `SELECT string_agg(column_name, ', ' ORDER BY ordinal_position) FROM information_schema.columns
+			WHERE table_schema = 'servo' AND table_name = $1 AND is_generated = 'NEVER'`, queue).Scan(&columns))
+		w.Exec(t, `INSERT INTO servo.`+queue+` (`+columns+`) OVERRIDING SYSTEM VALUE SELECT `+columns+` FROM kept.`+queue)
+	}
+}
 
 // planAll makes a connection plan every hot statement.
 func planAll(t testing.TB, conn *pgx.Conn) {

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
@@ -152,7 +150,7 @@ func (s *Store) ConfigEvents(ctx context.Context, key ConfigKey, after int32, mo
 		events, err = convert(rows, func(r db.ConfigEventsRow) (event.Event, error) {
 			body, err := tx.codec.Decode(event.Type(r.Type), r.Schema, r.Data)
 			return event.Event{
-				Tenant: key.Tenant, Subject: uuid.UUID(key.Config.UUID), Version: r.Version, At: r.RecordedAt,
+				Tenant: key.Tenant, Subject: key.Config.UUID, Version: r.Version, At: r.RecordedAt,
 				Meta: event.Meta{Actor: r.Actor, Trace: r.Trace}, Body: body,
 			}, err
 		})

@@ -129,14 +129,8 @@ func TestReadPlans(t *testing.T) {
 		})
 	}
 	check("with no statistics")
-	w.Exec(t, `CREATE SCHEMA kept`)
-	for _, queue := range queues {
-		w.Exec(t, `CREATE TABLE kept.`+queue+` AS TABLE servo.`+queue+`; TRUNCATE servo.`+queue)
-	}
-	w.Exec(t, `VACUUM ANALYZE`)
-	for _, queue := range queues {
-		w.Exec(t, `INSERT INTO servo.`+queue+` TABLE kept.`+queue)
-	}
+	w.empty(t)
+	w.refill(t)
 	check("with statistics from when the queues were empty")
 	w.Exec(t, `ANALYZE`)
 	check("with statistics of today")

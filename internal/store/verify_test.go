@@ -119,7 +119,10 @@ func TestReadEverything(t *testing.T) {
 			workspaces  []store.WorkspaceRow
 			deployments []store.DeploymentRow
 			pauses      []store.AssetPauseRow
+			configs     []store.ConfigRow
 		)
+		nightly := w.config(t, a, "nightly", nil)
+		w.config(t, b, "nightly", nil)
 		w.snapshot(t, func(ctx context.Context, tx *Tx) error {
 			all := must(tx.TenantsAfter(ctx, id.Tenant{}, nil, 10))(t)
 			require.Len(t, all, 2)
@@ -128,12 +131,14 @@ func TestReadEverything(t *testing.T) {
 			require.Empty(t, must(tx.TenantsAfter(ctx, b.tenant, &b.tenant, 10))(t))
 			return tx.EachEntityRow(ctx, []id.Tenant{a.tenant}, store.EntityRows{
 				Event: collect(&events), Workspace: collect(&workspaces), Deployment: collect(&deployments),
-				AssetPause: collect(&pauses),
+				AssetPause: collect(&pauses), Config: collect(&configs),
 			})
 		})
 		require.Len(t, events, 2)
 		require.Equal(t, "default", workspaces[0].Name)
 		require.Equal(t, a.deployment.Digest, deployments[0].Digest)
+		require.Len(t, configs, 1)
+		require.Equal(t, nightly.ID.UUID, configs[0].ID)
 	})
 }
 
@@ -211,6 +216,33 @@ func TestFindWhatIsAlone(t *testing.T) {
 		require.Len(t, leases, 2)
 	})
 
+	t.Run("a ledger that contradicts the runs or itself is told, of all or of one tenant", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a, b := w.account(t, "a"), w.account(t, "b")
+		g := w.newRun(t, a, nil, nil)
+		c := w.config(t, a, "nightly", nil)
+		w.Exec(t, `UPDATE servo.runs SET config_id = '`+c.ID.String()+`', slot_at = servo.clock()`)
+		slot, other := w.now.Add(time.Hour), w.newConfig(a, "never")
+		w.engine(t, func(tx *Tx) {
+			require.NoError(t, tx.WriteLedger(t.Context(), []store.FiredSlot{{ConfigKey: c.Key(), At: slot, Run: g.run.ID}, {ConfigKey: other.Key(), At: slot, Run: g.run.ID}},
+				[]store.SkippedSlots{skipped(c, slot, slot, 1), skipped(c, slot.Add(-time.Second), slot, 1), skipped(other, w.now, w.now, 1)}, w.now, "a"))
+		})
+		var found, foreign []store.LedgerRow
+		w.snapshot(t, func(ctx context.Context, tx *Tx) error {
+			require.NoError(t, tx.Ledger(ctx, &b.tenant, collect(&foreign)))
+			return tx.Ledger(ctx, nil, collect(&found))
+		})
+		require.Empty(t, foreign)
+		told := map[string]int{}
+		for _, row := range found {
+			told[row.Wrong]++
+		}
+		require.Equal(t, map[string]int{
+			"run without slot": 1, "slot without run": 2, "slot in range": 2, "ranges overlap": 1, "slot without config": 1, "range without config": 1,
+		}, told)
+	})
+
 	t.Run("rows under a run's id and another tenant are found", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
@@ -242,6 +274,8 @@ func TestRepairRows(t *testing.T) {
 	want := g.run
 	want.State, want.Remaining, want.Succeeded, want.Failed = run.RunFailed, 0, 1, 1
 	want.Parent, want.FinishedAt, want.Version, want.CancelReason = &parent, w.now.Add(time.Hour), 9, "why"
+	nightly := id.New[id.Config](w.mint)
+	want.Config, want.Slot = &nightly, w.now.Add(-time.Hour)
 	ended := store.TaskRow{
 		TenantID: a.tenant.UUID, RunID: g.run.ID.UUID, ID: g.tasks[0].ID.UUID, CreatedAt: w.now, FinishedAt: &want.FinishedAt,
 		Token: ptr(int64(3)), Ix: 4, TimeoutS: 5, Version: ptr(int32(6)), Attempt: ptr(int32(0)), Failures: ptr(int32(1)), FanOuts: ptr(int32(2)),
@@ -253,6 +287,7 @@ func TestRepairRows(t *testing.T) {
 	}
 	waiting := g.run
 	waiting.State, waiting.Limit, waiting.Lock, waiting.LockedBy = run.RunPending, 77, "key", "jo"
+	waiting.Behind, waiting.Config = true, &nightly
 	queued := w.taskIn(run.Running, g.tasks[1])
 	edge := store.Edge{Key: g.key(), Upstream: g.tasks[1].ID, Task: g.tasks[0].ID}
 	w.engine(t, func(tx *Tx) {
@@ -293,7 +328,7 @@ func TestRepairRows(t *testing.T) {
 	require.Equal(t, 10, rest, "nothing in waiting and ready_q, and a cone")
 	require.Equal(t, []store.LiveRunRow{{
 		TenantID: a.tenant.UUID, RunID: g.run.ID.UUID, WorkspaceID: a.workspace.ID.UUID, CreatedAt: w.now, LimitS: 77, Priority: 5, Pending: true,
-		LockKey: "key", LockedBy: "jo", Pipeline: "daily",
+		WaitKey: "key", LockedBy: "jo", Pipeline: "daily", ConfigID: &nightly.UUID,
 	}}, lives)
 	require.Equal(t, 1, w.Count(t, `SELECT count(*) FROM servo.runs`))
 	require.Zero(t, w.Count(t, `SELECT count(*) FROM servo.cones`))
