@@ -54,4 +54,10 @@ func TestParse(t *testing.T) {
 	got, err := id.Parse[id.Run]("run", want.String())
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+
+	config := id.New[id.Config](id.NewMinter(time.Now()))
+	require.Equal(t, config, id.Of[id.Config](config.UUID))
+	again, err := id.Parse[id.Config]("config", config.String())
+	require.NoError(t, err)
+	require.Equal(t, config, again)
 }
