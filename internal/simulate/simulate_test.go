@@ -3,10 +3,8 @@ package simulate_test
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -251,6 +249,29 @@ func TestQuotas(t *testing.T) {
 		require.Equal(t, simulate.Totals{Slots: 6, Fired: 6, Cancelled: 5}, run(t, in).Totals)
 	})
 
+	t.Run("of those that wait and are cancelled only the last starts", func(t *testing.T) {
+		t.Parallel()
+		in := day(
+			simulate.Config{Schedule: cron(t, "0 3 * * *", "UTC"), Duration: 33 * time.Minute},
+			simulate.Config{Schedule: cron(t, "5/10 3 * * *", "UTC"), Overlap: simulate.OverlapCancelRunning},
+		)
+		in.Tenants = []simulate.Tenant{quotas(1, simulate.NoLimit)}
+		r := run(t, in)
+		require.Equal(t, simulate.Totals{Slots: 7, Fired: 7, Cancelled: 2, WaitedQuota: 1}, r.Totals)
+		require.Equal(t, seconds(8*60), r.Wait.Max)
+	})
+
+	t.Run("what would wait for the quota anyway does not count against the workers", func(t *testing.T) {
+		t.Parallel()
+		in := day(
+			simulate.Config{Schedule: cron(t, "0 3 * * *", "UTC")},
+			simulate.Config{Schedule: cron(t, "0 3 * * *", "UTC")},
+			simulate.Config{Schedule: cron(t, "0 3 * * *", "UTC")},
+		)
+		in.Slots, in.Tenants = 1, []simulate.Tenant{quotas(2, simulate.NoLimit)}
+		require.Equal(t, simulate.Totals{Slots: 3, Fired: 3, WaitedWorkers: 1, WaitedQuota: 1}, run(t, in).Totals)
+	})
+
 	t.Run("a slot that its quota keeps from firing cancels nothing", func(t *testing.T) {
 		t.Parallel()
 		in := day(simulate.Config{
@@ -268,7 +289,7 @@ func TestWorkers(t *testing.T) {
 		t.Parallel()
 		in := day(
 			simulate.Config{Schedule: cron(t, "55 3 * * *", "UTC"), Duration: 10 * time.Minute},
-			simulate.Config{Schedule: cron(t, "56 3 * * *", "UTC"), Duration: 10 * time.Minute},
+			simulate.Config{Schedule: cron(t, "56 3 * * *", "UTC"), Duration: 10 * time.Minute, SLAStartDelay: 9 * time.Minute},
 		)
 		in.Slots = 1
 		r := run(t, in)
@@ -443,47 +464,4 @@ func TestReportAsJSON(t *testing.T) {
 	require.Equal(t, r, back)
 	require.Contains(t, string(text), `"max_wait":"`)
 	require.Error(t, json.Unmarshal([]byte(`{"wait":{"max":"soon"}}`), &back))
-}
-
-func TestChart(t *testing.T) {
-	t.Parallel()
-
-	t.Run("the busiest day is drawn hour by hour", func(t *testing.T) {
-		t.Parallel()
-		in := day(
-			simulate.Config{Schedule: cron(t, "0 3 * * *", "UTC"), Duration: 90 * time.Minute},
-			simulate.Config{Schedule: cron(t, "0 3 2 * *", "UTC")},
-			simulate.Config{Schedule: cron(t, "0/15 23 2 * *", "UTC")},
-		)
-		in.Days = 4
-		var text strings.Builder
-		require.NoError(t, simulate.Chart(&text, run(t, in), 45))
-		lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
-		require.Len(t, lines, 26)
-		require.Equal(t, "2026-06-02 (UTC): 6 runs", lines[0])
-		require.Equal(t, "       runs made           running at once", lines[1])
-		require.Equal(t, "02:00", lines[4])
-		require.Equal(t, "03:00  █████ 2             ██████████ 2", lines[5])
-		require.Equal(t, "04:00                      █████ 1", lines[6])
-		require.Equal(t, "23:00  ██████████ 4        █████ 1", lines[25])
-	})
-
-	t.Run("no line is wider than it may be", func(t *testing.T) {
-		t.Parallel()
-		r := run(t, month(t, 300))
-		for _, width := range []int{0, 40, 41, 80, 200} {
-			var text strings.Builder
-			require.NoError(t, simulate.Chart(&text, r, width))
-			for line := range strings.Lines(text.String()) {
-				require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), max(40, width), line)
-			}
-		}
-	})
-
-	t.Run("nothing is said to be nothing", func(t *testing.T) {
-		t.Parallel()
-		var text strings.Builder
-		require.NoError(t, simulate.Chart(&text, run(t, day()), 80))
-		require.Equal(t, "Nothing fires.\n", text.String())
-	})
 }
