@@ -55,6 +55,13 @@ func (o observers) Admitted(round engine.AdmissionRound) {
 	}
 }
 
+// Decided implements engine.Observer.
+func (o observers) Decided(slots []engine.SlotsDecided) {
+	for _, one := range o {
+		one.Decided(slots)
+	}
+}
+
 // runLog writes a line for each run that ends: at INFO if it did not end well, else at DEBUG,
 // as it does for each move of a task. Thousands of runs a second would otherwise be thousands
 // of lines that nobody reads.
@@ -94,3 +101,6 @@ func (runLog) Contended(bool, time.Duration) {}
 
 // Admitted implements engine.Observer.
 func (runLog) Admitted(engine.AdmissionRound) {}
+
+// Decided implements engine.Observer.
+func (runLog) Decided([]engine.SlotsDecided) {}

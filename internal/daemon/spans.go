@@ -94,6 +94,9 @@ func (spans) Refused(string) {}
 // Contended implements engine.Observer: likewise.
 func (spans) Contended(bool, time.Duration) {}
 
+// Decided implements engine.Observer.
+func (spans) Decided([]engine.SlotsDecided) {}
+
 // Admitted implements engine.Observer. A round serves many traces, and is one of its own.
 func (s spans) Admitted(round engine.AdmissionRound) {
 	if round.Admitted == 0 && !round.Failed {

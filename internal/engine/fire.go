@@ -59,6 +59,7 @@ func (e *Engine) FireDue(ctx context.Context, most int) (fired Fired, err error)
 		return Fired{}, err
 	}
 	fired.Runs, fired.More = f.made, fired.More || f.more
+	f.tell()
 	return fired, f.followUp(ctx)
 }
 
@@ -398,6 +399,25 @@ func (f *firing) failed(c *firingConfig) error {
 
 func tooManyFailures(n int32) config.Disabled {
 	return config.Disabled{Reason: fmt.Sprintf("it has failed %d times one after the other", n), Failures: n}
+}
+
+// tell tells the observer what became of the slots.
+func (f *firing) tell() {
+	if f.engine.config.Observer == nil {
+		return
+	}
+	delays := make(map[id.Config]time.Duration, len(f.configs))
+	for _, c := range f.configs {
+		delays[c.ID] = c.Delay()
+	}
+	decided := make([]SlotsDecided, 0, len(f.ledger.fired)+len(f.ledger.skipped))
+	for _, s := range f.ledger.fired {
+		decided = append(decided, SlotsDecided{Outcome: config.Fired, Slots: 1, Lag: f.now.Sub(s.At.Add(delays[s.Config]))})
+	}
+	for _, s := range f.ledger.skipped {
+		decided = append(decided, SlotsDecided{Outcome: s.Outcome, Slots: s.Slots})
+	}
+	f.engine.config.Observer.Decided(decided)
 }
 
 // followUp does what must not be in the transaction: runs are locked after configs.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
@@ -23,6 +24,15 @@ type Observer interface {
 	Contended(got bool, waited time.Duration)
 	// Admitted is told of a round of admission.
 	Admitted(round AdmissionRound)
+	// Decided is told of slots that have their outcome.
+	Decided(slots []SlotsDecided)
+}
+
+// SlotsDecided are slots of a config with one outcome.
+type SlotsDecided struct {
+	Outcome config.Outcome
+	Slots   int64
+	Lag     time.Duration // of one that fired: from its due time to the decision
 }
 
 // AdmissionRound is one look of admission at the tasks that are ready.

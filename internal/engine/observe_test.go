@@ -40,6 +40,8 @@ func (w *witness) Committed(done *engine.Committed) {
 }
 
 func (w *witness) Refused(quota string)                { w.said("refused by %s", quota) }
+func (w *witness) Decided(slots []engine.SlotsDecided) { w.said("decided %v", slots) }
+
 func (w *witness) Contended(got bool, _ time.Duration) { w.said("contended, got it: %t", got) }
 func (w *witness) Admitted(r engine.AdmissionRound) {
 	w.said("admitted %d, failed: %t", r.Admitted, r.Failed)

@@ -21,8 +21,8 @@ type Why struct {
 	Config   id.Config // set if it is about a config: then Run is the last one, if there was one
 	Name     string    // of the config
 	Task     id.Task   // zero if it is about the run
-	Asset    string  // likewise
-	Pool     string  // whose queue it stands in; "" if it stands in none
+	Asset    string    // likewise
+	Pool     string    // whose queue it stands in; "" if it stands in none
 
 	State    string
 	Since    time.Time // since when it is in that state

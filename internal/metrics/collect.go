@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/run"
 )
 
@@ -29,12 +30,13 @@ type descs struct {
 	errors, refusals                              *prometheus.Desc
 	lockResults, lockHeld, lockWaits              *prometheus.Desc
 	rounds, roundSeconds, admitted                *prometheus.Desc
+	slots, slotLag                                *prometheus.Desc
 }
 
 func (d *descs) all() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		d.tasks, d.attempts, d.durations, d.waits, d.scheduling, d.runs, d.runDurations, d.errors, d.refusals,
-		d.lockResults, d.lockHeld, d.lockWaits, d.rounds, d.roundSeconds, d.admitted,
+		d.lockResults, d.lockHeld, d.lockWaits, d.rounds, d.roundSeconds, d.admitted, d.slots, d.slotLag,
 	}
 }
 
@@ -59,6 +61,8 @@ func NewCollector(r *Recorder, lookup Lookup) *Collector {
 		rounds:       desc("servo_admission_rounds_total", "Rounds of admission of this server.", "result"),
 		roundSeconds: desc("servo_admission_round_duration_seconds", "How long rounds of admission took."),
 		admitted:     desc("servo_admission_admitted_total", "Tasks that this server let into a queue."),
+		slots:        desc("servo_slot_total", "Slots that this server has decided about.", "outcome"),
+		slotLag:      desc("servo_slot_lag_seconds", "How late slots fired, after their jitter."),
 	}}
 }
 
@@ -146,6 +150,10 @@ func (o output) rest(s *snapshot) {
 	o.count(o.descs.rounds, s.rounds[0], "ok")
 	o.count(o.descs.rounds, s.rounds[1], "failed")
 	o.count(o.descs.admitted, s.admitted)
+	for outcome := config.Fired; outcome <= config.Failed; outcome++ {
+		o.count(o.descs.slots, s.slots[outcome], outcome.String())
+	}
+	o.to <- s.slotLag.metric(o.descs.slotLag, &waiting)
 	o.to <- s.scheduling.metric(o.descs.scheduling, &waiting)
 	o.to <- s.lockHeld.metric(o.descs.lockHeld, &working)
 	o.to <- s.lockWaits.metric(o.descs.lockWaits, &waiting)

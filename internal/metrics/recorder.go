@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
@@ -35,7 +36,12 @@ type Recorder struct {
 	rounds       [2]uint64 // well, and in trouble
 	roundSeconds histogram
 	admitted     uint64
+	slots        slotCounts
+	slotLag      histogram
 }
+
+// slotCounts are slots by their outcome.
+type slotCounts [config.Failed + 1]uint64
 
 type assetKey struct {
 	tenant    id.Tenant
@@ -161,6 +167,18 @@ func (r *Recorder) Admitted(round engine.AdmissionRound) {
 	r.admitted += uint64(max(0, round.Admitted))
 }
 
+// Decided implements engine.Observer.
+func (r *Recorder) Decided(slots []engine.SlotsDecided) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range slots {
+		r.slots[s.Outcome] += uint64(max(0, s.Slots))
+		if s.Outcome == config.Fired {
+			r.slotLag.observe(&waiting, s.Lag)
+		}
+	}
+}
+
 // snapshot is what has been counted so far.
 type snapshot struct {
 	tenants map[id.Tenant]tenantSeries
@@ -173,6 +191,8 @@ type snapshot struct {
 	locksTaken, locksMissed                       uint64
 	rounds                                        [2]uint64
 	admitted                                      uint64
+	slots                                         slotCounts
+	slotLag                                       histogram
 }
 
 // snapshot copies everything while nobody counts, and then lets tenants and assets that
@@ -184,7 +204,7 @@ func (r *Recorder) snapshot() snapshot {
 		tenants: make(map[id.Tenant]tenantSeries, len(r.tenants.own)), others: r.tenants.other.copied(),
 		assets: make(map[assetKey]taskCounts, len(r.assets.own)), codes: totals(r.codes), quotas: totals(r.quotas),
 		scheduling: r.scheduling, lockHeld: r.lockHeld, lockWaits: r.lockWaits, roundSeconds: r.roundSeconds,
-		locksTaken: r.locksTaken, locksMissed: r.locksMissed, rounds: r.rounds, admitted: r.admitted,
+		locksTaken: r.locksTaken, locksMissed: r.locksMissed, rounds: r.rounds, admitted: r.admitted, slots: r.slots, slotLag: r.slotLag,
 	}
 	for tenant, h := range r.tenants.own {
 		s.tenants[tenant] = h.value.copied()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
@@ -174,6 +175,7 @@ func TestRecorder(t *testing.T) {
 		r.Contended(true, time.Second)
 		r.Admitted(engine.AdmissionRound{Admitted: 7, Took: time.Millisecond})
 		r.Admitted(engine.AdmissionRound{Failed: true})
+		r.Decided([]engine.SlotsDecided{{Outcome: config.Fired, Slots: 1, Lag: time.Second}, {Outcome: config.SkippedOverlap, Slots: 12}})
 		s := scraped(t, r, book{})
 		require.Equal(t, served{"quota=max_concurrent_runs": 1}, s.of("servo_quota_refusals_total"))
 		require.Equal(t, served{"result=acquired": 1, "result=held": 1}, s.of("pipeline_lock_acquisitions_total"))
@@ -181,6 +183,9 @@ func TestRecorder(t *testing.T) {
 		require.Equal(t, served{"": 1}, s.of("pipeline_lock_duration_seconds"))
 		require.Equal(t, served{"result=ok": 1, "result=failed": 1}, s.of("servo_admission_rounds_total"))
 		require.Equal(t, served{"": 7}, s.of("servo_admission_admitted_total"))
+		require.EqualValues(t, 1, s.of("servo_slot_total")["outcome=FIRED"])
+		require.EqualValues(t, 12, s.of("servo_slot_total")["outcome=SKIPPED_OVERLAP"])
+		require.Equal(t, served{"": 1}, s.of("servo_slot_lag_seconds"))
 		require.Equal(t, served{"": 2}, s.of("servo_admission_round_duration_seconds"))
 	})
 
