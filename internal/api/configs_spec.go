@@ -182,7 +182,7 @@ func number[N int | int16](n N) *int32 {
 	if n == 0 {
 		return nil
 	}
-	return proto.Int32(int32(n)) //nolint:gosec // small by the rules of package config
+	return proto.Int32(int32(n))
 }
 
 func specToProto(s config.Spec) (*servov1.ConfigSpec, error) {
