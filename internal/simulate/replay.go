@@ -1,9 +1,12 @@
 package simulate
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"time"
 
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/schedule"
 )
 
@@ -125,6 +128,12 @@ func (f *fifo) pop() pending {
 	return p
 }
 
+// sweep takes out what is gone, so that a queue of cancelled runs does not grow for ever.
+func (f *fifo) sweep(gone func(pending) bool) {
+	f.items = slices.DeleteFunc(f.items[f.head:], gone)
+	f.head = 0
+}
+
 func newConfig(c *Config, tenant int32) config {
 	if c.Overlap == "" {
 		c.Overlap = OverlapSkip
@@ -179,7 +188,7 @@ func (s *state) next(c *config, index int, after time.Time) (int64, bool) {
 
 // replay goes from instant to instant. At each, runs end first, then slots fire, and then what
 // may start starts: so nobody is served first for being looked at first.
-func (s *state) replay() {
+func (s *state) replay() error {
 	s.due.at, s.ends.at = s.now/minute, s.now/minute
 	for i := range s.configs {
 		if at, ok := s.next(&s.configs[i], i, s.after); ok {
@@ -204,9 +213,14 @@ func (s *state) replay() {
 			}
 		}
 		s.dispatch()
+		if s.queued > MaxQueued {
+			return fault.New(fault.LimitExceeded, fmt.Sprintf("more than %d runs wait at %s", MaxQueued, instant(at).Format(time.RFC3339)),
+				fault.Field("days"), fault.Remedy("simulate fewer days; runs come faster than quotas, overlap or workers let them end"))
+		}
 	}
 	s.closeMinute()
 	s.abandon()
+	return nil
 }
 
 // advance moves the clock.
@@ -292,6 +306,9 @@ func (s *state) enqueue(p pending, t *tenant) {
 	c.due, c.started = p.due, false
 	if p.cause != byOverlap && t.MaxConcurrentRuns != NoLimit && t.running+t.waiting >= t.MaxConcurrentRuns {
 		p.cause = byQuota
+	}
+	if t.pending.len() > 2*t.waiting+1024 {
+		t.pending.sweep(func(p pending) bool { return p.life != s.configs[p.config].life })
 	}
 	t.waiting++
 	t.pending.push(p)

@@ -34,6 +34,7 @@ const (
 const (
 	MaxDays         = 366
 	MaxSlots        = 50_000_000 // what a machine works through in about half a minute
+	MaxQueued       = 2_000_000  // runs that wait at once: whoever has more needs no longer simulation
 	MaxJitter       = 24 * time.Hour
 	MaxDuration     = 366 * 24 * time.Hour
 	DefaultDuration = time.Minute // of a config that has not run yet
@@ -112,7 +113,9 @@ func Run(in Input) (Report, error) {
 			fault.Field("days"), fault.Remedy("simulate fewer days, or fewer configs"),
 			fault.Value("slots", total), fault.Value("limit", MaxSlots))
 	}
-	s.replay()
+	if err := s.replay(); err != nil {
+		return Report{}, err
+	}
 	return s.report(), nil
 }
 

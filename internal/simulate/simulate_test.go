@@ -272,6 +272,16 @@ func TestQuotas(t *testing.T) {
 		require.Equal(t, simulate.Totals{Slots: 3, Fired: 3, WaitedWorkers: 1, WaitedQuota: 1}, run(t, in).Totals)
 	})
 
+	t.Run("a queue of cancelled runs keeps those that were not", func(t *testing.T) {
+		t.Parallel()
+		in := day(
+			simulate.Config{Schedule: cron(t, "0 0 * * *", "UTC")},
+			simulate.Config{Schedule: cron(t, "* * * * * *", "UTC"), Overlap: simulate.OverlapCancelRunning},
+		)
+		in.Tenants = []simulate.Tenant{quotas(0, simulate.NoLimit)}
+		require.Equal(t, simulate.Totals{Slots: 86401, Fired: 86401, Cancelled: 86399, Unstarted: 2}, run(t, in).Totals)
+	})
+
 	t.Run("a slot that its quota keeps from firing cancels nothing", func(t *testing.T) {
 		t.Parallel()
 		in := day(simulate.Config{
@@ -450,6 +460,15 @@ func TestRefusals(t *testing.T) {
 		_, err := simulate.Run(in)
 		require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
 	})
+}
+
+func TestTooManyWait(t *testing.T) {
+	t.Parallel()
+	in := day(simulate.Config{Schedule: cron(t, "* * * * * *", "UTC"), Overlap: simulate.OverlapBufferAll, Duration: time.Hour})
+	in.Days = 30
+	_, err := simulate.Run(in)
+	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+	require.ErrorContains(t, err, "wait at 2026-06-24T")
 }
 
 func TestReportAsJSON(t *testing.T) {
