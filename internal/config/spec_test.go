@@ -1,0 +1,111 @@
+package config_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+)
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	valid := func() config.Spec {
+		return config.Spec{Pipeline: "p", Trigger: config.Trigger{Cron: "0 2 * * *"}}
+	}
+	_, err := valid().Filled(noon).Validate()
+	require.NoError(t, err)
+	for field, spoil := range map[string]func(*config.Spec){
+		"pipeline":                 func(s *config.Spec) { s.Pipeline = "" },
+		"priority":                 func(s *config.Spec) { s.Priority = 11 },
+		"labels":                   func(s *config.Spec) { s.Labels = map[string]string{"": "x"} },
+		"parameters":               func(s *config.Spec) { s.Parameters = json.RawMessage(`[1]`) },
+		"trigger":                  func(s *config.Spec) { s.Trigger.Manual = true },
+		"trigger.cron":             func(s *config.Spec) { s.Trigger.Cron = "0 0 30 2 *" },
+		"trigger.template":         func(s *config.Spec) { s.Trigger = config.Trigger{Template: "hourli"} },
+		"trigger.interval":         func(s *config.Spec) { s.Trigger = config.Trigger{Interval: asset.Duration(time.Millisecond)} },
+		"trigger.event":            func(s *config.Spec) { s.Trigger = config.Trigger{Event: &config.Event{Config: "a", Name: "b"}} },
+		"timezone":                 func(s *config.Spec) { s.Timezone = "Europe/Atlantis" },
+		"overlap":                  func(s *config.Spec) { s.Overlap = "sometimes" },
+		"max_overlap":              func(s *config.Spec) { s.MaxOverlap = 3 },
+		"catchup.policy":           func(s *config.Spec) { s.Catchup.Policy = "some" },
+		"catchup.max_slots":        func(s *config.Spec) { s.Catchup.MaxSlots = 3 },
+		"catchup.window":           func(s *config.Spec) { s.Catchup.Window = asset.Duration(401 * 24 * time.Hour) },
+		"jitter":                   func(s *config.Spec) { s.Jitter = asset.Duration(25 * time.Hour) },
+		"max_execution":            func(s *config.Spec) { s.MaxExecution = asset.Duration(8 * 24 * time.Hour) },
+		"sla_start_delay":          func(s *config.Spec) { s.SLAStartDelay = asset.Duration(1500 * time.Millisecond) },
+		"max_consecutive_failures": func(s *config.Spec) { s.MaxConsecutiveFailures = -1 },
+		"retry.max_attempts":       func(s *config.Spec) { s.Retry = &asset.Retry{MaxAttempts: 101} },
+		"depends_on":               func(s *config.Spec) { s.Trigger, s.DependsOn = config.Trigger{Manual: true}, &config.Dependency{Config: "a", Within: asset.Duration(time.Hour)} },
+		"depends_on.config":        func(s *config.Spec) { s.DependsOn = &config.Dependency{Within: asset.Duration(time.Hour)} },
+		"depends_on.within":        func(s *config.Spec) { s.DependsOn = &config.Dependency{Config: "a"} },
+		"depends_on.wait":          func(s *config.Spec) { s.DependsOn = &config.Dependency{Config: "a", Within: asset.Duration(time.Hour), Wait: -1} },
+	} {
+		t.Run(field, func(t *testing.T) {
+			t.Parallel()
+			s := valid()
+			spoil(&s)
+			_, err := s.Filled(noon).Validate()
+			var f *fault.Fault
+			require.True(t, errors.As(err, &f), "%v", err)
+			require.Equal(t, fault.InvalidArgument, f.Code)
+			require.Equal(t, field, f.Field)
+			require.NotEmpty(t, f.Message)
+			require.NotEmpty(t, f.Remedy)
+		})
+	}
+	for _, name := range []string{"a", "acme-aws_cost.1", strings.Repeat("x", 100)} {
+		require.NoError(t, config.ValidateName(name))
+	}
+	for _, name := range []string{"", "-a", "a b", "ä", "a/b", "a\x00", strings.Repeat("x", 101)} {
+		require.Error(t, config.ValidateName(name), "%q", name)
+	}
+	require.NoError(t, config.ValidateNote("note", ""))
+	require.Error(t, config.ValidateNote("note", strings.Repeat("x", 1001)))
+	require.Error(t, config.ValidateNote("note", "\xff"))
+}
+
+func TestFilled(t *testing.T) {
+	t.Parallel()
+	s := config.Spec{Pipeline: "p", Trigger: config.Trigger{Cron: "@every 5m"}}.Filled(noon.Add(300 * time.Millisecond))
+	require.Equal(t, noon, *s.Trigger.Anchor, "intervals count from the creation")
+	require.Equal(t, "UTC", s.Timezone)
+	require.EqualValues(t, 5, s.Priority)
+	require.Equal(t, config.OverlapSkip, s.Overlap)
+	require.Equal(t, config.CatchupLatest, s.Catchup.Policy)
+	require.Equal(t, time.Hour, s.MaxExecution.Std())
+	require.Equal(t, s, s.Filled(noon.Add(time.Hour)), "what is filled stays")
+}
+
+func TestEvolve(t *testing.T) {
+	t.Parallel()
+	j := newJournal(t, config.Spec{Pipeline: "p", Trigger: config.Trigger{Cron: "* * * * *"}})
+	require.True(t, j.Fires())
+	j.record(t, noon.Add(time.Second), config.Paused{Note: "n"})
+	require.False(t, j.Fires())
+	require.Equal(t, noon.Add(time.Second), j.PausedAt)
+	j.record(t, noon, config.Resumed{})
+	j.record(t, noon, config.Disabled{Reason: "r"})
+	require.False(t, j.Fires())
+	j.record(t, noon, config.Enabled{})
+	require.True(t, j.Fires())
+	j.record(t, noon, config.Moved{To: noon.Add(time.Hour)})
+	slot, due := j.Next(j.schedule, noon)
+	require.Equal(t, noon.Add(time.Hour), slot)
+	require.Equal(t, slot, due)
+	j.record(t, noon, config.Deleted{})
+	require.False(t, j.Fires())
+	_, err := j.Evolve(event.Event{Version: j.Version + 1, Body: config.Paused{}})
+	require.ErrorContains(t, err, "out of place", "nothing comes after the end")
+	_, err = config.Config{}.Evolve(event.Event{Version: 1, Body: config.Paused{}})
+	require.ErrorContains(t, err, "out of place")
+	_, err = config.Config{}.Evolve(event.Event{Version: 2, Body: config.Created{}})
+	require.ErrorContains(t, err, "version 2 after 0")
+}
