@@ -1,0 +1,57 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/cli"
+	"go.arco.dev/servo/internal/servotest/servertest"
+)
+
+func TestApplyManyConfigs(t *testing.T) {
+	t.Parallel()
+	const many = 10_000
+	server := servertest.Start(t).GRPC
+	dir := t.TempDir()
+	servo := func(code int, args ...string) string {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		got := cli.Main(t.Context(), append(args, "--server", server), strings.NewReader(""), &stdout, &stderr)
+		require.Equal(t, code, got, "%s", stderr.String())
+		return stdout.String() + stderr.String()
+	}
+	write := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	manifest := filepath.Join(t.TempDir(), "servo.yaml")
+	require.NoError(t, os.WriteFile(manifest, []byte("version: 1\nassets: [{key: a/b, go: {}}]\npipelines: [{name: p}]"), 0o600))
+	servo(0, "tenants", "create", "acme")
+	servo(0, "deploy", "-f", manifest)
+	for file := range 10 {
+		var text strings.Builder
+		for i := range many / 10 {
+			n := file*many/10 + i
+			fmt.Fprintf(&text, "name: c-%d\npipeline: p\nlabels: {n: %q}\ntrigger: {cron: \"%d 2 * * *\"}\n---\n", n, fmt.Sprint(n), n%60)
+		}
+		write(fmt.Sprintf("%d.yaml", file), text.String())
+	}
+
+	out := servo(0, "configs", "apply", "-f", dir, "--yes")
+	require.Contains(t, out, "… and 9800 configs more")
+	require.Contains(t, out, "applied to acme: 10000 created, 0 changed, 0 unchanged")
+	require.Contains(t, servo(0, "configs", "apply", "-f", dir, "--yes"), "0 created, 0 changed, 10000 unchanged")
+
+	// One that is wrong, in the last call: none of the others is written.
+	write("0.yaml", "name: c-0\npipeline: p\ntrigger: {manual: true}")
+	write("z.yaml", "name: new\npipeline: p\ntrigger: {manual: true}\n---\nname: bad\npipeline: q\ntrigger: {manual: true}")
+	require.Contains(t, servo(2, "configs", "apply", "-f", dir, "--yes"), "z.yaml, document 2: pipeline: ")
+	require.Contains(t, servo(0, "configs", "get", "c-0"), "0 2 * * *")
+	servo(4, "configs", "get", "new")
+}
