@@ -6,8 +6,8 @@
 //
 // What it takes for granted: nothing runs when the window begins, a run takes as long as its
 // config's runs did on average, a cancelled run ends at once, and all of a run's work is one
-// place at the workers. Configs that wait for an event or for another config's success have no
-// slots of their own here.
+// place at the workers. Triggers without slots (events, by hand) add nothing, every depends_on
+// is met, and nothing is paused or missed.
 package simulate
 
 import (
