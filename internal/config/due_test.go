@@ -63,14 +63,24 @@ func specs() *rapid.Generator[config.Spec] {
 		return config.Spec{
 			Pipeline: "p",
 			Trigger: rapid.SampledFrom([]config.Trigger{
-				{Cron: "* * * * *"}, {Cron: "*/7 * * * *"}, {Cron: "30 2 * * *"}, {Cron: "15 */2 * * *"}, {Template: "hourly"},
-				{Interval: asset.Duration(11 * time.Minute)}, {Cron: "@every 13m"}, {Cron: "*/20 * * * * *"},
+				{Cron: "* * * * *"},
+				{Cron: "*/7 * * * *"},
+				{Cron: "30 2 * * *"},
+				{Cron: "15 */2 * * *"},
+				{Template: "hourly"},
+				{Interval: asset.Duration(11 * time.Minute)},
+				{Cron: "@every 13m"},
+				{Cron: "*/20 * * * * *"},
 			}).Draw(t, "trigger"),
 			Timezone: rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Australia/Lord_Howe"}).Draw(t, "zone"),
 			Jitter:   asset.Duration(time.Duration(rapid.IntRange(0, 20).Draw(t, "jitter")) * time.Minute),
 			Catchup: rapid.SampledFrom([]config.Catchup{
-				{}, {Policy: config.CatchupNone}, {Policy: config.CatchupAll, MaxSlots: 1}, {Policy: config.CatchupAll, MaxSlots: 5},
-				{Policy: config.CatchupAll, MaxSlots: 50, Window: asset.Duration(time.Hour)}, {Window: asset.Duration(10 * time.Minute)},
+				{},
+				{Policy: config.CatchupNone},
+				{Policy: config.CatchupAll, MaxSlots: 1},
+				{Policy: config.CatchupAll, MaxSlots: 5},
+				{Policy: config.CatchupAll, MaxSlots: 50, Window: asset.Duration(time.Hour)},
+				{Window: asset.Duration(10 * time.Minute)},
 			}).Draw(t, "catchup"),
 		}
 	})

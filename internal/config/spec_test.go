@@ -43,10 +43,14 @@ func TestValidate(t *testing.T) {
 		"sla_start_delay":          func(s *config.Spec) { s.SLAStartDelay = asset.Duration(1500 * time.Millisecond) },
 		"max_consecutive_failures": func(s *config.Spec) { s.MaxConsecutiveFailures = -1 },
 		"retry.max_attempts":       func(s *config.Spec) { s.Retry = &asset.Retry{MaxAttempts: 101} },
-		"depends_on":               func(s *config.Spec) { s.Trigger, s.DependsOn = config.Trigger{Manual: true}, &config.Dependency{Config: "a", Within: asset.Duration(time.Hour)} },
-		"depends_on.config":        func(s *config.Spec) { s.DependsOn = &config.Dependency{Within: asset.Duration(time.Hour)} },
-		"depends_on.within":        func(s *config.Spec) { s.DependsOn = &config.Dependency{Config: "a"} },
-		"depends_on.wait":          func(s *config.Spec) { s.DependsOn = &config.Dependency{Config: "a", Within: asset.Duration(time.Hour), Wait: -1} },
+		"depends_on": func(s *config.Spec) {
+			s.Trigger, s.DependsOn = config.Trigger{Manual: true}, &config.Dependency{Config: "a", Within: asset.Duration(time.Hour)}
+		},
+		"depends_on.config": func(s *config.Spec) { s.DependsOn = &config.Dependency{Within: asset.Duration(time.Hour)} },
+		"depends_on.within": func(s *config.Spec) { s.DependsOn = &config.Dependency{Config: "a"} },
+		"depends_on.wait": func(s *config.Spec) {
+			s.DependsOn = &config.Dependency{Config: "a", Within: asset.Duration(time.Hour), Wait: -1}
+		},
 	} {
 		t.Run(field, func(t *testing.T) {
 			t.Parallel()
