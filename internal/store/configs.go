@@ -103,11 +103,13 @@ func uuidOf(r *id.Run) uuid.UUID {
 	return r.UUID
 }
 
-// SaveConfigs writes new and changed configs.
+// SaveConfigs writes new and changed configs, in the order of their names: who creates the same
+// ones waits, and nobody for each other.
 func (tx *Tx) SaveConfigs(ctx context.Context, rows []ConfigState) error {
 	if len(rows) == 0 {
 		return nil
 	}
+	rows = slices.SortedFunc(slices.Values(rows), func(a, b ConfigState) int { return cmp.Compare(a.Name, b.Name) })
 	specs, err := convert(rows, func(c ConfigState) (string, error) { return jsonText(&c.Spec) })
 	if err != nil {
 		return err
