@@ -284,6 +284,9 @@ func (s configService) TriggerConfig(ctx context.Context, req *servov1.TriggerCo
 
 const defaultPreview = 10
 
+// lastSlot bounds what is listed: with the longest jitter it is still a time of the contract.
+var lastSlot = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
+
 // PreviewConfig implements servov1.ConfigServiceServer.
 func (s configService) PreviewConfig(ctx context.Context, req *servov1.PreviewConfigRequest) (*servov1.PreviewConfigResponse, error) {
 	found, err := s.find(ctx, req)
@@ -331,8 +334,7 @@ func preview(c store.ConfigView, after time.Time, count int) (*servov1.PreviewCo
 	if !sched.Timed() || len(answer.GetSlots()) == count {
 		return answer, nil
 	}
-	const end = 9999 // the last year that has a text
-	slots, _ := sched.Slots(after, time.Date(end, 12, 31, 0, 0, 0, 0, time.UTC), count-len(answer.GetSlots()))
+	slots, _ := sched.Slots(after, lastSlot, count-len(answer.GetSlots()))
 	for _, slot := range slots {
 		add(slot, slot.Add(c.Delay()), string(sched.Shift(slot)))
 	}

@@ -230,6 +230,14 @@ func TestConfigs(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, answer.GetSlots(), 10)
 
+		for _, edge := range []*timestamppb.Timestamp{timestamppb.New(time.Time{}), timestamppb.New(time.Date(9999, 12, 20, 0, 0, 0, 0, time.UTC))} {
+			answer, err = b.configs.PreviewConfig(t.Context(), &servov1.PreviewConfigRequest{Tenant: "acme", Config: "a", After: edge})
+			require.NoError(t, err)
+			for _, slot := range answer.GetSlots() {
+				require.NoError(t, slot.GetDueAt().CheckValid())
+			}
+		}
+
 		b.create(t, "manual", &servov1.ConfigSpec{Pipeline: "single", Trigger: &servov1.ConfigTrigger{Manual: true}})
 		answer, err = b.configs.PreviewConfig(t.Context(), &servov1.PreviewConfigRequest{Tenant: "acme", Config: "manual"})
 		require.NoError(t, err)

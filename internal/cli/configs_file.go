@@ -330,7 +330,7 @@ func (c specCheck) field(path string, of protoreflect.FieldDescriptor, value any
 
 func (c specCheck) scalar(path string, of protoreflect.FieldDescriptor, value any) bool {
 	f, isNumber := value.(float64)
-	switch of.Kind() { //nolint:exhaustive // those that a spec has
+	switch of.Kind() {
 	case protoreflect.BoolKind:
 		_, ok := value.(bool)
 		return c.is(ok, path, "true or false", value)
