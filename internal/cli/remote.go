@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"slices"
 	"os"
 	"strings"
 	"sync"
@@ -41,7 +43,7 @@ func addRemote(cmd *cobra.Command, r *remote) {
 
 // addTenant gives a command --tenant and --workspace.
 func addTenant(cmd *cobra.Command, r *remote) {
-	cmd.Flags().StringVarP(&r.tenant, "tenant", "t", "", "the tenant (SERVO_TENANT; the only one if there is only one)")
+	cmd.Flags().StringVarP(&r.tenant, "tenant", "t", "", "the tenant (SERVO_TENANT; the only one if there is only one, or demo on this machine)")
 	cmd.Flags().StringVarP(&r.workspace, "workspace", "w", "", "the workspace (SERVO_WORKSPACE; default if not said)")
 	_ = cmd.RegisterFlagCompletionFunc("tenant", completion((*session).tenantNames)) // fails if called twice
 }
@@ -98,6 +100,14 @@ func limitCall(ctx context.Context, method string, req, reply any, conn *grpc.Cl
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
+// loopback says that the server is on this machine.
+func (s *session) loopback() bool {
+	return !slices.ContainsFunc(s.Servers, func(address string) bool {
+		host, _, err := net.SplitHostPort(address)
+		return err != nil || !net.ParseIP(host).IsLoopback() && host != "localhost"
+	})
+}
+
 // say tells the person something that is not the answer.
 func (s *session) say(format string, args ...any) {
 	s.mu.Lock()
@@ -123,7 +133,7 @@ func (n notes) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// requireTenant is the tenant that was named, or the only one there is.
+// requireTenant is the tenant that was named, or the only one there is, or that of servo dev.
 func (s *session) requireTenant(ctx context.Context) (string, error) {
 	if s.Tenant != "" {
 		return s.Tenant, nil
@@ -141,6 +151,11 @@ func (s *session) requireTenant(ctx context.Context) (string, error) {
 		s.say("using tenant %s, the only one", s.Tenant)
 		return s.Tenant, nil
 	default:
+		if slices.ContainsFunc(found, func(t *servov1.Tenant) bool { return t.GetName() == demoTenant }) && s.loopback() {
+			s.Tenant = demoTenant
+			s.say("using tenant %s, that of servo dev; --tenant names another", s.Tenant)
+			return s.Tenant, nil
+		}
 		var names []string
 		for _, t := range found {
 			names = append(names, t.GetName())
