@@ -13,6 +13,9 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
+// enough is more than any list of these tests has: pages that do not go on end there.
+const enough = 50
+
 func TestListConfigs(t *testing.T) {
 	t.Parallel()
 	b := setupConfigs(t)
@@ -40,6 +43,7 @@ func TestListConfigs(t *testing.T) {
 			if req.PageToken = answer.GetNextPageToken(); req.GetPageToken() == "" {
 				return names
 			}
+			require.Less(t, len(names), enough)
 		}
 	}
 
@@ -137,6 +141,7 @@ func TestAudit(t *testing.T) {
 			break
 		}
 		require.Len(t, answer.GetEntries(), 2)
+		require.Less(t, len(entries), enough)
 	}
 	var told []string
 	for _, e := range entries {
@@ -180,6 +185,7 @@ func TestSlots(t *testing.T) {
 					return told
 				}
 				require.Len(t, answer.GetSlots(), int(req.GetPageSize()))
+				require.Less(t, len(told), enough)
 			}
 		}
 		require.Equal(t, []string{"10 FIRED", "6 SKIPPED_CATCHUP", "5 FIRED", "4 FIRED", "3 FIRED", "2 FIRED", "1 FIRED"}, list(&servov1.ListSlotsRequest{PageSize: 2}))
@@ -248,8 +254,11 @@ func TestTick(t *testing.T) {
 		require.Equal(t, servov1.Run_SUCCEEDED, b.get(t, "a").GetLastRun().GetState())
 		runs, err := b.runs.ListRuns(t.Context(), &servov1.ListRunsRequest{Tenant: "acme"})
 		require.NoError(t, err)
-		require.Len(t, runs.GetRuns(), 2)
-		require.Equal(t, "event", runs.GetRuns()[0].GetTriggerType())
+		var why []string
+		for _, r := range runs.GetRuns() {
+			why = append(why, r.GetTriggerType())
+		}
+		require.ElementsMatch(t, []string{"schedule", "event"}, why)
 	})
 
 	t.Run("a batch that is too large is refused", func(t *testing.T) {

@@ -84,7 +84,12 @@ func fireAll(ctx context.Context, o SchedulesOptions, admin string, configs, loo
 	if err := b.createTenants(ctx, scenario{manifest: chain(1)}); err != nil {
 		return result, err
 	}
-	if err := b.saveConfigs(ctx, configs); err != nil {
+	// As many again beforehand, so that every loop has a connection that knows its statements.
+	warm := loops * batch
+	if err := b.saveConfigs(ctx, configs+warm); err != nil {
+		return result, err
+	}
+	if _, _, err := b.fire(ctx, warm, loops, batch, 1); err != nil {
 		return result, err
 	}
 	if err := b.settle(ctx); err != nil {
@@ -94,7 +99,7 @@ func fireAll(ctx context.Context, o SchedulesOptions, admin string, configs, loo
 	if err != nil {
 		return result, err
 	}
-	took, heap, err := b.fire(ctx, configs, loops, batch)
+	took, heap, err := b.fire(ctx, configs, loops, batch, configs)
 	if err != nil {
 		return result, err
 	}
@@ -137,9 +142,9 @@ func (b *bencher) saveConfigs(ctx context.Context, n int) error {
 	return sleep(ctx, lead)
 }
 
-// fire lets loops fire until all configs have, and gives what each look took and how much
-// memory was live at most.
-func (b *bencher) fire(ctx context.Context, configs, loops, batch int) (took []time.Duration, heap uint64, err error) {
+// fire lets loops fire until all configs have, each at most so often, and gives what each look
+// took and how much memory was live at most.
+func (b *bencher) fire(ctx context.Context, configs, loops, batch, looks int) (took []time.Duration, heap uint64, err error) {
 	var (
 		mu    sync.Mutex
 		fired atomic.Int64
@@ -147,7 +152,10 @@ func (b *bencher) fire(ctx context.Context, configs, loops, batch int) (took []t
 	group, ctx := errgroup.WithContext(ctx)
 	for range loops {
 		group.Go(func() error {
-			for fired.Load() < int64(configs) {
+			for range looks {
+				if fired.Load() >= int64(configs) {
+					break
+				}
 				started := time.Now()
 				done, err := b.engine.FireDue(ctx, batch)
 				if err != nil {
