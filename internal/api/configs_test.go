@@ -313,6 +313,14 @@ func TestConfigsOfOthers(t *testing.T) {
 				_, err := b.configs.ListConfigAudit(ctx, &servov1.ListConfigAuditRequest{Tenant: "brick", Config: name})
 				return err
 			},
+			"holes": func(ctx context.Context) error {
+				_, err := b.configs.FindHoles(ctx, &servov1.FindHolesRequest{Tenant: "brick", Config: name})
+				return err
+			},
+			"why": func(ctx context.Context) error {
+				_, err := b.configs.ExplainConfig(ctx, &servov1.ExplainConfigRequest{Tenant: "brick", Config: name})
+				return err
+			},
 			"slots": func(ctx context.Context) error {
 				_, err := b.configs.ListSlots(ctx, &servov1.ListSlotsRequest{Tenant: "brick", Config: name})
 				return err

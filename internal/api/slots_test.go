@@ -198,6 +198,46 @@ func TestSlots(t *testing.T) {
 		require.NotEmpty(t, c.GetLastRun().GetId())
 	})
 
+	t.Run("a ledger without holes says so, also of a config that was deleted", func(t *testing.T) {
+		t.Parallel()
+		b := setupConfigs(t)
+		made := b.create(t, "a", hourly())
+		for hour := range 3 {
+			b.at(t, noon.Add(time.Duration(hour+1)*time.Hour))
+		}
+		holes, err := b.configs.FindHoles(t.Context(), &servov1.FindHolesRequest{Tenant: "acme", Config: "a"})
+		require.NoError(t, err)
+		require.Empty(t, holes.GetHoles())
+		require.EqualValues(t, 3, holes.GetFired()+holes.GetSkipped())
+		require.Equal(t, noon.Add(3*time.Hour), holes.GetDecidedUntil().AsTime())
+		b.db.Exec(t, `DELETE FROM servo.slots`)
+		holes, err = b.configs.FindHoles(t.Context(), &servov1.FindHolesRequest{Tenant: "acme", Config: "a"})
+		require.NoError(t, err)
+		require.Equal(t, "UNDECIDED", holes.GetHoles()[0].GetProblem())
+		_, err = b.configs.DeleteConfig(t.Context(), &servov1.DeleteConfigRequest{Tenant: "acme", Config: "a"})
+		require.NoError(t, err)
+		_, err = b.configs.FindHoles(t.Context(), &servov1.FindHolesRequest{Tenant: "acme", Config: made.GetId()})
+		require.NoError(t, err)
+	})
+
+	t.Run("why a config has not fired is told with its values", func(t *testing.T) {
+		t.Parallel()
+		b := setupConfigs(t)
+		made := b.create(t, "a", hourly())
+		why, err := b.configs.ExplainConfig(t.Context(), &servov1.ExplainConfigRequest{Tenant: "acme", Config: "a"})
+		require.NoError(t, err)
+		require.Equal(t, made.GetId(), why.GetConfig())
+		require.Equal(t, "a", why.GetName())
+		require.Empty(t, why.GetRun())
+		require.Equal(t, "NOT_DUE", why.GetBlockers()[0].GetCode())
+		require.Equal(t, noon.Add(time.Hour).Format(time.RFC3339), why.GetBlockers()[0].GetValues().AsMap()["slot"])
+		_, err = b.configs.PauseConfig(t.Context(), &servov1.PauseConfigRequest{Tenant: "acme", Config: "a", Reason: "r"})
+		require.NoError(t, err)
+		why, err = b.configs.ExplainConfig(t.Context(), &servov1.ExplainConfigRequest{Tenant: "acme", Config: "a"})
+		require.NoError(t, err)
+		require.Equal(t, "PAUSED", why.GetState())
+	})
+
 	t.Run("a slot that another run kept from firing points to it", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)

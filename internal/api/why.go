@@ -47,6 +47,12 @@ func (s *Server) explanation(why engine.Why) (*servov1.Explanation, error) {
 	answer := &servov1.Explanation{
 		Run: why.Run.String(), Pipeline: why.Pipeline, Asset: why.Asset, State: why.State, Since: timestamp(why.Since), Next: why.Next,
 	}
+	if why.Config != (id.Config{}) {
+		answer.Config, answer.Name = why.Config.String(), why.Name
+		if why.Run == (id.Run{}) {
+			answer.Run = ""
+		}
+	}
 	if why.Task != (id.Task{}) {
 		answer.Task = why.Task.String()
 	}

@@ -15,7 +15,7 @@ import (
 
 // newSlots reads what became of slots.
 func newSlots() *cobra.Command {
-	return group("slots", "Read what became of the slots of configs", newSlotsList())
+	return group("slots", "Read what became of the slots of configs", newSlotsList(), newSlotsHoles())
 }
 
 func newSlotsList() *cobra.Command {
@@ -54,6 +54,44 @@ run; slots that did not, one after the other for the same cause, have one line t
 	cmd.Flags().StringVar(&to, "to", "", "slots before, likewise")
 	addLimit(cmd, &limit, "lines")
 	return cmd
+}
+
+func newSlotsHoles() *cobra.Command {
+	var r remote
+	return aboutConfig(&cobra.Command{
+		Use:   "holes CONFIG",
+		Short: "Show that every slot of a config has one outcome, or which do not",
+		Long: `Hold the ledger of a config against its history: each slot that it should have had, by the
+schedules that it has had, must have exactly one outcome. Exits with 1 if one has none or two.`,
+		Example: "  servo slots holes acme-aws-cost",
+		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			tenant, err := s.requireTenant(ctx)
+			if err != nil {
+				return err
+			}
+			answer, err := s.client.Configs().FindHoles(ctx, &servov1.FindHolesRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0]})
+			if err != nil {
+				return err
+			}
+			if err := s.show(answer, func(w io.Writer) { holesText(w, answer) }); err != nil || len(answer.GetHoles()) == 0 {
+				return err
+			}
+			return withExit(exitFailed, fmt.Errorf("the ledger has %s", count(len(answer.GetHoles()), "hole")))
+		}),
+	}, &r)
+}
+
+func holesText(w io.Writer, answer *servov1.FindHolesResponse) {
+	if len(answer.GetHoles()) == 0 {
+		fmt.Fprintf(w, "no holes: %d slots fired and %d did not, up to %s\n", answer.GetFired(), answer.GetSkipped(), instant(answer.GetDecidedUntil()))
+		return
+	}
+	var t table
+	t.add("PROBLEM", "FROM", "TO", "SLOTS")
+	for _, h := range answer.GetHoles() {
+		t.add(h.GetProblem(), instant(h.GetFrom()), instant(h.GetTo()), fmt.Sprint(h.GetSlots()))
+	}
+	t.print(w)
 }
 
 // timeFlag is a time, or so long ago.

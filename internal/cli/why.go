@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,17 +16,21 @@ import (
 func newWhy() *cobra.Command {
 	var r remote
 	cmd := &cobra.Command{
-		Use:   "why RUN [TASK|ASSET]",
-		Short: "Say why a run or a task has not run yet, and what would unblock it",
-		Long: `Say why a run or a task has not run yet: its state, what stands in the way, in the order in
+		Use:   "why RUN|CONFIG [TASK|ASSET]",
+		Short: "Say why a run, a task or a config has not run yet, and what would unblock it",
+		Long: `Say why a run, a task or a config has not run yet: its state, what stands in the way, in the order in
 which it must go, and what would unblock it. The answer is made by the rules of the loops that
-start runs, admit tasks and give them to workers: where nothing stands in the way, they take it
+fire slots, start runs, admit tasks and give them to workers: where nothing stands in the way, they take it
 next. Of a run that goes on, the task that has waited longest is explained if none is worked on.`,
 		Example: `  servo why latest
   servo why latest gold/revenue
+  servo why acme-aws-cost
   servo why 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue -o json`,
 		Args: oneOrTwo,
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			if len(args) == 1 && !looksLikeRun(args[0]) {
+				return s.whyConfig(ctx, args[0])
+			}
 			tenant, name, err := s.runArgument(ctx, args[0])
 			if err != nil {
 				return err
@@ -52,6 +57,25 @@ next. Of a run that goes on, the task that has waited longest is explained if no
 	return cmd
 }
 
+// looksLikeRun says that a name may be an id of a run, or a part of one.
+func looksLikeRun(name string) bool {
+	const least = 8 // letters of an id that find a run
+	return name == latest || len(name) >= least && strings.Trim(name, "0123456789abcdefABCDEF-") == ""
+}
+
+// whyConfig explains a config by its name.
+func (s *session) whyConfig(ctx context.Context, name string) error {
+	tenant, err := s.requireTenant(ctx)
+	if err != nil {
+		return err
+	}
+	why, err := s.client.Configs().ExplainConfig(ctx, &servov1.ExplainConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: name})
+	if err != nil {
+		return err
+	}
+	return s.show(why, func(w io.Writer) { whyText(w, s.paint, why, time.Now()) })
+}
+
 // oneOrTwo wants a run, and perhaps a task of it.
 func oneOrTwo(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 || len(args) == 2 {
@@ -63,6 +87,8 @@ func oneOrTwo(cmd *cobra.Command, args []string) error {
 func whyText(w io.Writer, p palette, why *servov1.Explanation, now time.Time) {
 	subject := "run " + why.GetRun()
 	switch {
+	case why.GetConfig() != "":
+		subject = fmt.Sprintf("config %s of %s", clean(why.GetName()), clean(why.GetPipeline()))
 	case why.GetTask() != "":
 		subject = fmt.Sprintf("task %s (%s) of run %s", why.GetTask(), clean(why.GetAsset()), why.GetRun())
 	case why.GetPipeline() != "":

@@ -54,7 +54,7 @@ func (q *configInquiry) explain(ctx context.Context, tx *store.Tx) (err error) {
 		q.block(BlockedByDisabling, "it is disabled: "+c.DisabledReason, "mend the cause and resume it: servo configs resume "+c.Name, map[string]any{"failures": c.Failures})
 	case !c.PausedAt.IsZero():
 		q.why.State, q.why.Since = "PAUSED", c.PausedAt
-		q.block(BlockedByConfigStop, "it is paused: "+c.PauseNote, "resume it: servo configs resume "+c.Name, map[string]any{"paused_at": c.PausedAt})
+		q.block(BlockedByConfigStop, "it is paused: "+c.PauseNote, "resume it: servo configs resume "+c.Name, map[string]any{"paused_at": c.PausedAt.Format(time.RFC3339)})
 	}
 	return q.slots(ctx, tx)
 }
@@ -78,13 +78,13 @@ func (q *configInquiry) slots(ctx context.Context, tx *store.Tx) error {
 	q.why.Next = "its slot " + slot.Format(time.RFC3339) + " fires"
 	if due.After(q.now) {
 		q.block(BlockedByTime, fmt.Sprintf("its next slot is %s, due at %s", slot.Format(time.RFC3339), due.Format(time.RFC3339)),
-			"wait, trigger it, or move the slot: servo configs reschedule "+c.Name, map[string]any{"slot": slot, "due_at": due})
+			"wait, trigger it, or move the slot: servo configs reschedule "+c.Name, map[string]any{"slot": slot.Format(time.RFC3339), "due_at": due.Format(time.RFC3339)})
 	}
 	f := &firingConfig{ConfigState: c, schedule: s}
 	if met, _ := dependencyMet(f, slot, q.now); !met {
 		d := c.Spec.DependsOn
 		q.block(BlockedByDependency, fmt.Sprintf("%s has not succeeded within %s before the slot", d.Config, d.Within),
-			"see why: servo why "+d.Config, map[string]any{"config": d.Config, "last_success_at": c.DependencyAt})
+			"see why: servo why "+d.Config, map[string]any{"config": d.Config, "within": d.Within.String()})
 	}
 	return q.madeRun(ctx, tx, slot)
 }

@@ -313,6 +313,16 @@ func TestLedger(t *testing.T) {
 		return must(w.ListSlots(t.Context(), key, from, before, most))(t)
 	}
 
+	t.Run("the whole ledger comes with the history, as of one moment", func(t *testing.T) {
+		t.Parallel()
+		l := must(w.ReadLedger(t.Context(), c.Key(), 10))(t)
+		require.Len(t, l.Fired, 1)
+		require.Len(t, l.Ranges, 2)
+		require.Equal(t, c.DecidedUntil, l.DecidedUntil)
+		_, err := w.ReadLedger(t.Context(), store.ConfigKey{Tenant: c.Tenant}, 10)
+		require.True(t, fault.Is(err, fault.NotFound))
+	})
+
 	t.Run("a range that goes on lies in the row that it began with", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, all, list(t, c.Key(), w.now, hour(9), 10))

@@ -105,18 +105,22 @@ type LedgerEntry struct {
 // ListSlots reads the ledger of a config, the newest first: entries with slots in [from, before).
 func (s *Store) ListSlots(ctx context.Context, key ConfigKey, from, before time.Time, most int) (entries []LedgerEntry, err error) {
 	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		fired, err := tx.q.ListSlots(ctx, db.ListSlotsParams{TenantID: key.Tenant.UUID, ConfigID: key.Config.UUID, FromAt: from, Before: before, Most: int32(most)}) //nolint:gosec // a page size
-		if err != nil {
-			return err
-		}
-		ranges, err := tx.q.ListSlotRanges(ctx, db.ListSlotRangesParams{TenantID: key.Tenant.UUID, ConfigID: key.Config.UUID, FromAt: from, Before: before, Most: int32(most)}) //nolint:gosec // likewise
-		if err != nil {
-			return err
-		}
-		entries = ledgerOf(fired, ranges)
-		return nil
+		entries, err = tx.listSlots(ctx, key, from, before, most)
+		return err
 	})
 	return entries[:min(len(entries), most)], err
+}
+
+func (tx *Tx) listSlots(ctx context.Context, key ConfigKey, from, before time.Time, most int) ([]LedgerEntry, error) {
+	fired, err := tx.q.ListSlots(ctx, db.ListSlotsParams{TenantID: key.Tenant.UUID, ConfigID: key.Config.UUID, FromAt: from, Before: before, Most: int32(most)}) //nolint:gosec // a page size
+	if err != nil {
+		return nil, err
+	}
+	ranges, err := tx.q.ListSlotRanges(ctx, db.ListSlotRangesParams{TenantID: key.Tenant.UUID, ConfigID: key.Config.UUID, FromAt: from, Before: before, Most: int32(most)}) //nolint:gosec // likewise
+	if err != nil {
+		return nil, err
+	}
+	return ledgerOf(fired, ranges), nil
 }
 
 func ledgerOf(fired []db.ListSlotsRow, ranges []db.ListSlotRangesRow) (entries []LedgerEntry) {
@@ -140,21 +144,58 @@ func ledgerOf(fired []db.ListSlotsRow, ranges []db.ListSlotRangesRow) (entries [
 	return entries
 }
 
+// Ledger is the history of a config with all that became of its slots, of one moment.
+type Ledger struct {
+	Events       []event.Event
+	Fired        []config.Slot
+	Ranges       []config.Range
+	DecidedUntil time.Time
+}
+
+// ReadLedger reads the ledger of a config, deleted or not: no more than most entries of each kind.
+func (s *Store) ReadLedger(ctx context.Context, key ConfigKey, most int) (l Ledger, err error) {
+	err = s.Explain(ctx, key.Tenant, func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.ConfigDecidedUntil(ctx, db.ConfigDecidedUntilParams{TenantID: key.Tenant.UUID, ID: key.Config.UUID})
+		if err != nil {
+			return notFound(err, "config", key.Config.String())
+		}
+		l.DecidedUntil = row
+		if l.Events, err = tx.configEvents(ctx, key, 0, most); err != nil {
+			return err
+		}
+		end := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+		entries, err := tx.listSlots(ctx, key, time.Time{}, end, most)
+		for _, e := range entries {
+			if e.Outcome == config.Fired {
+				l.Fired = append(l.Fired, config.Slot{At: e.From, Run: *e.Run})
+			} else {
+				l.Ranges = append(l.Ranges, e.Range)
+			}
+		}
+		return err
+	}, func(context.Context, *Tx) error { return nil })
+	return l, err
+}
+
 // ConfigEvents reads the events of a config after a version, the oldest first.
 func (s *Store) ConfigEvents(ctx context.Context, key ConfigKey, after int32, most int) (events []event.Event, err error) {
 	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ConfigEvents(ctx, db.ConfigEventsParams{TenantID: key.Tenant.UUID, SubjectID: key.Config.UUID, After: after, Most: int32(most)}) //nolint:gosec // a page size
-		if err != nil {
-			return err
-		}
-		events, err = convert(rows, func(r db.ConfigEventsRow) (event.Event, error) {
-			body, err := tx.codec.Decode(event.Type(r.Type), r.Schema, r.Data)
-			return event.Event{
-				Tenant: key.Tenant, Subject: key.Config.UUID, Version: r.Version, At: r.RecordedAt,
-				Meta: event.Meta{Actor: r.Actor, Trace: r.Trace}, Body: body,
-			}, err
-		})
+		events, err = tx.configEvents(ctx, key, after, most)
 		return err
 	})
 	return events, err
+}
+
+func (tx *Tx) configEvents(ctx context.Context, key ConfigKey, after int32, most int) ([]event.Event, error) {
+	rows, err := tx.q.ConfigEvents(ctx, db.ConfigEventsParams{TenantID: key.Tenant.UUID, SubjectID: key.Config.UUID, After: after, Most: int32(most)}) //nolint:gosec // a page size
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, func(r db.ConfigEventsRow) (event.Event, error) {
+		body, err := tx.codec.Decode(event.Type(r.Type), r.Schema, r.Data)
+		return event.Event{
+			Tenant: key.Tenant, Subject: key.Config.UUID, Version: r.Version, At: r.RecordedAt,
+			Meta: event.Meta{Actor: r.Actor, Trace: r.Trace}, Body: body,
+		}, err
+	})
 }

@@ -206,7 +206,7 @@ func (x Slots_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Slots_Outcome.Descriptor instead.
 func (Slots_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{31, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35, 0}
 }
 
 // ConfigSpec is what people say about a config, as they write it in files. Durations are text
@@ -2717,6 +2717,274 @@ func (x *ListSlotsRequest) GetPageToken() string {
 	return ""
 }
 
+// FindHolesRequest names a config.
+type FindHolesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// A name or an id. Of a deleted config, the id.
+	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// Where the name is looked for; "default" if not said.
+	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindHolesRequest) Reset() {
+	*x = FindHolesRequest{}
+	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindHolesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindHolesRequest) ProtoMessage() {}
+
+func (x *FindHolesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindHolesRequest.ProtoReflect.Descriptor instead.
+func (*FindHolesRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *FindHolesRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *FindHolesRequest) GetConfig() string {
+	if x != nil {
+		return x.Config
+	}
+	return ""
+}
+
+func (x *FindHolesRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+// FindHolesResponse is where the ledger and the config's slots disagree.
+type FindHolesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was looked at: slots up to here are decided.
+	DecidedUntil *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=decided_until,json=decidedUntil,proto3" json:"decided_until,omitempty"`
+	// Slots that fired, and those that did not, as the ledger has them.
+	Fired         int64   `protobuf:"varint,2,opt,name=fired,proto3" json:"fired,omitempty"`
+	Skipped       int64   `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Holes         []*Hole `protobuf:"bytes,4,rep,name=holes,proto3" json:"holes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindHolesResponse) Reset() {
+	*x = FindHolesResponse{}
+	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindHolesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindHolesResponse) ProtoMessage() {}
+
+func (x *FindHolesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindHolesResponse.ProtoReflect.Descriptor instead.
+func (*FindHolesResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *FindHolesResponse) GetDecidedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DecidedUntil
+	}
+	return nil
+}
+
+func (x *FindHolesResponse) GetFired() int64 {
+	if x != nil {
+		return x.Fired
+	}
+	return 0
+}
+
+func (x *FindHolesResponse) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *FindHolesResponse) GetHoles() []*Hole {
+	if x != nil {
+		return x.Holes
+	}
+	return nil
+}
+
+// Hole is one disagreement.
+type Hole struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	From  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// How many slots are missing, or too many.
+	Slots int64 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
+	// UNDECIDED, DECIDED_TWICE, NO_SLOT or MISCOUNTED.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hole) Reset() {
+	*x = Hole{}
+	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hole) ProtoMessage() {}
+
+func (x *Hole) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hole.ProtoReflect.Descriptor instead.
+func (*Hole) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Hole) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *Hole) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *Hole) GetSlots() int64 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Hole) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// ExplainConfigRequest names a config.
+type ExplainConfigRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// A name or an id.
+	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// Where the name is looked for; "default" if not said.
+	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainConfigRequest) Reset() {
+	*x = ExplainConfigRequest{}
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainConfigRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainConfigRequest) ProtoMessage() {}
+
+func (x *ExplainConfigRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainConfigRequest.ProtoReflect.Descriptor instead.
+func (*ExplainConfigRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ExplainConfigRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ExplainConfigRequest) GetConfig() string {
+	if x != nil {
+		return x.Config
+	}
+	return ""
+}
+
+func (x *ExplainConfigRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
 // ListSlotsResponse is a page of the ledger.
 type ListSlotsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2729,7 +2997,7 @@ type ListSlotsResponse struct {
 
 func (x *ListSlotsResponse) Reset() {
 	*x = ListSlotsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +3009,7 @@ func (x *ListSlotsResponse) String() string {
 func (*ListSlotsResponse) ProtoMessage() {}
 
 func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +3022,7 @@ func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlotsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{30}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListSlotsResponse) GetSlots() []*Slots {
@@ -2793,7 +3061,7 @@ type Slots struct {
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +3073,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +3086,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{31}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Slots) GetFrom() *timestamppb.Timestamp {
@@ -2897,7 +3165,7 @@ type TickRequest struct {
 
 func (x *TickRequest) Reset() {
 	*x = TickRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3177,7 @@ func (x *TickRequest) String() string {
 func (*TickRequest) ProtoMessage() {}
 
 func (x *TickRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3190,7 @@ func (x *TickRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickRequest.ProtoReflect.Descriptor instead.
 func (*TickRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{32}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TickRequest) GetBatchSize() int32 {
@@ -2951,7 +3219,7 @@ type TickResponse struct {
 
 func (x *TickResponse) Reset() {
 	*x = TickResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3231,7 @@ func (x *TickResponse) String() string {
 func (*TickResponse) ProtoMessage() {}
 
 func (x *TickResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3244,7 @@ func (x *TickResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickResponse.ProtoReflect.Descriptor instead.
 func (*TickResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TickResponse) GetConfigsProcessed() int64 {
@@ -3004,7 +3272,7 @@ var File_servo_v1_configs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_configs_proto_rawDesc = "" +
 	"\n" +
-	"\x16servo/v1/configs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13servo/v1/runs.proto\"\xf7\x06\n" +
+	"\x16servo/v1/configs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13servo/v1/runs.proto\x1a\x12servo/v1/why.proto\"\xf7\x06\n" +
 	"\n" +
 	"ConfigSpec\x12$\n" +
 	"\bpipeline\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\bpipeline\x12Q\n" +
@@ -3247,7 +3515,25 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x02to\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12&\n" +
 	"\tpage_size\x18\x06 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"b\n" +
+	"page_token\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"\x7f\n" +
+	"\x10FindHolesRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
+	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"\xaa\x01\n" +
+	"\x11FindHolesResponse\x12?\n" +
+	"\rdecided_until\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\fdecidedUntil\x12\x14\n" +
+	"\x05fired\x18\x02 \x01(\x03R\x05fired\x12\x18\n" +
+	"\askipped\x18\x03 \x01(\x03R\askipped\x12$\n" +
+	"\x05holes\x18\x04 \x03(\v2\x0e.servo.v1.HoleR\x05holes\"\x92\x01\n" +
+	"\x04Hole\x12.\n" +
+	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\x03R\x05slots\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\x83\x01\n" +
+	"\x14ExplainConfigRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
+	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"b\n" +
 	"\x11ListSlotsResponse\x12%\n" +
 	"\x05slots\x18\x01 \x03(\v2\x0f.servo.v1.SlotsR\x05slots\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa5\x04\n" +
@@ -3283,7 +3569,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\fTickResponse\x12+\n" +
 	"\x11configs_processed\x18\x01 \x01(\x03R\x10configsProcessed\x12!\n" +
 	"\fruns_created\x18\x02 \x01(\x03R\vrunsCreated\x12B\n" +
-	"\x0fprocessing_time\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eprocessingTime2\xd9\f\n" +
+	"\x0fprocessing_time\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eprocessingTime2\xd2\x0e\n" +
 	"\rConfigService\x12h\n" +
 	"\fCreateConfig\x12\x1d.servo.v1.CreateConfigRequest\x1a\x10.servo.v1.Config\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tenants/{tenant}/configs\x12|\n" +
 	"\fApplyConfigs\x12\x1d.servo.v1.ApplyConfigsRequest\x1a\x1e.servo.v1.ApplyConfigsResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/tenants/{tenant}/configs:apply\x12p\n" +
@@ -3297,7 +3583,9 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x10RescheduleConfig\x12!.servo.v1.RescheduleConfigRequest\x1a\x10.servo.v1.Config\";\x82\xd3\xe4\x93\x025:\x01*\"0/v1/tenants/{tenant}/configs/{config}:reschedule\x12\x87\x01\n" +
 	"\rPreviewConfig\x12\x1e.servo.v1.PreviewConfigRequest\x1a\x1f.servo.v1.PreviewConfigResponse\"5\x82\xd3\xe4\x93\x02/\x12-/v1/tenants/{tenant}/configs/{config}:preview\x12\x8b\x01\n" +
 	"\x0fListConfigAudit\x12 .servo.v1.ListConfigAuditRequest\x1a!.servo.v1.ListConfigAuditResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}/audit\x12y\n" +
-	"\tListSlots\x12\x1a.servo.v1.ListSlotsRequest\x1a\x1b.servo.v1.ListSlotsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}/slots2h\n" +
+	"\tListSlots\x12\x1a.servo.v1.ListSlotsRequest\x1a\x1b.servo.v1.ListSlotsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}/slots\x12y\n" +
+	"\tFindHoles\x12\x1a.servo.v1.FindHolesRequest\x1a\x1b.servo.v1.FindHolesResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}:holes\x12|\n" +
+	"\rExplainConfig\x12\x1e.servo.v1.ExplainConfigRequest\x1a\x15.servo.v1.Explanation\"4\x82\xd3\xe4\x93\x02.\x12,/v1/tenants/{tenant}/configs/{config}:whyNot2h\n" +
 	"\x10SchedulerService\x12T\n" +
 	"\x04Tick\x12\x15.servo.v1.TickRequest\x1a\x16.servo.v1.TickResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/scheduler/tickB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
@@ -3314,7 +3602,7 @@ func file_servo_v1_configs_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_configs_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_servo_v1_configs_proto_goTypes = []any{
 	(Config_State)(0),               // 0: servo.v1.Config.State
 	(AppliedConfig_Action)(0),       // 1: servo.v1.AppliedConfig.Action
@@ -3349,101 +3637,114 @@ var file_servo_v1_configs_proto_goTypes = []any{
 	(*ListConfigAuditResponse)(nil), // 30: servo.v1.ListConfigAuditResponse
 	(*ConfigAudit)(nil),             // 31: servo.v1.ConfigAudit
 	(*ListSlotsRequest)(nil),        // 32: servo.v1.ListSlotsRequest
-	(*ListSlotsResponse)(nil),       // 33: servo.v1.ListSlotsResponse
-	(*Slots)(nil),                   // 34: servo.v1.Slots
-	(*TickRequest)(nil),             // 35: servo.v1.TickRequest
-	(*TickResponse)(nil),            // 36: servo.v1.TickResponse
-	nil,                             // 37: servo.v1.ConfigSpec.LabelsEntry
-	(*structpb.Struct)(nil),         // 38: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
-	(Run_State)(0),                  // 40: servo.v1.Run.State
-	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
-	(*TriggerRunResponse)(nil),      // 42: servo.v1.TriggerRunResponse
+	(*FindHolesRequest)(nil),        // 33: servo.v1.FindHolesRequest
+	(*FindHolesResponse)(nil),       // 34: servo.v1.FindHolesResponse
+	(*Hole)(nil),                    // 35: servo.v1.Hole
+	(*ExplainConfigRequest)(nil),    // 36: servo.v1.ExplainConfigRequest
+	(*ListSlotsResponse)(nil),       // 37: servo.v1.ListSlotsResponse
+	(*Slots)(nil),                   // 38: servo.v1.Slots
+	(*TickRequest)(nil),             // 39: servo.v1.TickRequest
+	(*TickResponse)(nil),            // 40: servo.v1.TickResponse
+	nil,                             // 41: servo.v1.ConfigSpec.LabelsEntry
+	(*structpb.Struct)(nil),         // 42: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
+	(Run_State)(0),                  // 44: servo.v1.Run.State
+	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
+	(*TriggerRunResponse)(nil),      // 46: servo.v1.TriggerRunResponse
+	(*Explanation)(nil),             // 47: servo.v1.Explanation
 }
 var file_servo_v1_configs_proto_depIdxs = []int32{
-	37, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
-	38, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
+	41, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
+	42, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
 	4,  // 2: servo.v1.ConfigSpec.trigger:type_name -> servo.v1.ConfigTrigger
 	6,  // 3: servo.v1.ConfigSpec.depends_on:type_name -> servo.v1.ConfigDependency
 	7,  // 4: servo.v1.ConfigSpec.catchup:type_name -> servo.v1.ConfigCatchup
 	8,  // 5: servo.v1.ConfigSpec.retry:type_name -> servo.v1.ConfigRetry
-	39, // 6: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
+	43, // 6: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
 	5,  // 7: servo.v1.ConfigTrigger.event:type_name -> servo.v1.ConfigEvent
 	0,  // 8: servo.v1.Config.state:type_name -> servo.v1.Config.State
 	3,  // 9: servo.v1.Config.spec:type_name -> servo.v1.ConfigSpec
-	39, // 10: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
-	39, // 11: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
-	39, // 12: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
-	39, // 13: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
-	39, // 14: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
+	43, // 10: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
+	43, // 11: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
+	43, // 12: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
+	43, // 13: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
+	43, // 14: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
 	10, // 15: servo.v1.Config.last_run:type_name -> servo.v1.LastRun
-	39, // 16: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
-	39, // 17: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
-	39, // 18: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
-	40, // 19: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
-	39, // 20: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
+	43, // 16: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
+	43, // 17: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
+	43, // 18: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
+	44, // 19: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
+	43, // 20: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
 	3,  // 21: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
 	3,  // 22: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
 	12, // 23: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
 	15, // 24: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
 	1,  // 25: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
-	38, // 26: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
-	38, // 27: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
+	42, // 26: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
+	42, // 27: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
 	0,  // 28: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
 	9,  // 29: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
 	3,  // 30: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	41, // 31: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	39, // 32: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
-	39, // 33: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
+	45, // 31: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	43, // 32: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
+	43, // 33: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
 	28, // 34: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
-	39, // 35: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
-	39, // 36: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
+	43, // 35: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
+	43, // 36: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
 	31, // 37: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
-	39, // 38: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
-	38, // 39: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
-	38, // 40: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
-	39, // 41: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
-	39, // 42: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
-	34, // 43: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
-	39, // 44: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
-	39, // 45: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
-	2,  // 46: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
-	39, // 47: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
-	41, // 48: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
-	41, // 49: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
-	11, // 50: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
-	13, // 51: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
-	16, // 52: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
-	18, // 53: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
-	19, // 54: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
-	20, // 55: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
-	22, // 56: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
-	23, // 57: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
-	24, // 58: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
-	25, // 59: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
-	26, // 60: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
-	29, // 61: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
-	32, // 62: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
-	35, // 63: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
-	9,  // 64: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
-	14, // 65: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
-	17, // 66: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
-	9,  // 67: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
-	9,  // 68: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
-	21, // 69: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
-	9,  // 70: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
-	9,  // 71: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
-	42, // 72: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
-	9,  // 73: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
-	27, // 74: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
-	30, // 75: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
-	33, // 76: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
-	36, // 77: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
-	64, // [64:78] is the sub-list for method output_type
-	50, // [50:64] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	43, // 38: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
+	42, // 39: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
+	42, // 40: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
+	43, // 41: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
+	43, // 42: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
+	43, // 43: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
+	35, // 44: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
+	43, // 45: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
+	43, // 46: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
+	38, // 47: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
+	43, // 48: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
+	43, // 49: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
+	2,  // 50: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
+	43, // 51: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
+	45, // 52: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
+	45, // 53: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
+	11, // 54: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
+	13, // 55: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
+	16, // 56: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
+	18, // 57: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
+	19, // 58: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
+	20, // 59: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
+	22, // 60: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
+	23, // 61: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
+	24, // 62: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
+	25, // 63: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
+	26, // 64: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
+	29, // 65: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
+	32, // 66: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
+	33, // 67: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
+	36, // 68: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
+	39, // 69: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
+	9,  // 70: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
+	14, // 71: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
+	17, // 72: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
+	9,  // 73: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
+	9,  // 74: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
+	21, // 75: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
+	9,  // 76: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
+	9,  // 77: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
+	46, // 78: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
+	9,  // 79: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
+	27, // 80: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
+	30, // 81: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
+	37, // 82: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
+	34, // 83: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
+	47, // 84: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
+	40, // 85: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
+	70, // [70:86] is the sub-list for method output_type
+	54, // [54:70] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_configs_proto_init() }
@@ -3452,6 +3753,7 @@ func file_servo_v1_configs_proto_init() {
 		return
 	}
 	file_servo_v1_runs_proto_init()
+	file_servo_v1_why_proto_init()
 	file_servo_v1_configs_proto_msgTypes[0].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[4].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[8].OneofWrappers = []any{}
@@ -3463,7 +3765,7 @@ func file_servo_v1_configs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_configs_proto_rawDesc), len(file_servo_v1_configs_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   35,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

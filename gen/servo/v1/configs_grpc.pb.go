@@ -32,6 +32,8 @@ const (
 	ConfigService_PreviewConfig_FullMethodName    = "/servo.v1.ConfigService/PreviewConfig"
 	ConfigService_ListConfigAudit_FullMethodName  = "/servo.v1.ConfigService/ListConfigAudit"
 	ConfigService_ListSlots_FullMethodName        = "/servo.v1.ConfigService/ListSlots"
+	ConfigService_FindHoles_FullMethodName        = "/servo.v1.ConfigService/FindHoles"
+	ConfigService_ExplainConfig_FullMethodName    = "/servo.v1.ConfigService/ExplainConfig"
 )
 
 // ConfigServiceClient is the client API for ConfigService service.
@@ -72,6 +74,11 @@ type ConfigServiceClient interface {
 	ListConfigAudit(ctx context.Context, in *ListConfigAuditRequest, opts ...grpc.CallOption) (*ListConfigAuditResponse, error)
 	// ListSlots reads what became of the slots of a config, the newest first.
 	ListSlots(ctx context.Context, in *ListSlotsRequest, opts ...grpc.CallOption) (*ListSlotsResponse, error)
+	// FindHoles holds the ledger of a config against its history: each slot that it should have had
+	// must have one outcome. Without holes the answer has none.
+	FindHoles(ctx context.Context, in *FindHolesRequest, opts ...grpc.CallOption) (*FindHolesResponse, error)
+	// ExplainConfig says why a config has not fired yet, by the rules of the loop that fires it.
+	ExplainConfig(ctx context.Context, in *ExplainConfigRequest, opts ...grpc.CallOption) (*Explanation, error)
 }
 
 type configServiceClient struct {
@@ -212,6 +219,26 @@ func (c *configServiceClient) ListSlots(ctx context.Context, in *ListSlotsReques
 	return out, nil
 }
 
+func (c *configServiceClient) FindHoles(ctx context.Context, in *FindHolesRequest, opts ...grpc.CallOption) (*FindHolesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindHolesResponse)
+	err := c.cc.Invoke(ctx, ConfigService_FindHoles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *configServiceClient) ExplainConfig(ctx context.Context, in *ExplainConfigRequest, opts ...grpc.CallOption) (*Explanation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Explanation)
+	err := c.cc.Invoke(ctx, ConfigService_ExplainConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ConfigServiceServer is the server API for ConfigService service.
 // All implementations must embed UnimplementedConfigServiceServer
 // for forward compatibility.
@@ -250,6 +277,11 @@ type ConfigServiceServer interface {
 	ListConfigAudit(context.Context, *ListConfigAuditRequest) (*ListConfigAuditResponse, error)
 	// ListSlots reads what became of the slots of a config, the newest first.
 	ListSlots(context.Context, *ListSlotsRequest) (*ListSlotsResponse, error)
+	// FindHoles holds the ledger of a config against its history: each slot that it should have had
+	// must have one outcome. Without holes the answer has none.
+	FindHoles(context.Context, *FindHolesRequest) (*FindHolesResponse, error)
+	// ExplainConfig says why a config has not fired yet, by the rules of the loop that fires it.
+	ExplainConfig(context.Context, *ExplainConfigRequest) (*Explanation, error)
 	mustEmbedUnimplementedConfigServiceServer()
 }
 
@@ -298,6 +330,12 @@ func (UnimplementedConfigServiceServer) ListConfigAudit(context.Context, *ListCo
 }
 func (UnimplementedConfigServiceServer) ListSlots(context.Context, *ListSlotsRequest) (*ListSlotsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSlots not implemented")
+}
+func (UnimplementedConfigServiceServer) FindHoles(context.Context, *FindHolesRequest) (*FindHolesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindHoles not implemented")
+}
+func (UnimplementedConfigServiceServer) ExplainConfig(context.Context, *ExplainConfigRequest) (*Explanation, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainConfig not implemented")
 }
 func (UnimplementedConfigServiceServer) mustEmbedUnimplementedConfigServiceServer() {}
 func (UnimplementedConfigServiceServer) testEmbeddedByValue()                       {}
@@ -554,6 +592,42 @@ func _ConfigService_ListSlots_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ConfigService_FindHoles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindHolesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConfigServiceServer).FindHoles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConfigService_FindHoles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConfigServiceServer).FindHoles(ctx, req.(*FindHolesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ConfigService_ExplainConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConfigServiceServer).ExplainConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConfigService_ExplainConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConfigServiceServer).ExplainConfig(ctx, req.(*ExplainConfigRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ConfigService_ServiceDesc is the grpc.ServiceDesc for ConfigService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -612,6 +686,14 @@ var ConfigService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSlots",
 			Handler:    _ConfigService_ListSlots_Handler,
+		},
+		{
+			MethodName: "FindHoles",
+			Handler:    _ConfigService_FindHoles_Handler,
+		},
+		{
+			MethodName: "ExplainConfig",
+			Handler:    _ConfigService_ExplainConfig_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -41,7 +41,11 @@ type Explanation struct {
 	Next string `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`
 	// What stands in the way; the first is what must go first. None means that it is taken next,
 	// or that it runs.
-	Blockers      []*Blocker `protobuf:"bytes,8,rep,name=blockers,proto3" json:"blockers,omitempty"`
+	Blockers []*Blocker `protobuf:"bytes,8,rep,name=blockers,proto3" json:"blockers,omitempty"`
+	// The id and the name of the config that it is about; then the run is its last one, if there
+	// was one.
+	Config        string `protobuf:"bytes,9,opt,name=config,proto3" json:"config,omitempty"`
+	Name          string `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -132,6 +136,20 @@ func (x *Explanation) GetBlockers() []*Blocker {
 	return nil
 }
 
+func (x *Explanation) GetConfig() string {
+	if x != nil {
+		return x.Config
+	}
+	return ""
+}
+
+func (x *Explanation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // Blocker is one thing that stands in the way.
 type Blocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -139,7 +157,9 @@ type Blocker struct {
 	// ASSET_PAUSED, ADMISSION_STOPPED, QUOTA_CONCURRENT_TASKS, POOL_CONCURRENCY, POOL_QUEUE_FULL,
 	// FAIRNESS, OWN_TASKS_FIRST, ROUND_FULL, DISPATCH_PAUSED, NO_LIVE_WORKER, WORKERS_BUSY,
 	// BREAKER_OPEN, RETRY_WAIT, HEARTBEAT_OVERDUE, CANCELLING; FAILED, UPSTREAM_FAILED, CANCELLED
-	// and TIMED_OUT of what has ended. There will be more.
+	// and TIMED_OUT of what has ended. Of configs: CONFIG_DISABLED, CONFIG_PAUSED, NO_SLOTS,
+	// NOT_DUE, DEPENDENCY, CANNOT_BE_PLANNED, LOCK_HELD, MAX_OVERLAP, QUOTA_DAILY_RUNS. There will
+	// be more.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// A sentence with the values.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
@@ -213,7 +233,7 @@ var File_servo_v1_why_proto protoreflect.FileDescriptor
 
 const file_servo_v1_why_proto_rawDesc = "" +
 	"\n" +
-	"\x12servo/v1/why.proto\x12\bservo.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x01\n" +
+	"\x12servo/v1/why.proto\x12\bservo.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x02\n" +
 	"\vExplanation\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x1a\n" +
 	"\bpipeline\x18\x02 \x01(\tR\bpipeline\x12\x12\n" +
@@ -222,7 +242,10 @@ const file_servo_v1_why_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x120\n" +
 	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04next\x18\a \x01(\tR\x04next\x12-\n" +
-	"\bblockers\x18\b \x03(\v2\x11.servo.v1.BlockerR\bblockers\"\x80\x01\n" +
+	"\bblockers\x18\b \x03(\v2\x11.servo.v1.BlockerR\bblockers\x12\x16\n" +
+	"\x06config\x18\t \x01(\tR\x06config\x12\x12\n" +
+	"\x04name\x18\n" +
+	" \x01(\tR\x04name\"\x80\x01\n" +
 	"\aBlocker\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +

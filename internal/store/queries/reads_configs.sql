@@ -41,3 +41,7 @@ SELECT e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.entity_events e
 WHERE  e.tenant_id = @tenant_id::uuid AND e.subject_id = @subject_id::uuid AND e.version > @after::int
 ORDER  BY e.version LIMIT @most::int;
+
+-- name: ConfigDecidedUntil :one
+-- Up to where the slots of a config, deleted or not, are decided.
+SELECT c.decided_until FROM servo.configs c WHERE c.tenant_id = @tenant_id::uuid AND c.id = @id::uuid;

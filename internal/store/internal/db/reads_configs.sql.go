@@ -13,6 +13,23 @@ import (
 	"github.com/google/uuid"
 )
 
+const configDecidedUntil = `-- name: ConfigDecidedUntil :one
+SELECT c.decided_until FROM servo.configs c WHERE c.tenant_id = $1::uuid AND c.id = $2::uuid
+`
+
+type ConfigDecidedUntilParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// Up to where the slots of a config, deleted or not, are decided.
+func (q *Queries) ConfigDecidedUntil(ctx context.Context, arg ConfigDecidedUntilParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, configDecidedUntil, arg.TenantID, arg.ID)
+	var decided_until time.Time
+	err := row.Scan(&decided_until)
+	return decided_until, err
+}
+
 const configEvents = `-- name: ConfigEvents :many
 SELECT e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.entity_events e
