@@ -76,6 +76,7 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterSigningKeyServiceServer(to, signingKeyService{Server: s})
 	servov1.RegisterConfigServiceServer(to, configService{Server: s})
 	servov1.RegisterSchedulerServiceServer(to, schedulerService{Server: s})
+	servov1.RegisterSimulationServiceServer(to, newSimulationService(s))
 }
 
 // stopping answers a call that was waiting when the server began to stop.

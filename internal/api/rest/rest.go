@@ -89,6 +89,7 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 		with(servov1.NewSigningKeyServiceClient, servov1.RegisterSigningKeyServiceHandlerClient),
 		with(servov1.NewConfigServiceClient, servov1.RegisterConfigServiceHandlerClient),
 		with(servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
+		with(servov1.NewSimulationServiceClient, servov1.RegisterSimulationServiceHandlerClient),
 	} {
 		if err := register(context.Background(), e.mux, channel); err != nil {
 			return nil, err
