@@ -205,7 +205,8 @@ func (s runService) RetryRun(ctx context.Context, req *servov1.RetryRunRequest) 
 	default: // FAILED, said or not
 	}
 	triggered, err := s.engine.RetryRun(ctx, engine.RetryRun{
-		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: idempotency, Meta: metaOf(ctx),
+		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: idempotency,
+		WaitForQuota: req.GetWaitForQuota(), Meta: metaOf(ctx),
 	})
 	if err != nil {
 		return nil, err

@@ -86,11 +86,12 @@ ended, and exits with 3 if it did not succeed.`,
 
 func newRunsRetry() *cobra.Command {
 	var (
-		r    remote
-		all  bool
-		from string
-		key  string
-		wait bool
+		r     remote
+		all   bool
+		from  string
+		key   string
+		queue bool
+		wait  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
@@ -109,7 +110,7 @@ of all others are taken over.`,
 			if err != nil {
 				return err
 			}
-			req := &servov1.RetryRunRequest{Tenant: tenant, Run: name, Mode: servov1.RetryRunRequest_FAILED, TriggeredBy: whoAmI()}
+			req := &servov1.RetryRunRequest{Tenant: tenant, Run: name, Mode: servov1.RetryRunRequest_FAILED, TriggeredBy: whoAmI(), WaitForQuota: queue}
 			switch {
 			case all && from != "":
 				return usageFault(s.cmd, "--all and --from exclude each other")
@@ -127,6 +128,7 @@ of all others are taken over.`,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "everything, not only what did not succeed")
 	cmd.Flags().StringVar(&from, "from", "", "this asset or task, and everything downstream of it")
+	cmd.Flags().BoolVar(&queue, "queue", false, "where quotas would refuse the run, let it wait for its start")
 	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
 	addWait(cmd, &wait)
 	aboutRun(cmd)

@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/store"
@@ -358,6 +359,30 @@ func TestResults(t *testing.T) {
 		step(engine.Complete{})
 		slots = w.slots(t, "flaky")
 		require.Equal(t, "00:17 FIRED", slots[len(slots)-1])
+	})
+
+	t.Run("a retry counts for the config of its run, and waits for quotas if it is told to", func(t *testing.T) {
+		t.Parallel()
+		limits := tenant.NoLimits()
+		limits.MaxConcurrentRuns = 1
+		w := newClockworkOn(t, engine.Config{Quotas: limits})
+		w.save(t, "mended", config.Spec{})
+		w.forward(t, time.Minute)
+		w.fire(t)
+		w.finish(t, failing)
+		failed := *w.get(t, "mended").LastRun
+		require.EqualValues(t, 1, w.get(t, "mended").Failures)
+		w.trigger(t, "diamond")
+		retry := engine.RetryRun{Tenant: w.tenant, Run: failed, Mode: engine.RetryFailed, Meta: engineMeta}
+		_, err := w.RetryRun(t.Context(), retry)
+		require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+		retry.WaitForQuota = true
+		again, err := w.RetryRun(t.Context(), retry)
+		require.NoError(t, err)
+		w.finish(t, engine.Complete{})
+		w.finish(t, engine.Complete{})
+		require.Equal(t, again.Run, *w.get(t, "mended").LastRun)
+		require.Zero(t, w.get(t, "mended").Failures)
 	})
 
 	t.Run("a config runs after each success of another, and after no failure", func(t *testing.T) {

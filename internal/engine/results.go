@@ -88,7 +88,8 @@ func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.Confi
 			continue // deleted with its tenant
 		}
 		f.add(c)
-		if c.LastRun == nil || *c.LastRun == r.Run || c.LastRunAt.Before(r.At) {
+		// The last run is the one that was made last, and once that has ended, the one that ended last.
+		if c.LastRun == nil || *c.LastRun == r.Run || !c.LastRunAt.IsZero() && !c.LastRunAt.After(r.At) {
 			run := r.Run
 			c.LastRun, c.LastState, c.LastRunAt = &run, int16(r.State), r.At
 		}

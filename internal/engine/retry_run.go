@@ -41,6 +41,8 @@ type RetryRun struct {
 	Mode        RetryMode `json:"mode"`
 	From        string    `json:"from,omitempty"` // the key of an asset or the id of a task, for RetryFrom
 	TriggeredBy string    `json:"triggered_by"`
+	// WaitForQuota is as for a trigger.
+	WaitForQuota bool `json:"-"`
 	// IdempotencyKey makes a repeat return the first retry.
 	IdempotencyKey string     `json:"-"`
 	Meta           event.Meta `json:"-"`
@@ -84,8 +86,11 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 	}
 	cmd := &triggerCommand{only: only, done: done, Trigger: Trigger{
 		Tenant: r.Tenant, Workspace: parent.WorkspaceName, Pipeline: parent.Pipeline, Parameters: parent.Parameters, Priority: parent.Priority,
-		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, Meta: r.Meta,
+		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, WaitForQuota: r.WaitForQuota, Meta: r.Meta,
 	}}
+	if cmd.For, err = e.forConfig(ctx, parent.Run); err != nil {
+		return Triggered{}, err
+	}
 	if r.Mode == RetryFrom {
 		cmd.from = func(code *deployment) ([]string, error) { return parent.From(r.From, code.planner.Downstream) }
 	}
@@ -97,6 +102,19 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 		return Triggered{}, err
 	}
 	return cmd.answer, nil
+}
+
+// forConfig is the config that a run was made for, if it is still there: what becomes of a retry
+// counts for it, and excludes its other runs.
+func (e *Engine) forConfig(ctx context.Context, parent run.Run) (*ForConfig, error) {
+	if parent.Config == nil {
+		return nil, nil
+	}
+	c, err := e.store.GetConfig(ctx, store.ConfigKey{Tenant: parent.Tenant, Config: *parent.Config})
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	return &ForConfig{Config: c.ID, Name: c.Name, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap}, err
 }
 
 func (r RetryRun) validate() error {

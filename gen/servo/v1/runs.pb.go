@@ -1268,7 +1268,9 @@ type RetryRunRequest struct {
 	// For people: who or what wants this run.
 	TriggeredBy string `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
 	// The key of an asset or the id of a task, for mode FROM.
-	From          string `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
+	From string `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
+	// Where the tenant's quotas would refuse the run, make one that waits PENDING for its start.
+	WaitForQuota  bool `protobuf:"varint,6,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1336,6 +1338,13 @@ func (x *RetryRunRequest) GetFrom() string {
 		return x.From
 	}
 	return ""
+}
+
+func (x *RetryRunRequest) GetWaitForQuota() bool {
+	if x != nil {
+		return x.WaitForQuota
+	}
+	return false
 }
 
 // Event is a recorded fact about a run or one of its tasks.
@@ -1845,13 +1854,14 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x10CancelRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12 \n" +
-	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\x96\x02\n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xbc\x02\n" +
 	"\x0fRetryRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12<\n" +
 	"\x04mode\x18\x03 \x01(\x0e2\x1e.servo.v1.RetryRunRequest.ModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12+\n" +
 	"\ftriggered_by\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\vtriggeredBy\x12\x1c\n" +
-	"\x04from\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xc9\x01R\x04from\";\n" +
+	"\x04from\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xc9\x01R\x04from\x12$\n" +
+	"\x0ewait_for_quota\x18\x06 \x01(\bR\fwaitForQuota\";\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
