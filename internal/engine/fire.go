@@ -374,7 +374,7 @@ func (s slotCommand) outcome() (r *config.Range, postponed bool) {
 		return nil, false
 	case fault.Is(s.call.err, fault.Unavailable):
 		return nil, true
-	case errors.As(s.call.err, &cause) && cause.Code == fault.LimitExceeded && t.refused:
+	case errors.As(s.call.err, &cause) && cause.Values["quota"] == quotaDaily: // its own, or of the one that stood before it
 		return &config.Range{Outcome: config.SkippedQuota, Reason: cause.Message}, false
 	}
 	return &config.Range{Outcome: config.Failed, Reason: clipped(s.call.err.Error(), config.MaxNote)}, false
