@@ -52,6 +52,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newRuns(),
 		newServer(),
 		newSigningKeys(),
+		newSimulate(),
 		newSlots(),
 		newStatus(),
 		newTasks(),
