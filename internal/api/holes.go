@@ -50,4 +50,3 @@ func (s configService) ExplainConfig(ctx context.Context, req *servov1.ExplainCo
 	}
 	return s.explanation(why)
 }
-
