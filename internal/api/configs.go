@@ -96,6 +96,22 @@ func (s configService) save(ctx context.Context, tenant string, r engine.SaveCon
 	return configToProto(tenant, saved[0].After)
 }
 
+// saveInputs saves configs as a request has them, and names what is wrong by their place in it.
+func (s *Server) saveInputs(ctx context.Context, r engine.SaveConfigs, inputs []*servov1.ConfigInput) ([]engine.SavedConfig, error) {
+	for i, c := range inputs {
+		spec, err := specOf(fmt.Sprintf("configs[%d].spec", i), c.GetSpec())
+		if err != nil {
+			return nil, err
+		}
+		r.Configs = append(r.Configs, engine.SaveConfig{Name: c.GetName(), Spec: spec, Enabled: c.Enabled, Version: c.GetVersion()})
+	}
+	saved, err := s.engine.SaveConfigs(ctx, r)
+	if err != nil && len(r.Configs) == 1 && ofConfig(err) {
+		err = fault.Under("configs[0]", err) // where there are several, the engine says which
+	}
+	return saved, inSpec(err)
+}
+
 // ApplyConfigs implements servov1.ConfigServiceServer.
 func (s configService) ApplyConfigs(ctx context.Context, req *servov1.ApplyConfigsRequest) (*servov1.ApplyConfigsResponse, error) {
 	tenant, err := s.tenants.id(ctx, req.GetTenant())
@@ -104,21 +120,10 @@ func (s configService) ApplyConfigs(ctx context.Context, req *servov1.ApplyConfi
 	}
 	r := engine.SaveConfigs{
 		Tenant: tenant, Workspace: req.GetWorkspace(), Reason: req.GetReason(), DryRun: req.GetDryRun(), Meta: metaOf(ctx),
-		Configs: make([]engine.SaveConfig, len(req.GetConfigs())),
 	}
-	for i, c := range req.GetConfigs() {
-		spec, err := specOf(fmt.Sprintf("configs[%d].spec", i), c.GetSpec())
-		if err != nil {
-			return nil, err
-		}
-		r.Configs[i] = engine.SaveConfig{Name: c.GetName(), Spec: spec, Enabled: c.Enabled, Version: c.GetVersion()}
-	}
-	saved, err := s.engine.SaveConfigs(ctx, r)
+	saved, err := s.saveInputs(ctx, r, req.GetConfigs())
 	if err != nil {
-		if len(r.Configs) == 1 && ofConfig(err) {
-			err = fault.Under("configs[0]", err) // where there are several, the engine says which
-		}
-		return nil, inSpec(err)
+		return nil, err
 	}
 	answer := &servov1.ApplyConfigsResponse{Configs: make([]*servov1.AppliedConfig, len(saved))}
 	for i, one := range saved {

@@ -134,22 +134,10 @@ func (s simulationService) wouldBe(ctx context.Context, owner id.Tenant, req *se
 	if len(req.GetConfigs()) == 0 {
 		return nil, nil
 	}
-	r := engine.SaveConfigs{
-		Tenant: owner, Workspace: req.GetWorkspace(), DryRun: true, Meta: metaOf(ctx), Configs: make([]engine.SaveConfig, len(req.GetConfigs())),
-	}
-	for i, c := range req.GetConfigs() {
-		spec, err := specOf(fmt.Sprintf("configs[%d].spec", i), c.GetSpec())
-		if err != nil {
-			return nil, err
-		}
-		r.Configs[i] = engine.SaveConfig{Name: c.GetName(), Spec: spec, Enabled: c.Enabled, Version: c.GetVersion()}
-	}
-	saved, err := s.engine.SaveConfigs(ctx, r)
+	r := engine.SaveConfigs{Tenant: owner, Workspace: req.GetWorkspace(), DryRun: true, Meta: metaOf(ctx)}
+	saved, err := s.saveInputs(ctx, r, req.GetConfigs())
 	if err != nil {
-		if len(r.Configs) == 1 && ofConfig(err) {
-			err = fault.Under("configs[0]", err) // where there are several, the engine says which
-		}
-		return nil, inSpec(err)
+		return nil, err
 	}
 	configs := make([]wouldBeConfig, len(saved))
 	for i, one := range saved {

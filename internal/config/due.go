@@ -27,20 +27,17 @@ func (c Config) Due(s *schedule.Schedule, decided, now time.Time) Decision {
 		}
 		// What the schedule had before the moved slot gives way to it; slots and times in the
 		// ledger are whole microseconds.
-		d.skip(c.gap(s, decided, c.MovedTo.Add(-time.Microsecond), SkippedEdited, "the next slot was moved"))
+		d.skip(c.Gap(s, decided, c.MovedTo.Add(-time.Microsecond), SkippedEdited, "the next slot was moved"))
 		d.Until = c.MovedTo
-	}
-	horizon := now.Add(-c.Delay())
-	total := 0
-	if horizon.After(d.Until) {
-		total = s.Count(d.Until, horizon)
 	}
 	if !c.MovedTo.IsZero() {
 		d.Fire = []time.Time{c.MovedTo}
-		if total == 0 {
-			return d
-		}
 	}
+	horizon := now.Add(-c.Delay())
+	if !horizon.After(d.Until) {
+		return d
+	}
+	total := s.Count(d.Until, horizon)
 	if total == 0 {
 		return d
 	}
@@ -69,8 +66,7 @@ func (c Config) catchUp(s *schedule.Schedule, d Decision, horizon time.Time, tot
 	if len(fire) > 0 {
 		before = fire[0].Add(-time.Microsecond)
 	}
-	skipped, some := c.gap(s, d.Until, before, SkippedCatchup, "missed")
-	d.skip(skipped, some)
+	d.skip(c.Gap(s, d.Until, before, SkippedCatchup, "missed"))
 	d.Fire = append(d.Fire, fire...)
 	d.Until = until
 	return d
@@ -85,8 +81,9 @@ func (c Config) wanted(slot, now time.Time) bool {
 	return c.Spec.Catchup.Window == 0 || late <= c.Spec.Catchup.Window.Std()
 }
 
-// gap is the range of the schedule's slots in (after, until], if it has any there.
-func (c Config) gap(s *schedule.Schedule, after, until time.Time, outcome Outcome, reason string) (Range, bool) {
+// Gap is the range of the schedule's slots in (after, until], if it has any there: what an edit,
+// a pause or the like leaves behind, and what catching up leaves out.
+func (c Config) Gap(s *schedule.Schedule, after, until time.Time, outcome Outcome, reason string) (Range, bool) {
 	if !until.After(after) {
 		return Range{}, false
 	}
@@ -97,12 +94,6 @@ func (c Config) gap(s *schedule.Schedule, after, until time.Time, outcome Outcom
 	return Range{
 		From: first, To: last(s, after, until, 1)[0], Slots: int64(s.Count(after, until)), Outcome: outcome, Reason: reason, Version: c.Version,
 	}, true
-}
-
-// Gap is what an edit, a pause or the like leaves behind: the slots in (decided, until] that
-// did not fire because of it.
-func (c Config) Gap(s *schedule.Schedule, decided, until time.Time, outcome Outcome, reason string) (Range, bool) {
-	return c.gap(s, decided, until, outcome, reason)
 }
 
 // Next is the slot that comes next after what is decided, and when the config is due for it.
@@ -127,7 +118,7 @@ func (d *Decision) skip(r Range, some bool) {
 
 // last are the newest n slots in (after, until], of which there are at least as many.
 func last(s *schedule.Schedule, after, until time.Time, n int) []time.Time {
-	from := until
+	var from time.Time
 	for window := time.Minute; ; window *= 4 {
 		if from = until.Add(-window); !from.After(after) {
 			from = after

@@ -50,10 +50,19 @@ func (e *Engine) FireDue(ctx context.Context, most int) (fired Fired, err error)
 		if err := f.decide(ctx, tx, due); err != nil {
 			return err
 		}
-		if err := f.makeRuns(ctx, tx, w); err != nil {
+		n, err := f.makeRuns(ctx, tx, w, maxTasksPerBatch)
+		if err != nil {
 			return err
 		}
-		return f.write(ctx, tx)
+		if n < len(f.batch) {
+			f.postpone(n)
+		}
+		for _, c := range f.configs {
+			if err := f.settle(c); err != nil {
+				return err
+			}
+		}
+		return f.save(ctx, tx)
 	})
 	if err != nil {
 		return Fired{}, err
@@ -86,6 +95,7 @@ type firingConfig struct {
 	until    time.Time // every slot up to here will be decided
 	again    time.Time // when a slot that waits is looked at again
 	changed  bool      // its definition, not only where it stands
+	noted    bool      // among those that are written
 }
 
 // slotCommand is a slot that fires if its run can be made.
@@ -205,14 +215,12 @@ func (f *firing) command(c *store.ConfigState, slot time.Time, why string) *call
 	return made
 }
 
-// makeRuns plans the runs, takes their locks, counts them and makes them.
-func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working) error {
-	planned, n, err := f.engine.planTriggers(ctx, tx, f.batch)
+// makeRuns plans the runs, takes their locks, counts them and makes them: of the first n
+// commands, with which the transaction is as large as it may be.
+func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working, limit int) (n int, err error) {
+	planned, n, err := f.engine.planTriggers(ctx, tx, f.batch, limit)
 	if err != nil {
-		return err
-	}
-	if n < len(f.batch) {
-		f.postpone(n)
+		return 0, err
 	}
 	for _, c := range planned {
 		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // made above
@@ -221,22 +229,22 @@ func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working) error {
 	}
 	unlocked, err := f.engine.takeLocks(ctx, tx, w, planned)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	waiting := f.buffer(planned)
 	allowed, err := f.engine.underQuotas(ctx, tx, w, append(unlocked, waiting...))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, c := range allowed {
 		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // made above
 		t.pending = t.pending || t.waits
 		if err := w.create(t); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	f.made = len(allowed)
-	return settleRefused(ctx, tx, planned, planned)
+	return n, settleRefused(ctx, tx, planned, planned)
 }
 
 // postpone leaves the slots from the nth command on for the next look: the transaction is
@@ -301,13 +309,10 @@ func (f *firing) buffer(planned []*call[controlCommand]) (waiting []*call[contro
 	return waiting
 }
 
-// write records the outcomes and where each config stands.
-func (f *firing) write(ctx context.Context, tx *store.Tx) error {
+// save writes the ledger and where each config stands.
+func (f *firing) save(ctx context.Context, tx *store.Tx) error {
 	var moved, saved []store.ConfigState
 	for _, c := range f.configs {
-		if err := f.settle(c); err != nil {
-			return err
-		}
 		if moved = append(moved, *c.ConfigState); c.changed {
 			saved = append(saved, *c.ConfigState)
 		}

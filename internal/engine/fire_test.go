@@ -3,6 +3,7 @@ package engine_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -383,6 +384,46 @@ func TestResults(t *testing.T) {
 		w.finish(t, engine.Complete{})
 		require.Equal(t, again.Run, *w.get(t, "mended").LastRun)
 		require.Zero(t, w.get(t, "mended").Failures)
+	})
+
+	t.Run("what a run tells a config that is gone holds nobody up", func(t *testing.T) {
+		t.Parallel()
+		w := newClockwork(t)
+		c := w.save(t, "gone", config.Spec{MaxConsecutiveFailures: 1})
+		w.save(t, "stays", config.Spec{MaxConsecutiveFailures: 1})
+		w.forward(t, time.Minute)
+		w.fire(t)
+		_, err := w.DeleteConfig(t.Context(), engine.ChangeConfig{Tenant: w.tenant, Config: c.ID, Meta: engineMeta})
+		require.NoError(t, err)
+		w.finish(t, failing)
+		require.False(t, w.get(t, "stays").Enabled)
+		require.Zero(t, w.db.Count(t, `SELECT count(*) FROM servo.config_results`))
+	})
+
+	t.Run("every config that waits for a success gets its run, though they are large", func(t *testing.T) {
+		t.Parallel()
+		w := newClockwork(t)
+		var manifest strings.Builder
+		manifest.WriteString("version: 1\nassets:\n  - {key: s/one, exec: {command: [run]}}\n")
+		for i := range 4000 {
+			fmt.Fprintf(&manifest, "  - {key: big/a%d, exec: {command: [run]}}\n", i)
+		}
+		manifest.WriteString("pipelines:\n  - {name: single, select: [s/one]}\n  - {name: big, select: [\"big/*\"]}\n")
+		w.deploy(t, manifest.String())
+		w.save(t, "first", config.Spec{Overlap: config.OverlapAllow})
+		w.save(t, "second", config.Spec{Trigger: config.Trigger{Event: &config.Event{Config: "first"}}, Pipeline: "big", Overlap: config.OverlapAllow})
+		for range 4 {
+			w.forward(t, time.Minute)
+			w.fire(t)
+		}
+		w.admit(t)
+		for _, l := range w.claim(t, 4, true) {
+			w.report(t, l, engine.Complete{})
+		}
+		for w.db.Count(t, `SELECT count(*) FROM servo.config_results`) > 0 {
+			w.fold(t)
+		}
+		require.Equal(t, 4, w.db.Count(t, `SELECT count(*) FROM servo.runs WHERE pipeline = 'big'`))
 	})
 
 	t.Run("a config runs after each success of another, and after no failure", func(t *testing.T) {

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"math"
 	"time"
 
 	"go.arco.dev/servo/internal/id"
@@ -11,8 +13,21 @@ import (
 
 // FoldResults takes in what up to most runs that have ended mean for their configs: success
 // and failure are counted, a config that has failed too often is disabled, and those that run
-// after others get their runs. It says how many it took.
+// after others get their runs. It says how many it took. If the runs of so many would be too
+// large for one transaction it takes fewer.
 func (e *Engine) FoldResults(ctx context.Context, most int) (taken int, err error) {
+	for {
+		if taken, err = e.foldResults(ctx, most); !errors.Is(err, errTooLarge) {
+			return taken, err
+		}
+		most /= 2
+	}
+}
+
+// errTooLarge says that a transaction would have more tasks than it may.
+var errTooLarge = errors.New("too many tasks for one transaction")
+
+func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err error) {
 	var f *firing
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		results, err := tx.TakeConfigResults(ctx, most)
@@ -37,10 +52,19 @@ func (e *Engine) FoldResults(ctx context.Context, most int) (taken int, err erro
 		if err := f.listeners(ctx, tx, configs, succeeded); err != nil {
 			return err
 		}
-		if err := f.makeRuns(ctx, tx, w); err != nil {
+		// One result has all of its runs, however large: nothing of it is left for the next time.
+		limit := maxTasksPerBatch
+		if most == 1 {
+			limit = math.MaxInt
+		}
+		n, err := f.makeRuns(ctx, tx, w, limit)
+		if err != nil {
 			return err
 		}
-		return f.writeFolded(ctx, tx)
+		if n < len(f.batch) {
+			return errTooLarge
+		}
+		return f.save(ctx, tx)
 	})
 	if err != nil || f == nil {
 		return 0, err
@@ -84,10 +108,13 @@ func lockConfigsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResu
 func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.ConfigResult) (succeeded []store.ConfigResult, err error) {
 	for _, r := range results {
 		c := configs[r.Config]
-		if c == nil {
-			continue // deleted with its tenant
+		if c == nil || !c.DeletedAt.IsZero() {
+			continue // nobody asks any more
 		}
-		f.add(c)
+		if !c.noted {
+			c.noted = true
+			f.configs = append(f.configs, c)
+		}
 		// The last run is the one that was made last, and once that has ended, the one that ended last.
 		if c.LastRun == nil || *c.LastRun == r.Run || !c.LastRunAt.IsZero() && !c.LastRunAt.After(r.At) {
 			run := r.Run
@@ -101,20 +128,13 @@ func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.Confi
 			if err := f.failed(c); err != nil {
 				return nil, err
 			}
+			if c.changed {
+				c.DueAt = time.Time{} // it was disabled
+			}
 		default: // a cancelled run says nothing about its config
 		}
 	}
 	return succeeded, nil
-}
-
-// add takes note of a config that changes, once.
-func (f *firing) add(c *firingConfig) {
-	for _, known := range f.configs {
-		if known == c {
-			return
-		}
-	}
-	f.configs = append(f.configs, c)
 }
 
 // listeners asks for the runs of configs that run after those that have succeeded: one for
@@ -140,25 +160,6 @@ func (f *firing) listeners(ctx context.Context, tx *store.Tx, configs map[id.Con
 		}
 	}
 	return nil
-}
-
-// writeFolded writes where the configs stand.
-func (f *firing) writeFolded(ctx context.Context, tx *store.Tx) error {
-	var moved, saved []store.ConfigState
-	for _, c := range f.configs {
-		if c.changed {
-			c.DueAt = time.Time{} // disabled
-			saved = append(saved, *c.ConfigState)
-		}
-		moved = append(moved, *c.ConfigState)
-	}
-	if err := tx.SaveConfigs(ctx, saved); err != nil {
-		return err
-	}
-	if err := tx.MoveConfigs(ctx, moved); err != nil {
-		return err
-	}
-	return f.ledger.write(ctx, tx, f.now)
 }
 
 // TriggerConfig makes a run of a config now. Its slots stay as they are.

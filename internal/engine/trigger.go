@@ -180,7 +180,7 @@ func (e *Engine) runTriggers(ctx context.Context, batch []*call[controlCommand])
 func (e *Engine) runSomeTriggers(ctx context.Context, batch []*call[controlCommand]) (n int, err error) {
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		var planned []*call[controlCommand]
-		if planned, n, err = e.planTriggers(ctx, tx, batch); err != nil {
+		if planned, n, err = e.planTriggers(ctx, tx, batch, maxTasksPerBatch); err != nil {
 			return err
 		}
 		now, err := tx.Clock(ctx)
@@ -210,9 +210,10 @@ func (e *Engine) runSomeTriggers(ctx context.Context, batch []*call[controlComma
 	return n, err
 }
 
-// planTriggers finds workspaces, deployments and plans, for the first n of the batch. What
-// cannot be planned is answered here and left out.
-func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[controlCommand]) (planned []*call[controlCommand], n int, err error) {
+// planTriggers finds workspaces, deployments and plans, for the first n of the batch, up to the
+// one with which they have more tasks than limit. What cannot be planned is answered here and
+// left out.
+func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[controlCommand], limit int) (planned []*call[controlCommand], n int, err error) {
 	names := map[store.WorkspaceName]*store.Workspace{}
 	var wanted []store.WorkspaceName
 	for _, c := range batch {
@@ -246,7 +247,7 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 	}
 	tasks := 0
 	for _, c := range batch {
-		if tasks > maxTasksPerBatch {
+		if tasks > limit {
 			break
 		}
 		n++

@@ -95,7 +95,7 @@ func (q *configInquiry) madeRun(ctx context.Context, tx *store.Tx, slot time.Tim
 	f := newFiring(q.Engine, q.now)
 	asked := f.command(c, slot, "schedule")
 	t := asked.cmd.(*triggerCommand) //nolint:forcetypeassert // just made
-	if _, _, err := q.planTriggers(ctx, tx, f.batch); err != nil {
+	if _, _, err := q.planTriggers(ctx, tx, f.batch, maxTasksPerBatch); err != nil {
 		return err
 	}
 	if asked.err != nil {

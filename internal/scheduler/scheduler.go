@@ -100,7 +100,7 @@ func (s *Scheduler) runOnce(ctx context.Context) (more bool, err error) {
 	if results {
 		var taken int
 		taken, foldErr = s.engine.FoldResults(ctx, s.config.Batch)
-		more = taken == s.config.Batch
+		more = taken > 0 // it may have taken fewer than there are
 	}
 	if due.After(now) {
 		s.alarm(due.Sub(now))
