@@ -87,14 +87,14 @@ func TestShares(t *testing.T) {
 			FROM (VALUES ('a', interval '1 s'), ('b', interval '50 s'), ('gone', interval '2 min')) AS w(n, age)`)
 		w.engine(t, func(tx *Tx) {
 			require.NoError(t, tx.ChargeShares(t.Context(), []store.Charge{
-				{ShareKey: key, Admitted: 3, Deficit: -1.5, Clock: 4},
+				{ShareKey: key, Admitted: 3, Deficit: -1.5, Clock: 4, Waits: true},
 				{ShareKey: store.ShareKey{Tenant: a.tenant, Pool: "other"}, Admitted: 1},
 				{ShareKey: store.ShareKey{Tenant: b.tenant, Pool: "default"}, Admitted: 2},
 			}, map[string]float64{"default": 4.5}, w.now))
 		})
 		w.engine(t, func(tx *Tx) {
 			require.Equal(t, []store.ReadyShare{{
-				ShareKey: key, Weight: 2.5, Deficit: -1.5, Clock: 4, MaxInFlight: 7, InFlight: 4,
+				ShareKey: key, Weight: 2.5, Deficit: -1.5, Clock: 4, Waits: true, MaxInFlight: 7, InFlight: 4,
 				PoolClock: 4.5, PoolMaxInFlight: 9, PoolInFlight: 5, PoolQueued: 2, PoolWorkers: 2, PoolSlots: 10,
 			}}, must(tx.ReadyShares(t.Context(), time.Minute, 100))(t))
 			require.Equal(t, 1, must(tx.ReadyShares(t.Context(), time.Minute, 1))(t)[0].PoolQueued, "no further than asked")
