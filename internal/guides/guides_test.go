@@ -30,7 +30,7 @@ const (
 // notTyped are the blocks that no test runs, by page: the first line of each. Whoever adds
 // one says here that nobody checks it.
 var notTyped = map[string][]string{ //nolint:gochecknoglobals // a table
-	"README.md":              {"make dev      # PostgreSQL, a server and an example, on this machine"},
+	"README.md":              {"make dev      # PostgreSQL, a server and examples, on this machine"},
 	"docs/guides/operate.md": {"createuser --createrole servo"},
 }
 
