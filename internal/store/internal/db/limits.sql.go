@@ -98,7 +98,7 @@ func (q *Queries) DeleteLiveRuns(ctx context.Context, arg DeleteLiveRunsParams) 
 
 const dueRuns = `-- name: DueRuns :many
 SELECT l.tenant_id, l.run_id, l.limit_s, l.pipeline, r.deployment_id
-FROM   (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key FROM servo.live_runs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at LIMIT $2::int) AS l
+FROM   (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches FROM servo.live_runs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at LIMIT $2::int) AS l
 JOIN   LATERAL (SELECT y.deployment_id FROM servo.runs y WHERE y.tenant_id = l.tenant_id AND y.id = l.run_id OFFSET 0) AS r ON true
 `
 
@@ -268,7 +268,7 @@ func (q *Queries) InsertLocks(ctx context.Context, arg InsertLocksParams) ([]uui
 const liveRuns = `-- name: LiveRuns :many
 SELECT l.tenant_id, l.run_id, l.limit_s, l.pending, l.lock_key, l.locked_by, l.wait_key
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true
 `
 
 type LiveRunsParams struct {
@@ -318,7 +318,7 @@ func (q *Queries) LiveRuns(ctx context.Context, arg LiveRunsParams) ([]LiveRunsR
 const lockHolders = `-- name: LockHolders :many
 SELECT l.tenant_id, l.lock_key, l.run_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS lock_key) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key FROM servo.live_runs x
+JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches FROM servo.live_runs x
                 WHERE x.tenant_id = n.tenant_id AND x.lock_key = n.lock_key AND x.lock_key <> '' OFFSET 0) AS l ON true
 `
 

@@ -128,6 +128,8 @@ type ServoLiveRun struct {
 	Pipeline    string
 	ConfigID    *uuid.UUID
 	WaitKey     string
+	LateAt      *time.Time
+	Breaches    int16
 }
 
 type ServoPool struct {
@@ -232,6 +234,10 @@ type ServoRun struct {
 	Trace        string
 	ConfigID     *uuid.UUID
 	SlotAt       *time.Time
+	Provider     string
+	StartBy      *time.Time
+	StartLimitS  int32
+	Late         bool
 }
 
 type ServoServer struct {

@@ -52,7 +52,7 @@ func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (G
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, coalesce(w.name, '')::text AS workspace
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 WHERE  r.tenant_id = $1::uuid AND r.id = $2::uuid
@@ -100,6 +100,10 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 		&i.ServoRun.Trace,
 		&i.ServoRun.ConfigID,
 		&i.ServoRun.SlotAt,
+		&i.ServoRun.Provider,
+		&i.ServoRun.StartBy,
+		&i.ServoRun.StartLimitS,
+		&i.ServoRun.Late,
 		&i.Workspace,
 	)
 	return i, err
@@ -215,7 +219,7 @@ func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams
 
 const listRuns = `-- name: ListRuns :many
 
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, coalesce(w.name, '')::text AS workspace
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 WHERE  r.tenant_id = $1::uuid AND r.id >= $2::uuid AND r.id < $3::uuid
@@ -297,6 +301,10 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.ServoRun.Trace,
 			&i.ServoRun.ConfigID,
 			&i.ServoRun.SlotAt,
+			&i.ServoRun.Provider,
+			&i.ServoRun.StartBy,
+			&i.ServoRun.StartLimitS,
+			&i.ServoRun.Late,
 			&i.Workspace,
 		); err != nil {
 			return nil, err

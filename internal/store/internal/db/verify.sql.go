@@ -980,7 +980,7 @@ func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]V
 }
 
 const verifyLiveRuns = `-- name: VerifyLiveRuns :many
-SELECT l.tenant_id, l.run_id, l.workspace_id, l.created_at, l.due_at, l.limit_s, l.priority, l.pending, l.lock_key, l.locked_by, l.pipeline, l.config_id, l.wait_key
+SELECT l.tenant_id, l.run_id, l.workspace_id, l.created_at, l.due_at, l.limit_s, l.priority, l.pending, l.lock_key, l.locked_by, l.pipeline, l.config_id, l.wait_key, l.late_at, l.breaches
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.live_runs l ON l.tenant_id = n.tenant_id AND l.run_id = n.id
 ORDER  BY l.tenant_id, l.run_id
@@ -1018,6 +1018,8 @@ func (q *Queries) VerifyLiveRuns(ctx context.Context, arg VerifyLiveRunsParams) 
 			&i.ServoLiveRun.Pipeline,
 			&i.ServoLiveRun.ConfigID,
 			&i.ServoLiveRun.WaitKey,
+			&i.ServoLiveRun.LateAt,
+			&i.ServoLiveRun.Breaches,
 		); err != nil {
 			return nil, err
 		}
@@ -1407,7 +1409,7 @@ func (q *Queries) VerifyRunIDs(ctx context.Context) ([]VerifyRunIDsRow, error) {
 }
 
 const verifyRuns = `-- name: VerifyRuns :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late
 FROM   servo.runs r
 WHERE  (r.tenant_id, r.id) > ($1::uuid, $2::uuid) AND r.tenant_id <= $3::uuid
 ORDER  BY r.tenant_id, r.id
@@ -1468,6 +1470,10 @@ func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]Verif
 			&i.ServoRun.Trace,
 			&i.ServoRun.ConfigID,
 			&i.ServoRun.SlotAt,
+			&i.ServoRun.Provider,
+			&i.ServoRun.StartBy,
+			&i.ServoRun.StartLimitS,
+			&i.ServoRun.Late,
 		); err != nil {
 			return nil, err
 		}
@@ -1480,7 +1486,7 @@ func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]Verif
 }
 
 const verifyRunsByKey = `-- name: VerifyRunsByKey :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
 ORDER  BY r.tenant_id, r.id
@@ -1533,6 +1539,10 @@ func (q *Queries) VerifyRunsByKey(ctx context.Context, arg VerifyRunsByKeyParams
 			&i.ServoRun.Trace,
 			&i.ServoRun.ConfigID,
 			&i.ServoRun.SlotAt,
+			&i.ServoRun.Provider,
+			&i.ServoRun.StartBy,
+			&i.ServoRun.StartLimitS,
+			&i.ServoRun.Late,
 		); err != nil {
 			return nil, err
 		}
