@@ -242,7 +242,10 @@ func (s configService) change(ctx context.Context, req configRequest, version in
 
 // DeleteConfig implements servov1.ConfigServiceServer.
 func (s configService) DeleteConfig(ctx context.Context, req *servov1.DeleteConfigRequest) (*servov1.DeleteConfigResponse, error) {
-	_, err := s.change(ctx, req, req.GetVersion(), req.GetReason(), s.engine.DeleteConfig)
+	_, err := s.change(ctx, req, req.GetVersion(), req.GetReason(), func(ctx context.Context, r engine.ChangeConfig) (store.ConfigState, error) {
+		r.Force = req.GetForce()
+		return s.engine.DeleteConfig(ctx, r)
+	})
 	return &servov1.DeleteConfigResponse{}, err
 }
 

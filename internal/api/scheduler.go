@@ -21,7 +21,7 @@ type schedulerService struct {
 const defaultTick = 600 * time.Second
 
 // Tick implements servov1.SchedulerServiceServer. It does what the loop of every server does:
-// takes in what runs have told their configs, then fires what is due.
+// takes in what runs have told their configs, makes the runs of events, then fires what is due.
 func (s schedulerService) Tick(ctx context.Context, req *servov1.TickRequest) (*servov1.TickResponse, error) {
 	began := time.Now()
 	batch := cmp.Or(int(req.GetBatchSize()), engine.DefaultFiring)
@@ -32,14 +32,18 @@ func (s schedulerService) Tick(ctx context.Context, req *servov1.TickRequest) (*
 		if err != nil {
 			return nil, err
 		}
+		handled, err := s.engine.HandleEvents(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
 		fired, err := s.engine.FireDue(ctx, batch)
 		if err != nil {
 			return nil, err
 		}
 		answer.ConfigsProcessed += int64(fired.Configs)
-		answer.RunsCreated += int64(fired.Runs)
+		answer.RunsCreated += int64(fired.Runs + handled.Runs)
 		// A look that has made no run and met no bound has decided all that there is to decide.
-		more = taken == batch || fired.More || fired.Runs > 0
+		more = taken == batch || handled.More || fired.More || fired.Runs > 0
 	}
 	answer.ProcessingTime = durationpb.New(time.Since(began))
 	return answer, nil

@@ -306,17 +306,21 @@ func newConfigsDelete() *cobra.Command {
 		r       remote
 		version int32
 		reason  string
+		force   bool
 	)
 	cmd := aboutConfig(&cobra.Command{
-		Use:     "delete CONFIG",
-		Short:   "End a config; its runs go on, its ledger stays",
+		Use:   "delete CONFIG",
+		Short: "End a config; its runs go on, its ledger stays",
+		Long: `End a config. Its runs go on, its ledger stays, its name is free. While other configs run after it
+or depend on it that is refused, unless it is forced: then their slots find that it has not
+succeeded.`,
 		Example: `  servo configs delete acme-aws-cost --reason "the account is closed"`,
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, err := s.requireTenant(ctx)
 			if err != nil {
 				return err
 			}
-			gone, err := s.client.Configs().DeleteConfig(ctx, &servov1.DeleteConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], Version: version, Reason: reason})
+			gone, err := s.client.Configs().DeleteConfig(ctx, &servov1.DeleteConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], Version: version, Reason: reason, Force: force})
 			if err != nil {
 				return err
 			}
@@ -324,6 +328,7 @@ func newConfigsDelete() *cobra.Command {
 		}),
 	}, &r)
 	cmd.Flags().Int32Var(&version, "version", 0, "only if the config is still at this version (0: whatever is there)")
+	cmd.Flags().BoolVar(&force, "force", false, "although other configs run after it or depend on it")
 	addReason(cmd, &reason)
 	return cmd
 }

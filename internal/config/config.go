@@ -72,6 +72,10 @@ func Events() []event.Definition {
 		event.Define[Enabled](),
 		event.Define[Moved](),
 		event.Define[Deleted](),
+		event.Define[EventReceived](),
+		event.Define[EventHandled](),
+		event.Define[TemplateSet](),
+		event.Define[TemplateDeleted](),
 	}
 }
 

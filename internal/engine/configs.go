@@ -108,6 +108,10 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 	if err != nil {
 		return nil, err
 	}
+	refs, err := readReferences(ctx, tx, w, r.Configs, existing)
+	if err != nil {
+		return nil, err
+	}
 	code, err := e.activeCode(ctx, tx, w)
 	if err != nil {
 		return nil, err
@@ -132,7 +136,7 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 				WorkspaceName: w.Name,
 			}
 		}
-		if saved[i].Changed, err = l.save(before, c, code, notBefore(*before, now), r); err != nil {
+		if saved[i].Changed, err = l.save(before, c, code, refs, notBefore(*before, now), r); err != nil {
 			return nil, r.at(i, err)
 		}
 		if saved[i].After = *before; saved[i].Changed {
@@ -156,11 +160,22 @@ func clone(c *store.ConfigState) *store.ConfigState {
 	return &copied
 }
 
-// lockByName locks the configs that exist.
+// lockByName locks the configs that exist, and those that they name: whoever deletes one of
+// these waits.
 func lockByName(ctx context.Context, tx *store.Tx, w store.Workspace, configs []SaveConfig) (map[string]*store.ConfigState, error) {
-	names := make([]store.ConfigName, len(configs))
-	for i, c := range configs {
-		names[i] = store.ConfigName{Tenant: w.Tenant, Workspace: w.ID, Name: c.Name}
+	var names []store.ConfigName
+	seen := map[string]bool{}
+	add := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			names = append(names, store.ConfigName{Tenant: w.Tenant, Workspace: w.ID, Name: name})
+		}
+	}
+	for _, c := range configs {
+		add(c.Name)
+		for _, r := range referencesOf(c.Spec) {
+			add(r.name)
+		}
 	}
 	ids, err := tx.ConfigIDs(ctx, names)
 	if err != nil {
@@ -190,7 +205,7 @@ func (e *Engine) activeCode(ctx context.Context, tx *store.Tx, w store.Workspace
 }
 
 // save makes one config what it should be, and says whether that changes anything.
-func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, now time.Time, r SaveConfigs) (changed bool, err error) {
+func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, refs references, now time.Time, r SaveConfigs) (changed bool, err error) {
 	isNew := c.Version == 0
 	switch {
 	case isNew && want.Mode == SaveOld:
@@ -216,6 +231,9 @@ func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, n
 		return false, fault.New(fault.InvalidArgument, err.Error(), fault.Field("parameters"), fault.Remedy("send plain JSON"))
 	}
 	if isNew {
+		if err := refs.check(want.Name, spec); err != nil {
+			return false, err
+		}
 		disabled := want.Enabled != nil && !*want.Enabled
 		err := l.record(c, config.Created{Workspace: c.Workspace, Name: want.Name, Spec: spec, Disabled: disabled, Reason: r.Reason}, now, r.Meta)
 		l.plan(c, next)
@@ -230,6 +248,9 @@ func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, n
 		return false, err
 	}
 	if !same {
+		if err := refs.check(want.Name, spec); err != nil {
+			return false, err
+		}
 		sameTimes := c.Spec.SameTimes(spec)
 		if !sameTimes {
 			l.close(c, before, now, config.SkippedEdited, r.Reason)
@@ -296,6 +317,7 @@ type ChangeConfig struct {
 	Config  id.Config
 	Version int32 // that the caller has seen; 0 does not ask
 	Reason  string
+	Force   bool // delete it although others depend on it
 	Meta    event.Meta
 }
 
@@ -349,20 +371,28 @@ func (e *Engine) MoveSlot(ctx context.Context, r ChangeConfig, to time.Time) (st
 	})
 }
 
-// DeleteConfig ends a config. Its runs go on.
+// DeleteConfig ends a config. Its runs go on. While others run after it or depend on it, it must
+// be forced.
 func (e *Engine) DeleteConfig(ctx context.Context, r ChangeConfig) (store.ConfigState, error) {
+	var checks []func(context.Context, *store.Tx, store.ConfigState) error
+	if !r.Force {
+		checks = append(checks, undepended)
+	}
 	return e.changeConfig(ctx, r, func(l *ledger, c *store.ConfigState, s *schedule.Schedule, now time.Time) error {
 		l.close(c, s, now, config.SkippedEdited, "the config was deleted")
 		return l.record(c, config.Deleted{Reason: r.Reason}, now, r.Meta)
-	})
+	}, checks...)
 }
 
 // notBefore is the time of a change: no earlier than what is decided, even if the database's
 // clock was set back, so that the chapters of a ledger follow one another.
 func notBefore(c store.ConfigState, now time.Time) time.Time { return later(now, c.DecidedUntil) }
 
-// changeConfig does something to a locked config and says when it comes next.
-func (e *Engine) changeConfig(ctx context.Context, r ChangeConfig, change func(*ledger, *store.ConfigState, *schedule.Schedule, time.Time) error) (changed store.ConfigState, err error) {
+// changeConfig does something to a locked config that passes the checks, and says when it comes
+// next.
+func (e *Engine) changeConfig(ctx context.Context, r ChangeConfig, change func(*ledger, *store.ConfigState, *schedule.Schedule, time.Time) error,
+	checks ...func(context.Context, *store.Tx, store.ConfigState) error,
+) (changed store.ConfigState, err error) {
 	if err := config.ValidateNote("reason", r.Reason); err != nil {
 		return changed, err
 	}
@@ -377,6 +407,11 @@ func (e *Engine) changeConfig(ctx context.Context, r ChangeConfig, change func(*
 		c := locked[0]
 		if r.Version != 0 && r.Version != c.Version {
 			return staleConfig(c.Version, r.Version)
+		}
+		for _, check := range checks {
+			if err := check(ctx, tx, c); err != nil {
+				return err
+			}
 		}
 		s, err := c.Spec.Schedule()
 		if err != nil {

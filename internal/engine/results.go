@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"math"
+	"slices"
 	"time"
 
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
@@ -52,17 +54,23 @@ func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err erro
 		if err := f.listeners(ctx, tx, configs, succeeded); err != nil {
 			return err
 		}
-		// One result has all of its runs, however large: nothing of it is left for the next time.
-		limit := maxTasksPerBatch
-		if most == 1 {
-			limit = math.MaxInt
-		}
-		n, err := f.makeRuns(ctx, tx, w, limit)
+		n, err := f.makeRuns(ctx, tx, w, maxTasksPerBatch)
 		if err != nil {
 			return err
 		}
-		if n < len(f.batch) {
+		if err := contended(f.batch[:n]); err != nil {
+			return err
+		}
+		switch {
+		case n == len(f.batch):
+		case len(results) > 1:
 			return errTooLarge
+		default: // the note stays for the others, in the order of their ids
+			last := f.batch[n-1].cmd.(*triggerCommand).configID() //nolint:forcetypeassert // made above
+			results[0].After = &last
+			if err := tx.LeaveConfigResult(ctx, results[0]); err != nil {
+				return err
+			}
 		}
 		return f.save(ctx, tx)
 	})
@@ -93,15 +101,28 @@ func lockConfigsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResu
 			keys = append(keys, key)
 		}
 	}
+	return lockListeners(ctx, tx, keys)
+}
+
+// lockListeners locks configs in the order of their ids.
+func lockListeners(ctx context.Context, tx *store.Tx, keys []store.ConfigKey) (map[id.Config]*firingConfig, error) {
 	locked, err := tx.LockConfigs(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
 	configs := make(map[id.Config]*firingConfig, len(locked))
 	for i := range locked {
 		configs[locked[i].ID] = &firingConfig{ConfigState: &locked[i]}
 	}
-	return configs, nil
+	return configs, err
+}
+
+// contended is the error of a command that may have its lock in a moment: nothing else would
+// ask for its run again, so all of them wait.
+func contended(batch []*call[controlCommand]) error {
+	for _, c := range batch {
+		if fault.Is(c.err, fault.Unavailable) {
+			return c.err
+		}
+	}
+	return nil
 }
 
 // fold counts results, each in its turn, and gives the runs that have succeeded.
@@ -110,6 +131,10 @@ func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.Confi
 		c := configs[r.Config]
 		if c == nil || !c.DeletedAt.IsZero() {
 			continue // nobody asks any more
+		}
+		if r.After != nil { // it was counted with the first of its listeners
+			succeeded = append(succeeded, r)
+			continue
 		}
 		if !c.noted {
 			c.noted = true
@@ -153,13 +178,31 @@ func (f *firing) listeners(ctx context.Context, tx *store.Tx, configs map[id.Con
 	if f.loads, err = tx.LiveOfConfigs(ctx, counted); err != nil {
 		return err
 	}
+	for _, after := range byName {
+		slices.SortFunc(after, func(a, b *firingConfig) int { return bytes.Compare(a.ID.UUID[:], b.ID.UUID[:]) })
+	}
 	for _, r := range succeeded {
 		source := configs[r.Config]
 		for _, c := range byName[store.ConfigName{Tenant: source.Tenant, Workspace: source.Workspace, Name: source.Name}] {
-			f.command(c.ConfigState, time.Time{}, "event")
+			if r.After == nil || bytes.Compare(c.ID.UUID[:], r.After.UUID[:]) > 0 {
+				f.happened(c.ConfigState)
+			}
 		}
 	}
 	return nil
+}
+
+// happened asks for the run of a config because of something that has happened; nil if as many
+// as may run at once do.
+func (f *firing) happened(c *store.ConfigState) *call[controlCommand] {
+	load := f.loads[c.ID]
+	if c.Spec.MaxOverlap > 0 && load.Live >= c.Spec.MaxOverlap {
+		return nil
+	}
+	if load.Live++; f.loads != nil {
+		f.loads[c.ID] = load
+	}
+	return f.command(c, time.Time{}, "event")
 }
 
 // TriggerConfig makes a run of a config now. Its slots stay as they are.

@@ -26,13 +26,21 @@ type (
 	Task struct{ uuid.UUID }
 	// Config is one tenant's use of a pipeline.
 	Config struct{ uuid.UUID }
+	// Alert is something that somebody must hear of.
+	Alert struct{ uuid.UUID }
+	// Channel is where alerts are heard.
+	Channel struct{ uuid.UUID }
+	// Event is something that was sent from outside.
+	Event struct{ uuid.UUID }
+	// Template is an expression of a schedule with a name.
+	Template struct{ uuid.UUID }
 	// Claim is one claim call of a worker; its repeat gets the same leases.
 	Claim struct{ uuid.UUID }
 )
 
 // Kind is any of the id types.
 type Kind interface {
-	Tenant | Workspace | Deployment | Run | Task | Config | Claim
+	Tenant | Workspace | Deployment | Run | Task | Config | Alert | Channel | Event | Template | Claim
 }
 
 // Minter mints ids for one transaction: all carry its time, and each sorts after the

@@ -1,4 +1,4 @@
-// Package scheduler is the loop that fires the slots of configs. Any number of servers may run
+// Package scheduler is the loop that fires the slots of configs and what events from outside ask for. Any number of servers may run
 // it: each takes the configs that are due and that nobody else holds. It decides nothing itself,
 // and reads no clock but the database's.
 package scheduler
@@ -24,31 +24,35 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Scheduler is the running loop.
+// Scheduler is the running loops.
 type Scheduler struct {
 	store  *store.Store
 	engine *engine.Engine
 	config Config
 	loop   *loop.Loop
+	seldom *loop.Loop
+	tidy   tidy
 
 	mu    sync.Mutex
 	timer *time.Timer // rings when the next config is due
 	rung  chan struct{}
 }
 
-// Start runs the loop.
+// Start runs the loops.
 func Start(s *store.Store, e *engine.Engine, config Config) *Scheduler {
 	if config.Batch == 0 {
 		config.Batch = engine.DefaultFiring
 	}
 	sched := &Scheduler{store: s, engine: e, config: config, rung: make(chan struct{})}
 	sched.loop = loop.Start(loop.Config{Name: "scheduler", Every: look, Wake: sched.wake, RunOnce: sched.runOnce, Logger: config.Logger})
+	sched.seldom = loop.Start(loop.Config{Name: "scheduler chores", Every: chores, RunOnce: sched.doChores, Logger: config.Logger})
 	return sched
 }
 
-// Stop ends the loop.
+// Stop ends the loops.
 func (s *Scheduler) Stop() {
 	s.loop.Stop()
+	s.seldom.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer != nil {
@@ -90,24 +94,31 @@ func (*Scheduler) close(rung chan struct{}) {
 	}
 }
 
-// runOnce fires what is due and takes in what runs have told; without either it costs one look.
+// runOnce fires what is due, takes in what runs have told and makes the runs of events from
+// outside; without any of them it costs one look.
 func (s *Scheduler) runOnce(ctx context.Context) (more bool, err error) {
-	now, due, results, err := s.store.NextDue(ctx)
+	d, err := s.store.NextDue(ctx)
 	if err != nil {
 		return false, err
 	}
-	var foldErr error
-	if results {
+	// Each in its turn, whatever becomes of the others.
+	var foldErr, eventErr error
+	if d.Results {
 		var taken int
 		taken, foldErr = s.engine.FoldResults(ctx, s.config.Batch)
 		more = taken > 0 // it may have taken fewer than there are
 	}
-	if due.After(now) {
-		s.alarm(due.Sub(now))
-		return more, foldErr
+	if d.Events {
+		var handled engine.Handled
+		handled, eventErr = s.engine.HandleEvents(ctx, s.config.Batch)
+		more = more || handled.More
+	}
+	if d.At.After(d.Now) {
+		s.alarm(d.At.Sub(d.Now))
+		return more, errors.Join(foldErr, eventErr)
 	}
 	fired, err := s.engine.FireDue(ctx, s.config.Batch)
-	return more || fired.More || fired.Configs > 0, errors.Join(foldErr, err)
+	return more || fired.More || fired.Configs > 0, errors.Join(foldErr, eventErr, err)
 }
 
 // alarm wakes the loop when the next config is due, if that is before it looks anyway.

@@ -243,17 +243,25 @@ func (tx *Tx) ListenersOf(ctx context.Context, keys []ConfigKey) ([]ConfigKey, e
 	}), err
 }
 
-// NextDue is when the next config is due, and whether runs have told their configs something.
-func (s *Store) NextDue(ctx context.Context) (now, due time.Time, results bool, err error) {
+// Due is what there is for the scheduler to do.
+type Due struct {
+	Now     time.Time
+	At      time.Time // when the next config is due; far in the future if none is
+	Results bool      // runs have told their configs something
+	Events  bool      // events from outside wait
+}
+
+// NextDue looks what there is to do.
+func (s *Store) NextDue(ctx context.Context) (d Due, err error) {
 	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
-		if now, err = tx.Clock(ctx); err != nil {
+		if d.Now, err = tx.Clock(ctx); err != nil {
 			return err
 		}
 		row, err := tx.q.NextDue(ctx)
-		due, results = row.DueAt, row.Results
+		d.At, d.Results, d.Events = row.DueAt, row.Results, row.Events
 		return err
 	})
-	return now, due, results, err
+	return d, err
 }
 
 // ConfigLoad is how many runs of a config have not ended.
@@ -279,6 +287,9 @@ type ConfigResult struct {
 	Run   id.Run
 	State run.State
 	At    time.Time
+	// After is the last of the configs that run after this one's success and have had their run,
+	// if they are too many for one transaction.
+	After *id.Config
 }
 
 func (tx *Tx) insertConfigResults(ctx context.Context, c Changes) error {
@@ -302,18 +313,40 @@ func (tx *Tx) TakeConfigResults(ctx context.Context, most int) ([]ConfigResult, 
 	}
 	slices.SortFunc(rows, func(a, b db.ServoConfigResult) int { return cmp.Compare(a.ID, b.ID) })
 	return column(rows, func(r db.ServoConfigResult) ConfigResult {
-		return ConfigResult{
+		result := ConfigResult{
 			ConfigKey: ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ConfigID)},
 			Run:       id.Of[id.Run](r.RunID), State: run.State(r.State), At: r.EndedAt,
 		}
+		if r.AfterID != nil {
+			after := id.Of[id.Config](*r.AfterID)
+			result.After = &after
+		}
+		return result
 	}), nil
 }
 
-// ConfigsOfOtherZoneData are configs whose next slot was computed with other zone data, after
-// the one that is given, in the order of their keys.
-func (tx *Tx) ConfigsOfOtherZoneData(ctx context.Context, version string, after ConfigKey, most int) ([]ConfigKey, error) {
+// LeaveConfigResult puts a result back whose listeners up to After have had their runs.
+func (tx *Tx) LeaveConfigResult(ctx context.Context, r ConfigResult) error {
+	return tx.q.LeaveConfigResult(ctx, db.LeaveConfigResultParams{
+		TenantID: r.Tenant.UUID, ConfigID: r.Config.UUID, RunID: r.Run.UUID, State: int16(r.State), EndedAt: r.At, AfterID: r.After.UUID,
+	})
+}
+
+// ConfigDependents are the names of up to most configs that run after a config, or depend on it.
+func (tx *Tx) ConfigDependents(ctx context.Context, n ConfigName, most int) ([]string, error) {
+	return tx.q.ConfigDependents(ctx, db.ConfigDependentsParams{TenantID: n.Tenant.UUID, WorkspaceID: n.Workspace.UUID, Name: n.Name, Most: int32(most)}) //nolint:gosec // a page size
+}
+
+// ConfigNames are the names of up to most configs of a workspace.
+func (tx *Tx) ConfigNames(ctx context.Context, w Workspace, most int) ([]string, error) {
+	return tx.q.ConfigNames(ctx, db.ConfigNamesParams{TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID, Most: int32(most)}) //nolint:gosec // a page size
+}
+
+// ConfigsOfOtherZoneData are configs whose next slot was computed with older zone data, or with
+// newer as well, after the one that is given, in the order of their keys.
+func (tx *Tx) ConfigsOfOtherZoneData(ctx context.Context, version string, newer bool, after ConfigKey, most int) ([]ConfigKey, error) {
 	rows, err := tx.q.ConfigsOfOtherZoneData(ctx, db.ConfigsOfOtherZoneDataParams{
-		ZoneData: version, AfterTenant: after.Tenant.UUID, AfterID: after.Config.UUID, Most: int32(most), //nolint:gosec // a batch size
+		ZoneData: version, Newer: newer, AfterTenant: after.Tenant.UUID, AfterID: after.Config.UUID, Most: int32(most), //nolint:gosec // a batch size
 	})
 	return column(rows, func(r db.ConfigsOfOtherZoneDataRow) ConfigKey {
 		return ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)}

@@ -189,7 +189,7 @@ func TestLockConfigs(t *testing.T) {
 		})
 		w.engine(t, func(tx *Tx) {
 			require.Equal(t, []id.Config{second.ID}, configIDs(must(tx.LockDueConfigs(t.Context(), now, 1))(t)), "nobody waits")
-			require.Equal(t, w.now.Add(time.Second), must3(w.NextDue(t.Context()))(t))
+			require.Equal(t, w.now.Add(time.Second), must(w.NextDue(t.Context()))(t).At)
 		})
 		held.commit(t)
 	})
@@ -249,14 +249,6 @@ func TestLockConfigs(t *testing.T) {
 }
 
 // must3 gives when the next config is due.
-func must3(_, due time.Time, _ bool, err error) func(testing.TB) time.Time {
-	return func(t testing.TB) time.Time {
-		t.Helper()
-		require.NoError(t, err)
-		return due
-	}
-}
-
 func TestMoveConfigs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -386,19 +378,14 @@ func TestConfigResults(t *testing.T) {
 	w := newWorld(t)
 	a := w.account(t, "acme")
 	c := w.config(t, a, "nightly", nil)
-	_, due, some, err := w.NextDue(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, c.DueAt, due)
-	require.False(t, some)
+	require.Equal(t, store.Due{Now: w.now, At: c.DueAt}, must(w.NextDue(t.Context()))(t))
 
 	var told []store.ConfigResult
 	for _, state := range []run.State{run.RunSucceeded, run.RunFailed, run.RunCancelled} {
 		told = append(told, store.ConfigResult{ConfigKey: c.Key(), Run: id.New[id.Run](w.mint), State: state, At: w.now})
 		w.apply(t, store.Changes{Results: told[len(told)-1:]})
 	}
-	_, _, some, err = w.NextDue(t.Context())
-	require.NoError(t, err)
-	require.True(t, some)
+	require.True(t, must(w.NextDue(t.Context()))(t).Results)
 
 	first := w.hold(t, func(ctx context.Context, tx *Tx) error {
 		require.Equal(t, told[:1], must(tx.TakeConfigResults(ctx, 1))(t), "the oldest first")
@@ -412,7 +399,7 @@ func TestConfigResults(t *testing.T) {
 
 	c.DueAt = time.Time{}
 	w.engine(t, func(tx *Tx) { require.NoError(t, tx.SaveConfigs(t.Context(), []store.ConfigState{c})) })
-	require.Equal(t, 9999, must3(w.NextDue(t.Context()))(t).Year(), "nothing is to come")
+	require.Equal(t, 9999, must(w.NextDue(t.Context()))(t).At.Year(), "nothing is to come")
 }
 
 func TestConfigsOfOtherZoneData(t *testing.T) {
@@ -423,8 +410,10 @@ func TestConfigsOfOtherZoneData(t *testing.T) {
 	w.config(t, a, "new", func(c *store.ConfigState) { c.ZoneData = "2026b" })
 	w.config(t, a, "deleted", func(c *store.ConfigState) { c.DeletedAt, c.DueAt = w.now, time.Time{} })
 	w.engine(t, func(tx *Tx) {
+		require.Empty(t, must(tx.ConfigsOfOtherZoneData(t.Context(), "2025c", false, store.ConfigKey{}, 2))(t), "newer ones are not asked for")
+		require.Len(t, must(tx.ConfigsOfOtherZoneData(t.Context(), "2025c", true, store.ConfigKey{}, 10))(t), 4)
 		page := func(after store.ConfigKey) []store.ConfigKey {
-			return must(tx.ConfigsOfOtherZoneData(t.Context(), "2026b", after, 2))(t)
+			return must(tx.ConfigsOfOtherZoneData(t.Context(), "2026b", false, after, 2))(t)
 		}
 		require.Equal(t, []store.ConfigKey{first.Key(), second.Key()}, page(store.ConfigKey{}))
 		require.Equal(t, []store.ConfigKey{third.Key()}, page(second.Key()))

@@ -18,7 +18,7 @@ import (
 func (w *world) sendConfigs(t testing.TB) {
 	t.Helper()
 	ctx := t.Context()
-	must3(w.NextDue(ctx))(t)
+	must(w.NextDue(ctx))(t)
 	w.undone(t, func(tx *Tx) {
 		rows, err := tx.Raw().Query(ctx, `SELECT tenant_id, id FROM servo.configs WHERE name < 'config 2' ORDER BY md5(id::text) LIMIT $1`, probe)
 		require.NoError(t, err)

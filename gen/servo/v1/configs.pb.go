@@ -392,7 +392,10 @@ type ConfigTrigger struct {
 	Anchor *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	Event  *ConfigEvent           `protobuf:"bytes,5,opt,name=event,proto3" json:"event,omitempty"`
 	// Only when somebody triggers it.
-	Manual        bool `protobuf:"varint,6,opt,name=manual,proto3" json:"manual,omitempty"`
+	Manual bool `protobuf:"varint,6,opt,name=manual,proto3" json:"manual,omitempty"`
+	// What the template said when the config was saved, or when the template was changed. It is
+	// not read.
+	Expression    string `protobuf:"bytes,7,opt,name=expression,proto3" json:"expression,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +470,13 @@ func (x *ConfigTrigger) GetManual() bool {
 		return x.Manual
 	}
 	return false
+}
+
+func (x *ConfigTrigger) GetExpression() string {
+	if x != nil {
+		return x.Expression
+	}
+	return ""
 }
 
 // ConfigEvent is what a config waits for: the success of another one of the workspace, or
@@ -1740,7 +1750,10 @@ type DeleteConfigRequest struct {
 	// The version that was read; 0 deletes whatever is there.
 	Version int32 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	// For people.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Delete it although others run after it or depend on it: their slots find that it has not
+	// succeeded.
+	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,6 +1821,13 @@ func (x *DeleteConfigRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *DeleteConfigRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 // DeleteConfigResponse has nothing to say.
@@ -3303,14 +3323,17 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x0e\n" +
 	"\f_max_overlapB\x1b\n" +
-	"\x19_max_consecutive_failures\"\xf2\x01\n" +
+	"\x19_max_consecutive_failures\"\x9c\x02\n" +
 	"\rConfigTrigger\x12\x1c\n" +
 	"\x04cron\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x04cron\x12$\n" +
 	"\btemplate\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\btemplate\x12$\n" +
 	"\binterval\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\binterval\x122\n" +
 	"\x06anchor\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06anchor\x12+\n" +
 	"\x05event\x18\x05 \x01(\v2\x15.servo.v1.ConfigEventR\x05event\x12\x16\n" +
-	"\x06manual\x18\x06 \x01(\bR\x06manual\"M\n" +
+	"\x06manual\x18\x06 \x01(\bR\x06manual\x12(\n" +
+	"\n" +
+	"expression\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\n" +
+	"expression\"M\n" +
 	"\vConfigEvent\x12 \n" +
 	"\x06config\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06config\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x04name\"t\n" +
@@ -3441,13 +3464,14 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\aversion\x18\x06 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12 \n" +
 	"\x06reason\x18\a \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reasonB\n" +
 	"\n" +
-	"\b_enabled\"\xc7\x01\n" +
+	"\b_enabled\"\xdd\x01\n" +
 	"\x13DeleteConfigRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
 	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12!\n" +
 	"\aversion\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12 \n" +
-	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\x16\n" +
+	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12\x14\n" +
+	"\x05force\x18\x06 \x01(\bR\x05force\"\x16\n" +
 	"\x14DeleteConfigResponse\"\xa3\x01\n" +
 	"\x12PauseConfigRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +

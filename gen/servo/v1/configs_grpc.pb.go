@@ -56,7 +56,8 @@ type ConfigServiceClient interface {
 	// UpdateConfig replaces what a config says. Another version than the one that was read is a
 	// conflict.
 	UpdateConfig(ctx context.Context, in *UpdateConfigRequest, opts ...grpc.CallOption) (*Config, error)
-	// DeleteConfig ends a config. Its runs go on, its ledger stays, its name is free.
+	// DeleteConfig ends a config. Its runs go on, its ledger stays, its name is free. While other
+	// configs run after it or depend on it that is a conflict, unless it is forced.
 	DeleteConfig(ctx context.Context, in *DeleteConfigRequest, opts ...grpc.CallOption) (*DeleteConfigResponse, error)
 	// PauseConfig stops the slots of a config. Twice is the same as once.
 	PauseConfig(ctx context.Context, in *PauseConfigRequest, opts ...grpc.CallOption) (*Config, error)
@@ -259,7 +260,8 @@ type ConfigServiceServer interface {
 	// UpdateConfig replaces what a config says. Another version than the one that was read is a
 	// conflict.
 	UpdateConfig(context.Context, *UpdateConfigRequest) (*Config, error)
-	// DeleteConfig ends a config. Its runs go on, its ledger stays, its name is free.
+	// DeleteConfig ends a config. Its runs go on, its ledger stays, its name is free. While other
+	// configs run after it or depend on it that is a conflict, unless it is forced.
 	DeleteConfig(context.Context, *DeleteConfigRequest) (*DeleteConfigResponse, error)
 	// PauseConfig stops the slots of a config. Twice is the same as once.
 	PauseConfig(context.Context, *PauseConfigRequest) (*Config, error)

@@ -79,9 +79,11 @@ JOIN   LATERAL (SELECT x.tenant_id, x.id FROM servo.configs x
                 AND   x.enabled AND x.paused_at IS NULL OFFSET 0) AS c ON true;
 
 -- name: NextDue :one
--- When the next config is due; the far future if none is.
+-- When the next config is due; the far future if none is. Two more looks at the head of an index
+-- say whether runs have told something, and whether events wait.
 SELECT coalesce((SELECT c.due_at FROM servo.configs c WHERE c.due_at IS NOT NULL ORDER BY c.due_at LIMIT 1), '9999-12-31 00:00:00+00')::timestamptz AS due_at,
-       ((SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT 1) IS NOT NULL)::bool AS results;
+       ((SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT 1) IS NOT NULL)::bool AS results,
+       ((SELECT e.id FROM servo.event_inbox e WHERE e.done_at IS NULL ORDER BY e.received_at, e.id LIMIT 1) IS NOT NULL)::bool AS events;
 
 -- name: LiveOfConfigs :many
 -- How many runs of configs have not ended, and how many of those wait for their lock.
@@ -111,10 +113,28 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@config_ids::uuid[]), unnest(@run_ids
 -- What runs have told their configs, the oldest first.
 DELETE FROM servo.config_results
 WHERE  id = ANY (ARRAY(SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT @most::int FOR UPDATE SKIP LOCKED))
-RETURNING id, tenant_id, config_id, run_id, state, ended_at;
+RETURNING id, tenant_id, config_id, run_id, state, ended_at, after_id;
+
+-- name: LeaveConfigResult :exec
+-- A success whose listeners are too many for one transaction: the next one goes on after this.
+INSERT INTO servo.config_results (tenant_id, config_id, run_id, state, ended_at, after_id)
+VALUES (@tenant_id::uuid, @config_id::uuid, @run_id::uuid, @state::smallint, @ended_at::timestamptz, @after_id::uuid);
 
 -- name: ConfigsOfOtherZoneData :many
--- Configs whose next slot was computed with other zone data.
+-- Configs whose next slot was computed with other zone data: older, or any.
 SELECT c.tenant_id, c.id FROM servo.configs c
-WHERE  c.zone_data <> @zone_data::text AND c.deleted_at IS NULL AND (c.tenant_id, c.id) > (@after_tenant::uuid, @after_id::uuid)
+WHERE  c.zone_data <> @zone_data::text AND (@newer::bool OR c.zone_data < @zone_data::text) AND c.deleted_at IS NULL AND (c.tenant_id, c.id) > (@after_tenant::uuid, @after_id::uuid)
 ORDER  BY c.tenant_id, c.id LIMIT @most::int;
+
+-- name: ConfigDependents :many
+-- The first configs that run after another one of the workspace, or depend on it.
+SELECT x.name FROM servo.configs x
+WHERE  x.tenant_id = @tenant_id::uuid AND x.workspace_id = @workspace_id::uuid AND x.deleted_at IS NULL AND x.name <> @name::text
+AND    (x.after_config = @name::text OR x.depends_on = @name::text)
+ORDER  BY x.name LIMIT @most::int;
+
+-- name: ConfigNames :many
+-- For whoever has misspelt one.
+SELECT x.name FROM servo.configs x
+WHERE  x.tenant_id = @tenant_id::uuid AND x.workspace_id = @workspace_id::uuid AND x.deleted_at IS NULL
+ORDER  BY x.name LIMIT @most::int;

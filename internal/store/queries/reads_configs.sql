@@ -45,3 +45,9 @@ ORDER  BY e.version LIMIT @most::int;
 -- name: ConfigDecidedUntil :one
 -- Up to where the slots of a config, deleted or not, are decided.
 SELECT c.decided_until FROM servo.configs c WHERE c.tenant_id = @tenant_id::uuid AND c.id = @id::uuid;
+
+-- name: GetEvent :one
+SELECT sqlc.embed(e), w.name AS workspace
+FROM   servo.event_inbox e
+JOIN   servo.workspaces w ON w.tenant_id = e.tenant_id AND w.id = e.workspace_id
+WHERE  e.tenant_id = @tenant_id::uuid AND e.id = @id::uuid;

@@ -13,10 +13,50 @@ import (
 	"github.com/google/uuid"
 )
 
+const configDependents = `-- name: ConfigDependents :many
+SELECT x.name FROM servo.configs x
+WHERE  x.tenant_id = $1::uuid AND x.workspace_id = $2::uuid AND x.deleted_at IS NULL AND x.name <> $3::text
+AND    (x.after_config = $3::text OR x.depends_on = $3::text)
+ORDER  BY x.name LIMIT $4::int
+`
+
+type ConfigDependentsParams struct {
+	TenantID    uuid.UUID
+	WorkspaceID uuid.UUID
+	Name        string
+	Most        int32
+}
+
+// The first configs that run after another one of the workspace, or depend on it.
+func (q *Queries) ConfigDependents(ctx context.Context, arg ConfigDependentsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, configDependents,
+		arg.TenantID,
+		arg.WorkspaceID,
+		arg.Name,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const configIDs = `-- name: ConfigIDs :many
 SELECT c.tenant_id, c.workspace_id, c.name, c.id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS workspace_id, unnest($3::text[]) AS name) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on FROM servo.configs x
+JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template FROM servo.configs x
                 WHERE x.tenant_id = n.tenant_id AND x.workspace_id = n.workspace_id AND x.name = n.name AND x.deleted_at IS NULL OFFSET 0) AS c ON true
 `
 
@@ -59,14 +99,48 @@ func (q *Queries) ConfigIDs(ctx context.Context, arg ConfigIDsParams) ([]ConfigI
 	return items, nil
 }
 
+const configNames = `-- name: ConfigNames :many
+SELECT x.name FROM servo.configs x
+WHERE  x.tenant_id = $1::uuid AND x.workspace_id = $2::uuid AND x.deleted_at IS NULL
+ORDER  BY x.name LIMIT $3::int
+`
+
+type ConfigNamesParams struct {
+	TenantID    uuid.UUID
+	WorkspaceID uuid.UUID
+	Most        int32
+}
+
+// For whoever has misspelt one.
+func (q *Queries) ConfigNames(ctx context.Context, arg ConfigNamesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, configNames, arg.TenantID, arg.WorkspaceID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const configsOfOtherZoneData = `-- name: ConfigsOfOtherZoneData :many
 SELECT c.tenant_id, c.id FROM servo.configs c
-WHERE  c.zone_data <> $1::text AND c.deleted_at IS NULL AND (c.tenant_id, c.id) > ($2::uuid, $3::uuid)
-ORDER  BY c.tenant_id, c.id LIMIT $4::int
+WHERE  c.zone_data <> $1::text AND ($2::bool OR c.zone_data < $1::text) AND c.deleted_at IS NULL AND (c.tenant_id, c.id) > ($3::uuid, $4::uuid)
+ORDER  BY c.tenant_id, c.id LIMIT $5::int
 `
 
 type ConfigsOfOtherZoneDataParams struct {
 	ZoneData    string
+	Newer       bool
 	AfterTenant uuid.UUID
 	AfterID     uuid.UUID
 	Most        int32
@@ -77,10 +151,11 @@ type ConfigsOfOtherZoneDataRow struct {
 	ID       uuid.UUID
 }
 
-// Configs whose next slot was computed with other zone data.
+// Configs whose next slot was computed with other zone data: older, or any.
 func (q *Queries) ConfigsOfOtherZoneData(ctx context.Context, arg ConfigsOfOtherZoneDataParams) ([]ConfigsOfOtherZoneDataRow, error) {
 	rows, err := q.db.Query(ctx, configsOfOtherZoneData,
 		arg.ZoneData,
+		arg.Newer,
 		arg.AfterTenant,
 		arg.AfterID,
 		arg.Most,
@@ -149,6 +224,33 @@ func (q *Queries) InsertSlots(ctx context.Context, arg InsertSlotsParams) error 
 		arg.RunIds,
 		arg.Now,
 		arg.DecidedBy,
+	)
+	return err
+}
+
+const leaveConfigResult = `-- name: LeaveConfigResult :exec
+INSERT INTO servo.config_results (tenant_id, config_id, run_id, state, ended_at, after_id)
+VALUES ($1::uuid, $2::uuid, $3::uuid, $4::smallint, $5::timestamptz, $6::uuid)
+`
+
+type LeaveConfigResultParams struct {
+	TenantID uuid.UUID
+	ConfigID uuid.UUID
+	RunID    uuid.UUID
+	State    int16
+	EndedAt  time.Time
+	AfterID  uuid.UUID
+}
+
+// A success whose listeners are too many for one transaction: the next one goes on after this.
+func (q *Queries) LeaveConfigResult(ctx context.Context, arg LeaveConfigResultParams) error {
+	_, err := q.db.Exec(ctx, leaveConfigResult,
+		arg.TenantID,
+		arg.ConfigID,
+		arg.RunID,
+		arg.State,
+		arg.EndedAt,
+		arg.AfterID,
 	)
 	return err
 }
@@ -239,7 +341,7 @@ SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, 
        w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
        coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS c ON true
+JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS c ON true
 JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT x.outcome, x.reason, x.config_version, x.run_id FROM servo.slot_ranges x
                      WHERE x.tenant_id = c.tenant_id AND x.config_id = c.id AND x.from_at = c.range_from OFFSET 0) AS r ON true
@@ -347,7 +449,7 @@ SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, 
        c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
        w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
        coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
-FROM   (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on FROM servo.configs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at, x.id LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED) AS c
+FROM   (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template FROM servo.configs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at, x.id LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED) AS c
 JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT x.outcome, x.reason, x.config_version, x.run_id FROM servo.slot_ranges x
                      WHERE x.tenant_id = c.tenant_id AND x.config_id = c.id AND x.from_at = c.range_from OFFSET 0) AS r ON true
@@ -504,26 +606,29 @@ func (q *Queries) MoveConfigs(ctx context.Context, arg MoveConfigsParams) error 
 
 const nextDue = `-- name: NextDue :one
 SELECT coalesce((SELECT c.due_at FROM servo.configs c WHERE c.due_at IS NOT NULL ORDER BY c.due_at LIMIT 1), '9999-12-31 00:00:00+00')::timestamptz AS due_at,
-       ((SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT 1) IS NOT NULL)::bool AS results
+       ((SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT 1) IS NOT NULL)::bool AS results,
+       ((SELECT e.id FROM servo.event_inbox e WHERE e.done_at IS NULL ORDER BY e.received_at, e.id LIMIT 1) IS NOT NULL)::bool AS events
 `
 
 type NextDueRow struct {
 	DueAt   time.Time
 	Results bool
+	Events  bool
 }
 
-// When the next config is due; the far future if none is.
+// When the next config is due; the far future if none is. Two more looks at the head of an index
+// say whether runs have told something, and whether events wait.
 func (q *Queries) NextDue(ctx context.Context) (NextDueRow, error) {
 	row := q.db.QueryRow(ctx, nextDue)
 	var i NextDueRow
-	err := row.Scan(&i.DueAt, &i.Results)
+	err := row.Scan(&i.DueAt, &i.Results, &i.Events)
 	return i, err
 }
 
 const takeConfigResults = `-- name: TakeConfigResults :many
 DELETE FROM servo.config_results
 WHERE  id = ANY (ARRAY(SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT $1::int FOR UPDATE SKIP LOCKED))
-RETURNING id, tenant_id, config_id, run_id, state, ended_at
+RETURNING id, tenant_id, config_id, run_id, state, ended_at, after_id
 `
 
 // What runs have told their configs, the oldest first.
@@ -543,6 +648,7 @@ func (q *Queries) TakeConfigResults(ctx context.Context, most int32) ([]ServoCon
 			&i.RunID,
 			&i.State,
 			&i.EndedAt,
+			&i.AfterID,
 		); err != nil {
 			return nil, err
 		}

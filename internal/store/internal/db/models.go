@@ -11,6 +11,33 @@ import (
 	"github.com/google/uuid"
 )
 
+type ServoAlert struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	Version    int32
+	Kind       string
+	Severity   int16
+	AboutID    uuid.UUID
+	Name       string
+	Message    string
+	RaisedAt   time.Time
+	ResolvedAt *time.Time
+}
+
+type ServoAlertChannel struct {
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+	Version      int32
+	Name         string
+	Url          string
+	Severity     int16
+	AllowPrivate bool
+	Secret       []byte
+	CreatedBy    string
+	CreatedAt    time.Time
+	DeletedAt    *time.Time
+}
+
 type ServoAssetPause struct {
 	TenantID    uuid.UUID
 	WorkspaceID uuid.UUID
@@ -57,6 +84,7 @@ type ServoConfig struct {
 	AfterConfig    *string
 	OnEvent        *string
 	DependsOn      *string
+	Template       *string
 }
 
 type ServoConfigResult struct {
@@ -66,6 +94,7 @@ type ServoConfigResult struct {
 	RunID    uuid.UUID
 	State    int16
 	EndedAt  time.Time
+	AfterID  *uuid.UUID
 }
 
 type ServoDeployment struct {
@@ -83,6 +112,24 @@ type ServoEdge struct {
 	RunID      uuid.UUID
 	UpstreamID uuid.UUID
 	TaskID     uuid.UUID
+}
+
+type ServoEventInbox struct {
+	TenantID    uuid.UUID
+	ID          uuid.UUID
+	WorkspaceID uuid.UUID
+	Name        string
+	DedupeKey   string
+	Parameters  json.RawMessage
+	Reason      string
+	Version     int32
+	SentBy      string
+	ReceivedAt  time.Time
+	Listeners   int32
+	AfterID     *uuid.UUID
+	Runs        int32
+	Skipped     json.RawMessage
+	DoneAt      *time.Time
 }
 
 type ServoLease struct {
@@ -314,6 +361,18 @@ type ServoTask struct {
 	Failure    json.RawMessage
 	Upstream   []uuid.UUID
 	Inherited  []uuid.UUID
+}
+
+type ServoTemplate struct {
+	TenantID    uuid.UUID
+	ID          uuid.UUID
+	Name        string
+	Version     int32
+	Cron        string
+	Description string
+	ChangedBy   string
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 }
 
 type ServoTenant struct {

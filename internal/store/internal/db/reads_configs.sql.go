@@ -90,7 +90,7 @@ func (q *Queries) ConfigEvents(ctx context.Context, arg ConfigEventsParams) ([]C
 
 const getConfig = `-- name: GetConfig :one
 
-SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, w.name AS workspace
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
 WHERE  c.tenant_id = $1::uuid AND c.id = $2::uuid AND c.deleted_at IS NULL
@@ -142,13 +142,14 @@ func (q *Queries) GetConfig(ctx context.Context, arg GetConfigParams) (GetConfig
 		&i.ServoConfig.AfterConfig,
 		&i.ServoConfig.OnEvent,
 		&i.ServoConfig.DependsOn,
+		&i.ServoConfig.Template,
 		&i.Workspace,
 	)
 	return i, err
 }
 
 const getConfigByName = `-- name: GetConfigByName :one
-SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, w.name AS workspace
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.workspaces w
 JOIN   servo.configs c ON c.tenant_id = w.tenant_id AND c.workspace_id = w.id AND c.name = $1::text AND c.deleted_at IS NULL
 WHERE  w.tenant_id = $2::uuid AND w.name = $3::text
@@ -200,13 +201,55 @@ func (q *Queries) GetConfigByName(ctx context.Context, arg GetConfigByNameParams
 		&i.ServoConfig.AfterConfig,
 		&i.ServoConfig.OnEvent,
 		&i.ServoConfig.DependsOn,
+		&i.ServoConfig.Template,
+		&i.Workspace,
+	)
+	return i, err
+}
+
+const getEvent = `-- name: GetEvent :one
+SELECT e.tenant_id, e.id, e.workspace_id, e.name, e.dedupe_key, e.parameters, e.reason, e.version, e.sent_by, e.received_at, e.listeners, e.after_id, e.runs, e.skipped, e.done_at, w.name AS workspace
+FROM   servo.event_inbox e
+JOIN   servo.workspaces w ON w.tenant_id = e.tenant_id AND w.id = e.workspace_id
+WHERE  e.tenant_id = $1::uuid AND e.id = $2::uuid
+`
+
+type GetEventParams struct {
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+type GetEventRow struct {
+	ServoEventInbox ServoEventInbox
+	Workspace       string
+}
+
+func (q *Queries) GetEvent(ctx context.Context, arg GetEventParams) (GetEventRow, error) {
+	row := q.db.QueryRow(ctx, getEvent, arg.TenantID, arg.ID)
+	var i GetEventRow
+	err := row.Scan(
+		&i.ServoEventInbox.TenantID,
+		&i.ServoEventInbox.ID,
+		&i.ServoEventInbox.WorkspaceID,
+		&i.ServoEventInbox.Name,
+		&i.ServoEventInbox.DedupeKey,
+		&i.ServoEventInbox.Parameters,
+		&i.ServoEventInbox.Reason,
+		&i.ServoEventInbox.Version,
+		&i.ServoEventInbox.SentBy,
+		&i.ServoEventInbox.ReceivedAt,
+		&i.ServoEventInbox.Listeners,
+		&i.ServoEventInbox.AfterID,
+		&i.ServoEventInbox.Runs,
+		&i.ServoEventInbox.Skipped,
+		&i.ServoEventInbox.DoneAt,
 		&i.Workspace,
 	)
 	return i, err
 }
 
 const listConfigs = `-- name: ListConfigs :many
-SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, w.name AS workspace
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
 WHERE  c.tenant_id = $1::uuid AND c.id > $2::uuid AND c.deleted_at IS NULL
@@ -285,6 +328,7 @@ func (q *Queries) ListConfigs(ctx context.Context, arg ListConfigsParams) ([]Lis
 			&i.ServoConfig.AfterConfig,
 			&i.ServoConfig.OnEvent,
 			&i.ServoConfig.DependsOn,
+			&i.ServoConfig.Template,
 			&i.Workspace,
 		); err != nil {
 			return nil, err

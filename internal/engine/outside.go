@@ -1,0 +1,369 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.arco.dev/servo/internal/canon"
+	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/plan"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/tenant"
+)
+
+const (
+	// maxEventsAtOnce is how many events one transaction takes, if few listen to each.
+	maxEventsAtOnce = 100
+	// listenersTried is how many of those who listen are asked whether they can run with the
+	// parameters of an event, before it is accepted.
+	listenersTried = 20
+)
+
+// SendEvent is something that has happened outside.
+type SendEvent struct {
+	Tenant     id.Tenant
+	Workspace  string // "" is the default one
+	Name       string
+	Key        string          // the same again is the same event
+	Parameters json.RawMessage // over those of the configs
+	Reason     string
+	Meta       event.Meta
+}
+
+// SentEvent is the answer to an event.
+type SentEvent struct {
+	config.OutsideEvent
+
+	WorkspaceName string
+	Duplicate     bool // it was sent before: this is what became of it then
+}
+
+// SendEvent takes an event in: from then on every config that listens gets one run of it, on
+// whichever server. The same key again gives the event that is there.
+func (e *Engine) SendEvent(ctx context.Context, r SendEvent) (sent SentEvent, err error) {
+	if r.Workspace == "" {
+		r.Workspace = tenant.DefaultWorkspace
+	}
+	if len(r.Parameters) == 0 {
+		r.Parameters = json.RawMessage(`{}`)
+	}
+	if err := tenant.ValidateName("workspace", r.Workspace); err != nil {
+		return sent, err
+	}
+	if err := config.ValidateEvent(r.Name, r.Key, r.Parameters); err != nil {
+		return sent, err
+	}
+	if err := config.ValidateNote("reason", r.Reason); err != nil {
+		return sent, err
+	}
+	if r.Parameters, err = canon.JSON(r.Parameters); err != nil {
+		return sent, fault.New(fault.InvalidArgument, err.Error(), fault.Field("parameters"), fault.Remedy("send plain JSON"))
+	}
+	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		workspaces, err := tx.Workspaces(ctx, []store.WorkspaceName{{Tenant: r.Tenant, Name: r.Workspace}})
+		if err != nil {
+			return err
+		}
+		if len(workspaces) == 0 {
+			return fault.New(fault.NotFound, "no workspace "+r.Workspace, fault.Field("workspace"), fault.Remedy("check the name"))
+		}
+		sent, err = e.sendEvent(ctx, tx, workspaces[0], r)
+		return err
+	})
+	if err == nil && !sent.Duplicate {
+		e.signals.publish(dueTopic)
+	}
+	return sent, err
+}
+
+func (e *Engine) sendEvent(ctx context.Context, tx *store.Tx, w store.Workspace, r SendEvent) (SentEvent, error) {
+	key := store.EventKey{Tenant: r.Tenant, Workspace: w.ID, Name: r.Name, Key: r.Key}
+	sent := SentEvent{WorkspaceName: w.Name}
+	first, known, err := tx.EventByKey(ctx, key)
+	if err != nil {
+		return sent, err
+	}
+	if known {
+		return sent.again(first, r)
+	}
+	listeners, err := tx.CountEventListeners(ctx, key)
+	if err != nil {
+		return sent, err
+	}
+	if err := e.someCanRun(ctx, tx, w, r); err != nil {
+		return sent, err
+	}
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return sent, err
+	}
+	received := event.Event{
+		Tenant: r.Tenant, Subject: id.New[id.Event](id.NewMinter(now)).UUID, Version: 1, At: now, Meta: r.Meta,
+		Body: config.EventReceived{Workspace: w.ID, Name: r.Name, Key: r.Key, Parameters: r.Parameters, Reason: r.Reason, Listeners: listeners},
+	}
+	if sent.OutsideEvent, err = sent.Evolve(received); err != nil {
+		return sent, err
+	}
+	inserted, err := tx.InsertEvent(ctx, sent.OutsideEvent)
+	if err != nil {
+		return sent, err
+	}
+	if inserted {
+		return sent, tx.AppendEntityEvents(ctx, received)
+	}
+	// Somebody else has sent it at the same time, and has committed by now.
+	if first, known, err = tx.EventByKey(ctx, key); err != nil {
+		return sent, err
+	}
+	if !known {
+		return sent, fault.New(fault.Unavailable, "the key is being forgotten right now", fault.Field("dedupe_key"), fault.RetryAfter(time.Second), fault.Remedy("send it again"))
+	}
+	return sent.again(first, r)
+}
+
+// again answers a key that was sent before.
+func (s SentEvent) again(first config.OutsideEvent, r SendEvent) (SentEvent, error) {
+	same, err := sameJSON(first.Parameters, r.Parameters)
+	if err != nil {
+		return s, err
+	}
+	if !same {
+		return s, fault.New(fault.Conflict, fmt.Sprintf("the key %.100q was sent with other parameters, at %s", r.Key, first.ReceivedAt.UTC().Format(time.RFC3339)),
+			fault.Field("dedupe_key"), fault.Remedy("use a new key for a new event"), fault.Value("event", first.ID.String()))
+	}
+	s.OutsideEvent, s.Duplicate = first, true
+	return s, nil
+}
+
+// someCanRun refuses parameters with which none of those that listen could run: whoever has
+// sent them is the one who can mend them. If only some cannot, the others are not held up.
+func (e *Engine) someCanRun(ctx context.Context, tx *store.Tx, w store.Workspace, r SendEvent) error {
+	if string(r.Parameters) == `{}` {
+		return nil
+	}
+	code, err := e.activeCode(ctx, tx, w)
+	if err != nil || code == nil {
+		return err // nothing was deployed: each will say so
+	}
+	listening, err := tx.SomeEventListeners(ctx, store.EventKey{Tenant: r.Tenant, Workspace: w.ID, Name: r.Name}, listenersTried)
+	if err != nil {
+		return err
+	}
+	var refused *fault.Fault
+	for _, c := range listening {
+		f, err := refusal(code, c.Spec, r.Parameters)
+		if err != nil || f == nil {
+			return err
+		}
+		if refused == nil {
+			named := *f
+			named.Violation.Message += ", says the pipeline of config " + c.Name + ", and no other that listens can run with them"
+			refused = &named
+		}
+	}
+	if refused == nil {
+		return nil
+	}
+	return refused
+}
+
+// refusal is why a config cannot run with the parameters of an event; nil if it can, or if they
+// are not to blame.
+func refusal(code *deployment, spec config.Spec, parameters json.RawMessage) (*fault.Fault, error) {
+	merged, err := config.With(spec.Parameters, parameters)
+	if err != nil {
+		return nil, err
+	}
+	_, err = code.planner.Plan(plan.Request{Pipeline: spec.Pipeline, Parameters: merged})
+	if f, ok := fault.As(err); ok && strings.HasPrefix(f.Violation.Field, "parameters") {
+		return f, nil
+	}
+	return nil, nil //nolint:nilnil // nothing is refused
+}
+
+// Handled is what one look at the events that wait has done.
+type Handled struct {
+	Events int // that are done
+	Runs   int
+	More   bool // there may be others
+}
+
+// handling is the events of one look.
+type handling struct {
+	*firing
+
+	events []config.OutsideEvent
+	steps  []handlingStep
+	cut    map[id.Event]bool // has more listeners than were taken
+	ended  []event.Event
+}
+
+// handlingStep is one config that listens to one event, in the order in which they get their runs.
+type handlingStep struct {
+	event  int
+	config id.Config
+	call   *call[controlCommand] // nil if it has none
+	skip   config.Outcome        // why not; 0 if it does not listen any more
+}
+
+// HandleEvents makes the runs of events that wait: of up to most configs in one transaction, and
+// notes how far it has come, so that each config gets one run of each event, whoever crashes.
+func (e *Engine) HandleEvents(ctx context.Context, most int) (handled Handled, err error) {
+	var h *handling
+	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		taken, err := tx.TakeEvents(ctx, maxEventsAtOnce)
+		if err != nil || len(taken) == 0 {
+			return err
+		}
+		h = &handling{cut: map[id.Event]bool{}}
+		if err := h.choose(ctx, tx, e, taken, most); err != nil {
+			return err
+		}
+		handled.More = len(h.events) < len(taken) || len(taken) == maxEventsAtOnce
+		w.at(h.now)
+		n, err := h.makeRuns(ctx, tx, w, maxTasksPerBatch)
+		if err != nil {
+			return err
+		}
+		if err := contended(h.batch[:n]); err != nil {
+			return err
+		}
+		if err := h.note(n); err != nil {
+			return err
+		}
+		if err := tx.UpdateEvents(ctx, h.events); err != nil {
+			return err
+		}
+		if len(h.ended) == 0 {
+			return nil
+		}
+		return tx.AppendEntityEvents(ctx, h.ended...)
+	})
+	if err != nil || h == nil {
+		return Handled{}, err
+	}
+	handled.Events, handled.Runs, handled.More = len(h.ended), h.made, handled.More || len(h.ended) < len(h.events)
+	return handled, h.followUp(ctx)
+}
+
+// choose locks the configs that listen to the first events, and asks for their runs.
+func (h *handling) choose(ctx context.Context, tx *store.Tx, e *Engine, taken []config.OutsideEvent, most int) error {
+	expected := 0
+	for i := 0; i < len(taken) && (i == 0 || expected < most); i++ {
+		h.events = taken[:i+1]
+		expected += int(taken[i].Listeners)
+	}
+	listening, err := tx.EventListeners(ctx, h.events, most)
+	if err != nil {
+		return err
+	}
+	var keys []store.ConfigKey
+	seen := map[store.ConfigKey]bool{}
+	for _, of := range listening {
+		for _, key := range of {
+			if !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+	}
+	configs, err := lockListeners(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	h.firing = newFiring(e, now)
+	if h.loads, err = tx.LiveOfConfigs(ctx, keys); err != nil {
+		return err
+	}
+	for i, o := range h.events {
+		h.cut[o.ID] = len(listening[o.ID]) == most
+		for _, key := range listening[o.ID] {
+			step := handlingStep{event: i, config: key.Config}
+			if c := configs[key.Config]; c != nil && c.Fires() && c.Spec.Trigger.Event != nil && c.Spec.Trigger.Event.Name == o.Name {
+				if err := h.ask(&step, c.ConfigState, o); err != nil {
+					return err
+				}
+			}
+			h.steps = append(h.steps, step)
+		}
+	}
+	return nil
+}
+
+// ask asks for the run of a config with the parameters of an event.
+func (h *handling) ask(step *handlingStep, c *store.ConfigState, o config.OutsideEvent) error {
+	merged, err := config.With(c.Spec.Parameters, o.Parameters)
+	if err != nil {
+		return err
+	}
+	step.call = h.happened(c)
+	if step.call == nil {
+		step.skip = config.SkippedOverlap
+		return nil
+	}
+	t := step.call.cmd.(*triggerCommand) //nolint:forcetypeassert // just made
+	t.Parameters, t.TriggeredBy = merged, "event/"+o.Name
+	return nil
+}
+
+// note counts what became of each config, up to the nth call: with more the transaction would
+// be too large, and the next one goes on there.
+func (h *handling) note(n int) error {
+	calls, stopped := 0, false
+	open := make(map[int]bool, len(h.events))
+	for _, step := range h.steps {
+		if step.call != nil {
+			if calls++; calls > n {
+				stopped = true
+			}
+		}
+		if stopped {
+			open[step.event] = true
+			continue
+		}
+		o := &h.events[step.event]
+		o.After = step.config
+		switch r, _ := step.outcome(); {
+		case step.call == nil && step.skip == 0:
+		case r == nil:
+			o.Runs++
+		default:
+			o.Skip(r.Outcome)
+		}
+	}
+	for i := range h.events {
+		o := &h.events[i]
+		if open[i] || h.cut[o.ID] {
+			continue
+		}
+		body := config.EventHandled{Runs: o.Runs, Skipped: o.Skipped}
+		if len(o.Skipped) == 0 {
+			body.Skipped = nil
+		}
+		e := event.Event{Tenant: o.Tenant, Subject: o.ID.UUID, Version: o.Version + 1, At: h.now, Meta: event.Meta{Actor: scheduler}, Body: body}
+		next, err := o.Evolve(e)
+		if err != nil {
+			return err
+		}
+		*o = next
+		h.ended = append(h.ended, e)
+	}
+	return nil
+}
+
+func (s handlingStep) outcome() (*config.Range, bool) {
+	if s.call == nil {
+		return &config.Range{Outcome: s.skip}, false
+	}
+	return slotCommand{call: s.call}.outcome()
+}

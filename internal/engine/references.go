@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/suggest"
+)
+
+const (
+	// namesTried is how many names a misspelt one is compared with.
+	namesTried = 10_000
+	// dependentsNamed is how many of those who hold a config are named.
+	dependentsNamed = 5
+)
+
+// reference is another config that a spec names.
+type reference struct{ field, name string }
+
+// referencesOf are the configs that a spec names.
+func referencesOf(s config.Spec) (found []reference) {
+	if s.DependsOn != nil && s.DependsOn.Config != "" {
+		found = append(found, reference{"depends_on.config", s.DependsOn.Config})
+	}
+	if on := s.Trigger.Event; on != nil && on.Config != "" {
+		found = append(found, reference{"trigger.event.config", on.Config})
+	}
+	return found
+}
+
+// references knows which configs there are, or will be with this request.
+type references struct {
+	workspace string
+	known     map[string]bool
+	names     []string // all of them, if one that is named is not known
+}
+
+// readReferences looks for the configs that a request names. Those that exist were locked: none
+// of them is deleted before this transaction has ended.
+func readReferences(ctx context.Context, tx *store.Tx, w store.Workspace, configs []SaveConfig, existing map[string]*store.ConfigState) (references, error) {
+	refs := references{workspace: w.Name, known: make(map[string]bool, len(existing)+len(configs))}
+	for name := range existing {
+		refs.known[name] = true
+	}
+	for _, c := range configs {
+		refs.known[c.Name] = true
+	}
+	for _, c := range configs {
+		for _, r := range referencesOf(c.Spec) {
+			if refs.known[r.name] || refs.names != nil {
+				continue
+			}
+			names, err := tx.ConfigNames(ctx, w, namesTried)
+			if err != nil {
+				return refs, err
+			}
+			for _, c := range configs {
+				names = append(names, c.Name)
+			}
+			refs.names = names
+		}
+	}
+	return refs, nil
+}
+
+// check refuses a spec that names a config which does not exist, or its own.
+func (refs references) check(own string, s config.Spec) error {
+	for _, r := range referencesOf(s) {
+		switch {
+		case r.name == own:
+			return fault.New(fault.InvalidArgument, "names the config itself", fault.Field(r.field), fault.Remedy("name another config"))
+		case !refs.known[r.name]:
+			return fault.New(fault.InvalidArgument, fmt.Sprintf("no config %.100q in workspace %s", r.name, refs.workspace)+suggest.DidYouMean(r.name, refs.names),
+				fault.Field(r.field), fault.Remedy("name a config that exists, or save it in the same request"))
+		}
+	}
+	return nil
+}
+
+// undepended refuses to delete a config that others run after or depend on.
+func undepended(ctx context.Context, tx *store.Tx, c store.ConfigState) error {
+	names, err := tx.ConfigDependents(ctx, store.ConfigName{Tenant: c.Tenant, Workspace: c.Workspace, Name: c.Name}, dependentsNamed+1)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	text := strings.Join(names[:min(len(names), dependentsNamed)], ", ")
+	if len(names) > dependentsNamed {
+		text += " and others"
+	}
+	return fault.New(fault.Conflict, "configs run after "+c.Name+" or depend on it: "+text, fault.Field("config"),
+		fault.Remedy("change them first, or delete it by force: then their slots find that it has not succeeded"), fault.Value("dependents", names))
+}
