@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
@@ -15,7 +16,8 @@ type Cancel struct {
 	Tenant   id.Tenant
 	Run      id.Run
 	Reason   string
-	TimedOut bool // because it took too long
+	TimedOut bool // because it took longer than Limit
+	Limit    time.Duration
 	Meta     event.Meta
 }
 
@@ -138,7 +140,16 @@ func (w *working) mark(cmd *cancelCommand) error {
 	if cmd.TimedOut {
 		action = run.TimeOutRun{Reason: cmd.Reason}
 	}
-	if err := w.decideRun(r, action, cmd.Meta); err != nil {
+	body, err := r.run.Decide(action)
+	if err != nil {
+		return err
+	}
+	if breach, overran := r.run.Overrun(int32(cmd.Limit / time.Second)); cmd.TimedOut && overran { //nolint:gosec // at most a year
+		if err := w.recordRun(r, breach, cmd.Meta); err != nil {
+			return err
+		}
+	}
+	if err := w.recordRun(r, body, cmd.Meta); err != nil {
 		return err
 	}
 	cmd.answer = Cancelled{State: r.run.State}

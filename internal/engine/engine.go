@@ -135,6 +135,9 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 		if err := fn(ctx, tx, w); err != nil {
 			return err
 		}
+		if err := missedStarts(ctx, tx, w); err != nil {
+			return err
+		}
 		changes, err := w.finish()
 		if err != nil {
 			return err

@@ -204,7 +204,10 @@ func (f *firing) command(c *store.ConfigState, slot time.Time, why string) *call
 	t := &triggerCommand{Trigger: Trigger{
 		Tenant: c.Tenant, Workspace: c.WorkspaceName, Pipeline: c.Spec.Pipeline, Parameters: c.Spec.Parameters, Priority: c.Spec.Priority,
 		TriggerType: why, TriggeredBy: "config/" + c.Name, WaitForQuota: true, Meta: event.Meta{Actor: scheduler},
-		For: &ForConfig{Config: c.ID, Name: c.Name, Slot: slot, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap},
+		For: &ForConfig{
+			Config: c.ID, Name: c.Name, Slot: slot, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap,
+			Within: c.Spec.SLAStartDelay.Std(), Delay: c.Delay(), Provider: c.Spec.Labels[providerLabel],
+		},
 	}}
 	if c.Spec.Retry != nil {
 		policy := policyOf(*c.Spec.Retry)

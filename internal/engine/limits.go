@@ -223,7 +223,7 @@ func (e *Engine) ExpireRuns(ctx context.Context, most int) (int, error) {
 	cmds := make([]controlCommand, len(due))
 	for i, d := range due {
 		cmds[i] = &cancelCommand{Cancel: Cancel{
-			Tenant: d.Tenant, Run: d.Run, TimedOut: true, Reason: overtime(d, codes[d.Deployment]), Meta: event.Meta{Actor: "reaper"},
+			Tenant: d.Tenant, Run: d.Run, TimedOut: true, Limit: d.Limit, Reason: overtime(d, codes[d.Deployment]), Meta: event.Meta{Actor: "reaper"},
 		}}
 	}
 	var failed error

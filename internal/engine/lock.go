@@ -106,9 +106,11 @@ func askForLocks(ctx context.Context, tx *store.Tx, w *working, asking map[store
 			if _, held := holders[key]; held || taken[t.run] {
 				continue
 			}
+			lateAt, breaches := t.lateAt(w.now)
 			requests = append(requests, store.LockRequest{
 				LockKey: key, Run: t.run, Workspace: t.workspace, Limit: t.limit, Priority: t.Priority,
 				By: cmp.Or(t.TriggeredBy, t.Meta.Actor), Pipeline: t.Pipeline, Config: t.configID(),
+				LateAt: lateAt, Breaches: breaches,
 			})
 		}
 		if len(requests) == 0 {

@@ -47,6 +47,8 @@ type Committed struct {
 	At    time.Time // the database's time of the transaction
 	Tasks []TaskMove
 	Runs  []RunChange
+	// Breaches are the promises about runs that were broken.
+	Breaches []run.SLA
 }
 
 // TaskMove is one change of a task's state.
@@ -93,7 +95,10 @@ func (e *Engine) tell(w *working, err error) {
 	}
 	if err == nil && (len(w.seen.Tasks) > 0 || len(w.touched) > 0) {
 		w.seen.At = w.now
-		w.seen.Runs = w.seen.Runs[:0]
+		w.seen.Runs, w.seen.Breaches = w.seen.Runs[:0], w.seen.Breaches[:0]
+		for _, b := range w.broken {
+			w.seen.Breaches = append(w.seen.Breaches, b.sla)
+		}
 		for _, r := range w.touched {
 			w.seen.Runs = append(w.seen.Runs, RunChange{From: r.from, Run: &r.run})
 		}

@@ -114,7 +114,7 @@ func (e *Engine) forConfig(ctx context.Context, parent run.Run) (*ForConfig, err
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}
-	return &ForConfig{Config: c.ID, Name: c.Name, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap}, err
+	return &ForConfig{Config: c.ID, Name: c.Name, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap, Provider: c.Spec.Labels[providerLabel]}, err
 }
 
 func (r RetryRun) validate() error {

@@ -48,6 +48,11 @@ type ForConfig struct {
 	Name   string
 	Slot   time.Time // zero if no slot makes it
 	Limit  time.Duration
+	// Within is how long after its slot, or now if it has none, and after Delay the run should
+	// have begun; 0 promises nothing.
+	Within   time.Duration
+	Delay    time.Duration // of the slot, by the config's jitter
+	Provider string        // the config's label
 	// Overlap says whether it excludes the config's other runs, and waits for them.
 	Overlap config.Overlap
 }
@@ -397,12 +402,17 @@ func (w *working) create(t *triggerCommand) error {
 	first := specs[:min(len(specs), maxTasksPerEvent)]
 	created := &liveRun{run: run.Run{Tenant: t.Tenant, ID: t.run}, isNew: true}
 	w.runs[t.run] = created
+	startBy, startLimit := t.startBy(w.now)
 	err := w.recordRun(created, run.RunCreated{
 		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.planned.Parameters, Priority: t.Priority,
 		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Parent: t.Parent, Fingerprint: t.planned.Fingerprint, Retry: t.Retry,
 		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Config: t.config(), Slot: t.slot(), Tasks: first,
+		Provider: t.provider(), StartBy: startBy, StartLimit: startLimit,
 	}, t.Meta)
 	if err != nil {
+		return err
+	}
+	if err := w.missedStart(created, false, t.Meta); err != nil { // made too late, after an outage
 		return err
 	}
 	if err := w.addToRun(created, run.RunTasksAdded{Tasks: specs[len(first):]}, t.Meta); err != nil {

@@ -23,6 +23,7 @@ type working struct {
 	changed []*liveTask // in the order of their first change
 	touched []*liveRun
 	changes store.Changes
+	broken  []brokenPromise
 	seen    *Committed // for the observer; nil without one
 }
 
@@ -148,6 +149,9 @@ func (w *working) recordRun(r *liveRun, body event.Body, meta event.Meta) error 
 	}
 	r.run = next
 	w.touch(r)
+	if breach, ok := body.(run.RunBreached); ok {
+		w.broken = append(w.broken, brokenPromise{r, breach.SLA})
+	}
 	w.changes.Events = append(w.changes.Events, e)
 	return nil
 }
@@ -174,6 +178,7 @@ func (w *working) finish() (store.Changes, error) {
 		}
 	}
 	w.settle()
+	w.total()
 	return w.changes, nil
 }
 

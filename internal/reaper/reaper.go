@@ -1,6 +1,8 @@
 // Package reaper is the loop that ends what nobody ends: leases that were not renewed,
 // attempts past their deadline, backoffs that are over, cones that a crash cut off, runs that
-// take longer than they may. Any number of servers may run it; its cost grows with what is due, not with what exists.
+// take longer than they may or have not begun when they should. It also adds up what runs
+// have left for the totals. Any number of servers may run it; its cost grows with what is due,
+// not with what exists.
 package reaper
 
 import (
@@ -55,6 +57,8 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 			errs = append(errs, err)
 		}
 		reap(o.Runs, e.ExpireRuns)
+		reap(o.Late, e.LookLate)
+		reap(o.Deltas, s.MergeTotals)
 		return more, errors.Join(errs...)
 	}
 	tidy := func(ctx context.Context) (more bool, err error) {

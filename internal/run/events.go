@@ -14,6 +14,7 @@ func Events() []event.Definition {
 		event.Define[RunCreated](),
 		event.Define[RunTasksAdded](),
 		event.Define[RunStarted](),
+		event.Define[RunBreached](),
 		event.Define[RunCancelRequested](),
 		event.Define[RunEnded](),
 		event.Define[TaskReadied](),
@@ -75,6 +76,9 @@ type (
 		Behind      bool            `json:"behind,omitempty"`  // another holds that lock: it waits until it can have it
 		Config      *id.Config      `json:"config,omitempty"`  // that it was made for
 		Slot        *time.Time      `json:"slot,omitempty"`    // of the config; nil if it was triggered by hand or by an event
+		Provider    string          `json:"provider,omitempty"`
+		StartBy     *time.Time      `json:"start_by,omitempty"`    // when it should have begun
+		StartLimit  int32           `json:"start_limit,omitempty"` // the seconds of delay that this allows
 		Tasks       []TaskSpec      `json:"tasks"`
 	}
 
@@ -88,6 +92,14 @@ type (
 
 	// RunStarted lets a waiting run go.
 	RunStarted struct{}
+
+	// RunBreached says that a promise about the run was broken, when it was. Each is broken
+	// once at most.
+	RunBreached struct {
+		SLA   SLA       `json:"sla"`
+		Limit int32     `json:"limit"` // seconds that were promised
+		Due   time.Time `json:"due"`   // when they were over
+	}
 
 	// RunCancelRequested marks a run: its tasks end as soon as they can.
 	RunCancelRequested struct {
@@ -197,6 +209,7 @@ const (
 func (RunCreated) EventType() event.Type          { return "run.created" }
 func (RunTasksAdded) EventType() event.Type       { return "run.tasks_added" }
 func (RunStarted) EventType() event.Type          { return "run.started" }
+func (RunBreached) EventType() event.Type         { return "run.breached" }
 func (RunCancelRequested) EventType() event.Type  { return "run.cancel_requested" }
 func (RunEnded) EventType() event.Type            { return "run.ended" }
 func (TaskReadied) EventType() event.Type         { return "task.readied" }

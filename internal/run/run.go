@@ -30,6 +30,9 @@ type Run struct {
 	Trace       string       // the trace that it belongs to
 	Config      *id.Config   // that it was made for
 	Slot        time.Time    // of the config; zero if no slot made it
+	Provider    string       // the label of its config when it was made
+	StartBy     time.Time    // when it should have begun; zero if nothing was promised
+	StartLimit  int32        // the seconds of delay that StartBy allows
 
 	// What its row among the live runs has. A run that is loaded to be changed does not
 	// have it, unless it is loaded to be started.
@@ -42,6 +45,8 @@ type Run struct {
 	Total, Remaining                      int32
 	Succeeded, Failed, Skipped, Cancelled int32
 
+	Late         bool // it had not begun by StartBy
+	Overran      bool // it took too long; not kept in its row, where TimedOut says it
 	TimedOut     bool // why it is CANCELLING
 	CancelReason string
 
@@ -165,6 +170,10 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 		if body.Slot != nil {
 			r.Slot = *body.Slot
 		}
+		r.Provider, r.StartLimit = body.Provider, body.StartLimit
+		if body.StartBy != nil {
+			r.StartBy = *body.StartBy
+		}
 		if r.Lock != "" {
 			r.LockedBy = cmp.Or(body.TriggeredBy, e.Meta.Actor)
 		}
@@ -176,6 +185,8 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 		r.add(len(body.Tasks))
 	case RunStarted:
 		r.State, r.StartedAt, r.Behind = RunRunning, e.At, false
+	case RunBreached:
+		return r.breached(body)
 	case RunCancelRequested:
 		r.State, r.TimedOut, r.CancelReason = RunCancelling, body.TimedOut, body.Reason
 	case RunEnded:

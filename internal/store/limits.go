@@ -34,6 +34,7 @@ func (tx *Tx) writeLiveRuns(ctx context.Context, c Changes) error {
 			Pendings:  column(rows, isPending),
 			Starts:    column(rows, func(r run.Run) bool { return r.State == run.RunRunning }),
 			DueAts:    column(rows, run.Run.DueAt),
+			Breaches:  column(rows, BreachesOf),
 		})
 	})
 	if err != nil {
@@ -69,6 +70,8 @@ func (tx *Tx) insertLiveRuns(ctx context.Context, rows []run.Run) error {
 			WorkspaceIds: column(rows, func(r run.Run) uuid.UUID { return r.Workspace.UUID }),
 			CreatedAts:   column(rows, func(r run.Run) time.Time { return r.CreatedAt }),
 			DueAts:       column(rows, run.Run.DueAt),
+			LateAts:      column(rows, run.Run.LateAt),
+			Breaches:     column(rows, BreachesOf),
 			Limits:       column(rows, func(r run.Run) int32 { return r.Limit }),
 			Priorities:   column(rows, func(r run.Run) int16 { return r.Priority }),
 			Pendings:     column(rows, isPending),
@@ -98,6 +101,8 @@ type LockRequest struct {
 	By        string
 	Pipeline  string
 	Config    id.Config // zero if it was made for none
+	LateAt    time.Time // see run.Run
+	Breaches  int16     // see BreachesOf
 }
 
 // TakeLocks gives each lock to the run that asks for it, unless another holds it, and says who
@@ -115,6 +120,8 @@ func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Ti
 		WorkspaceIds: column(requests, func(r LockRequest) uuid.UUID { return r.Workspace.UUID }),
 		DueAts:       column(requests, func(r LockRequest) time.Time { return now.Add(time.Duration(r.Limit) * time.Second) }),
 		Limits:       column(requests, func(r LockRequest) int32 { return r.Limit }),
+		LateAts:      column(requests, func(r LockRequest) time.Time { return r.LateAt }),
+		Breaches:     column(requests, func(r LockRequest) int16 { return r.Breaches }),
 		Priorities:   column(requests, func(r LockRequest) int16 { return r.Priority }),
 		LockKeys:     column(requests, func(r LockRequest) string { return r.Key }),
 		LockedBys:    column(requests, func(r LockRequest) string { return r.By }),

@@ -97,9 +97,9 @@ var loads = []string{
 		SELECT DISTINCT tenant_id, CASE name WHEN 'default' THEN tenant_id ELSE md5(tenant_id || name)::uuid END, name, 1, $now
 		FROM live, unnest(ARRAY['default', 'production', 'staging']) AS name`,
 	// one in four waits for its start, and every other of these for the lock of another run
-	`INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, pipeline, config_id, wait_key)
+	`INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, pipeline, config_id, wait_key, late_at)
 		SELECT tenant_id, run_id, tenant_id, at, CASE WHEN n % 4 > 0 THEN at + make_interval(secs => n) END, 60, 5, n % 4 = 0,
-			CASE WHEN n % 8 > 0 THEN 'lock ' || n ELSE '' END, 'daily', pg_temp.v7(at, 'config ' || n), CASE WHEN n % 8 = 0 THEN 'lock ' || n + 50 ELSE '' END FROM live`,
+			CASE WHEN n % 8 > 0 THEN 'lock ' || n ELSE '' END, 'daily', pg_temp.v7(at, 'config ' || n), CASE WHEN n % 8 = 0 THEN 'lock ' || n + 50 ELSE '' END, at + make_interval(secs => n) FROM live`,
 	`CREATE TEMP TABLE timed ON COMMIT DROP AS
 		SELECT n, md5('tenant ' || n % 50)::uuid AS tenant_id, at, pg_temp.v7(at, 'config ' || n) AS config_id
 		FROM   generate_series(1, 5000) AS n, LATERAL (SELECT $now AS at) AS x`,
@@ -114,6 +114,11 @@ var loads = []string{
 		SELECT tenant_id, config_id, at - m * interval '1 hour', at - m * interval '1 hour', 1, 7, 1, at FROM timed, generate_series(1, 5) AS m`,
 	`INSERT INTO servo.config_results (tenant_id, config_id, run_id, state, ended_at) SELECT tenant_id, config_id, tenant_id, 10, at FROM timed`,
 	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
+	`INSERT INTO servo.run_totals (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+		SELECT md5('tenant ' || n)::uuid, $now::date - m, 'provider ' || p, 1, 1, 0, 0, 0, 1, 60, 0, 0
+		FROM   generate_series(0, 49) AS n, generate_series(0, 99) AS m, generate_series(1, 5) AS p`,
+	`INSERT INTO servo.run_deltas (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+		SELECT md5('tenant ' || n % 50)::uuid, $now::date, 'provider ' || n % 7, 1, 0, 1, 0, 0, 1, 30, 1, 1 FROM generate_series(1, 2000) AS n`,
 	`CREATE TEMP TABLE wide ON COMMIT DROP AS
 		SELECT tenant_id, run_id, at, m, pg_temp.v7(at, 'wide ' || m) AS task_id
 		FROM   generate_series(0, 3000) AS m, LATERAL (SELECT tenant_id, at, pg_temp.v7(at, 'wide') AS run_id FROM live WHERE n = 1) AS x`,
@@ -214,6 +219,7 @@ func (w *world) sendReads(t testing.TB) {
 	})
 	w.undone(t, func(tx *Tx) { w.sendLimits(t, tx, runs) })
 	w.sendConfigs(t)
+	w.sendTotals(t, runs)
 	_, admits, starts, err := w.TakeAdmission(ctx, "admission", "a", time.Minute)
 	require.NoError(t, err)
 	require.True(t, admits)

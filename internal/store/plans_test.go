@@ -31,11 +31,11 @@ const probe = 200
 const maxBlocks = 12
 
 // writers write several rows for each row of the batch, with an index entry each.
-var writers = map[string]int{"UpdateLiveRuns": 24, "MoveConfigs": 24, "UpsertConfigs": 24, "WriteLogs": 24, "TrimLogs": 60, "WriteProgress": 40}
+var writers = map[string]int{"UpdateLiveRuns": 24, "LookedLate": 24, "MergeRunDeltas": 24, "MoveConfigs": 24, "UpsertConfigs": 24, "WriteLogs": 24, "TrimLogs": 60, "WriteProgress": 40}
 
 // wasteful statements read the whole run of each row and throw most of it away. They are
-// for repeats alone, and an index for them would be one more for each event.
-var wasteful = []string{"TaskEvents"}
+// for repeats and for runs that are late, and an index for them would be one more for each event.
+var wasteful = []string{"TaskEvents", "BegunInTime"}
 
 // plans are the indexes that each hot statement uses, whatever the statistics say. A name
 // stands for the index of each partition.
@@ -57,6 +57,11 @@ var plans = map[string][]string{
 	"WaitingTenants": {"live_runs_pending"},
 	"NextRuns":       {"live_runs_lock", "live_runs_pending"},
 	"Roots":          {"tasks_pkey", "waiting_pkey"},
+
+	"LateRuns":       {"live_runs_late"},
+	"BegunInTime":    {"run_events_stream"},
+	"LookedLate":     {"live_runs_pkey"},
+	"MergeRunDeltas": {"run_deltas_pkey"},
 
 	"LockDueConfigs":      {"configs_due", "configs_name", "slot_ranges_pkey", "workspaces_pkey"},
 	"LockConfigs":         {"configs_name", "configs_pkey", "slot_ranges_pkey", "workspaces_pkey"},
@@ -82,7 +87,7 @@ var plans = map[string][]string{
 
 	"TakeDuty":       {"duties_pkey"},
 	"AdmissionWork":  {"live_runs_pending", "ready_q_order", "settlements_pkey"},
-	"Overdue":        {"cones_pkey", "leases_due", "live_runs_due", "retry_q_due"},
+	"Overdue":        {"cones_pkey", "leases_due", "live_runs_due", "live_runs_late", "retry_q_due", "run_deltas_pkey"},
 	"ReadyShares":    {"asset_pauses_pkey", "pool_clocks_pkey", "pool_q_order", "pools_pkey", "ready_q_order", "shares_pkey", "tenants_pkey", "workers_pkey"},
 	"TakeReady":      {"durations_pkey", "ready_q_order", "tasks_pkey"},
 	"DeleteReady":    {"ready_q_pkey"},
@@ -157,6 +162,7 @@ func TestPlans(t *testing.T) {
 
 var queues = []string{
 	"waiting", "ready_q", "pool_q", "leases", "retry_q", "heartbeats", "cones", "live_runs", "configs", "slots", "slot_ranges", "config_results",
+	"run_deltas",
 }
 
 // empty vacuums and analyzes the database while its queues are empty.

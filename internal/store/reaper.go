@@ -11,7 +11,7 @@ import (
 )
 
 // Overdue says what there is to reap.
-type Overdue struct{ Leases, Retries, Cones, Runs bool }
+type Overdue struct{ Leases, Retries, Cones, Runs, Late, Deltas bool }
 
 // Overdue looks whether anything is due. What becomes due a moment later is seen the next time.
 func (s *Store) Overdue(ctx context.Context) (o Overdue, err error) {

@@ -31,6 +31,8 @@ type Changes struct {
 	Reschedule  []run.Task // leases that the reaper looks at again at another time
 	Settlements []Settlement
 	Results     []ConfigResult // of runs that have ended, for their configs
+	Looked      []run.Run      // whose start nobody needs to look at again
+	Deltas      []RunDelta     // what runs that ended, and breaches, add to the totals
 }
 
 // NewTask is a task as its run makes it.
@@ -56,6 +58,7 @@ type Move struct {
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
 		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements, tx.insertConfigResults,
+		tx.lookedLate, tx.insertRunDeltas,
 	} {
 		if err := step(ctx, c); err != nil {
 			return err
@@ -97,6 +100,10 @@ func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
 			Retries:      retries,
 			ConfigIds:    column(rows, configOf),
 			SlotAts:      column(rows, func(r run.Run) time.Time { return r.Slot }),
+			Providers:    column(rows, func(r run.Run) string { return r.Provider }),
+			StartBys:     column(rows, func(r run.Run) time.Time { return r.StartBy }),
+			StartLimits:  column(rows, func(r run.Run) int32 { return r.StartLimit }),
+			Lates:        column(rows, isLate),
 		})
 	})
 }
@@ -201,6 +208,7 @@ func (tx *Tx) updateRuns(ctx context.Context, c Changes) error {
 			Cancelleds:    column(rows, func(r run.Run) int32 { return r.Cancelled }),
 			States:        column(rows, func(r run.Run) int16 { return int16(r.State) }),
 			TimedOuts:     column(rows, func(r run.Run) bool { return r.TimedOut }),
+			Lates:         column(rows, isLate),
 			CancelReasons: column(rows, func(r run.Run) string { return r.CancelReason }),
 			StartedAts:    column(rows, func(r run.Run) time.Time { return r.StartedAt }),
 			FinishedAts:   column(rows, func(r run.Run) time.Time { return r.FinishedAt }),

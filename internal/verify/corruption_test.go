@@ -100,7 +100,8 @@ func requireLost(t testing.TB, db *servotest.Database, report verify.Report) {
 	missing := requireFound(t, report, verify.Missing, "runs", "")
 	_, err = verify.Repair(t.Context(), db.Store, missing.Tenant, missing.Run)
 	require.NoError(t, err)
-	require.Equal(t, 1, look(t, db, verify.Options{}).Found)
+	left := slices.DeleteFunc(look(t, db, verify.Options{}).Divergences, func(d verify.Divergence) bool { return d.Table == "run_totals" })
+	require.Len(t, left, 1)
 }
 
 // TestRows deletes, doubles and invents rows: verify finds them and a repair mends them.

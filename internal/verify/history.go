@@ -24,6 +24,8 @@ type history struct {
 	run       run.Run
 	beforeEnd *run.Run // as it was when it ended
 	cancelled bool     // a cancel was asked for
+	inTime    bool     // a task was started by the time at which the run should have begun
+	lateBy    int64    // the position of the breach that says otherwise
 	tasks     map[id.Task]*task
 	order     []*task // as they were made
 	edges     []edge
@@ -98,8 +100,12 @@ func (h *history) apply(row store.EventRow, codec *event.Codec) {
 		Version: row.Version, At: row.RecordedAt, Meta: event.Meta{Actor: row.Actor, Trace: row.Trace}, Body: body,
 	}
 	if isRun {
+		if b, ok := body.(run.RunBreached); ok && b.SLA == run.SLAStartDelay {
+			h.lateBy = row.Position
+		}
 		h.applyRun(e)
 	} else {
+		h.began(e, row.Position)
 		h.applyTask(subject, e)
 	}
 }

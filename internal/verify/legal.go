@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"time"
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/run"
@@ -43,6 +44,8 @@ func runMay(from run.State, body event.Body) bool {
 		return from == run.RunPending
 	case run.RunTasksAdded, run.RunCancelRequested:
 		return from == run.RunPending || from == run.RunRunning
+	case run.RunBreached:
+		return from == run.RunPending || from == run.RunRunning || from == run.RunCancelling && b.SLA == run.SLAStartDelay
 	case run.RunEnded:
 		switch b.State { //nolint:exhaustive // the other states are no ends
 		case run.RunSucceeded, run.RunFailed:
@@ -107,6 +110,7 @@ func (h *history) judge() {
 		}
 	}
 	h.judgeEnd()
+	h.judgeStart()
 }
 
 func (t *task) hasUpstream(in func(run.TaskState) bool) bool {
@@ -133,4 +137,34 @@ func (h *history) judgeEnd() {
 	if body, err := last.Decide(run.EndRun{}); err != nil || body != (run.RunEnded{State: h.run.State}) {
 		wrong(fmt.Sprintf("the end that the machine decides: %v", body), h.run.State.String())
 	}
+}
+
+// judgeStart: a run that ended after the time at which it should have begun, and had not begun
+// by then, has a breach.
+func (h *history) judgeStart() {
+	r := h.run
+	if !r.StartBy.IsZero() && r.State.Terminal() && r.FinishedAt.After(r.StartBy) && !h.inTime && !r.Late {
+		h.diverges(History, "type", h.key.Run.UUID, "run.breached: nothing was started by "+r.StartBy.UTC().Format(time.RFC3339Nano), "none")
+	}
+}
+
+// began takes note of a task that was started in time. A breach that was recorded after it is
+// wrong.
+func (h *history) began(e event.Event, position int64) {
+	switch body := e.Body.(type) {
+	case run.TaskStarted:
+	case run.TaskClaimed:
+		if !body.Started {
+			return
+		}
+	default:
+		return
+	}
+	if h.run.StartBy.IsZero() || e.At.After(h.run.StartBy) {
+		return
+	}
+	if !h.inTime && position < h.lateBy {
+		h.diverges(History, "type", h.key.Run.UUID, "no breach: a task was started at "+e.At.UTC().Format(time.RFC3339Nano), string(run.RunBreached{}.EventType()))
+	}
+	h.inTime = true
 }

@@ -106,6 +106,13 @@ func TestRunEventsAreJudgedAsTheMachineDecides(t *testing.T) {
 		}
 		require.Equal(t, state == run.RunPending || state == run.RunRunning, verify.RunMay(state, run.RunTasksAdded{}), "tasks are added to a run that goes on")
 		require.False(t, verify.RunMay(state, run.RunCreated{}), "a run is created once")
+		promised := run.Run{State: state, StartBy: time.Unix(1, 0)}
+		late, missed := promised.MissedStart(false, time.Unix(2, 0))
+		late.SLA = run.SLAStartDelay
+		require.Equal(t, missed, verify.RunMay(state, late), "late in %s", state)
+		long, overran := promised.Overrun(1)
+		long.SLA = run.SLAExecution
+		require.Equal(t, overran, verify.RunMay(state, long), "too long in %s", state)
 	}
 	require.True(t, verify.RunMay(0, run.RunCreated{}))
 	require.False(t, verify.RunMay(0, run.RunStarted{}))

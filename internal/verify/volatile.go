@@ -30,6 +30,11 @@ func Volatile() []string {
 		"attempt_stages.*",
 		// work that goes on in another transaction; checked as an invariant
 		"cones.*",
+		// whether somebody has looked if a run began in time: what came of it is an event
+		"live_runs.late_at",
+		// sums of runs, held to their rows and their breaches as an invariant
+		"run_totals.*",
+		"run_deltas.*",
 		// where a config stands in time: written with the ledger of its slots, which is held to
 		// the runs and to itself as an invariant, like the time at which a config is due
 		"configs.decided_until",

@@ -58,6 +58,7 @@ func wantRun(r run.Run) store.RunRow {
 		State: int16(r.State), Priority: r.Priority, TimedOut: r.TimedOut, CancelReason: r.CancelReason, Pipeline: r.Pipeline,
 		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint,
 		Parameters: rawOrNull(r.Parameters), Retry: jsonOrNull(r.Retry), Trace: r.Trace, ConfigID: configID(r), SlotAt: timeOrNull(r.Slot),
+		Provider: r.Provider, StartBy: timeOrNull(r.StartBy), StartLimitS: r.StartLimit, Late: r.Late,
 	}
 	if r.Parent != nil {
 		row.ParentRunID = ptr[uuid.UUID](r.Parent.UUID)
@@ -77,7 +78,7 @@ func wantLive(r run.Run) store.LiveRunRow {
 	row := store.LiveRunRow{
 		TenantID: r.Tenant.UUID, RunID: r.ID.UUID, WorkspaceID: r.Workspace.UUID, CreatedAt: r.CreatedAt, DueAt: timeOrNull(r.DueAt()),
 		LimitS: r.Limit, Priority: r.Priority, Pending: r.State == run.RunPending, LockedBy: r.LockedBy, Pipeline: r.Pipeline,
-		ConfigID: configID(r),
+		ConfigID: configID(r), Breaches: store.BreachesOf(r),
 	}
 	if r.Behind {
 		row.WaitKey = r.Lock

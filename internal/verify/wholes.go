@@ -20,6 +20,9 @@ func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
 	if err := tx.Ledger(ctx, v.options.Tenant, v.ledger); err != nil {
 		return err
 	}
+	if err := tx.WrongTotals(ctx, v.options.Tenant, v.totals); err != nil {
+		return err
+	}
 	if v.options.Tenant != nil {
 		return nil // doubles are a matter of all tenants
 	}
@@ -51,6 +54,17 @@ func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
 			return nil
 		},
 	})
+}
+
+// totals: what was added up while runs ended is what the rows of the runs say.
+func (v *verifier) totals(row store.TotalsRow) error {
+	said := func(n float64) string {
+		return fmt.Sprintf("%g of provider %q on %s", n, row.Provider, row.Day)
+	}
+	v.report.add(Divergence{
+		Kind: Invariant, Table: "run_totals", Column: row.Name, Tenant: id.Of[id.Tenant](row.TenantID), Want: said(row.Want), Got: said(row.Got),
+	})
+	return nil
 }
 
 func (v *verifier) orphan(row store.OrphanRow) error {

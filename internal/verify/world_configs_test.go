@@ -114,7 +114,10 @@ func (w *world) scheduled(t testing.TB) {
 		c.fire(t)
 	}
 	w.report(t, first, engine.Complete{})
+	require.Equal(t, 3, value(w.LookLate(t.Context(), 3))(t), "of those that wait")
+	value(w.db.MergeTotals(t.Context(), 1000))(t)
 	require.Equal(t, 1, value(w.StartRuns(t.Context(), w.duty, 10))(t), "one has the lock that it has waited for")
+	w.report(t, w.one(t, "hourly"), engine.Complete{}) // it began late
 	c.fire(t)
 	value(c.DeleteConfig(t.Context(), c.change("deleted")))(t)
 	value(c.MoveSlot(t.Context(), c.change("to-move"), w.now.Add(20*time.Hour)))(t)
@@ -132,6 +135,8 @@ func (w *world) shown(t testing.TB) {
 		`servo.configs WHERE paused_at IS NOT NULL`, `servo.configs WHERE NOT enabled`,
 		`servo.slots s JOIN servo.entity_events e ON e.subject_id = s.config_id AND e.type = 'config.moved' AND (e.data->>'to')::timestamptz = s.slot_at`,
 		`servo.runs WHERE config_id IS NOT NULL AND slot_at IS NULL`,
+		`servo.live_runs WHERE breaches = 1`, `servo.live_runs WHERE late_at < servo.clock()`, `servo.runs WHERE late AND state >= 10`,
+		`servo.run_totals WHERE ended > 0`, `servo.run_deltas WHERE ended > 0`, `servo.run_totals WHERE provider = 'AWS'`,
 	} {
 		require.NotZero(t, w.db.Count(t, `SELECT count(*) FROM `+some), some)
 	}

@@ -2,22 +2,25 @@
 -- quotas of their tenants.
 
 -- name: InsertLiveRuns :exec
-INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key)
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key,
+                             late_at, breaches)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@workspace_ids::uuid[]), unnest(@created_ats::timestamptz[]),
        nullif(unnest(@due_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@limits::int[]), unnest(@priorities::smallint[]),
        unnest(@pendings::bool[]), unnest(@lock_keys::text[]), unnest(@locked_bys::text[]), unnest(@pipelines::text[]),
-       nullif(unnest(@config_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@wait_keys::text[]);
+       nullif(unnest(@config_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@wait_keys::text[]),
+       nullif(unnest(@late_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@breaches::smallint[]);
 
 -- name: InsertLocks :many
 -- Insert first: whoever holds the lock keeps it. Waits for a run that is just ending. Keys are
 -- taken in their order, so that two batches cannot wait for each other.
-INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id)
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id,
+                             late_at, breaches)
 SELECT n.tenant_id, n.run_id, n.workspace_id, @now::timestamptz, n.due_at, n.limit_s, n.priority, false, n.lock_key, n.locked_by, n.pipeline,
-       nullif(n.config_id, '00000000-0000-0000-0000-000000000000')
+       nullif(n.config_id, '00000000-0000-0000-0000-000000000000'), nullif(n.late_at, '0001-01-01 00:00:00+00'), n.breaches
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@workspace_ids::uuid[]) AS workspace_id,
                unnest(@due_ats::timestamptz[]) AS due_at, unnest(@limits::int[]) AS limit_s, unnest(@priorities::smallint[]) AS priority,
                unnest(@lock_keys::text[]) AS lock_key, unnest(@locked_bys::text[]) AS locked_by, unnest(@pipelines::text[]) AS pipeline,
-               unnest(@config_ids::uuid[]) AS config_id) AS n
+               unnest(@config_ids::uuid[]) AS config_id, unnest(@late_ats::timestamptz[]) AS late_at, unnest(@breaches::smallint[]) AS breaches) AS n
 ORDER  BY n.tenant_id, n.lock_key
 ON CONFLICT DO NOTHING
 RETURNING run_id;
@@ -31,11 +34,11 @@ JOIN   LATERAL (SELECT * FROM servo.live_runs x
 -- name: UpdateLiveRuns :exec
 -- A run starts, with the lock that it has waited for, or waits after all, or is being cancelled.
 UPDATE servo.live_runs l
-SET    pending = n.pending, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00'),
+SET    pending = n.pending, breaches = n.breaches, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00'),
        lock_key = CASE WHEN n.starts AND l.wait_key <> '' THEN l.wait_key ELSE l.lock_key END,
        wait_key = CASE WHEN n.starts THEN '' ELSE l.wait_key END
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@pendings::bool[]) AS pending,
-               unnest(@starts::bool[]) AS starts, unnest(@due_ats::timestamptz[]) AS due_at) AS n
+               unnest(@starts::bool[]) AS starts, unnest(@breaches::smallint[]) AS breaches, unnest(@due_ats::timestamptz[]) AS due_at) AS n
 WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id;
 
 -- name: DeleteLiveRuns :exec

@@ -1,13 +1,15 @@
 -- name: InsertRuns :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, version,
-                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at)
+                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at,
+                        provider, start_by, start_limit_s, late)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@ids::uuid[]), unnest(@workspace_ids::uuid[]), unnest(@deployment_ids::uuid[]),
        nullif(unnest(@parent_run_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), @now::timestamptz,
        nullif(unnest(@started_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@versions::int[]),
        unnest(@totals::int[]), unnest(@totals::int[]), unnest(@states::smallint[]), unnest(@priorities::smallint[]),
        unnest(@pipelines::text[]), unnest(@trigger_types::text[]), unnest(@triggered_bys::text[]), unnest(@fingerprints::text[]),
        nullif(unnest(@parameters::text[]), '')::jsonb, nullif(unnest(@retries::text[]), '')::jsonb, unnest(@traces::text[]),
-       nullif(unnest(@config_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), nullif(unnest(@slot_ats::timestamptz[]), '0001-01-01 00:00:00+00');
+       nullif(unnest(@config_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), nullif(unnest(@slot_ats::timestamptz[]), '0001-01-01 00:00:00+00'),
+       unnest(@providers::text[]), nullif(unnest(@start_bys::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@start_limits::int[]), unnest(@lates::bool[]);
 
 -- name: InsertTasks :exec
 -- upstreams and inheritances are arrays as text, since arrays of arrays must be rectangles
@@ -52,12 +54,12 @@ JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x
 -- table the planner would otherwise walk the whole index for each batch.
 UPDATE servo.runs r
 SET    version = n.version, total = n.total, remaining = n.remaining, succeeded = n.succeeded, failed = n.failed,
-       skipped = n.skipped, cancelled = n.cancelled, state = n.state, timed_out = n.timed_out, cancel_reason = n.cancel_reason,
+       skipped = n.skipped, cancelled = n.cancelled, state = n.state, timed_out = n.timed_out, late = n.late, cancel_reason = n.cancel_reason,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), finished_at = nullif(n.finished_at, '0001-01-01 00:00:00+00')
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id, unnest(@versions::int[]) AS version,
                unnest(@totals::int[]) AS total, unnest(@remainings::int[]) AS remaining, unnest(@succeededs::int[]) AS succeeded,
                unnest(@faileds::int[]) AS failed, unnest(@skippeds::int[]) AS skipped, unnest(@cancelleds::int[]) AS cancelled,
-               unnest(@states::smallint[]) AS state, unnest(@timed_outs::bool[]) AS timed_out,
+               unnest(@states::smallint[]) AS state, unnest(@timed_outs::bool[]) AS timed_out, unnest(@lates::bool[]) AS late,
                unnest(@cancel_reasons::text[]) AS cancel_reason,
                unnest(@started_ats::timestamptz[]) AS started_at, unnest(@finished_ats::timestamptz[]) AS finished_at) AS n
 WHERE  r.tenant_id = ANY (ARRAY[n.tenant_id]) AND r.id = n.id;

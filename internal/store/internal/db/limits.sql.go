@@ -160,11 +160,13 @@ func (q *Queries) ForgetTriggerKeys(ctx context.Context, arg ForgetTriggerKeysPa
 
 const insertLiveRuns = `-- name: InsertLiveRuns :exec
 
-INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key)
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key,
+                             late_at, breaches)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        nullif(unnest($5::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($6::int[]), unnest($7::smallint[]),
        unnest($8::bool[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]),
-       nullif(unnest($12::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($13::text[])
+       nullif(unnest($12::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($13::text[]),
+       nullif(unnest($14::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($15::smallint[])
 `
 
 type InsertLiveRunsParams struct {
@@ -181,6 +183,8 @@ type InsertLiveRunsParams struct {
 	Pipelines    []string
 	ConfigIds    []uuid.UUID
 	WaitKeys     []string
+	LateAts      []time.Time
+	Breaches     []int16
 }
 
 // What bounds runs: the rows of those that have not ended, the locks that they hold, and the
@@ -200,18 +204,21 @@ func (q *Queries) InsertLiveRuns(ctx context.Context, arg InsertLiveRunsParams) 
 		arg.Pipelines,
 		arg.ConfigIds,
 		arg.WaitKeys,
+		arg.LateAts,
+		arg.Breaches,
 	)
 	return err
 }
 
 const insertLocks = `-- name: InsertLocks :many
-INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id)
+INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id,
+                             late_at, breaches)
 SELECT n.tenant_id, n.run_id, n.workspace_id, $1::timestamptz, n.due_at, n.limit_s, n.priority, false, n.lock_key, n.locked_by, n.pipeline,
-       nullif(n.config_id, '00000000-0000-0000-0000-000000000000')
+       nullif(n.config_id, '00000000-0000-0000-0000-000000000000'), nullif(n.late_at, '0001-01-01 00:00:00+00'), n.breaches
 FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS workspace_id,
                unnest($5::timestamptz[]) AS due_at, unnest($6::int[]) AS limit_s, unnest($7::smallint[]) AS priority,
                unnest($8::text[]) AS lock_key, unnest($9::text[]) AS locked_by, unnest($10::text[]) AS pipeline,
-               unnest($11::uuid[]) AS config_id) AS n
+               unnest($11::uuid[]) AS config_id, unnest($12::timestamptz[]) AS late_at, unnest($13::smallint[]) AS breaches) AS n
 ORDER  BY n.tenant_id, n.lock_key
 ON CONFLICT DO NOTHING
 RETURNING run_id
@@ -229,6 +236,8 @@ type InsertLocksParams struct {
 	LockedBys    []string
 	Pipelines    []string
 	ConfigIds    []uuid.UUID
+	LateAts      []time.Time
+	Breaches     []int16
 }
 
 // Insert first: whoever holds the lock keeps it. Waits for a run that is just ending. Keys are
@@ -246,6 +255,8 @@ func (q *Queries) InsertLocks(ctx context.Context, arg InsertLocksParams) ([]uui
 		arg.LockedBys,
 		arg.Pipelines,
 		arg.ConfigIds,
+		arg.LateAts,
+		arg.Breaches,
 	)
 	if err != nil {
 		return nil, err
@@ -552,11 +563,11 @@ func (q *Queries) TenantQuotas(ctx context.Context, tenantIds []uuid.UUID) ([]Te
 
 const updateLiveRuns = `-- name: UpdateLiveRuns :exec
 UPDATE servo.live_runs l
-SET    pending = n.pending, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00'),
+SET    pending = n.pending, breaches = n.breaches, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00'),
        lock_key = CASE WHEN n.starts AND l.wait_key <> '' THEN l.wait_key ELSE l.lock_key END,
        wait_key = CASE WHEN n.starts THEN '' ELSE l.wait_key END
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::bool[]) AS pending,
-               unnest($4::bool[]) AS starts, unnest($5::timestamptz[]) AS due_at) AS n
+               unnest($4::bool[]) AS starts, unnest($5::smallint[]) AS breaches, unnest($6::timestamptz[]) AS due_at) AS n
 WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id
 `
 
@@ -565,6 +576,7 @@ type UpdateLiveRunsParams struct {
 	RunIds    []uuid.UUID
 	Pendings  []bool
 	Starts    []bool
+	Breaches  []int16
 	DueAts    []time.Time
 }
 
@@ -575,6 +587,7 @@ func (q *Queries) UpdateLiveRuns(ctx context.Context, arg UpdateLiveRunsParams) 
 		arg.RunIds,
 		arg.Pendings,
 		arg.Starts,
+		arg.Breaches,
 		arg.DueAts,
 	)
 	return err

@@ -246,7 +246,9 @@ const overdue = `-- name: Overdue :one
 SELECT coalesce((SELECT l.due_at FROM servo.leases l ORDER BY l.due_at LIMIT 1) <= servo.clock(), false)::bool AS leases,
        coalesce((SELECT q.due_at FROM servo.retry_q q ORDER BY q.due_at LIMIT 1) <= servo.clock(), false)::bool AS retries,
        ((SELECT c.run_id FROM servo.cones c ORDER BY c.run_id LIMIT 1) IS NOT NULL)::bool AS cones,
-       coalesce((SELECT x.due_at FROM servo.live_runs x WHERE x.due_at IS NOT NULL ORDER BY x.due_at LIMIT 1) <= servo.clock(), false)::bool AS runs
+       coalesce((SELECT x.due_at FROM servo.live_runs x WHERE x.due_at IS NOT NULL ORDER BY x.due_at LIMIT 1) <= servo.clock(), false)::bool AS runs,
+       coalesce((SELECT x.late_at FROM servo.live_runs x WHERE x.late_at IS NOT NULL ORDER BY x.late_at LIMIT 1) < servo.clock(), false)::bool AS late,
+       ((SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT 1) IS NOT NULL)::bool AS deltas
 `
 
 type OverdueRow struct {
@@ -254,9 +256,11 @@ type OverdueRow struct {
 	Retries bool
 	Cones   bool
 	Runs    bool
+	Late    bool
+	Deltas  bool
 }
 
-// Whether anything is due, at the cost of four looks at the head of an index.
+// Whether anything is due, at the cost of six looks at the head of an index.
 func (q *Queries) Overdue(ctx context.Context) (OverdueRow, error) {
 	row := q.db.QueryRow(ctx, overdue)
 	var i OverdueRow
@@ -265,6 +269,8 @@ func (q *Queries) Overdue(ctx context.Context) (OverdueRow, error) {
 		&i.Retries,
 		&i.Cones,
 		&i.Runs,
+		&i.Late,
+		&i.Deltas,
 	)
 	return i, err
 }

@@ -264,14 +264,16 @@ func (q *Queries) InsertRunEvents(ctx context.Context, arg InsertRunEventsParams
 
 const insertRuns = `-- name: InsertRuns :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, version,
-                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at)
+                        total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at,
+                        provider, start_by, start_limit_s, late)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[]),
        nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), $6::timestamptz,
        nullif(unnest($7::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($8::int[]),
        unnest($9::int[]), unnest($9::int[]), unnest($10::smallint[]), unnest($11::smallint[]),
        unnest($12::text[]), unnest($13::text[]), unnest($14::text[]), unnest($15::text[]),
        nullif(unnest($16::text[]), '')::jsonb, nullif(unnest($17::text[]), '')::jsonb, unnest($18::text[]),
-       nullif(unnest($19::uuid[]), '00000000-0000-0000-0000-000000000000'), nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00')
+       nullif(unnest($19::uuid[]), '00000000-0000-0000-0000-000000000000'), nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'),
+       unnest($21::text[]), nullif(unnest($22::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($23::int[]), unnest($24::bool[])
 `
 
 type InsertRunsParams struct {
@@ -295,6 +297,10 @@ type InsertRunsParams struct {
 	Traces        []string
 	ConfigIds     []uuid.UUID
 	SlotAts       []time.Time
+	Providers     []string
+	StartBys      []time.Time
+	StartLimits   []int32
+	Lates         []bool
 }
 
 func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
@@ -319,6 +325,10 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 		arg.Traces,
 		arg.ConfigIds,
 		arg.SlotAts,
+		arg.Providers,
+		arg.StartBys,
+		arg.StartLimits,
+		arg.Lates,
 	)
 	return err
 }
@@ -571,14 +581,14 @@ func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdatePa
 const updateRuns = `-- name: UpdateRuns :exec
 UPDATE servo.runs r
 SET    version = n.version, total = n.total, remaining = n.remaining, succeeded = n.succeeded, failed = n.failed,
-       skipped = n.skipped, cancelled = n.cancelled, state = n.state, timed_out = n.timed_out, cancel_reason = n.cancel_reason,
+       skipped = n.skipped, cancelled = n.cancelled, state = n.state, timed_out = n.timed_out, late = n.late, cancel_reason = n.cancel_reason,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), finished_at = nullif(n.finished_at, '0001-01-01 00:00:00+00')
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id, unnest($3::int[]) AS version,
                unnest($4::int[]) AS total, unnest($5::int[]) AS remaining, unnest($6::int[]) AS succeeded,
                unnest($7::int[]) AS failed, unnest($8::int[]) AS skipped, unnest($9::int[]) AS cancelled,
-               unnest($10::smallint[]) AS state, unnest($11::bool[]) AS timed_out,
-               unnest($12::text[]) AS cancel_reason,
-               unnest($13::timestamptz[]) AS started_at, unnest($14::timestamptz[]) AS finished_at) AS n
+               unnest($10::smallint[]) AS state, unnest($11::bool[]) AS timed_out, unnest($12::bool[]) AS late,
+               unnest($13::text[]) AS cancel_reason,
+               unnest($14::timestamptz[]) AS started_at, unnest($15::timestamptz[]) AS finished_at) AS n
 WHERE  r.tenant_id = ANY (ARRAY[n.tenant_id]) AND r.id = n.id
 `
 
@@ -594,6 +604,7 @@ type UpdateRunsParams struct {
 	Cancelleds    []int32
 	States        []int16
 	TimedOuts     []bool
+	Lates         []bool
 	CancelReasons []string
 	StartedAts    []time.Time
 	FinishedAts   []time.Time
@@ -614,6 +625,7 @@ func (q *Queries) UpdateRuns(ctx context.Context, arg UpdateRunsParams) error {
 		arg.Cancelleds,
 		arg.States,
 		arg.TimedOuts,
+		arg.Lates,
 		arg.CancelReasons,
 		arg.StartedAts,
 		arg.FinishedAts,

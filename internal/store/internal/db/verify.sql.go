@@ -222,13 +222,13 @@ func (q *Queries) PlanByScan(ctx context.Context) error {
 const repairRun = `-- name: RepairRun :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, provider, start_by, start_limit_s, late)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::timestamptz,
         $7::timestamptz, $8::timestamptz, $9::int, $10::int, $11::int,
         $12::int, $13::int, $14::int, $15::int, $16::smallint, $17::smallint, $18::bool,
         $19::text, $20::text, $21::text, $22::text, $23::text,
         nullif($24::text, '')::jsonb, nullif($25::text, '')::jsonb, $26::text, $27::uuid,
-        $28::timestamptz)
+        $28::timestamptz, $29::text, $30::timestamptz, $31::int, $32::bool)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -237,7 +237,8 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        priority = excluded.priority, timed_out = excluded.timed_out, cancel_reason = excluded.cancel_reason,
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
-       config_id = excluded.config_id, slot_at = excluded.slot_at
+       config_id = excluded.config_id, slot_at = excluded.slot_at, provider = excluded.provider,
+       start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late
 `
 
 type RepairRunParams struct {
@@ -269,6 +270,10 @@ type RepairRunParams struct {
 	Trace        string
 	ConfigID     *uuid.UUID
 	SlotAt       *time.Time
+	Provider     string
+	StartBy      *time.Time
+	StartLimitS  int32
+	Late         bool
 }
 
 // Every column as the events tell it. The row is updated in place, never replaced: others
@@ -303,6 +308,10 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 		arg.Trace,
 		arg.ConfigID,
 		arg.SlotAt,
+		arg.Provider,
+		arg.StartBy,
+		arg.StartLimitS,
+		arg.Late,
 	)
 	return err
 }
@@ -1742,6 +1751,92 @@ func (q *Queries) VerifyTenants(ctx context.Context, arg VerifyTenantsParams) ([
 			&i.ServoTenant.MaxBackfillRuns,
 			&i.ServoTenant.FairnessWeight,
 			&i.ServoTenant.Zone,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifyTotals = `-- name: VerifyTotals :many
+WITH kept AS (
+    SELECT x.tenant_id, x.day, x.provider, sum(x.ended) AS ended, sum(x.succeeded) AS succeeded, sum(x.failed) AS failed, sum(x.timed_out) AS timed_out,
+           sum(x.cancelled) AS cancelled, sum(x.started) AS started, sum(x.seconds) AS seconds, sum(x.breached) AS breached, sum(x.breaches) AS breaches
+    FROM   (SELECT t.tenant_id, t.day, t.provider, t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches
+            FROM   servo.run_totals t WHERE $1::bool OR t.tenant_id = $2::uuid
+            UNION ALL
+            SELECT d.tenant_id, d.day, d.provider, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
+            FROM   servo.run_deltas d WHERE $1::bool OR d.tenant_id = $2::uuid) AS x
+    GROUP  BY x.tenant_id, x.day, x.provider
+), told AS (
+    SELECT y.tenant_id, y.day, y.provider, sum(y.ended) AS ended, sum(y.succeeded) AS succeeded, sum(y.failed) AS failed, sum(y.timed_out) AS timed_out,
+           sum(y.cancelled) AS cancelled, sum(y.started) AS started, sum(y.seconds) AS seconds, sum(y.breached) AS breached, sum(y.breaches) AS breaches
+    FROM   (SELECT r.tenant_id, (r.finished_at AT TIME ZONE 'UTC')::date AS day, r.provider, count(*) AS ended,
+                   count(*) FILTER (WHERE r.state = 10) AS succeeded, count(*) FILTER (WHERE r.state = 11) AS failed,
+                   count(*) FILTER (WHERE r.state = 12) AS timed_out, count(*) FILTER (WHERE r.state = 13) AS cancelled, count(r.started_at) AS started,
+                   coalesce(sum(greatest(extract(epoch FROM r.finished_at - r.started_at), 0)), 0)::float8 AS seconds,
+                   count(*) FILTER (WHERE r.late OR r.timed_out) AS breached, 0 AS breaches
+            FROM   servo.runs r
+            WHERE  r.state >= 10 AND r.finished_at IS NOT NULL AND ($1::bool OR r.tenant_id = $2::uuid)
+            GROUP  BY 1, 2, 3
+            UNION ALL
+            SELECT e.tenant_id, (e.recorded_at AT TIME ZONE 'UTC')::date, r.provider, 0, 0, 0, 0, 0, 0, 0, 0, count(*)
+            FROM   servo.run_events e
+            JOIN   servo.runs r ON r.tenant_id = e.tenant_id AND r.id = e.run_id
+            WHERE  e.type = 'run.breached' AND ($1::bool OR e.tenant_id = $2::uuid)
+            GROUP  BY 1, 2, 3) AS y
+    GROUP  BY y.tenant_id, y.day, y.provider
+), compared AS (
+    SELECT coalesce(k.tenant_id, t.tenant_id) AS tenant_id, coalesce(k.day, t.day) AS day, coalesce(k.provider, t.provider) AS provider, c.name,
+           c.got, c.want
+    FROM   kept k
+    FULL   JOIN told t ON t.tenant_id = k.tenant_id AND t.day = k.day AND t.provider = k.provider
+    CROSS  JOIN LATERAL (SELECT unnest(ARRAY['ended', 'succeeded', 'failed', 'timed_out', 'cancelled', 'started', 'seconds', 'breached', 'breaches']) AS name,
+                                unnest(ARRAY[k.ended, k.succeeded, k.failed, k.timed_out, k.cancelled, k.started, k.seconds, k.breached, k.breaches]::float8[]) AS got,
+                                unnest(ARRAY[t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches]::float8[]) AS want) AS c
+)
+SELECT x.tenant_id::uuid AS tenant_id, x.day::text AS day, x.provider::text AS provider, x.name::text AS name,
+       coalesce(x.got, 0)::float8 AS got, coalesce(x.want, 0)::float8 AS want
+FROM   compared x
+WHERE  abs(coalesce(x.got, 0) - coalesce(x.want, 0)) > 0.001 + 1e-9 * abs(coalesce(x.want, 0))
+ORDER  BY x.tenant_id, x.day, x.provider, x.name
+`
+
+type VerifyTotalsParams struct {
+	Everybody bool
+	TenantID  uuid.UUID
+}
+
+type VerifyTotalsRow struct {
+	TenantID uuid.UUID
+	Day      string
+	Provider string
+	Name     string
+	Got      float64
+	Want     float64
+}
+
+// Where the sums of a tenant are not what its runs and their breaches say.
+func (q *Queries) VerifyTotals(ctx context.Context, arg VerifyTotalsParams) ([]VerifyTotalsRow, error) {
+	rows, err := q.db.Query(ctx, verifyTotals, arg.Everybody, arg.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyTotalsRow
+	for rows.Next() {
+		var i VerifyTotalsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.Day,
+			&i.Provider,
+			&i.Name,
+			&i.Got,
+			&i.Want,
 		); err != nil {
 			return nil, err
 		}

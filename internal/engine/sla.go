@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// providerLabel is the label of a config that totals are told apart by.
+const providerLabel = "provider"
+
+// brokenPromise is a breach that the transaction records.
+type brokenPromise struct {
+	of  *liveRun
+	sla run.SLA
+}
+
+func (t *triggerCommand) provider() string {
+	if t.For == nil {
+		return ""
+	}
+	return t.For.Provider
+}
+
+// startBy is when the run should have begun, and the delay that this allows, in seconds.
+func (t *triggerCommand) startBy(now time.Time) (*time.Time, int32) {
+	if t.For == nil || t.For.Within == 0 {
+		return nil, 0
+	}
+	from := now
+	if !t.For.Slot.IsZero() {
+		from = t.For.Slot.Add(t.For.Delay)
+	}
+	by := from.Add(t.For.Within).Truncate(time.Microsecond) // what the database can tell apart
+	return &by, int32(t.For.Within / time.Second)           //nolint:gosec // at most a week
+}
+
+// lateAt is what the row among the live runs says of a run that is made now.
+func (t *triggerCommand) lateAt(now time.Time) (at time.Time, breaches int16) {
+	by, _ := t.startBy(now)
+	switch {
+	case by == nil:
+		return time.Time{}, 0
+	case now.After(*by):
+		return time.Time{}, store.BreachedStart
+	}
+	return *by, 0
+}
+
+// missedStart records the breach of a run that did not begin in time.
+func (w *working) missedStart(r *liveRun, begunInTime bool, meta event.Meta) error {
+	breach, missed := r.run.MissedStart(begunInTime, w.now)
+	if !missed {
+		return nil
+	}
+	return w.recordRun(r, breach, meta)
+}
+
+// missedStarts looks at the runs that end with this transaction, after the time at which they
+// should have begun: whoever should have looked before may not have come to it. The others
+// cost nothing.
+func missedStarts(ctx context.Context, tx *store.Tx, w *working) error {
+	var ending []run.Run
+	for _, r := range w.touched {
+		if r.run.Remaining == 0 && r.run.MayBeLate(w.now) {
+			ending = append(ending, r.run)
+		}
+	}
+	if len(ending) == 0 {
+		return nil
+	}
+	begun, err := tx.BegunInTime(ctx, ending)
+	if err != nil {
+		return err
+	}
+	for _, r := range ending {
+		if err := w.missedStart(w.runs[r.ID], begun[r.ID], event.Meta{Actor: "engine"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LookLate looks at runs that should have begun by now, up to most of them, and records a
+// breach of those that have not, or did too late. It says how many it looked at.
+func (e *Engine) LookLate(ctx context.Context, most int) (int, error) {
+	looked := 0
+	var held []string
+	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		candidates, err := tx.LateRuns(ctx, now, most)
+		if err != nil || len(candidates) == 0 {
+			return err
+		}
+		looked = len(candidates)
+		locked, err := tx.LockRuns(ctx, store.LockForCount, candidates)
+		if err != nil {
+			return err
+		}
+		runs := slices.DeleteFunc(locked, func(r run.Run) bool { return r.State.Terminal() }) // its row is gone
+		begun, pools, err := begunInTime(ctx, tx, runs)
+		if err != nil {
+			return err
+		}
+		held = pools
+		if now, err = tx.Clock(ctx); err != nil {
+			return err
+		}
+		w.at(now)
+		w.addRuns(runs)
+		for _, r := range runs {
+			live := w.runs[r.ID]
+			if err := w.missedStart(live, begun[r.ID], event.Meta{Actor: "reaper"}); err != nil {
+				return err
+			}
+			w.changes.Looked = append(w.changes.Looked, live.run)
+		}
+		return nil
+	})
+	if err == nil && len(held) > 0 {
+		e.signals.publish(held...) // claims have passed over what was locked
+	}
+	return looked, err
+}
+
+// begunInTime says which of some locked runs began in time. A claim reads the clock before it
+// commits: of runs that seem not to have begun, whoever is about to start a task is waited for.
+func begunInTime(ctx context.Context, tx *store.Tx, runs []run.Run) (begun map[id.Run]bool, pools []string, err error) {
+	if begun, err = tx.BegunInTime(ctx, runs); err != nil {
+		return nil, nil, err
+	}
+	var doubtful []run.Run
+	for _, r := range runs {
+		if !begun[r.ID] && !r.Late {
+			doubtful = append(doubtful, r)
+		}
+	}
+	if len(doubtful) == 0 {
+		return begun, nil, nil
+	}
+	if pools, err = tx.LockStarts(ctx, doubtful); err != nil {
+		return nil, nil, err
+	}
+	again, err := tx.BegunInTime(ctx, doubtful)
+	for r := range again {
+		begun[r] = true
+	}
+	slices.Sort(pools)
+	return begun, slices.Compact(pools), err
+}
+
+// total adds up what the transaction has done to runs: a row for each tenant and provider,
+// however many runs there are.
+func (w *working) total() {
+	type key struct {
+		tenant   id.Tenant
+		provider string
+	}
+	places := map[key]int{}
+	of := func(r run.Run) *store.Totals {
+		k := key{r.Tenant, r.Provider}
+		i, known := places[k]
+		if !known {
+			i = len(w.changes.Deltas)
+			places[k] = i
+			w.changes.Deltas = append(w.changes.Deltas, store.RunDelta{Tenant: r.Tenant, Provider: r.Provider})
+		}
+		return &w.changes.Deltas[i].Totals
+	}
+	for _, r := range w.touched {
+		if r.run.State.Terminal() && !r.from.Terminal() {
+			of(r.run).Add(endOf(r.run))
+		}
+	}
+	for _, b := range w.broken {
+		of(b.of.run).Breaches++
+	}
+}
+
+// endOf is what the end of a run adds to the totals.
+func endOf(r run.Run) store.Totals {
+	t := store.Totals{Ended: 1}
+	switch r.State { //nolint:exhaustive // the other states are no ends
+	case run.RunSucceeded:
+		t.Succeeded = 1
+	case run.RunFailed:
+		t.Failed = 1
+	case run.RunTimedOut:
+		t.TimedOut = 1
+	case run.RunCancelled:
+		t.Cancelled = 1
+	}
+	if !r.StartedAt.IsZero() {
+		t.Started, t.Seconds = 1, max(0, r.FinishedAt.Sub(r.StartedAt).Seconds())
+	}
+	if r.Breached() {
+		t.Breached = 1
+	}
+	return t
+}

@@ -1,0 +1,220 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+func isLate(r run.Run) bool { return r.Late }
+
+// What live_runs.breaches is made of.
+const (
+	BreachedStart     int16 = 1 // it began late, or has not begun
+	BreachedExecution int16 = 2 // it took too long
+)
+
+// BreachesOf are the promises about a run that were broken, as its row among the live runs
+// says them.
+func BreachesOf(r run.Run) (breaches int16) {
+	if r.Late {
+		breaches |= BreachedStart
+	}
+	if r.TimedOut {
+		breaches |= BreachedExecution
+	}
+	return breaches
+}
+
+// LateRuns are runs that should have begun by now: to be looked at again under their locks.
+func (tx *Tx) LateRuns(ctx context.Context, now time.Time, most int) ([]RunKey, error) {
+	rows, err := tx.q.LateRuns(ctx, db.LateRunsParams{Now: now, Most: int32(most)}) //nolint:gosec // a batch size
+	return column(rows, func(r db.LateRunsRow) RunKey { return runKey(r.TenantID, r.RunID) }), err
+}
+
+// BegunInTime says which runs had a task that was started by the time that they were promised.
+func (tx *Tx) BegunInTime(ctx context.Context, runs []run.Run) (map[id.Run]bool, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.q.BegunInTime(ctx, db.BegunInTimeParams{
+		TenantIds: column(runs, func(r run.Run) uuid.UUID { return r.Tenant.UUID }),
+		RunIds:    column(runs, func(r run.Run) uuid.UUID { return r.ID.UUID }),
+		StartBys:  column(runs, func(r run.Run) time.Time { return r.StartBy }),
+	})
+	begun := make(map[id.Run]bool, len(rows))
+	for _, r := range rows {
+		begun[id.Of[id.Run](r)] = true
+	}
+	return begun, err
+}
+
+// LockStarts waits for whoever is about to start a task of these runs, and keeps others from
+// it until the transaction ends. It says which pools have tasks that were held.
+func (tx *Tx) LockStarts(ctx context.Context, runs []run.Run) (pools []string, err error) {
+	ids := column(runs, func(r run.Run) uuid.UUID { return r.ID.UUID })
+	queued, err := tx.q.SweepQueued(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range queued {
+		pools = append(pools, q.ServoPoolQ.Pool)
+	}
+	_, err = tx.q.SweepLeases(ctx, ids)
+	return pools, err
+}
+
+// lookedLate takes note of runs whose start was looked at.
+func (tx *Tx) lookedLate(ctx context.Context, c Changes) error {
+	rows := c.Looked
+	return tx.writes.write("looked late", len(rows), func(q *db.Queries) error {
+		return q.LookedLate(ctx, db.LookedLateParams{
+			TenantIds: column(rows, func(r run.Run) uuid.UUID { return r.Tenant.UUID }),
+			RunIds:    column(rows, func(r run.Run) uuid.UUID { return r.ID.UUID }),
+			Breaches:  column(rows, BreachesOf),
+		})
+	})
+}
+
+// Totals are sums of runs that have ended, and of breaches.
+type Totals struct {
+	Ended, Succeeded, Failed, TimedOut, Cancelled int64
+
+	Started  int64   // of those that ended: which had started, and have Seconds
+	Seconds  float64 // from start to end
+	Breached int64   // runs that ended with a breach
+	Breaches int64   // that happened then, of whatever run
+}
+
+// Add adds other sums.
+func (t *Totals) Add(o Totals) {
+	t.Ended += o.Ended
+	t.Succeeded += o.Succeeded
+	t.Failed += o.Failed
+	t.TimedOut += o.TimedOut
+	t.Cancelled += o.Cancelled
+	t.Started += o.Started
+	t.Seconds += o.Seconds
+	t.Breached += o.Breached
+	t.Breaches += o.Breaches
+}
+
+// RunDelta is what a transaction adds to the totals of a tenant and a provider on its day.
+type RunDelta struct {
+	Totals
+
+	Tenant   id.Tenant
+	Provider string
+}
+
+func (tx *Tx) insertRunDeltas(ctx context.Context, c Changes) error {
+	rows := c.Deltas
+	of := func(count func(RunDelta) int64) []int32 {
+		return column(rows, func(d RunDelta) int32 { return int32(count(d)) }) //nolint:gosec // a batch size
+	}
+	return tx.writes.write("insert run_deltas", len(rows), func(q *db.Queries) error {
+		return q.InsertRunDeltas(ctx, db.InsertRunDeltasParams{
+			Day:        dayOf(c.Now),
+			TenantIds:  column(rows, func(d RunDelta) uuid.UUID { return d.Tenant.UUID }),
+			Providers:  column(rows, func(d RunDelta) string { return d.Provider }),
+			Endeds:     of(func(d RunDelta) int64 { return d.Ended }),
+			Succeededs: of(func(d RunDelta) int64 { return d.Succeeded }),
+			Faileds:    of(func(d RunDelta) int64 { return d.Failed }),
+			TimedOuts:  of(func(d RunDelta) int64 { return d.TimedOut }),
+			Cancelleds: of(func(d RunDelta) int64 { return d.Cancelled }),
+			Starteds:   of(func(d RunDelta) int64 { return d.Started }),
+			Seconds:    column(rows, func(d RunDelta) float64 { return d.Seconds }),
+			Breacheds:  of(func(d RunDelta) int64 { return d.Breached }),
+			Breaches:   of(func(d RunDelta) int64 { return d.Breaches }),
+		})
+	})
+}
+
+// dayOf is the day of a time in UTC.
+func dayOf(t time.Time) pgtype.Date {
+	year, month, day := t.UTC().Date()
+	return pgtype.Date{Time: time.Date(year, month, day, 0, 0, 0, 0, time.UTC), Valid: true}
+}
+
+// MergeTotals adds up to most of what transactions have added to the totals, and says how many
+// it took. Any server may do it at any time.
+func (s *Store) MergeTotals(ctx context.Context, most int) (taken int, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		taken, err = tx.MergeTotals(ctx, most)
+		return err
+	})
+	return taken, err
+}
+
+// MergeTotals does it in a transaction.
+func (tx *Tx) MergeTotals(ctx context.Context, most int) (int, error) {
+	taken, err := tx.q.MergeRunDeltas(ctx, int32(most)) //nolint:gosec // a batch size
+	return int(taken), err
+}
+
+// DayTotals are the totals of a day in UTC and a provider.
+type DayTotals struct {
+	Totals
+
+	Day      time.Time
+	Provider string
+}
+
+// TenantTotals reads the sums of a tenant from one day to another, both included, by day and
+// provider. They are exact: what was not added up yet is added here.
+func (s *Store) TenantTotals(ctx context.Context, owner id.Tenant, from, to time.Time) ([]DayTotals, error) {
+	var days []DayTotals
+	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.TenantTotals(ctx, db.TenantTotalsParams{TenantID: owner.UUID, FromDay: dayOf(from), ToDay: dayOf(to)})
+		days = column(rows, func(r db.TenantTotalsRow) DayTotals {
+			return DayTotals{Day: r.Day.Time, Provider: r.Provider, Totals: Totals{
+				Ended: r.Ended, Succeeded: r.Succeeded, Failed: r.Failed, TimedOut: r.TimedOut, Cancelled: r.Cancelled,
+				Started: r.Started, Seconds: r.Seconds, Breached: r.Breached, Breaches: r.Breaches,
+			}}
+		})
+		return err
+	})
+	return days, err
+}
+
+// Today is what has become of the runs of all tenants on a day in UTC.
+type Today struct {
+	Day      time.Time
+	Ended    int64
+	Failed   int64 // FAILED and TIMED_OUT
+	Breaches int64
+	Started  int64 // of those that ended: which had started, and have Seconds
+	Seconds  float64
+	// Pending and Running are counted no further than MaxDepth.
+	Pending, Running int64
+}
+
+// Today reads the day that a time is in.
+func (s *Store) Today(ctx context.Context, now time.Time) (Today, error) {
+	var today Today
+	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.TodayTotals(ctx, db.TodayTotalsParams{Day: dayOf(now), Most: MaxDepth})
+		today = Today{
+			Day: dayOf(now).Time, Ended: row.Ended, Failed: row.Failed, Breaches: row.Breaches, Started: row.Started, Seconds: row.Seconds,
+			Pending: row.Pending, Running: row.Running,
+		}
+		return err
+	})
+	return today, err
+}
+
+// TotalsRow is a sum that is not what the runs say.
+type TotalsRow = db.VerifyTotalsRow
+
+// WrongTotals finds the sums that are not what the runs and their breaches say, of one tenant or
+// of all.
+func (tx *Tx) WrongTotals(ctx context.Context, tenant *id.Tenant, each func(TotalsRow) error) error {
+	first, _ := bounds(tenant)
+	return stream(ctx, tx, each, with((*db.Queries).VerifyTotals, db.VerifyTotalsParams{Everybody: tenant == nil, TenantID: first}))
+}
