@@ -190,12 +190,19 @@ func execute(ctx context.Context, url, sql string) error {
 	return err
 }
 
+// forget lets the profile begin anew.
+func (b *bencher) forget(ctx context.Context) error {
+	if !b.holds {
+		return nil
+	}
+	_, err := b.admin.Exec(ctx, `SELECT pg_stat_statements_reset()`)
+	return err
+}
+
 // measure runs the scenario's load to its end between two readings.
 func (b *bencher) measure(ctx context.Context, s scenario, tasks int) (Result, error) {
-	if b.holds {
-		if _, err := b.admin.Exec(ctx, `SELECT pg_stat_statements_reset()`); err != nil {
-			return Result{}, err
-		}
+	if err := b.forget(ctx); err != nil {
+		return Result{}, err
 	}
 	before, err := b.read(ctx)
 	if err != nil {

@@ -25,11 +25,14 @@ its task ready? First one loop with many configs, then many loops at the same ti
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if form == outputTable {
 				options.Progress = func(r bench.SchedulesResult) error {
-					_, err := fmt.Fprintf(cmd.OutOrStdout(), `%d configs, %d loops: %.2f s, %.0f slots/s
-  one look     p50 %.1f ms, p99 %.1f ms
-  per slot     %.3f statements, %.0f bytes of WAL
+					_, err := fmt.Fprintf(cmd.OutOrStdout(), `%d configs, %d loops, %d at a time: %.3f s, %.0f slots/s
+  %d looks      p50 %.1f ms, p99 %.1f ms
+  per slot     %.3f statements, %.0f bytes of WAL, %.0f µs of PostgreSQL, %.0f µs of Go
   memory       %.0f MiB live at most
-`, r.Configs, r.Loops, r.Seconds, r.PerSecond, r.BatchP50, r.BatchP99, r.Statements, r.WALBytes, r.HeapMiB)
+`, r.Configs, r.Loops, r.Batch, r.Seconds, r.PerSecond, r.Looks, r.BatchP50, r.BatchP99, r.Statements, r.WALBytes, r.PostgresUS, r.GoUS, r.HeapMiB)
+					for _, s := range r.Dearest {
+						_, err = fmt.Fprintf(cmd.OutOrStdout(), "    %-40s %6d calls %8.1f ms %7d rows\n", s.Name, s.Calls, s.MS, s.Rows)
+					}
 					return err
 				}
 			}
@@ -43,6 +46,8 @@ its task ready? First one loop with many configs, then many loops at the same ti
 	cmd.Flags().IntSliceVar(&options.Configs, "configs", []int{10_000, 100_000}, "how many are due at once, one measurement each")
 	cmd.Flags().IntVar(&options.Loops, "loops", 50, "loops that fire at the same time, in the last measurement")
 	cmd.Flags().IntVar(&options.Due, "due", 1000, "configs of the last measurement")
+	cmd.Flags().IntVar(&options.Batch, "batch", 0, "configs that a loop takes at once, in the last measurement (default an equal share)")
+	cmd.Flags().BoolVar(&options.Profile, "profile", false, "show the dearest statements")
 	cmd.Flags().IntVar(&options.Tenants, "tenants", 100, "how many tenants")
 	cmd.Flags().StringVar(&options.Database, "database", "", "URL of a PostgreSQL to use instead of a private one")
 	addOutput(cmd, &form)

@@ -20,3 +20,6 @@ func (e *Engine) CancelRuns(ctx context.Context, cancels []Cancel) ([]Cancelled,
 
 // MaxAncestors is how many runs a retry looks back.
 const MaxAncestors = maxAncestors
+
+// FiringSeats is how many transactions fire at the same time.
+const FiringSeats = firingSeats

@@ -17,6 +17,11 @@ import (
 // DefaultFiring is how many configs one transaction decides about.
 const DefaultFiring = 1000
 
+// firingSeats is how many transactions fire at the same time, over all servers. One more would
+// be no faster: it would walk over the configs that these have locked. And one that hangs, until
+// its database ends it, must not be the last.
+const firingSeats = 4
+
 // lookAgain is when a slot that waits for another config is looked at again.
 const lookAgain = 10 * time.Second
 
@@ -30,22 +35,21 @@ type Fired struct {
 }
 
 // FireDue decides about the slots of up to most configs that are due: their runs, the ledger
-// and where the configs stand next, in one transaction. Any server may do it at any time.
+// and where the configs stand next, in one transaction. Any server may do it at any time; where
+// enough others are at it already it does nothing, and they go on until nothing is due.
 func (e *Engine) FireDue(ctx context.Context, most int) (fired Fired, err error) {
 	var f *firing
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
+		now, seated, err := tx.TakeFiringSeat(ctx, firingSeats)
+		f, fired = newFiring(e, now), Fired{}
+		if err != nil || !seated {
 			return err
 		}
 		due, err := tx.LockDueConfigs(ctx, now, most)
-		if err != nil {
+		if err != nil || len(due) == 0 {
 			return err
 		}
 		fired.Configs, fired.More = len(due), len(due) == most
-		if f = newFiring(e, now); len(due) == 0 {
-			return nil
-		}
 		w.at(now)
 		if err := f.decide(ctx, tx, due); err != nil {
 			return err

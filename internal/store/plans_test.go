@@ -368,7 +368,7 @@ func (w *world) capture(t *testing.T) map[string]statement {
 	mu.Lock()
 	defer mu.Unlock()
 	hot := maps.Clone(seen)
-	for _, session := range []string{"", "Clock", "EnterEngine"} {
+	for _, session := range []string{"", "Clock", "EnterEngine", "TakeFiringSeat"} {
 		delete(hot, session)
 	}
 	return hot
