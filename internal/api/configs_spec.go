@@ -209,7 +209,7 @@ func specToProto(s config.Spec) (*servov1.ConfigSpec, error) {
 }
 
 func triggerToProto(t config.Trigger) *servov1.ConfigTrigger {
-	out := &servov1.ConfigTrigger{Cron: t.Cron, Template: t.Template, Interval: durationText(t.Interval), Manual: t.Manual}
+	out := &servov1.ConfigTrigger{Cron: t.Cron, Template: t.Template, Expression: t.Expression, Interval: durationText(t.Interval), Manual: t.Manual}
 	if t.Anchor != nil {
 		out.Anchor = timestamppb.New(*t.Anchor)
 	}

@@ -150,6 +150,9 @@ func scheduleText(spec *servov1.ConfigSpec) string {
 		return "every " + t.GetInterval()
 	case t.GetTemplate() != "":
 		text = t.GetTemplate()
+		if t.GetExpression() != "" {
+			text += " (" + t.GetExpression() + ")"
+		}
 	default:
 		text = t.GetCron()
 	}

@@ -120,7 +120,7 @@ func (s Spec) SameTimes(other Spec) bool {
 	a, b := s.Trigger, other.Trigger
 	anchors := (a.Anchor == nil) == (b.Anchor == nil) && (a.Anchor == nil || a.Anchor.Equal(*b.Anchor))
 	events := (a.Event == nil) == (b.Event == nil) && (a.Event == nil || *a.Event == *b.Event)
-	return s.Timezone == other.Timezone && anchors && events && a.Cron == b.Cron && a.Template == b.Template && a.Interval == b.Interval && a.Manual == b.Manual
+	return s.Timezone == other.Timezone && anchors && events && a.Cron == b.Cron && a.Template == b.Template && a.Expression == b.Expression && a.Interval == b.Interval && a.Manual == b.Manual
 }
 
 // check walks along the entries of a chapter, which are in the order of their first slots.

@@ -30,12 +30,15 @@ type Spec struct {
 
 // Trigger says when a config fires. Exactly one of its kinds is said.
 type Trigger struct {
-	Cron     string         `json:"cron,omitempty"`
-	Template string         `json:"template,omitempty"` // the name of an expression
-	Interval asset.Duration `json:"interval,omitzero"`
-	Anchor   *time.Time     `json:"anchor,omitempty"` // of intervals; the config's creation if it is not said
-	Event    *Event         `json:"event,omitempty"`
-	Manual   bool           `json:"manual,omitempty"`
+	Cron     string `json:"cron,omitempty"`
+	Template string `json:"template,omitempty"` // the name of an expression
+	// Expression is what a template of the tenant's own said when the config was saved, or when it
+	// was changed: the events of a config tell its slots without asking for anything else.
+	Expression string         `json:"expression,omitempty"`
+	Interval   asset.Duration `json:"interval,omitzero"`
+	Anchor     *time.Time     `json:"anchor,omitempty"` // of intervals; the config's creation if it is not said
+	Event      *Event         `json:"event,omitempty"`
+	Manual     bool           `json:"manual,omitempty"`
 }
 
 // Event is what an event trigger waits for: the success of another config of the workspace, or
@@ -156,10 +159,14 @@ func (t Trigger) resolved() (schedule.Trigger, error) {
 	if kinds != 1 {
 		return out, bad("trigger", "must be one of cron, template, interval, event, manual", `say {cron: "0 2 * * *"}, for example`)
 	}
-	if t.Template != "" {
+	switch {
+	case t.Template == "":
+	case t.Expression != "":
+		out.Cron = t.Expression
+	default:
 		expression, ok := schedule.Resolve(t.Template)
 		if !ok {
-			return out, unknownTemplate(t.Template)
+			return out, UnknownTemplate(t.Template, nil)
 		}
 		out.Cron = expression
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/schedule"
 )
@@ -84,5 +85,10 @@ func ValidateTemplate(name, cron, description string) error {
 		return bad("cron", "counts from the creation of each config", "say the interval in the trigger of the config")
 	}
 	_, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: cron}, DefaultTimezone)
+	if f, ok := fault.As(err); ok {
+		named := *f
+		named.Violation.Field = "cron"
+		return &named
+	}
 	return err
 }

@@ -34,12 +34,14 @@ func bad(field, message, remedy string) error {
 	return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
 }
 
-func unknownTemplate(name string) error {
-	var names []string
+// UnknownTemplate refuses a template that is neither built in nor one of the tenant's own.
+func UnknownTemplate(name string, own []string) error {
+	names := slices.Clone(own)
 	for _, t := range schedule.Templates() {
 		names = append(names, t.Name)
 	}
-	remedy := "use one of " + strings.Join(names, ", ") + ", or a cron expression"
+	slices.Sort(names)
+	remedy := "use one of " + strings.Join(names[:min(len(names), 20)], ", ") + ", or a cron expression"
 	if near, ok := suggest.Closest(name, names); ok {
 		remedy = "did you mean " + near + "?"
 	}

@@ -104,6 +104,10 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 		return nil, fault.New(fault.NotFound, "no workspace "+r.Workspace, fault.Field("workspace"), fault.Remedy("check the name"))
 	}
 	w := workspaces[0]
+	own, err := readTemplates(ctx, tx, w.Tenant, r.Configs)
+	if err != nil {
+		return nil, err
+	}
 	existing, err := lockByName(ctx, tx, w, r.Configs)
 	if err != nil {
 		return nil, err
@@ -112,6 +116,7 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 	if err != nil {
 		return nil, err
 	}
+	refs.templates = own
 	code, err := e.activeCode(ctx, tx, w)
 	if err != nil {
 		return nil, err
@@ -220,6 +225,9 @@ func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, r
 		created = now
 	}
 	spec := want.Spec.Filled(created)
+	if err := refs.templates.resolve(&spec.Trigger); err != nil {
+		return false, err
+	}
 	next, err := spec.Validate()
 	if err != nil {
 		return false, err
@@ -251,18 +259,8 @@ func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, r
 		if err := refs.check(want.Name, spec); err != nil {
 			return false, err
 		}
-		sameTimes := c.Spec.SameTimes(spec)
-		if !sameTimes {
-			l.close(c, before, now, config.SkippedEdited, r.Reason)
-		}
-		moved := c.MovedTo // an edit of anything but the schedule leaves it
-		if err := l.record(c, config.Changed{Spec: spec, Reason: r.Reason}, now, r.Meta); err != nil {
+		if err := l.edit(c, before, spec, now, r.Reason, r.Meta); err != nil {
 			return false, err
-		}
-		if sameTimes && !moved.IsZero() {
-			if err := l.record(c, config.Moved{To: moved}, now, r.Meta); err != nil {
-				return false, err
-			}
 		}
 		changed = true
 	}

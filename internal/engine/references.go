@@ -37,6 +37,7 @@ type references struct {
 	workspace string
 	known     map[string]bool
 	names     []string // all of them, if one that is named is not known
+	templates templates
 }
 
 // readReferences looks for the configs that a request names. Those that exist were locked: none

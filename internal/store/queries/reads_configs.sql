@@ -51,3 +51,6 @@ SELECT sqlc.embed(e), w.name AS workspace
 FROM   servo.event_inbox e
 JOIN   servo.workspaces w ON w.tenant_id = e.tenant_id AND w.id = e.workspace_id
 WHERE  e.tenant_id = @tenant_id::uuid AND e.id = @id::uuid;
+
+-- name: ListTemplates :many
+SELECT sqlc.embed(x) FROM servo.templates x WHERE x.tenant_id = @tenant_id::uuid ORDER BY x.name;

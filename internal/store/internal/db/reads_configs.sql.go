@@ -447,3 +447,41 @@ func (q *Queries) ListSlots(ctx context.Context, arg ListSlotsParams) ([]ListSlo
 	}
 	return items, nil
 }
+
+const listTemplates = `-- name: ListTemplates :many
+SELECT x.tenant_id, x.id, x.name, x.version, x.cron, x.description, x.changed_by, x.created_at, x.updated_at FROM servo.templates x WHERE x.tenant_id = $1::uuid ORDER BY x.name
+`
+
+type ListTemplatesRow struct {
+	ServoTemplate ServoTemplate
+}
+
+func (q *Queries) ListTemplates(ctx context.Context, tenantID uuid.UUID) ([]ListTemplatesRow, error) {
+	rows, err := q.db.Query(ctx, listTemplates, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListTemplatesRow
+	for rows.Next() {
+		var i ListTemplatesRow
+		if err := rows.Scan(
+			&i.ServoTemplate.TenantID,
+			&i.ServoTemplate.ID,
+			&i.ServoTemplate.Name,
+			&i.ServoTemplate.Version,
+			&i.ServoTemplate.Cron,
+			&i.ServoTemplate.Description,
+			&i.ServoTemplate.ChangedBy,
+			&i.ServoTemplate.CreatedAt,
+			&i.ServoTemplate.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

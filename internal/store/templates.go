@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+func templateFromRow(r db.ServoTemplate) config.Template {
+	return config.Template{
+		Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Template](r.ID), Name: r.Name, Version: r.Version, Cron: r.Cron, Description: r.Description,
+		ChangedBy: r.ChangedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+	}
+}
+
+// LockTemplate locks a template by its name, if there is one.
+func (tx *Tx) LockTemplate(ctx context.Context, owner id.Tenant, name string) (found config.Template, known bool, err error) {
+	row, err := tx.q.LockTemplate(ctx, db.LockTemplateParams{TenantID: owner.UUID, Name: name})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return found, false, nil
+	}
+	return templateFromRow(row.ServoTemplate), err == nil, err
+}
+
+// ShareTemplates are the expressions of those of these names that there are. They stay as they
+// are until the transaction ends.
+func (tx *Tx) ShareTemplates(ctx context.Context, owner id.Tenant, names []string) (map[string]string, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.q.ShareTemplates(ctx, db.ShareTemplatesParams{TenantID: owner.UUID, Names: names})
+	found := make(map[string]string, len(rows))
+	for _, r := range rows {
+		found[r.Name] = r.Cron
+	}
+	return found, err
+}
+
+// TemplateNames are the names of a tenant's own templates.
+func (tx *Tx) TemplateNames(ctx context.Context, owner id.Tenant) ([]string, error) {
+	return tx.q.TemplateNames(ctx, owner.UUID)
+}
+
+// SaveTemplate writes a new or changed template.
+func (tx *Tx) SaveTemplate(ctx context.Context, t config.Template) error {
+	err := tx.q.UpsertTemplate(ctx, db.UpsertTemplateParams{
+		TenantID: t.Tenant.UUID, ID: t.ID.UUID, Name: t.Name, Version: t.Version, Cron: t.Cron, Description: t.Description,
+		ChangedBy: t.ChangedBy, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+	})
+	return taken(err, "template", t.Name)
+}
+
+// DeleteTemplate deletes a locked template.
+func (tx *Tx) DeleteTemplate(ctx context.Context, t config.Template) error {
+	return tx.q.DeleteTemplate(ctx, db.DeleteTemplateParams{TenantID: t.Tenant.UUID, ID: t.ID.UUID})
+}
+
+// NamedConfig is a config and its name.
+type NamedConfig struct {
+	ConfigKey
+
+	Name string
+}
+
+// ConfigsOfTemplate are the configs that use a template, in the order of their ids.
+func (tx *Tx) ConfigsOfTemplate(ctx context.Context, owner id.Tenant, name string) ([]NamedConfig, error) {
+	rows, err := tx.q.ConfigsOfTemplate(ctx, db.ConfigsOfTemplateParams{TenantID: owner.UUID, Template: name})
+	return column(rows, func(r db.ConfigsOfTemplateRow) NamedConfig {
+		return NamedConfig{ConfigKey: ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)}, Name: r.Name}
+	}), err
+}
+
+// ListTemplates reads a tenant's own templates, by their names.
+func (s *Store) ListTemplates(ctx context.Context, owner id.Tenant) (found []config.Template, err error) {
+	err = s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListTemplates(ctx, owner.UUID)
+		found = column(rows, func(r db.ListTemplatesRow) config.Template { return templateFromRow(r.ServoTemplate) })
+		return err
+	})
+	return found, err
+}
