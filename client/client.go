@@ -164,9 +164,25 @@ func (c *Client) Fairness() servov1.FairnessServiceClient {
 // Configs looks after configs, and reads their slots.
 func (c *Client) Configs() servov1.ConfigServiceClient { return servov1.NewConfigServiceClient(c.conn) }
 
+// Simulation shows what configs will do.
+func (c *Client) Simulation() servov1.SimulationServiceClient {
+	return servov1.NewSimulationServiceClient(c.conn)
+}
+
+// Alerts shows what somebody must hear of.
+func (c *Client) Alerts() servov1.AlertServiceClient { return servov1.NewAlertServiceClient(c.conn) }
+
 // Scheduler drives the firing of slots from outside.
 func (c *Client) Scheduler() servov1.SchedulerServiceClient {
 	return servov1.NewSchedulerServiceClient(c.conn)
+}
+
+// Events takes in what happens outside, for the configs that listen.
+func (c *Client) Events() servov1.EventServiceClient { return servov1.NewEventServiceClient(c.conn) }
+
+// Templates looks after schedules with a name.
+func (c *Client) Templates() servov1.TemplateServiceClient {
+	return servov1.NewTemplateServiceClient(c.conn)
 }
 
 // Pools looks after pools.

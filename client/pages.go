@@ -156,6 +156,12 @@ func AllLocks(ctx context.Context, c *Client, req *servov1.ListLocksRequest) ite
 		c.Locks().ListLocks, (*servov1.ListLocksResponse).GetLocks)
 }
 
+// AllAlerts reads all alerts that the request's filter lets pass, the newest first.
+func AllAlerts(ctx context.Context, c *Client, req *servov1.ListAlertsRequest) iter.Seq2[*servov1.Alert, error] {
+	return all(ctx, req, func(r *servov1.ListAlertsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Alerts().ListAlerts, (*servov1.ListAlertsResponse).GetAlerts)
+}
+
 // AllConfigs reads all configs that the request's filter lets pass, the oldest first.
 func AllConfigs(ctx context.Context, c *Client, req *servov1.ListConfigsRequest) iter.Seq2[*servov1.Config, error] {
 	return all(ctx, req, func(r *servov1.ListConfigsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },

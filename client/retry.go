@@ -41,10 +41,11 @@ func repeats(method string) repeat {
 	case "GetTenant", "ListTenants", "ListWorkspaces", "GetDeployment", "ListDeployments", "ListAssets", "GetAsset", "ListPipelines",
 		"PlanRun", "ListRuns", "GetRun", "ListRunEvents", "ListTasks", "GetTask", "ListUpstreamTasks", "ListTaskLogs", "GetStatus",
 		"VerifyProjections", "GetDispatch", "GetQuotas", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys",
-		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots", "FindHoles", "ExplainConfig", "Simulate":
+		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots", "FindHoles", "GetEvent", "ListTemplates", "ExplainConfig", "Simulate",
+		"ListAlerts", "GetAlert", "ListAlertChannels":
 		return repeatSafe
 	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey",
-		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick": // the same state, however often
+		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate": // the same state, however often
 		return repeatSafe
 	case "Claim", "Report", "Heartbeat", "StartTask", "AdvanceCursor", "YieldTask", "FanOutTask", "CompleteTask", "FailTask": // known by claim or lease
 		return repeatSafe
@@ -52,7 +53,7 @@ func repeats(method string) repeat {
 		return repeatByKey
 	case "WatchRun":
 		return repeatResume
-	default: // ReleaseLock: another run may hold it by then; CreateTenant, CreateWorkspace, pools, configs: a repeat would be told that it is so already; keys: there would be two
+	default: // ReleaseLock: another run may hold it by then; CreateTenant, CreateWorkspace, pools, configs, alert channels: a repeat would be told that it is so already; keys: there would be two
 		return repeatNever
 	}
 }

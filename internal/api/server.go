@@ -75,7 +75,10 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterPoolServiceServer(to, poolService{Server: s})
 	servov1.RegisterSigningKeyServiceServer(to, signingKeyService{Server: s})
 	servov1.RegisterConfigServiceServer(to, configService{Server: s})
+	servov1.RegisterAlertServiceServer(to, alertService{Server: s})
 	servov1.RegisterSchedulerServiceServer(to, schedulerService{Server: s})
+	servov1.RegisterEventServiceServer(to, eventService{Server: s})
+	servov1.RegisterTemplateServiceServer(to, templateService{Server: s})
 	servov1.RegisterSimulationServiceServer(to, newSimulationService(s))
 }
 

@@ -31,6 +31,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root := group("servo", "Servo runs data pipelines for many tenants on PostgreSQL",
 		newAdmin(),
+		newAlerts(),
 		newAssets(),
 		newBench(),
 		newCanon(),
@@ -40,6 +41,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newDeployments(),
 		newDev(),
 		newDoctor(),
+		newEvents(),
 		newExitCodes(),
 		newFairness(),
 		newLocks(),
@@ -56,6 +58,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newSlots(),
 		newStatus(),
 		newTasks(),
+		newTemplates(),
 		newTenants(),
 		newVersion(),
 		newWhy(),

@@ -95,7 +95,7 @@ func (s *session) simulate(ctx context.Context, r simulateRequest) error {
 	if req.Tenant, err = s.requireTenant(ctx); err != nil {
 		return err
 	}
-	answer, err := servov1.NewSimulationServiceClient(s.client.Conn()).Simulate(ctx, req)
+	answer, err := s.client.Simulation().Simulate(ctx, req)
 	if err != nil {
 		return inFiles(err, documents)
 	}

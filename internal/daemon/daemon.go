@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/internal/admission"
+	"go.arco.dev/servo/internal/alerter"
 	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/dispatch"
 	"go.arco.dev/servo/internal/engine"
@@ -69,6 +70,7 @@ type Daemon struct {
 	admission *admission.Admission
 	reaper    *reaper.Reaper
 	scheduler *scheduler.Scheduler
+	alerter   *alerter.Alerter
 	presence  *presence.Presence
 	dispatch  atomic.Pointer[dispatch.Dispatch]
 	api       *api.Server
@@ -131,6 +133,7 @@ func (d *Daemon) startLoops() {
 	d.admission = admission.Start(d.store, d.engine, admission.Config{Holder: d.config.Name, Logger: d.config.Logger})
 	d.reaper = reaper.Start(d.store, d.engine, reaper.Config{Logger: d.config.Logger})
 	d.scheduler = scheduler.Start(d.store, d.engine, scheduler.Config{Logger: d.config.Logger})
+	d.alerter = alerter.Start(d.store, d.engine, alerter.Config{Version: d.config.Version, Logger: d.config.Logger})
 }
 
 // HTTPAddr is where REST is answered.
@@ -161,6 +164,7 @@ func (d *Daemon) shutDown(ctx context.Context) error {
 		errs = append(errs, d.drain(ctx))
 	}
 	if d.engine != nil {
+		d.alerter.Stop()
 		d.scheduler.Stop()
 		d.reaper.Stop()
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)

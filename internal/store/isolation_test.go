@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
@@ -34,6 +35,9 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 		require.NoError(t, tx.WriteLedger(t.Context(), []store.FiredSlot{{ConfigKey: c.Key(), At: w.now, Run: g.run.ID}},
 			[]store.SkippedSlots{skipped(c, w.now.Add(time.Hour), w.now.Add(time.Hour), 1)}, w.now, "a"))
 	})
+	w.sendEvent(t, a, "k", nil)
+	w.template(t, a, "own")
+	w.alert(t, a.tenant, alert.PipelineFailing, w.channel(t, a.tenant, "mine"))
 	w.engine(t, func(tx *Tx) {
 		must(tx.TakeTriggerKeys(t.Context(), []store.TriggerKey{{Tenant: a.tenant, Key: "k", Digest: "d", Run: g.run.ID}}, w.now))(t)
 	})

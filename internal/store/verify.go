@@ -45,6 +45,14 @@ type (
 	AssetPauseRow = db.ServoAssetPause
 	// ConfigRow is a row of configs.
 	ConfigRow = db.ServoConfig
+	// AlertRow is a row of alerts.
+	AlertRow = db.ServoAlert
+	// ChannelRow is a row of alert_channels.
+	ChannelRow = db.ServoAlertChannel
+	// OutsideEventRow is a row of event_inbox.
+	OutsideEventRow = db.ServoEventInbox
+	// TemplateRow is a row of templates.
+	TemplateRow = db.ServoTemplate
 	// LedgerRow is something in the ledger that contradicts the runs or itself.
 	LedgerRow = db.VerifyLedgerRow
 	// EventRow is a recorded event of a run or of an entity.
@@ -205,6 +213,15 @@ type EntityRows struct {
 	Deployment func(DeploymentRow) error
 	AssetPause func(AssetPauseRow) error
 	Config     func(ConfigRow) error
+	Outside    func(OutsideEventRow) error
+	Template   func(TemplateRow) error
+	Alert      func(AlertRow) error
+	Channel    func(ChannelRow) error
+}
+
+// EachEntityEvent streams the events of these tenants, by subject and version.
+func (tx *Tx) EachEntityEvent(ctx context.Context, tenants []id.Tenant, each func(EventRow) error) error {
+	return stream(ctx, tx, each, with((*db.Queries).VerifyEntityEvents, column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })))
 }
 
 // EachEntityRow streams what belongs to these tenants: first the events, by subject and
@@ -212,11 +229,15 @@ type EntityRows struct {
 func (tx *Tx) EachEntityRow(ctx context.Context, tenants []id.Tenant, each EntityRows) error {
 	ids := column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })
 	return inOrder(
-		streaming(ctx, tx, each.Event, with((*db.Queries).VerifyEntityEvents, ids)),
+		func() error { return tx.EachEntityEvent(ctx, tenants, each.Event) },
 		streaming(ctx, tx, each.Workspace, with((*db.Queries).VerifyWorkspaces, ids)),
 		streaming(ctx, tx, each.Deployment, with((*db.Queries).VerifyDeployments, ids)),
 		streaming(ctx, tx, each.AssetPause, with((*db.Queries).VerifyAssetPauses, ids)),
 		streaming(ctx, tx, each.Config, with((*db.Queries).VerifyConfigs, ids)),
+		streaming(ctx, tx, each.Outside, with((*db.Queries).VerifyInbox, ids)),
+		streaming(ctx, tx, each.Template, with((*db.Queries).VerifyTemplates, ids)),
+		streaming(ctx, tx, each.Alert, with((*db.Queries).VerifyAlerts, ids)),
+		streaming(ctx, tx, each.Channel, with((*db.Queries).VerifyChannels, ids)),
 	)
 }
 

@@ -26,6 +26,10 @@ type tables struct {
 	deployments columns[store.DeploymentRow]
 	pauses      columns[store.AssetPauseRow]
 	configs     columns[store.ConfigRow]
+	events      columns[store.OutsideEventRow]
+	templates   columns[store.TemplateRow]
+	alerts      columns[store.AlertRow]
+	channels    columns[store.ChannelRow]
 }
 
 func newTables() *tables {
@@ -37,6 +41,8 @@ func newTables() *tables {
 		retry: columnsOf[store.RetryRow]("retry_q"), tenants: columnsOf[store.TenantRow]("tenants"),
 		workspaces: columnsOf[store.WorkspaceRow]("workspaces"), deployments: columnsOf[store.DeploymentRow]("deployments"),
 		pauses: columnsOf[store.AssetPauseRow]("asset_pauses"), configs: columnsOf[store.ConfigRow]("configs"),
+		events: columnsOf[store.OutsideEventRow]("event_inbox"), templates: columnsOf[store.TemplateRow]("templates"),
+		alerts: columnsOf[store.AlertRow]("alerts"), channels: columnsOf[store.ChannelRow]("alert_channels"),
 	}
 }
 

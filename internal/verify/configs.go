@@ -36,10 +36,7 @@ func (c *entityCheck) configRow(got store.ConfigRow) error {
 	if en == nil {
 		return nil
 	}
-	home := c.entities[entityKey{key.tenant, en.config.Workspace.UUID}]
-	if home == nil || !home.broken && home.Kind != tenant.KindWorkspace {
-		c.diverges(History, "entity_events", "data", key, "a workspace of its tenant", en.config.Workspace.String())
-	}
+	c.home(key, en.config.Workspace.UUID)
 	want := wantConfig(en.config, got.DecidedUntil)
 	compareEntity(c, c.tables.configs, key, &want, &got)
 	c.due(key, en.config, got)
@@ -64,6 +61,7 @@ func wantConfig(c config.Config, decided time.Time) store.ConfigRow {
 	if on := c.Spec.Trigger.Event; on != nil {
 		row.AfterConfig, row.OnEvent = textOrNull(on.Config), textOrNull(on.Name)
 	}
+	row.Template = textOrNull(c.Spec.Trigger.Template)
 	if on := c.Spec.DependsOn; on != nil {
 		row.DependsOn = textOrNull(on.Config)
 	}

@@ -3,9 +3,11 @@ package verify
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
+	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
@@ -14,10 +16,15 @@ import (
 	"go.arco.dev/servo/internal/tenant"
 )
 
-// entities compares tenants, workspaces, deployments and configs with their events, some
-// tenants at a time.
+// entities compares what belongs to tenants (workspaces, deployments, configs, alerts …) with
+// its events, some tenants at a time.
 func (v *verifier) entities(ctx context.Context, tx *store.Tx) error {
 	var last id.Tenant
+	if v.options.Tenant == nil { // the installation has no row, but alerts and channels
+		if err := v.entitiesOf(ctx, tx, []id.Tenant{last}, nil); err != nil {
+			return err
+		}
+	}
 	for {
 		rows, err := tx.TenantsAfter(ctx, last, v.options.Tenant, chunkTenants)
 		if err != nil || len(rows) == 0 {
@@ -25,22 +32,36 @@ func (v *verifier) entities(ctx context.Context, tx *store.Tx) error {
 		}
 		last = id.Of[id.Tenant](rows[len(rows)-1].ID)
 		v.report.Tenants += len(rows)
-		c := &entityCheck{verifier: v, entities: map[entityKey]*entity{}}
 		tenants := make([]id.Tenant, len(rows))
 		for i, row := range rows {
 			tenants[i] = id.Of[id.Tenant](row.ID)
 		}
-		err = tx.EachEntityRow(ctx, tenants, store.EntityRows{
-			Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow, AssetPause: c.pauseRow, Config: c.configRow,
-		})
-		if err != nil {
+		if err := v.entitiesOf(ctx, tx, tenants, rows); err != nil {
 			return err
 		}
-		for _, row := range rows {
-			c.tenantRow(row)
-		}
-		c.conclude()
 	}
+}
+
+// entitiesOf compares what belongs to some tenants, and their own rows.
+func (v *verifier) entitiesOf(ctx context.Context, tx *store.Tx, tenants []id.Tenant, rows []store.TenantRow) error {
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	c := &entityCheck{verifier: v, entities: map[entityKey]*entity{}, now: now}
+	err = tx.EachEntityRow(ctx, tenants, store.EntityRows{
+		Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow, AssetPause: c.pauseRow, Config: c.configRow,
+		Outside: c.eventRow, Template: c.templateRow,
+		Alert: c.alertRow, Channel: c.channelRow,
+	})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		c.tenantRow(row)
+	}
+	c.conclude()
+	return nil
 }
 
 // entityCheck compares the rows of some tenants.
@@ -48,6 +69,7 @@ type entityCheck struct {
 	*verifier
 
 	entities map[entityKey]*entity
+	now      time.Time
 }
 
 type entityKey struct {
@@ -55,11 +77,17 @@ type entityKey struct {
 	subject uuid.UUID
 }
 
-// entity is the fold of a tenant, a workspace, a deployment or a config.
+// entity is the fold of one subject.
 type entity struct {
 	tenant.Entity
 
-	config config.Config // of a config, whose Kind and Version stand in Entity too
+	// Of one that has a fold of its own; Kind and Version stand in Entity too.
+	config   config.Config
+	outside  config.OutsideEvent
+	template config.Template
+	alert    alert.Alert
+	channel  alert.Channel
+
 	broken bool
 	met    bool
 	paused map[string]bool // the pauses of a workspace that have their row
@@ -107,22 +135,63 @@ func (c *entityCheck) apply(row store.EventRow) error {
 	return nil
 }
 
+// begins is the kind of entity that an event begins, "" if it is for package tenant to say.
+func begins(body event.Body) tenant.Kind {
+	switch body.(type) {
+	case config.Created:
+		return kindConfig
+	case config.EventReceived:
+		return kindEvent
+	case config.TemplateSet:
+		return kindTemplate
+	case alert.Raised:
+		return kindAlert
+	case alert.ChannelCreated:
+		return kindChannel
+	}
+	return ""
+}
+
 // fold takes one event in.
 func (en *entity) fold(e event.Event) (err error) {
-	if _, begins := e.Body.(config.Created); en.Kind != kindConfig && !(begins && en.Version == 0) {
+	kind := en.Kind
+	if en.Version == 0 {
+		kind = begins(e.Body)
+	}
+	name := ""
+	switch kind {
+	case kindConfig:
+		en.config, err = en.config.Evolve(e)
+		name = en.config.Name
+	case kindEvent:
+		en.outside, err = en.outside.Evolve(e)
+		name = en.outside.Name
+	case kindTemplate:
+		en.template, err = en.template.Evolve(e)
+		name = en.template.Name
+	case kindAlert:
+		en.alert, err = en.alert.Evolve(e)
+		name = en.alert.Name
+	case kindChannel:
+		en.channel, err = en.channel.Evolve(e)
+		name = en.channel.Name
+	default:
 		en.Entity, err = en.Evolve(e)
 		return err
 	}
-	if en.config, err = en.config.Evolve(e); err == nil {
-		en.Kind, en.Name, en.Version = kindConfig, en.config.Name, en.config.Version
+	if err == nil {
+		en.Kind, en.Name, en.Version = kind, name, e.Version
 	}
 	return err
 }
 
 // may says whether an event may happen to an entity.
 func (en *entity) may(body event.Body) bool {
-	if en.Kind == kindConfig {
+	switch en.Kind {
+	case kindConfig:
 		return configMay(en.config, body)
+	case kindAlert, kindChannel, kindEvent, kindTemplate: // Evolve says what may not be
+		return true
 	}
 	switch body := body.(type) {
 	case tenant.DeploymentActivated:
@@ -240,6 +309,7 @@ func (c *entityCheck) pauseRow(got store.AssetPauseRow) error {
 func (c *entityCheck) conclude() {
 	tables := map[tenant.Kind]string{
 		tenant.KindTenant: "tenants", tenant.KindWorkspace: "workspaces", tenant.KindDeployment: "deployments", kindConfig: "configs",
+		kindEvent: "event_inbox", kindTemplate: "templates", kindAlert: "alerts", kindChannel: "alert_channels",
 	}
 	for key, en := range c.entities {
 		for asset := range en.Paused {
@@ -247,7 +317,7 @@ func (c *entityCheck) conclude() {
 				c.diverges(Missing, "asset_pauses", "", key, "the pause of "+asset, "")
 			}
 		}
-		if !en.met && !en.broken {
+		if !en.met && !en.broken && !en.gone(c.now) {
 			c.diverges(Missing, tables[en.Kind], "", key, "the row of a "+string(en.Kind)+" with "+fmt.Sprint(en.Version)+" events", "")
 		}
 	}

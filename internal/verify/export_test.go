@@ -18,6 +18,8 @@ func Compared() []string {
 		"ready_q": t.ready.names, "pool_q": t.pool.names, "leases": t.leases.names, "retry_q": t.retry.names,
 		"tenants": t.tenants.names, "workspaces": t.workspaces.names, "deployments": t.deployments.names,
 		"asset_pauses": t.pauses.names, "configs": t.configs.names,
+		"event_inbox": t.events.names, "templates": t.templates.names,
+		"alerts": t.alerts.names, "alert_channels": t.channels.names,
 	} {
 		for _, name := range names {
 			all = append(all, table+"."+name)
@@ -82,8 +84,21 @@ func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Div
 			continue
 		}
 		en := c.entities[entityKey{id.Of[id.Tenant](e.TenantID), e.SubjectID}]
-		if en.Kind == kindConfig {
+		switch en.Kind {
+		case kindConfig:
 			rows["configs"] = append(rows["configs"], valuesOf(v.tables.configs, wantConfig(en.config, time.Time{})))
+			continue
+		case kindEvent:
+			rows["event_inbox"] = append(rows["event_inbox"], valuesOf(v.tables.events, wantEvent(en.outside)))
+			continue
+		case kindAlert:
+			rows["alerts"] = append(rows["alerts"], valuesOf(v.tables.alerts, wantAlert(en.alert)))
+			continue
+		case kindChannel:
+			rows["alert_channels"] = append(rows["alert_channels"], valuesOf(v.tables.channels, wantChannel(en.channel)))
+			continue
+		case kindTemplate:
+			rows["templates"] = append(rows["templates"], valuesOf(v.tables.templates, wantTemplate(en.template)))
 			continue
 		}
 		rows[string(en.Kind)] = append(rows[string(en.Kind)], map[string]any{

@@ -136,17 +136,20 @@ func TestRecord(t *testing.T) {
 			"entities-scheduled":  value(w.db.TenantByName(ctx, scheduledTenant))(t),
 		} {
 			var entities history
-			err := tx.EachEntityRow(ctx, []id.Tenant{owner}, store.EntityRows{
-				Event: keep(&entities), Workspace: func(store.WorkspaceRow) error { return nil },
-				Deployment: func(store.DeploymentRow) error { return nil }, AssetPause: func(store.AssetPauseRow) error { return nil },
-				Config: func(store.ConfigRow) error { return nil },
-			})
-			require.NoError(t, err)
+			require.NoError(t, tx.EachEntityEvent(ctx, []id.Tenant{owner}, keep(&entities)))
 			for i := range entities.Events { // the query gives the subject as the run, too
 				entities.Events[i].Run = id.Run{}
 			}
 			record(t, name, entities)
 		}
+		var alerts history
+		require.NoError(t, tx.EachEntityEvent(ctx, []id.Tenant{{}, value(w.db.TenantByName(ctx, scheduledTenant))(t)}, func(row store.EventRow) error {
+			if row.RunID = uuid.Nil; !strings.HasPrefix(row.Type, "alert") {
+				return nil
+			}
+			return keep(&alerts)(row)
+		}))
+		record(t, "entities-alerts", alerts)
 		runs := value(tx.RunsAfter(ctx, store.RunKey{}, nil, 1000))(t)
 		for i, r := range runs {
 			var h history

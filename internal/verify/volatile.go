@@ -52,6 +52,8 @@ func Volatile() []string {
 		"slot_ranges.*",
 		// what runs have told their configs and nobody has taken in yet
 		"config_results.*",
+		// messages about alerts: written with the alert, and then only a matter of who has heard
+		"alert_deliveries.*",
 		// answers to repeats, forgotten by age
 		"idempotency_keys.*",
 		// who does what must be done by one, now
@@ -62,6 +64,7 @@ func Volatile() []string {
 		"platform_events.*",
 		// what only servers and workers may know: it is in no event
 		"signing_keys.secret",
+		"alert_channels.secret",
 		// the schema's own books
 		"migrations.*",
 		"migration_checksums.*",

@@ -99,7 +99,9 @@ func (w *world) scheduled(t testing.TB) {
 		value(c.PauseConfig(t.Context(), c.change(name)))(t)
 	}
 	value(c.MoveSlot(t.Context(), c.change("moved"), w.now.Add(70*time.Minute)))(t)
+	c.listen(t)
 	w.later(t, 61*time.Minute)
+	c.watch(t) // they are overdue
 	require.Positive(t, c.fire(t))
 	w.report(t, w.one(t, "failing"), failure("USER_CODE_EXCEPTION"))
 	first := w.one(t, "hourly")
@@ -124,7 +126,9 @@ func (w *world) scheduled(t testing.TB) {
 	edited := hourly("others", config.OverlapSkip)
 	edited.Trigger = config.Trigger{Cron: "30 2 * * *"}
 	c.save(t, "skipping", edited, nil)
+	c.watch(t)
 	w.shown(t)
+	w.told(t)
 }
 
 // shown holds the history to what it is there for.

@@ -13,11 +13,11 @@ import (
 	"go.arco.dev/servo/internal/servotest/servertest"
 )
 
-// TestConfigs goes the REST paths of configs and slots, on a whole server.
-func TestConfigs(t *testing.T) {
-	t.Parallel()
+// caller starts a server and gives what calls it and wants a status.
+func caller(t *testing.T) func(method, path, body string, want int) map[string]any {
+	t.Helper()
 	s := servertest.Start(t)
-	call := func(method, path, body string, want int) map[string]any {
+	return func(method, path, body string, want int) map[string]any {
 		t.Helper()
 		req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, s.URL+"/v1"+path, strings.NewReader(body))
 		require.NoError(t, err)
@@ -34,6 +34,12 @@ func TestConfigs(t *testing.T) {
 		require.NoError(t, json.Unmarshal(text, &out))
 		return out
 	}
+}
+
+// TestConfigs goes the REST paths of configs and slots, on a whole server.
+func TestConfigs(t *testing.T) {
+	t.Parallel()
+	call := caller(t)
 	call("POST", "/tenants", `{"name": "acme"}`, 200)
 	call("POST", "/tenants", `{"name": "brick"}`, 200)
 	call("POST", "/tenants/acme/deployments", `{"manifest": {"version": 1, "assets": [{"key": "a/b", "go": {}, "pool": "nobody"}], "pipelines": [{"name": "p"}]}}`, 200)

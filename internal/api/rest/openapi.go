@@ -180,7 +180,8 @@ func publicPath(template string) string {
 
 func (f *finisher) operation(r *route, o object) error {
 	call := r.name[strings.LastIndexByte(r.name, '.')+1:]
-	o["operationId"] = call
+	generated := fmt.Sprint(o["operationId"]) // a further path of a call has a number
+	o["operationId"] = generated[strings.LastIndexByte(generated, '.')+1:]
 	o["summary"] = call
 	o["description"] = unwrap(o["description"])
 	o["tags"] = []any{tagName(r.name[:strings.LastIndexByte(r.name, '.')])}

@@ -211,12 +211,14 @@ func annotated() (found []string) {
 				if rule == nil {
 					continue
 				}
-				for method, path := range map[string]string{
-					http.MethodGet: rule.GetGet(), http.MethodPost: rule.GetPost(), http.MethodPut: rule.GetPut(),
-					http.MethodPatch: rule.GetPatch(), http.MethodDelete: rule.GetDelete(),
-				} {
-					if path != "" {
-						found = append(found, method+" "+publicPath(path))
+				for _, one := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
+					for method, path := range map[string]string{
+						http.MethodGet: one.GetGet(), http.MethodPost: one.GetPost(), http.MethodPut: one.GetPut(),
+						http.MethodPatch: one.GetPatch(), http.MethodDelete: one.GetDelete(),
+					} {
+						if path != "" {
+							found = append(found, method+" "+publicPath(path))
+						}
 					}
 				}
 			}

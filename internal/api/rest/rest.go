@@ -88,7 +88,10 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 		with(servov1.NewPoolServiceClient, servov1.RegisterPoolServiceHandlerClient),
 		with(servov1.NewSigningKeyServiceClient, servov1.RegisterSigningKeyServiceHandlerClient),
 		with(servov1.NewConfigServiceClient, servov1.RegisterConfigServiceHandlerClient),
+		with(servov1.NewAlertServiceClient, servov1.RegisterAlertServiceHandlerClient),
 		with(servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
+		with(servov1.NewEventServiceClient, servov1.RegisterEventServiceHandlerClient),
+		with(servov1.NewTemplateServiceClient, servov1.RegisterTemplateServiceHandlerClient),
 		with(servov1.NewSimulationServiceClient, servov1.RegisterSimulationServiceHandlerClient),
 	} {
 		if err := register(context.Background(), e.mux, channel); err != nil {

@@ -39,7 +39,7 @@ func routes() (byPattern map[string]*route, methods []string) {
 		for i := range file.Services().Len() {
 			calls := file.Services().Get(i).Methods()
 			for j := range calls.Len() {
-				if r := routeOf(calls.Get(j)); r != nil {
+				for _, r := range routesOf(calls.Get(j)) {
 					byPattern[key(r.method, pattern(r.template))] = r
 					methods = append(methods, r.method)
 				}
@@ -50,30 +50,38 @@ func routes() (byPattern map[string]*route, methods []string) {
 	return byPattern, slices.Compact(methods)
 }
 
-func routeOf(call protoreflect.MethodDescriptor) *route {
+// routesOf are the paths of a call: the one that it is known by, and others.
+func routesOf(call protoreflect.MethodDescriptor) (found []*route) {
 	rule, _ := proto.GetExtension(call.Options(), annotations.E_Http).(*annotations.HttpRule)
 	if rule == nil {
 		return nil
 	}
-	r := &route{name: string(call.FullName()), input: call.Input(), hasBody: rule.GetBody() != ""}
+	for _, r := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
+		if method, template := pathOf(r); template != "" {
+			one := &route{name: string(call.FullName()), input: call.Input(), hasBody: r.GetBody() != "", method: method, template: template}
+			for _, match := range variable.FindAllStringSubmatch(template, -1) {
+				one.inPath = append(one.inPath, match[1])
+			}
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+func pathOf(rule *annotations.HttpRule) (method, template string) {
 	switch {
 	case rule.GetGet() != "":
-		r.method, r.template = http.MethodGet, rule.GetGet()
+		return http.MethodGet, rule.GetGet()
 	case rule.GetPost() != "":
-		r.method, r.template = http.MethodPost, rule.GetPost()
+		return http.MethodPost, rule.GetPost()
 	case rule.GetPut() != "":
-		r.method, r.template = http.MethodPut, rule.GetPut()
+		return http.MethodPut, rule.GetPut()
 	case rule.GetPatch() != "":
-		r.method, r.template = http.MethodPatch, rule.GetPatch()
+		return http.MethodPatch, rule.GetPatch()
 	case rule.GetDelete() != "":
-		r.method, r.template = http.MethodDelete, rule.GetDelete()
-	default:
-		return nil
+		return http.MethodDelete, rule.GetDelete()
 	}
-	for _, match := range variable.FindAllStringSubmatch(r.template, -1) {
-		r.inPath = append(r.inPath, match[1])
-	}
-	return r
+	return "", ""
 }
 
 // pattern is a template as the gateway prints it.

@@ -190,6 +190,18 @@ SELECT sqlc.embed(p) FROM servo.asset_pauses p WHERE p.tenant_id = ANY(@tenant_i
 -- name: VerifyConfigs :many
 SELECT sqlc.embed(c) FROM servo.configs c WHERE c.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY c.tenant_id, c.id;
 
+-- name: VerifyAlerts :many
+SELECT sqlc.embed(a) FROM servo.alerts a WHERE a.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY a.tenant_id, a.id;
+
+-- name: VerifyChannels :many
+SELECT sqlc.embed(c) FROM servo.alert_channels c WHERE c.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY c.tenant_id, c.id;
+
+-- name: VerifyInbox :many
+SELECT sqlc.embed(e) FROM servo.event_inbox e WHERE e.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY e.tenant_id, e.id;
+
+-- name: VerifyTemplates :many
+SELECT sqlc.embed(x) FROM servo.templates x WHERE x.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY x.tenant_id, x.id;
+
 -- name: VerifyLedger :many
 -- What in the ledger contradicts the runs or itself. A slot outlives its run, whose month may
 -- be gone: a run has the time at which its slot was decided.
@@ -230,8 +242,17 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'asset_pauses', p.tenant_id FROM servo.asset_pauses p
         UNION ALL
-        SELECT 'configs', c.tenant_id FROM servo.configs c) AS o
+        SELECT 'event_inbox', e.tenant_id FROM servo.event_inbox e
+        UNION ALL
+        SELECT 'templates', q.tenant_id FROM servo.templates q
+        UNION ALL
+        SELECT 'configs', c.tenant_id FROM servo.configs c
+        UNION ALL
+        SELECT 'alerts', l.tenant_id FROM servo.alerts l
+        UNION ALL
+        SELECT 'alert_channels', h.tenant_id FROM servo.alert_channels h) AS o
 WHERE  (@everybody::bool OR o.tenant_id = @tenant_id::uuid)
+AND    o.tenant_id <> '00000000-0000-0000-0000-000000000000' -- the installation
 AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
 GROUP  BY o.source, o.tenant_id
 ORDER  BY o.tenant_id, o.source;

@@ -428,6 +428,45 @@ func (q *Queries) SampleRuns(ctx context.Context, arg SampleRunsParams) ([]Sampl
 	return items, nil
 }
 
+const verifyAlerts = `-- name: VerifyAlerts :many
+SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at FROM servo.alerts a WHERE a.tenant_id = ANY($1::uuid[]) ORDER BY a.tenant_id, a.id
+`
+
+type VerifyAlertsRow struct {
+	ServoAlert ServoAlert
+}
+
+func (q *Queries) VerifyAlerts(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyAlertsRow, error) {
+	rows, err := q.db.Query(ctx, verifyAlerts, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyAlertsRow
+	for rows.Next() {
+		var i VerifyAlertsRow
+		if err := rows.Scan(
+			&i.ServoAlert.TenantID,
+			&i.ServoAlert.ID,
+			&i.ServoAlert.Version,
+			&i.ServoAlert.Kind,
+			&i.ServoAlert.Severity,
+			&i.ServoAlert.AboutID,
+			&i.ServoAlert.Name,
+			&i.ServoAlert.Message,
+			&i.ServoAlert.RaisedAt,
+			&i.ServoAlert.ResolvedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const verifyAssetPauses = `-- name: VerifyAssetPauses :many
 SELECT p.tenant_id, p.workspace_id, p.asset, p.paused_at, p.paused_by, p.reason FROM servo.asset_pauses p WHERE p.tenant_id = ANY($1::uuid[]) ORDER BY p.tenant_id, p.workspace_id, p.asset
 `
@@ -452,6 +491,46 @@ func (q *Queries) VerifyAssetPauses(ctx context.Context, tenantIds []uuid.UUID) 
 			&i.ServoAssetPause.PausedAt,
 			&i.ServoAssetPause.PausedBy,
 			&i.ServoAssetPause.Reason,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifyChannels = `-- name: VerifyChannels :many
+SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.allow_private, c.secret, c.created_by, c.created_at, c.deleted_at FROM servo.alert_channels c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
+`
+
+type VerifyChannelsRow struct {
+	ServoAlertChannel ServoAlertChannel
+}
+
+func (q *Queries) VerifyChannels(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyChannelsRow, error) {
+	rows, err := q.db.Query(ctx, verifyChannels, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyChannelsRow
+	for rows.Next() {
+		var i VerifyChannelsRow
+		if err := rows.Scan(
+			&i.ServoAlertChannel.TenantID,
+			&i.ServoAlertChannel.ID,
+			&i.ServoAlertChannel.Version,
+			&i.ServoAlertChannel.Name,
+			&i.ServoAlertChannel.Url,
+			&i.ServoAlertChannel.Severity,
+			&i.ServoAlertChannel.AllowPrivate,
+			&i.ServoAlertChannel.Secret,
+			&i.ServoAlertChannel.CreatedBy,
+			&i.ServoAlertChannel.CreatedAt,
+			&i.ServoAlertChannel.DeletedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -526,7 +605,7 @@ func (q *Queries) VerifyCones(ctx context.Context, runIds []uuid.UUID) ([]Verify
 }
 
 const verifyConfigs = `-- name: VerifyConfigs :many
-SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on FROM servo.configs c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template FROM servo.configs c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
 `
 
 type VerifyConfigsRow struct {
@@ -574,6 +653,7 @@ func (q *Queries) VerifyConfigs(ctx context.Context, tenantIds []uuid.UUID) ([]V
 			&i.ServoConfig.AfterConfig,
 			&i.ServoConfig.OnEvent,
 			&i.ServoConfig.DependsOn,
+			&i.ServoConfig.Template,
 		); err != nil {
 			return nil, err
 		}
@@ -725,8 +805,17 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'asset_pauses', p.tenant_id FROM servo.asset_pauses p
         UNION ALL
-        SELECT 'configs', c.tenant_id FROM servo.configs c) AS o
+        SELECT 'event_inbox', e.tenant_id FROM servo.event_inbox e
+        UNION ALL
+        SELECT 'templates', q.tenant_id FROM servo.templates q
+        UNION ALL
+        SELECT 'configs', c.tenant_id FROM servo.configs c
+        UNION ALL
+        SELECT 'alerts', l.tenant_id FROM servo.alerts l
+        UNION ALL
+        SELECT 'alert_channels', h.tenant_id FROM servo.alert_channels h) AS o
 WHERE  ($1::bool OR o.tenant_id = $2::uuid)
+AND    o.tenant_id <> '00000000-0000-0000-0000-000000000000' -- the installation
 AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
 GROUP  BY o.source, o.tenant_id
 ORDER  BY o.tenant_id, o.source
@@ -813,6 +902,50 @@ func (q *Queries) VerifyEvents(ctx context.Context, arg VerifyEventsParams) ([]V
 			&i.Actor,
 			&i.Trace,
 			&i.Data,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifyInbox = `-- name: VerifyInbox :many
+SELECT e.tenant_id, e.id, e.workspace_id, e.name, e.dedupe_key, e.parameters, e.reason, e.version, e.sent_by, e.received_at, e.listeners, e.after_id, e.runs, e.skipped, e.done_at FROM servo.event_inbox e WHERE e.tenant_id = ANY($1::uuid[]) ORDER BY e.tenant_id, e.id
+`
+
+type VerifyInboxRow struct {
+	ServoEventInbox ServoEventInbox
+}
+
+func (q *Queries) VerifyInbox(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyInboxRow, error) {
+	rows, err := q.db.Query(ctx, verifyInbox, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyInboxRow
+	for rows.Next() {
+		var i VerifyInboxRow
+		if err := rows.Scan(
+			&i.ServoEventInbox.TenantID,
+			&i.ServoEventInbox.ID,
+			&i.ServoEventInbox.WorkspaceID,
+			&i.ServoEventInbox.Name,
+			&i.ServoEventInbox.DedupeKey,
+			&i.ServoEventInbox.Parameters,
+			&i.ServoEventInbox.Reason,
+			&i.ServoEventInbox.Version,
+			&i.ServoEventInbox.SentBy,
+			&i.ServoEventInbox.ReceivedAt,
+			&i.ServoEventInbox.Listeners,
+			&i.ServoEventInbox.AfterID,
+			&i.ServoEventInbox.Runs,
+			&i.ServoEventInbox.Skipped,
+			&i.ServoEventInbox.DoneAt,
 		); err != nil {
 			return nil, err
 		}
@@ -1703,6 +1836,44 @@ func (q *Queries) VerifyTasks(ctx context.Context, arg VerifyTasksParams) ([]Ver
 			&i.ServoTask.Failure,
 			&i.ServoTask.Upstream,
 			&i.ServoTask.Inherited,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifyTemplates = `-- name: VerifyTemplates :many
+SELECT x.tenant_id, x.id, x.name, x.version, x.cron, x.description, x.changed_by, x.created_at, x.updated_at FROM servo.templates x WHERE x.tenant_id = ANY($1::uuid[]) ORDER BY x.tenant_id, x.id
+`
+
+type VerifyTemplatesRow struct {
+	ServoTemplate ServoTemplate
+}
+
+func (q *Queries) VerifyTemplates(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyTemplatesRow, error) {
+	rows, err := q.db.Query(ctx, verifyTemplates, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyTemplatesRow
+	for rows.Next() {
+		var i VerifyTemplatesRow
+		if err := rows.Scan(
+			&i.ServoTemplate.TenantID,
+			&i.ServoTemplate.ID,
+			&i.ServoTemplate.Name,
+			&i.ServoTemplate.Version,
+			&i.ServoTemplate.Cron,
+			&i.ServoTemplate.Description,
+			&i.ServoTemplate.ChangedBy,
+			&i.ServoTemplate.CreatedAt,
+			&i.ServoTemplate.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

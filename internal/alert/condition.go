@@ -1,0 +1,85 @@
+package alert
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Condition is something that holds now, with what there is to say about it. Which fields
+// count is a matter of the kind.
+type Condition struct {
+	Key
+
+	Workspace string
+	Name      string // of the config or the tenant
+	Count     int    // failures, runs, breaches
+	Since     time.Time
+	Lag       time.Duration
+	Reason    string
+}
+
+// Subject names what a condition is about, for people.
+func (c Condition) Subject() string {
+	switch {
+	case c.Workspace != "":
+		return c.Workspace + "/" + c.Name
+	case c.Name != "":
+		return c.Name
+	}
+	return "the installation"
+}
+
+// Message says what is wrong and what shows more.
+func (c Condition) Message() string {
+	switch c.Kind {
+	case PipelineFailing:
+		return fmt.Sprintf("config %s has failed %d times one after the other; servo runs list --config %s shows the runs", c.Subject(), c.Count, c.Name)
+	case PipelineDisabled:
+		return fmt.Sprintf("config %s is disabled: %s; mend it, then servo configs resume %s", c.Subject(), cmp.Or(c.Reason, "it has failed too often"), c.Name)
+	case RunLate:
+		return fmt.Sprintf("%s of config %s should have begun by %s; servo why %s tells what holds it up", runs(c.Count), c.Subject(), stamp(c.Since), c.Name)
+	case RunOverran:
+		return fmt.Sprintf("a run of config %s has taken longer than its max_execution; servo runs list --config %s shows it", c.Subject(), c.Name)
+	case SLABreaches:
+		return fmt.Sprintf("tenant %s has had %d breaches of its SLAs today; servo tenants metrics %s shows where", c.Subject(), c.Count, c.Name)
+	case ScheduleLag:
+		return fmt.Sprintf("configs are overdue, the first by %s; servo status shows whether servers are alive, docs/runbooks/scheduler-is-stuck.md what to do", c.Lag.Round(time.Second))
+	}
+	return string(c.Kind)
+}
+
+func runs(n int) string {
+	if n == 1 {
+		return "a run"
+	}
+	return fmt.Sprintf("%d runs", n)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Compare says which conditions are new, and which alerts are over.
+func Compare(holding []Condition, open []Alert) (raise []Condition, resolve []Alert) {
+	known := make(map[Key]bool, len(open))
+	for _, a := range open {
+		known[a.Key()] = true
+	}
+	holds := make(map[Key]bool, len(holding))
+	for _, c := range holding {
+		if !known[c.Key] && !holds[c.Key] {
+			raise = append(raise, c)
+		}
+		holds[c.Key] = true
+	}
+	for _, a := range open {
+		if !holds[a.Key()] {
+			resolve = append(resolve, a)
+		}
+	}
+	slices.SortFunc(raise, func(a, b Condition) int {
+		return cmp.Or(bytes.Compare(a.Tenant.UUID[:], b.Tenant.UUID[:]), cmp.Compare(a.Kind, b.Kind), bytes.Compare(a.About[:], b.About[:]))
+	})
+	return raise, resolve
+}

@@ -1,0 +1,193 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/alert"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// WatchAlone says whether this transaction may look after alerts: one at a time does.
+func (tx *Tx) WatchAlone(ctx context.Context) (bool, error) { return tx.q.TryWatch(ctx) }
+
+// Conditions are everything that holds now and that somebody must hear of.
+func (tx *Tx) Conditions(ctx context.Context, now time.Time) ([]alert.Condition, error) {
+	rows, err := tx.q.Conditions(ctx, db.ConditionsParams{Now: now, Today: now.UTC().Format(time.DateOnly)})
+	if err != nil {
+		return nil, err
+	}
+	holding := column(rows, func(r db.ConditionsRow) alert.Condition {
+		return alert.Condition{
+			Key:       alert.Key{Tenant: id.Of[id.Tenant](r.TenantID), Kind: alert.Kind(r.Kind), About: r.AboutID},
+			Workspace: r.Workspace, Name: r.Name, Count: int(r.Count), Since: r.Since, Reason: r.Reason,
+		}
+	})
+	oldest, err := tx.q.OldestDue(ctx)
+	if lag := now.Sub(oldest); err == nil && lag >= alert.LagAt {
+		holding = append(holding, alert.Condition{Key: alert.Key{Kind: alert.ScheduleLag}, Since: oldest, Lag: lag})
+	}
+	return holding, err
+}
+
+func alertFromRow(r db.ServoAlert) alert.Alert {
+	return alert.Alert{
+		Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Alert](r.ID), Version: r.Version, Kind: alert.Kind(r.Kind), Severity: alert.Severity(r.Severity),
+		About: r.AboutID, Name: r.Name, Message: r.Message, RaisedAt: r.RaisedAt, ResolvedAt: timeOf(r.ResolvedAt),
+	}
+}
+
+// OpenAlerts are those of everybody that are not over.
+func (tx *Tx) OpenAlerts(ctx context.Context) ([]alert.Alert, error) {
+	rows, err := tx.q.OpenAlerts(ctx)
+	return column(rows, func(r db.OpenAlertsRow) alert.Alert { return alertFromRow(r.ServoAlert) }), err
+}
+
+// ChangeAlerts writes alerts that begin and alerts that end, with the messages about them.
+func (tx *Tx) ChangeAlerts(ctx context.Context, now time.Time, raised, resolved []alert.Alert, messages []alert.Message) error {
+	if len(raised) > 0 {
+		err := tx.q.InsertAlerts(ctx, db.InsertAlertsParams{
+			TenantIds: column(raised, tenantOfAlert), Ids: column(raised, idOfAlert),
+			Kinds:      column(raised, func(a alert.Alert) string { return string(a.Kind) }),
+			Severities: column(raised, func(a alert.Alert) int16 { return int16(a.Severity) }),
+			AboutIds:   column(raised, func(a alert.Alert) uuid.UUID { return a.About }),
+			Names:      column(raised, func(a alert.Alert) string { return a.Name }),
+			Messages:   column(raised, func(a alert.Alert) string { return a.Message }),
+			Now:        now,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(resolved) > 0 {
+		err := tx.q.ResolveAlerts(ctx, db.ResolveAlertsParams{Now: now, TenantIds: column(resolved, tenantOfAlert), Ids: column(resolved, idOfAlert)})
+		if err != nil {
+			return err
+		}
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	return tx.q.InsertDeliveries(ctx, db.InsertDeliveriesParams{
+		TenantIds:        column(messages, func(m alert.Message) uuid.UUID { return m.Alert.Tenant.UUID }),
+		AlertIds:         column(messages, func(m alert.Message) uuid.UUID { return m.Alert.ID.UUID }),
+		Changes:          column(messages, func(m alert.Message) int16 { return int16(m.Change) }),
+		ChannelTenantIds: column(messages, func(m alert.Message) uuid.UUID { return m.Channel.Tenant.UUID }),
+		ChannelIds:       column(messages, func(m alert.Message) uuid.UUID { return m.Channel.ID.UUID }),
+		Now:              now,
+	})
+}
+
+func tenantOfAlert(a alert.Alert) uuid.UUID { return a.Tenant.UUID }
+func idOfAlert(a alert.Alert) uuid.UUID     { return a.ID.UUID }
+
+// ChannelsOf are the channels of tenants; the zero one has those of the installation.
+func (tx *Tx) ChannelsOf(ctx context.Context, tenants []id.Tenant) ([]alert.Channel, error) {
+	rows, err := tx.q.ChannelsOf(ctx, column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID }))
+	return column(rows, channelFromRow), err
+}
+
+func channelFromRow(r db.ChannelsOfRow) alert.Channel {
+	return alert.Channel{
+		Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Channel](r.ID), Version: r.Version,
+		ChannelSettings: alert.ChannelSettings{Name: r.Name, URL: r.Url, Severity: alert.Severity(r.Severity), AllowPrivate: r.AllowPrivate},
+		CreatedBy:       r.CreatedBy, CreatedAt: r.CreatedAt, DeletedAt: timeOf(r.DeletedAt),
+	}
+}
+
+// InsertChannel writes a new channel with its secret.
+func (tx *Tx) InsertChannel(ctx context.Context, c alert.Channel, secret []byte) error {
+	err := tx.q.InsertChannel(ctx, db.InsertChannelParams{
+		TenantID: c.Tenant.UUID, ID: c.ID.UUID, Name: c.Name, Url: c.URL, Severity: int16(c.Severity), AllowPrivate: c.AllowPrivate,
+		Secret: secret, CreatedBy: c.CreatedBy, Now: c.CreatedAt,
+	})
+	return taken(err, "channel", c.Name)
+}
+
+// LockChannel locks a channel by its name.
+func (tx *Tx) LockChannel(ctx context.Context, tenant id.Tenant, name string) (alert.Channel, error) {
+	row, err := tx.q.LockChannel(ctx, db.LockChannelParams{TenantID: tenant.UUID, Name: name})
+	if err != nil {
+		return alert.Channel{}, notFound(err, "channel", name)
+	}
+	return channelFromRow(db.ChannelsOfRow(row)), nil
+}
+
+// DeleteChannel ends a locked channel. What is on its way to it is dropped when it is due.
+func (tx *Tx) DeleteChannel(ctx context.Context, c alert.Channel, now time.Time) error {
+	return tx.q.DeleteChannel(ctx, db.DeleteChannelParams{Now: now, TenantID: c.Tenant.UUID, ID: c.ID.UUID})
+}
+
+// MessagesDue says whether anything is to be sent, at the cost of one look.
+func (s *Store) MessagesDue(ctx context.Context) (due bool, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		due, err = tx.q.DeliveriesDue(ctx)
+		return err
+	})
+	return due, err
+}
+
+// TakeMessages takes up to most messages that are due. Nobody else does until the lease is over.
+func (tx *Tx) TakeMessages(ctx context.Context, now time.Time, lease time.Duration, most int) ([]alert.Message, error) {
+	rows, err := tx.q.TakeDeliveries(ctx, db.TakeDeliveriesParams{Now: now, Until: now.Add(lease), Most: int32(most)}) //nolint:gosec // a batch size
+	if err != nil {
+		return nil, err
+	}
+	var ours []db.TakeDeliveriesRow
+	for _, r := range rows {
+		if r.Ours {
+			ours = append(ours, r)
+		}
+	}
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	found, err := tx.q.Messages(ctx, db.MessagesParams{
+		TenantIds:        column(ours, func(r db.TakeDeliveriesRow) uuid.UUID { return r.TenantID }),
+		AlertIds:         column(ours, func(r db.TakeDeliveriesRow) uuid.UUID { return r.AlertID }),
+		ChannelTenantIds: column(ours, func(r db.TakeDeliveriesRow) uuid.UUID { return r.ChannelTenantID }),
+		ChannelIds:       column(ours, func(r db.TakeDeliveriesRow) uuid.UUID { return r.ChannelID }),
+	})
+	type pair struct{ alert, channel uuid.UUID }
+	byKey := make(map[pair]db.MessagesRow, len(found))
+	for _, m := range found {
+		byKey[pair{m.ID, m.ChannelID}] = m
+	}
+	return column(ours, func(r db.TakeDeliveriesRow) alert.Message {
+		m := byKey[pair{r.AlertID, r.ChannelID}]
+		return alert.Message{
+			Alert: alertFromRow(db.ServoAlert{
+				TenantID: m.TenantID, ID: m.ID, Version: m.Version, Kind: m.Kind, Severity: m.Severity, AboutID: m.AboutID, Name: m.Name,
+				Message: m.Message, RaisedAt: m.RaisedAt, ResolvedAt: m.ResolvedAt,
+			}),
+			Tenant: m.Tenant, Change: alert.Change(r.Change), Secret: m.Secret, Tries: int(r.Tries) - 1, Since: r.CreatedAt,
+			Channel: alert.Channel{
+				Tenant: id.Of[id.Tenant](r.ChannelTenantID), ID: id.Of[id.Channel](r.ChannelID), DeletedAt: timeOf(m.DeletedAt),
+				ChannelSettings: alert.ChannelSettings{Name: m.Channel, URL: m.Url, AllowPrivate: m.AllowPrivate},
+			},
+		}
+	}), err
+}
+
+// Settled is what came of a try: delivered, tried again at a time, or neither.
+type Settled struct {
+	Delivered time.Time
+	Again     time.Time
+	Error     string
+}
+
+// SettleMessage writes down what came of a try. It is not counted if the message was taken by
+// another since. The end of an alert may go once its beginning is delivered or given up.
+func (tx *Tx) SettleMessage(ctx context.Context, m alert.Message, now time.Time, s Settled) (counted bool, err error) {
+	n, err := tx.q.SettleDelivery(ctx, db.SettleDeliveryParams{
+		DueAt: orNil(s.Again), DeliveredAt: orNil(s.Delivered), Error: s.Error, TenantID: m.Alert.Tenant.UUID, AlertID: m.Alert.ID.UUID,
+		ChannelID: m.Channel.ID.UUID, Change: int16(m.Change), Tries: int32(m.Tries + 1), //nolint:gosec // a few dozens
+	})
+	if err != nil || m.Change != alert.Begun || !s.Again.IsZero() {
+		return n > 0, err
+	}
+	return n > 0, tx.q.ReleaseDelivery(ctx, db.ReleaseDeliveryParams{Now: now, TenantID: m.Alert.Tenant.UUID, AlertID: m.Alert.ID.UUID, ChannelID: m.Channel.ID.UUID})
+}

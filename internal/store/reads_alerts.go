@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/alert"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Delivery is what became of one message about an alert.
+type Delivery struct {
+	Channel   string
+	Change    alert.Change
+	Since     time.Time
+	Tries     int
+	Delivered time.Time // zero if it was not
+	Again     time.Time // when it is tried again; zero if it is not
+	Error     string    // of the last try
+}
+
+// as reads as a tenant does, or for the installation as the engine.
+func (s *Store) as(ctx context.Context, tenant id.Tenant, fn func(ctx context.Context, tx *Tx) error) error {
+	if tenant == (id.Tenant{}) {
+		return s.Engine(ctx, fn)
+	}
+	return s.Tenant(ctx, tenant.String(), fn)
+}
+
+// AlertFilter says which alerts of a tenant are listed. The zero tenant is the installation.
+type AlertFilter struct {
+	Tenant id.Tenant
+	Kind   alert.Kind // "" is any
+	Open   bool       // only those that are not over
+	Before id.Alert   // the zero one is the beginning
+}
+
+// Alerts lists alerts, the newest first.
+func (s *Store) Alerts(ctx context.Context, f AlertFilter, most int) (found []alert.Alert, err error) {
+	before := f.Before.UUID
+	if before == uuid.Nil {
+		before = uuid.Max
+	}
+	err = s.as(ctx, f.Tenant, func(ctx context.Context, tx *Tx) error {
+		if f.Open {
+			rows, err := tx.q.ListOpenAlerts(ctx, db.ListOpenAlertsParams{TenantID: f.Tenant.UUID, Before: before, Kind: string(f.Kind), Most: int32(most)}) //nolint:gosec // a page
+			found = column(rows, func(r db.ListOpenAlertsRow) alert.Alert { return alertFromRow(r.ServoAlert) })
+			return err
+		}
+		rows, err := tx.q.ListAlerts(ctx, db.ListAlertsParams{TenantID: f.Tenant.UUID, Before: before, Kind: string(f.Kind), Most: int32(most)}) //nolint:gosec // a page
+		found = column(rows, func(r db.ListAlertsRow) alert.Alert { return alertFromRow(r.ServoAlert) })
+		return err
+	})
+	return found, err
+}
+
+// GetAlert reads an alert, with what became of the messages about it.
+func (s *Store) GetAlert(ctx context.Context, tenant id.Tenant, of id.Alert) (found alert.Alert, sent []Delivery, err error) {
+	err = s.as(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.GetAlert(ctx, db.GetAlertParams{TenantID: tenant.UUID, ID: of.UUID})
+		if err != nil {
+			return notFound(err, "alert", of.String())
+		}
+		found = alertFromRow(row.ServoAlert)
+		rows, err := tx.q.DeliveriesOf(ctx, db.DeliveriesOfParams{TenantID: tenant.UUID, AlertID: of.UUID})
+		sent = column(rows, func(r db.DeliveriesOfRow) Delivery {
+			return Delivery{
+				Channel: r.Channel, Change: alert.Change(r.Change), Since: r.CreatedAt, Tries: int(r.Tries),
+				Delivered: timeOf(r.DeliveredAt), Again: timeOf(r.DueAt), Error: r.Error,
+			}
+		})
+		return err
+	})
+	return found, sent, err
+}
+
+// Channels lists the channels of a tenant, or those of the installation, by name.
+func (s *Store) Channels(ctx context.Context, tenant id.Tenant) (found []alert.Channel, err error) {
+	err = s.as(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+		found, err = tx.ChannelsOf(ctx, []id.Tenant{tenant})
+		return err
+	})
+	return found, err
+}
