@@ -56,5 +56,19 @@ func (w *world) sendConfigs(t testing.TB) {
 		require.NoError(t, tx.Apply(ctx, changes))
 		require.NoError(t, tx.Flush(ctx))
 		require.Len(t, must(tx.TakeConfigResults(ctx, probe))(t), probe)
+
+		events := must(tx.TakeEvents(ctx, probe))(t)
+		require.Len(t, events, probe)
+		require.NotEmpty(t, must(tx.EventListeners(ctx, events, 5))(t))
+		key := store.EventKey{Tenant: events[0].Tenant, Workspace: events[0].Workspace, Name: events[0].Name, Key: events[0].Key}
+		found, known, err := tx.EventByKey(ctx, key)
+		require.NoError(t, err)
+		require.True(t, known)
+		require.Equal(t, events[0], found)
+		require.EqualValues(t, 50, must(tx.CountEventListeners(ctx, key))(t))
+		found.ID, found.Key = id.New[id.Event](w.mint), "another"
+		require.True(t, must(tx.InsertEvent(ctx, found))(t))
+		require.NoError(t, tx.UpdateEvents(ctx, events))
+		require.NoError(t, tx.Flush(ctx))
 	})
 }

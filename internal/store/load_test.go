@@ -105,7 +105,8 @@ var loads = []string{
 		FROM   generate_series(1, 5000) AS n, LATERAL (SELECT $now AS at) AS x`,
 	`INSERT INTO servo.configs (tenant_id, id, workspace_id, name, version, pipeline, spec, created_at, updated_at, decided_until, next_slot, due_at, zone_data, range_from)
 		SELECT tenant_id, config_id, tenant_id, 'config ' || n, 1, 'daily',
-			CASE WHEN n % 2 = 0 THEN jsonb_build_object('trigger', jsonb_build_object('event', jsonb_build_object('config', 'config ' || n - 50)))
+			CASE WHEN n % 20 = 11 THEN jsonb_build_object('trigger', jsonb_build_object('event', jsonb_build_object('name', 'event')))
+			WHEN n % 2 = 0 THEN jsonb_build_object('trigger', jsonb_build_object('event', jsonb_build_object('config', 'config ' || n - 50)))
 			ELSE jsonb_build_object('trigger', '{"cron": "0 * * * *"}'::jsonb, 'depends_on', jsonb_build_object('config', 'config ' || n + 50)) END,
 			at, at, at, at, at + make_interval(secs => n), '2026a', at - interval '1 hour' FROM timed`,
 	`INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at)
@@ -113,6 +114,9 @@ var loads = []string{
 	`INSERT INTO servo.slot_ranges (tenant_id, config_id, from_at, to_at, slots, outcome, config_version, decided_at)
 		SELECT tenant_id, config_id, at - m * interval '1 hour', at - m * interval '1 hour', 1, 7, 1, at FROM timed, generate_series(1, 5) AS m`,
 	`INSERT INTO servo.config_results (tenant_id, config_id, run_id, state, ended_at) SELECT tenant_id, config_id, tenant_id, 10, at FROM timed`,
+	// four of five events are done
+	`INSERT INTO servo.event_inbox (tenant_id, id, workspace_id, name, dedupe_key, parameters, version, received_at, listeners, done_at)
+		SELECT tenant_id, pg_temp.v7(at, 'event ' || n), tenant_id, 'event', 'key ' || n, '{}', 1, at + make_interval(secs => n), 10, CASE WHEN n % 5 <> 1 THEN at END FROM timed`,
 	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
 	`INSERT INTO servo.run_totals (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 		SELECT md5('tenant ' || n)::uuid, $now::date - m, 'provider ' || p, 1, 1, 0, 0, 0, 1, 60, 0, 0

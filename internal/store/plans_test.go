@@ -68,7 +68,12 @@ var plans = map[string][]string{
 	"ConfigIDs":           {"configs_name"},
 	"Listeners":           {"configs_after", "configs_pkey"},
 	"LiveOfConfigs":       {"live_runs_config"},
-	"NextDue":             {"config_results_pkey", "configs_due"},
+	"NextDue":             {"config_results_pkey", "configs_due", "event_inbox_pending"},
+	"TakeEvents":          {"event_inbox_pending"},
+	"EventListeners":      {"configs_event"},
+	"UpdateEvents":        {"event_inbox_pkey"},
+	"EventByKey":          {"event_inbox_key"},
+	"CountEventListeners": {"configs_event"},
 	"MoveConfigs":         {"configs_pkey"},
 	"UpsertConfigs":       nil,
 	"InsertSlots":         nil,
@@ -161,7 +166,7 @@ func TestPlans(t *testing.T) {
 }
 
 var queues = []string{
-	"waiting", "ready_q", "pool_q", "leases", "retry_q", "heartbeats", "cones", "live_runs", "configs", "slots", "slot_ranges", "config_results",
+	"waiting", "ready_q", "pool_q", "leases", "retry_q", "heartbeats", "cones", "live_runs", "configs", "slots", "slot_ranges", "config_results", "event_inbox",
 	"run_deltas",
 }
 

@@ -5,7 +5,7 @@
 INSERT INTO servo.event_inbox (tenant_id, id, workspace_id, name, dedupe_key, parameters, reason, version, sent_by, received_at, listeners)
 VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @name::text, @dedupe_key::text, (@parameters::text)::jsonb, @reason::text, @version::int, @sent_by::text,
         @received_at::timestamptz, @listeners::int)
-ON CONFLICT (tenant_id, workspace_id, name, dedupe_key) DO NOTHING;
+ON CONFLICT (workspace_id, name, dedupe_key) DO NOTHING;
 
 -- name: EventByKey :one
 SELECT sqlc.embed(e) FROM servo.event_inbox e

@@ -155,7 +155,7 @@ const insertEvent = `-- name: InsertEvent :execrows
 INSERT INTO servo.event_inbox (tenant_id, id, workspace_id, name, dedupe_key, parameters, reason, version, sent_by, received_at, listeners)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::text, $5::text, ($6::text)::jsonb, $7::text, $8::int, $9::text,
         $10::timestamptz, $11::int)
-ON CONFLICT (tenant_id, workspace_id, name, dedupe_key) DO NOTHING
+ON CONFLICT (workspace_id, name, dedupe_key) DO NOTHING
 `
 
 type InsertEventParams struct {
