@@ -307,7 +307,10 @@ func (s configService) PreviewConfig(ctx context.Context, req *servov1.PreviewCo
 	}
 	if after.IsZero() {
 		// What is decided is over. A config that does not fire has decided nothing for long.
-		if after = time.Now(); found.DecidedUntil.After(after) {
+		if after, err = s.clock(ctx, found.Tenant); err != nil {
+			return nil, err
+		}
+		if found.DecidedUntil.After(after) {
 			after = found.DecidedUntil
 		}
 	}

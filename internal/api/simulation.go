@@ -114,7 +114,7 @@ func (s simulationService) Simulate(ctx context.Context, req *servov1.SimulateRe
 }
 
 // clock is the database's: the one that slots fire by.
-func (s simulationService) clock(ctx context.Context, owner id.Tenant) (now time.Time, err error) {
+func (s *Server) clock(ctx context.Context, owner id.Tenant) (now time.Time, err error) {
 	err = s.store.Tenant(ctx, owner.String(), func(ctx context.Context, tx *store.Tx) error {
 		now, err = tx.Clock(ctx)
 		return err
