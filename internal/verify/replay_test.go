@@ -150,6 +150,14 @@ func TestRecord(t *testing.T) {
 			return keep(&alerts)(row)
 		}))
 		record(t, "entities-alerts", alerts)
+		var outside history
+		require.NoError(t, tx.EachEntityEvent(ctx, []id.Tenant{value(w.db.TenantByName(ctx, scheduledTenant))(t)}, func(row store.EventRow) error {
+			if row.RunID = uuid.Nil; !strings.HasPrefix(row.Type, "event.") && !strings.HasPrefix(row.Type, "template.") {
+				return nil
+			}
+			return keep(&outside)(row)
+		}))
+		record(t, "entities-outside", outside)
 		runs := value(tx.RunsAfter(ctx, store.RunKey{}, nil, 1000))(t)
 		for i, r := range runs {
 			var h history

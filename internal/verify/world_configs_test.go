@@ -127,6 +127,7 @@ func (w *world) scheduled(t testing.TB) {
 	edited.Trigger = config.Trigger{Cron: "30 2 * * *"}
 	c.save(t, "skipping", edited, nil)
 	c.watch(t)
+	c.outside(t)
 	w.shown(t)
 	w.told(t)
 }
@@ -147,5 +148,5 @@ func (w *world) shown(t testing.TB) {
 	for _, outcome := range []config.Outcome{config.SkippedOverlap, config.SkippedPaused, config.SkippedDisabled, config.SkippedDependency, config.SkippedEdited} {
 		require.NotZero(t, w.db.Count(t, `SELECT count(*) FROM servo.slot_ranges WHERE outcome = $1`, outcome), outcome)
 	}
-	require.Equal(t, len(config.Events()), w.db.Count(t, `SELECT count(DISTINCT type) FROM servo.entity_events WHERE type LIKE 'config.%'`))
+	require.Equal(t, len(config.Events()), w.db.Count(t, `SELECT count(DISTINCT type) FROM servo.entity_events WHERE type ~ '^(config|event|template)\.'`))
 }
