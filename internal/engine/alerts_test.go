@@ -86,8 +86,10 @@ func TestWatch(t *testing.T) {
 		w.watch(t)
 		require.Equal(t, []string{"PIPELINE_FAILING MEDIUM default/cost"}, w.open(t, w.tenant))
 		off := false
-		_, err := w.SaveConfigs(t.Context(), engine.SaveConfigs{Tenant: w.tenant, Meta: engineMeta,
-			Configs: []engine.SaveConfig{{Name: "cost", Spec: w.get(t, "cost").Spec, Enabled: &off}}})
+		_, err := w.SaveConfigs(t.Context(), engine.SaveConfigs{
+			Tenant: w.tenant, Meta: engineMeta,
+			Configs: []engine.SaveConfig{{Name: "cost", Spec: w.get(t, "cost").Spec, Enabled: &off}},
+		})
 		require.NoError(t, err)
 		w.watch(t)
 		require.Empty(t, w.open(t, w.tenant))
