@@ -156,6 +156,11 @@ func (c *Client) Locks() servov1.LockServiceClient { return servov1.NewLockServi
 // Admin is for the operator on call.
 func (c *Client) Admin() servov1.AdminServiceClient { return servov1.NewAdminServiceClient(c.conn) }
 
+// Metrics says what has become of runs.
+func (c *Client) Metrics() servov1.MetricsServiceClient {
+	return servov1.NewMetricsServiceClient(c.conn)
+}
+
 // Fairness shows how tenants share the pools.
 func (c *Client) Fairness() servov1.FairnessServiceClient {
 	return servov1.NewFairnessServiceClient(c.conn)

@@ -40,7 +40,7 @@ func repeats(method string) repeat {
 	switch method[strings.LastIndex(method, "/")+1:] {
 	case "GetTenant", "ListTenants", "ListWorkspaces", "GetDeployment", "ListDeployments", "ListAssets", "GetAsset", "ListPipelines",
 		"PlanRun", "ListRuns", "GetRun", "ListRunEvents", "ListTasks", "GetTask", "ListUpstreamTasks", "ListTaskLogs", "GetStatus",
-		"VerifyProjections", "GetDispatch", "GetQuotas", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys",
+		"VerifyProjections", "GetDispatch", "GetQuotas", "GetTenantMetrics", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys",
 		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots", "FindHoles", "GetEvent", "ListTemplates", "ExplainConfig", "Simulate",
 		"ListAlerts", "GetAlert", "ListAlertChannels":
 		return repeatSafe

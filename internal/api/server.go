@@ -72,6 +72,7 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterAdminServiceServer(to, adminService{Server: s})
 	servov1.RegisterFairnessServiceServer(to, fairnessService{Server: s})
 	servov1.RegisterLockServiceServer(to, lockService{Server: s})
+	servov1.RegisterMetricsServiceServer(to, metricsService{Server: s})
 	servov1.RegisterPoolServiceServer(to, poolService{Server: s})
 	servov1.RegisterSigningKeyServiceServer(to, signingKeyService{Server: s})
 	servov1.RegisterConfigServiceServer(to, configService{Server: s})

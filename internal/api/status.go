@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/platform"
@@ -18,14 +19,16 @@ type statusService struct {
 // GetStatus implements servov1.StatusServiceServer.
 func (s statusService) GetStatus(ctx context.Context, _ *servov1.GetStatusRequest) (*servov1.Status, error) {
 	answer := &servov1.Status{Version: s.config.Version, Server: s.config.Name, StartedAt: timestamp(s.config.StartedAt)}
-	err := s.store.Snapshot(ctx, func(ctx context.Context, tx *store.Tx) error {
-		now, err := tx.Clock(ctx)
-		answer.Now = timestamp(now)
-		return err
-	})
+	now, err := s.now(ctx)
 	if err != nil {
 		return nil, err
 	}
+	answer.Now = timestamp(now)
+	today, err := s.store.Today(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	answer.Today = todayToProto(today)
 	depths, err := s.store.QueueDepths(ctx)
 	if err != nil {
 		return nil, err
@@ -55,4 +58,21 @@ func (s statusService) GetStatus(ctx context.Context, _ *servov1.GetStatusReques
 		answer.Duties = append(answer.Duties, duty)
 	}
 	return answer, nil
+}
+
+// now is the database's time.
+func (s *Server) now(ctx context.Context) (now time.Time, err error) {
+	err = s.store.Snapshot(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err = tx.Clock(ctx)
+		return err
+	})
+	return now, err
+}
+
+func todayToProto(t store.Today) *servov1.Today {
+	return &servov1.Today{
+		Day: t.Day.Format(time.DateOnly), CompletedRuns: t.Ended, FailedRuns: t.Failed, SlaBreaches: t.Breaches,
+		PendingRuns: t.Pending, PendingAtLeast: t.Pending >= store.MaxDepth, RunningRuns: t.Running, RunningAtLeast: t.Running >= store.MaxDepth,
+		AverageDuration: average(t.Seconds, t.Started),
+	}
 }

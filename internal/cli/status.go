@@ -36,6 +36,9 @@ func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
 	if d := status.GetDispatch(); d.GetPaused() {
 		fmt.Fprintln(w, "dispatch "+dispatchState(d, now))
 	}
+	if today := status.GetToday(); today != nil {
+		fmt.Fprintln(w, "runs today: "+todayText(today))
+	}
 	var tasks table
 	tasks.add("TASKS", "COUNT")
 	total := int64(0)
@@ -92,4 +95,21 @@ func poolRemark(pool *servov1.PoolStatus, again string) string {
 		return ""
 	}
 	return "no worker has claimed from it for two minutes: servo worker --pool " + clean(pool.GetPool()) + again
+}
+
+// todayText is what has become of runs today.
+func todayText(today *servov1.Today) string {
+	number := func(n int64, more bool) string {
+		if more {
+			return fmt.Sprintf("at least %d", n)
+		}
+		return fmt.Sprint(n)
+	}
+	text := fmt.Sprintf("%s pending, %s running, %d ended, %d failed, %d SLA breaches",
+		number(today.GetPendingRuns(), today.GetPendingAtLeast()), number(today.GetRunningRuns(), today.GetRunningAtLeast()),
+		today.GetCompletedRuns(), today.GetFailedRuns(), today.GetSlaBreaches())
+	if today.GetAverageDuration() != nil {
+		text += ", " + averageOf(today.GetAverageDuration()) + " on average"
+	}
+	return text
 }

@@ -14,7 +14,7 @@ import (
 
 // newTenants looks after tenants.
 func newTenants() *cobra.Command {
-	return group("tenants", "Make and list tenants", newTenantsCreate(), newTenantsList())
+	return group("tenants", "Make and list tenants, and show what has become of their runs", newTenantsCreate(), newTenantsList(), newTenantsMetrics())
 }
 
 func newTenantsCreate() *cobra.Command {

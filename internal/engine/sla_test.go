@@ -8,14 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
-	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/tenant"
@@ -38,7 +36,7 @@ func (w *clockwork) look(t testing.TB) int {
 // breaches are the breaches of all runs, the oldest first, as a person would write them.
 func (w *clockwork) breaches(t testing.TB) []string {
 	t.Helper()
-	return texts(t, w.db, `SELECT to_char(recorded_at AT TIME ZONE 'UTC', 'HH24:MI:SS') || ' ' || (data->>'sla') || ' ' || (data->>'limit') || ' by ' ||
+	return w.db.Texts(t, `SELECT to_char(recorded_at AT TIME ZONE 'UTC', 'HH24:MI:SS') || ' ' || (data->>'sla') || ' ' || (data->>'limit') || ' by ' ||
 		to_char((data->>'due')::timestamptz AT TIME ZONE 'UTC', 'HH24:MI:SS') FROM servo.run_events WHERE type = 'run.breached' ORDER BY position`)
 }
 
@@ -51,23 +49,6 @@ func (w *clockwork) totals(t testing.TB) (all store.Totals) {
 		all.Add(d.Totals)
 	}
 	return all
-}
-
-func connect(t testing.TB, db *servotest.Database) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
-}
-
-func texts(t testing.TB, db *servotest.Database, sql string, args ...any) []string {
-	t.Helper()
-	rows, err := connect(t, db).Query(t.Context(), sql, args...)
-	require.NoError(t, err)
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
-	return found
 }
 
 // holdLeases makes whoever leases a task wait for a lock of the test's own.
@@ -156,7 +137,7 @@ func TestLateRuns(t *testing.T) {
 		w.finish(t, engine.Complete{})
 		require.Equal(t, []string{"00:07:30 start_delay 300 by 00:06:00"}, w.breaches(t))
 		require.Equal(t, []string{"run.created", "run.breached", "run.ended"},
-			texts(t, w.db, `SELECT type FROM servo.run_events WHERE subject_id = run_id ORDER BY version`))
+			w.db.Texts(t, `SELECT type FROM servo.run_events WHERE subject_id = run_id ORDER BY version`))
 		require.EqualValues(t, 1, w.totals(t).Breached)
 		verifytest.Clean(t, w.db)
 	})
@@ -215,7 +196,7 @@ func TestLateRuns(t *testing.T) {
 func (w *clockwork) leaseOf(t testing.TB, name string) store.TaskKey {
 	t.Helper()
 	of := *w.get(t, name).LastRun
-	task, err := id.Parse[id.Task]("task", texts(t, w.db, `SELECT task_id::text FROM servo.leases WHERE run_id = $1`, of.UUID)[0])
+	task, err := id.Parse[id.Task]("task", w.db.Texts(t, `SELECT task_id::text FROM servo.leases WHERE run_id = $1`, of.UUID)[0])
 	require.NoError(t, err)
 	return store.TaskKey{Tenant: w.tenant, Run: of, Task: task}
 }
@@ -284,7 +265,7 @@ func TestLookersAtOnce(t *testing.T) {
 		w.admit(t)
 		w.forward(t, 4*time.Minute+30*time.Second) // 00:06:00, the last moment
 		w.db.Exec(t, holdLeases)
-		held := connect(t, w.db)
+		held := w.db.Connect(t)
 		_, err := held.Exec(t.Context(), `SELECT pg_advisory_lock(7)`)
 		require.NoError(t, err)
 		done := make(chan error, 2)
@@ -306,4 +287,90 @@ func TestLookersAtOnce(t *testing.T) {
 		require.Zero(t, w.db.Count(t, `SELECT count(*) FROM servo.live_runs WHERE late_at IS NOT NULL`))
 		verifytest.Clean(t, w.db)
 	})
+}
+
+// TestTotalsAddUp ends runs of several providers in every way, from several servers, while
+// others merge and some merges are rolled back.
+func TestTotalsAddUp(t *testing.T) {
+	t.Parallel()
+	w := newClockwork(t)
+	const configs, rounds = 12, 3
+	for i := range configs {
+		spec := promised(config.Spec{Overlap: config.OverlapAllow})
+		spec.Labels["provider"] = []string{"aws", "gcp", ""}[i%3]
+		w.save(t, fmt.Sprint("config-", i), spec)
+	}
+	for range rounds {
+		w.forward(t, time.Minute)
+		require.Equal(t, configs, w.fire(t).Runs)
+	}
+	w.forward(t, 3*time.Minute) // the first are late, the last are not
+	w.admit(t)
+	var (
+		busy, merging sync.WaitGroup
+		done          = make(chan struct{})
+	)
+	for server := range 4 {
+		e := engine.New(w.db.Store, engine.Config{}, nil)
+		t.Cleanup(e.Stop)
+		busy.Go(func() {
+			for {
+				leases, err := e.Claim(t.Context(), engine.ClaimRequest{Worker: "w", Claim: newClaim(), Pools: []string{"default"}, Max: 2, Start: true})
+				if err != nil || len(leases) == 0 {
+					return
+				}
+				for i, l := range leases {
+					var act engine.Action = engine.Complete{}
+					if (server+i)%2 == 0 {
+						act = engine.Fail{Failure: run.Failure{Code: "DATA_CORRUPTION"}}
+					}
+					if _, err := e.ReportOne(t.Context(), report(l, act)); err != nil {
+						t.Errorf("report: %v", err)
+					}
+				}
+			}
+		})
+		merging.Go(func() {
+			killed := errors.New("killed")
+			for round := 0; ; round++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				err := w.db.Engine(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+					if _, err := tx.MergeTotals(ctx, 3); err != nil || (server+round)%2 == 0 {
+						return err
+					}
+					return killed
+				})
+				if err != nil && !errors.Is(err, killed) {
+					t.Errorf("merge: %v", err)
+				}
+				days, err := w.db.TenantTotals(t.Context(), w.tenant, w.now, w.now)
+				if err != nil {
+					t.Errorf("read: %v", err)
+				}
+				var all store.Totals
+				for _, d := range days {
+					all.Add(d.Totals)
+				}
+				if all.Ended != all.Succeeded+all.Failed || all.Ended > configs*rounds {
+					t.Errorf("read %+v", all)
+				}
+			}
+		})
+	}
+	busy.Wait()
+	close(done)
+	merging.Wait()
+	all := w.totals(t)
+	require.EqualValues(t, configs*rounds, all.Ended)
+	require.EqualValues(t, configs, all.Breached, "those of the first slot")
+	verifytest.Clean(t, w.db)
+	_, err := w.db.MergeTotals(t.Context(), 1000)
+	require.NoError(t, err)
+	require.Zero(t, w.db.Count(t, `SELECT count(*) FROM servo.run_deltas`))
+	require.Equal(t, all, w.totals(t))
+	verifytest.Clean(t, w.db)
 }

@@ -30,13 +30,13 @@ type descs struct {
 	errors, refusals                              *prometheus.Desc
 	lockResults, lockHeld, lockWaits              *prometheus.Desc
 	rounds, roundSeconds, admitted                *prometheus.Desc
-	slots, slotLag                                *prometheus.Desc
+	slots, slotLag, breaches                      *prometheus.Desc
 }
 
 func (d *descs) all() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		d.tasks, d.attempts, d.durations, d.waits, d.scheduling, d.runs, d.runDurations, d.errors, d.refusals,
-		d.lockResults, d.lockHeld, d.lockWaits, d.rounds, d.roundSeconds, d.admitted, d.slots, d.slotLag,
+		d.lockResults, d.lockHeld, d.lockWaits, d.rounds, d.roundSeconds, d.admitted, d.slots, d.slotLag, d.breaches,
 	}
 }
 
@@ -63,6 +63,7 @@ func NewCollector(r *Recorder, lookup Lookup) *Collector {
 		admitted:     desc("servo_admission_admitted_total", "Tasks that this server let into a queue."),
 		slots:        desc("servo_slot_total", "Slots that this server has decided about.", "outcome"),
 		slotLag:      desc("servo_slot_lag_seconds", "How late slots fired, after their jitter."),
+		breaches:     desc("servo_run_breaches_total", "Promises about runs that were broken.", "sla"),
 	}}
 }
 
@@ -153,6 +154,8 @@ func (o output) rest(s *snapshot) {
 	for outcome := config.Fired; outcome <= config.Failed; outcome++ {
 		o.count(o.descs.slots, s.slots[outcome], outcome.String())
 	}
+	o.count(o.descs.breaches, s.late, string(run.SLAStartDelay))
+	o.count(o.descs.breaches, s.overran, string(run.SLAExecution))
 	o.to <- s.slotLag.metric(o.descs.slotLag, &waiting)
 	o.to <- s.scheduling.metric(o.descs.scheduling, &waiting)
 	o.to <- s.lockHeld.metric(o.descs.lockHeld, &working)

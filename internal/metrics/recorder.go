@@ -38,6 +38,8 @@ type Recorder struct {
 	admitted     uint64
 	slots        slotCounts
 	slotLag      histogram
+	late         uint64 // runs that did not begin in time
+	overran      uint64 // and that took too long
 }
 
 // slotCounts are slots by their outcome.
@@ -80,6 +82,13 @@ func (r *Recorder) Committed(done *engine.Committed) {
 		}
 		if c.Run.State.Terminal() && !c.From.Terminal() {
 			r.ended(c.Run)
+		}
+	}
+	for _, sla := range done.Breaches {
+		if sla == run.SLAStartDelay {
+			r.late++
+		} else {
+			r.overran++
 		}
 	}
 }
@@ -193,6 +202,7 @@ type snapshot struct {
 	admitted                                      uint64
 	slots                                         slotCounts
 	slotLag                                       histogram
+	late, overran                                 uint64
 }
 
 // snapshot copies everything while nobody counts, and then lets tenants and assets that
@@ -205,6 +215,7 @@ func (r *Recorder) snapshot() snapshot {
 		assets: make(map[assetKey]taskCounts, len(r.assets.own)), codes: totals(r.codes), quotas: totals(r.quotas),
 		scheduling: r.scheduling, lockHeld: r.lockHeld, lockWaits: r.lockWaits, roundSeconds: r.roundSeconds,
 		locksTaken: r.locksTaken, locksMissed: r.locksMissed, rounds: r.rounds, admitted: r.admitted, slots: r.slots, slotLag: r.slotLag,
+		late: r.late, overran: r.overran,
 	}
 	for tenant, h := range r.tenants.own {
 		s.tenants[tenant] = h.value.copied()

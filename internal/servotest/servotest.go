@@ -200,6 +200,25 @@ func (d *Database) Count(t testing.TB, sql string, args ...any) int {
 	return n
 }
 
+// Texts runs a query that gives one text a row, as the owner of the database.
+func (d *Database) Texts(t testing.TB, sql string, args ...any) []string {
+	t.Helper()
+	rows, err := d.Connect(t).Query(t.Context(), sql, args...)
+	require.NoError(t, err)
+	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return texts
+}
+
+// Connect is a connection of the owner's own, until the test ends.
+func (d *Database) Connect(t testing.TB) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), d.URL)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
 // SQLState is the PostgreSQL error code of an error, "" if it has none.
 func SQLState(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {

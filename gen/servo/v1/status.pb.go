@@ -10,6 +10,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -77,7 +78,9 @@ type Status struct {
 	// The servers that are alive, by name.
 	Servers []*Server `protobuf:"bytes,8,rep,name=servers,proto3" json:"servers,omitempty"`
 	// Whether workers are given tasks.
-	Dispatch      *Dispatch `protobuf:"bytes,9,opt,name=dispatch,proto3" json:"dispatch,omitempty"`
+	Dispatch *Dispatch `protobuf:"bytes,9,opt,name=dispatch,proto3" json:"dispatch,omitempty"`
+	// What has become of the runs of all tenants today.
+	Today         *Today `protobuf:"bytes,10,opt,name=today,proto3" json:"today,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -175,6 +178,130 @@ func (x *Status) GetDispatch() *Dispatch {
 	return nil
 }
 
+func (x *Status) GetToday() *Today {
+	if x != nil {
+		return x.Today
+	}
+	return nil
+}
+
+// Today is what waits and runs now, and what has become of the runs that ended on this day.
+type Today struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The day in UTC, such as 2026-01-31.
+	Day string `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"`
+	// Runs that wait for their start.
+	PendingRuns int64 `protobuf:"varint,2,opt,name=pending_runs,json=pendingRuns,proto3" json:"pending_runs,omitempty"`
+	// There are more: nobody counted on.
+	PendingAtLeast bool `protobuf:"varint,3,opt,name=pending_at_least,json=pendingAtLeast,proto3" json:"pending_at_least,omitempty"`
+	// Runs that have started and not ended.
+	RunningRuns    int64 `protobuf:"varint,4,opt,name=running_runs,json=runningRuns,proto3" json:"running_runs,omitempty"`
+	RunningAtLeast bool  `protobuf:"varint,5,opt,name=running_at_least,json=runningAtLeast,proto3" json:"running_at_least,omitempty"`
+	// Runs that have ended today, however they did.
+	CompletedRuns int64 `protobuf:"varint,6,opt,name=completed_runs,json=completedRuns,proto3" json:"completed_runs,omitempty"`
+	// Of these, which failed or were timed out.
+	FailedRuns int64 `protobuf:"varint,7,opt,name=failed_runs,json=failedRuns,proto3" json:"failed_runs,omitempty"`
+	// Breaches of SLAs that happened today.
+	SlaBreaches int64 `protobuf:"varint,8,opt,name=sla_breaches,json=slaBreaches,proto3" json:"sla_breaches,omitempty"`
+	// From start to end, of the runs that ended today and had started; left out if none had.
+	AverageDuration *durationpb.Duration `protobuf:"bytes,9,opt,name=average_duration,json=averageDuration,proto3" json:"average_duration,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Today) Reset() {
+	*x = Today{}
+	mi := &file_servo_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Today) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Today) ProtoMessage() {}
+
+func (x *Today) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Today.ProtoReflect.Descriptor instead.
+func (*Today) Descriptor() ([]byte, []int) {
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Today) GetDay() string {
+	if x != nil {
+		return x.Day
+	}
+	return ""
+}
+
+func (x *Today) GetPendingRuns() int64 {
+	if x != nil {
+		return x.PendingRuns
+	}
+	return 0
+}
+
+func (x *Today) GetPendingAtLeast() bool {
+	if x != nil {
+		return x.PendingAtLeast
+	}
+	return false
+}
+
+func (x *Today) GetRunningRuns() int64 {
+	if x != nil {
+		return x.RunningRuns
+	}
+	return 0
+}
+
+func (x *Today) GetRunningAtLeast() bool {
+	if x != nil {
+		return x.RunningAtLeast
+	}
+	return false
+}
+
+func (x *Today) GetCompletedRuns() int64 {
+	if x != nil {
+		return x.CompletedRuns
+	}
+	return 0
+}
+
+func (x *Today) GetFailedRuns() int64 {
+	if x != nil {
+		return x.FailedRuns
+	}
+	return 0
+}
+
+func (x *Today) GetSlaBreaches() int64 {
+	if x != nil {
+		return x.SlaBreaches
+	}
+	return 0
+}
+
+func (x *Today) GetAverageDuration() *durationpb.Duration {
+	if x != nil {
+		return x.AverageDuration
+	}
+	return nil
+}
+
 // Dispatch says whether workers are given tasks.
 type Dispatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -191,7 +318,7 @@ type Dispatch struct {
 
 func (x *Dispatch) Reset() {
 	*x = Dispatch{}
-	mi := &file_servo_v1_status_proto_msgTypes[2]
+	mi := &file_servo_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -203,7 +330,7 @@ func (x *Dispatch) String() string {
 func (*Dispatch) ProtoMessage() {}
 
 func (x *Dispatch) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[2]
+	mi := &file_servo_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -216,7 +343,7 @@ func (x *Dispatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dispatch.ProtoReflect.Descriptor instead.
 func (*Dispatch) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Dispatch) GetPaused() bool {
@@ -260,7 +387,7 @@ type Server struct {
 
 func (x *Server) Reset() {
 	*x = Server{}
-	mi := &file_servo_v1_status_proto_msgTypes[3]
+	mi := &file_servo_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +399,7 @@ func (x *Server) String() string {
 func (*Server) ProtoMessage() {}
 
 func (x *Server) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[3]
+	mi := &file_servo_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +412,7 @@ func (x *Server) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Server.ProtoReflect.Descriptor instead.
 func (*Server) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Server) GetName() string {
@@ -329,7 +456,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_servo_v1_status_proto_msgTypes[4]
+	mi := &file_servo_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -341,7 +468,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[4]
+	mi := &file_servo_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -354,7 +481,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StateCount) GetState() string {
@@ -394,7 +521,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_servo_v1_status_proto_msgTypes[5]
+	mi := &file_servo_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +533,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[5]
+	mi := &file_servo_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +546,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PoolStatus) GetPool() string {
@@ -471,7 +598,7 @@ type Duty struct {
 
 func (x *Duty) Reset() {
 	*x = Duty{}
-	mi := &file_servo_v1_status_proto_msgTypes[6]
+	mi := &file_servo_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +610,7 @@ func (x *Duty) String() string {
 func (*Duty) ProtoMessage() {}
 
 func (x *Duty) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[6]
+	mi := &file_servo_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +623,7 @@ func (x *Duty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Duty.ProtoReflect.Descriptor instead.
 func (*Duty) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Duty) GetName() string {
@@ -531,8 +658,8 @@ var File_servo_v1_status_proto protoreflect.FileDescriptor
 
 const file_servo_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"\x15servo/v1/status.proto\x12\bservo.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xff\x02\n" +
+	"\x15servo/v1/status.proto\x12\bservo.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
+	"\x10GetStatusRequest\"\xa6\x03\n" +
 	"\x06Status\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x129\n" +
@@ -543,7 +670,20 @@ const file_servo_v1_status_proto_rawDesc = "" +
 	"\x05pools\x18\x06 \x03(\v2\x14.servo.v1.PoolStatusR\x05pools\x12&\n" +
 	"\x06duties\x18\a \x03(\v2\x0e.servo.v1.DutyR\x06duties\x12*\n" +
 	"\aservers\x18\b \x03(\v2\x10.servo.v1.ServerR\aservers\x12.\n" +
-	"\bdispatch\x18\t \x01(\v2\x12.servo.v1.DispatchR\bdispatch\"\x94\x01\n" +
+	"\bdispatch\x18\t \x01(\v2\x12.servo.v1.DispatchR\bdispatch\x12%\n" +
+	"\x05today\x18\n" +
+	" \x01(\v2\x0f.servo.v1.TodayR\x05today\"\xe4\x02\n" +
+	"\x05Today\x12\x10\n" +
+	"\x03day\x18\x01 \x01(\tR\x03day\x12!\n" +
+	"\fpending_runs\x18\x02 \x01(\x03R\vpendingRuns\x12(\n" +
+	"\x10pending_at_least\x18\x03 \x01(\bR\x0ependingAtLeast\x12!\n" +
+	"\frunning_runs\x18\x04 \x01(\x03R\vrunningRuns\x12(\n" +
+	"\x10running_at_least\x18\x05 \x01(\bR\x0erunningAtLeast\x12%\n" +
+	"\x0ecompleted_runs\x18\x06 \x01(\x03R\rcompletedRuns\x12\x1f\n" +
+	"\vfailed_runs\x18\a \x01(\x03R\n" +
+	"failedRuns\x12!\n" +
+	"\fsla_breaches\x18\b \x01(\x03R\vslaBreaches\x12D\n" +
+	"\x10average_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0faverageDuration\"\x94\x01\n" +
 	"\bDispatch\x12\x16\n" +
 	"\x06paused\x18\x01 \x01(\bR\x06paused\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
@@ -592,36 +732,40 @@ func file_servo_v1_status_proto_rawDescGZIP() []byte {
 	return file_servo_v1_status_proto_rawDescData
 }
 
-var file_servo_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_servo_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_servo_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 0: servo.v1.GetStatusRequest
 	(*Status)(nil),                // 1: servo.v1.Status
-	(*Dispatch)(nil),              // 2: servo.v1.Dispatch
-	(*Server)(nil),                // 3: servo.v1.Server
-	(*StateCount)(nil),            // 4: servo.v1.StateCount
-	(*PoolStatus)(nil),            // 5: servo.v1.PoolStatus
-	(*Duty)(nil),                  // 6: servo.v1.Duty
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*Today)(nil),                 // 2: servo.v1.Today
+	(*Dispatch)(nil),              // 3: servo.v1.Dispatch
+	(*Server)(nil),                // 4: servo.v1.Server
+	(*StateCount)(nil),            // 5: servo.v1.StateCount
+	(*PoolStatus)(nil),            // 6: servo.v1.PoolStatus
+	(*Duty)(nil),                  // 7: servo.v1.Duty
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
 }
 var file_servo_v1_status_proto_depIdxs = []int32{
-	7,  // 0: servo.v1.Status.started_at:type_name -> google.protobuf.Timestamp
-	7,  // 1: servo.v1.Status.now:type_name -> google.protobuf.Timestamp
-	4,  // 2: servo.v1.Status.tasks:type_name -> servo.v1.StateCount
-	5,  // 3: servo.v1.Status.pools:type_name -> servo.v1.PoolStatus
-	6,  // 4: servo.v1.Status.duties:type_name -> servo.v1.Duty
-	3,  // 5: servo.v1.Status.servers:type_name -> servo.v1.Server
-	2,  // 6: servo.v1.Status.dispatch:type_name -> servo.v1.Dispatch
-	7,  // 7: servo.v1.Dispatch.changed_at:type_name -> google.protobuf.Timestamp
-	7,  // 8: servo.v1.Server.started_at:type_name -> google.protobuf.Timestamp
-	7,  // 9: servo.v1.Server.last_seen_at:type_name -> google.protobuf.Timestamp
-	7,  // 10: servo.v1.Duty.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 11: servo.v1.StatusService.GetStatus:input_type -> servo.v1.GetStatusRequest
-	1,  // 12: servo.v1.StatusService.GetStatus:output_type -> servo.v1.Status
-	12, // [12:13] is the sub-list for method output_type
-	11, // [11:12] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	8,  // 0: servo.v1.Status.started_at:type_name -> google.protobuf.Timestamp
+	8,  // 1: servo.v1.Status.now:type_name -> google.protobuf.Timestamp
+	5,  // 2: servo.v1.Status.tasks:type_name -> servo.v1.StateCount
+	6,  // 3: servo.v1.Status.pools:type_name -> servo.v1.PoolStatus
+	7,  // 4: servo.v1.Status.duties:type_name -> servo.v1.Duty
+	4,  // 5: servo.v1.Status.servers:type_name -> servo.v1.Server
+	3,  // 6: servo.v1.Status.dispatch:type_name -> servo.v1.Dispatch
+	2,  // 7: servo.v1.Status.today:type_name -> servo.v1.Today
+	9,  // 8: servo.v1.Today.average_duration:type_name -> google.protobuf.Duration
+	8,  // 9: servo.v1.Dispatch.changed_at:type_name -> google.protobuf.Timestamp
+	8,  // 10: servo.v1.Server.started_at:type_name -> google.protobuf.Timestamp
+	8,  // 11: servo.v1.Server.last_seen_at:type_name -> google.protobuf.Timestamp
+	8,  // 12: servo.v1.Duty.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 13: servo.v1.StatusService.GetStatus:input_type -> servo.v1.GetStatusRequest
+	1,  // 14: servo.v1.StatusService.GetStatus:output_type -> servo.v1.Status
+	14, // [14:15] is the sub-list for method output_type
+	13, // [13:14] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_status_proto_init() }
@@ -635,7 +779,7 @@ func file_servo_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_status_proto_rawDesc), len(file_servo_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -84,6 +84,7 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 		with(servov1.NewStatusServiceClient, servov1.RegisterStatusServiceHandlerClient),
 		with(servov1.NewAdminServiceClient, servov1.RegisterAdminServiceHandlerClient),
 		with(servov1.NewLockServiceClient, servov1.RegisterLockServiceHandlerClient),
+		with(servov1.NewMetricsServiceClient, servov1.RegisterMetricsServiceHandlerClient),
 		with(servov1.NewFairnessServiceClient, servov1.RegisterFairnessServiceHandlerClient),
 		with(servov1.NewPoolServiceClient, servov1.RegisterPoolServiceHandlerClient),
 		with(servov1.NewSigningKeyServiceClient, servov1.RegisterSigningKeyServiceHandlerClient),
