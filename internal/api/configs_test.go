@@ -97,6 +97,7 @@ func TestConfigs(t *testing.T) {
 	t.Run("what is said comes back, and what is not said is filled in", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
+		b.create(t, "other", hourly())
 		made := b.create(t, "all", whole(t))
 		equal(t, whole(t), made.GetSpec())
 		equal(t, made, b.get(t, "all"))

@@ -39,12 +39,12 @@ func (e *Engine) SetTemplate(ctx context.Context, r SetTemplate) (set config.Tem
 		if err != nil {
 			return err
 		}
+		if set = before; known && before.Cron == r.Cron && before.Description == r.Description {
+			return nil // a repeat, whatever version it names
+		}
 		if r.Version != 0 && r.Version != before.Version {
 			return fault.New(fault.Conflict, fmt.Sprintf("the template has version %d by now, not %d", before.Version, r.Version), fault.Field("version"),
 				fault.Remedy("read the templates again and change what is there now"), fault.Value("version", before.Version))
-		}
-		if set = before; known && before.Cron == r.Cron && before.Description == r.Description {
-			return nil
 		}
 		if !known {
 			if err := roomForTemplate(ctx, tx, r.Tenant); err != nil {

@@ -84,7 +84,7 @@ func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Div
 			continue
 		}
 		en := c.entities[entityKey{id.Of[id.Tenant](e.TenantID), e.SubjectID}]
-		switch en.Kind {
+		switch en.Kind { //nolint:exhaustive // the others look alike
 		case kindConfig:
 			rows["configs"] = append(rows["configs"], valuesOf(v.tables.configs, wantConfig(en.config, time.Time{})))
 			continue

@@ -21,13 +21,10 @@ const (
 // gone says that an entity rightly has no row any more: an event from outside that was handled
 // long ago, or a template that was deleted.
 func (en *entity) gone(now time.Time) bool {
-	switch en.Kind {
-	case kindEvent:
-		return !en.outside.DoneAt.IsZero() && en.outside.ReceivedAt.Before(now.Add(-config.KeepEvents))
-	case kindTemplate:
+	if en.Kind == kindTemplate {
 		return en.template.Deleted
 	}
-	return false
+	return en.Kind == kindEvent && !en.outside.DoneAt.IsZero() && en.outside.ReceivedAt.Before(now.Add(-config.KeepEvents))
 }
 
 func (c *entityCheck) eventRow(got store.OutsideEventRow) error {
