@@ -18,6 +18,7 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/devpg"
 	"go.arco.dev/servo/internal/store"
@@ -31,6 +32,7 @@ const (
 	oldestDatabase = 15
 	leastDisk      = 200 << 20
 	littleDisk     = 1 << 30
+	longOpen       = time.Minute // for a transaction
 )
 
 // doctor makes the checks of servo doctor.
@@ -182,7 +184,32 @@ func (d *doctor) databases(ctx context.Context) []finding {
 	if err != nil {
 		return append(findings, failing(err)...)
 	}
-	return append(findings, skew("the database", begun, theirs))
+	findings = append(findings, skew("the database", begun, theirs))
+	open, err := daemon.OpenTransactions(ctx, url, longOpen)
+	if err != nil {
+		return append(findings, failing(err)...)
+	}
+	return append(findings, transactions(open))
+}
+
+// transactions says which of them holds others up: one that is idle keeps what it has locked,
+// and any that is old keeps the database from tidying up.
+func transactions(open []daemon.Transaction) finding {
+	f := finding{Check: "transactions", Verdict: passed, Message: "none is older than " + asset.Duration(longOpen).String()}
+	if len(open) == 0 {
+		return f
+	}
+	worst := open[0]
+	f.Verdict, f.Remedy = doubted, "let it end, such as a backup; until then nothing is vacuumed"
+	f.Message = fmt.Sprintf("process %d (%s) has had one open for %s", worst.Process, clean(worst.Who), short(worst.Age))
+	if worst.Idle {
+		f.Verdict, f.Remedy = failed, fmt.Sprintf("end it: SELECT pg_terminate_backend(%d)", worst.Process)
+		f.Message += " and does nothing in it; what it has locked waits"
+	}
+	if n := len(open) - 1; n > 0 {
+		f.Message += fmt.Sprintf(" (and %d more)", n)
+	}
+	return f
 }
 
 func databaseVersion(version string) finding {

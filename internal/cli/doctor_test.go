@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/daemon"
 )
 
 func TestSkew(t *testing.T) {
@@ -34,6 +36,30 @@ func TestDatabaseVersion(t *testing.T) {
 		"15.18 (Debian 15.18-0+deb12u1)": passed, "18beta1": passed, "17": passed, "14.9": failed, "9.6": failed, "": failed, "EnterpriseDB": failed,
 	} {
 		require.Equal(t, want, databaseVersion(version).Verdict, version)
+	}
+}
+
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	busy := daemon.Transaction{Process: 7, Who: "servo pg_dump", Age: 90 * time.Minute}
+	forgotten := daemon.Transaction{Process: 8, Who: "servo psql", Age: 65 * time.Second, Idle: true}
+	for _, c := range []struct {
+		claim string
+		open  []daemon.Transaction
+		want  finding
+	}{
+		{"none is well", nil, finding{Check: "transactions", Verdict: passed, Message: "none is older than 1m"}},
+		{"work that takes long is worth knowing", []daemon.Transaction{busy}, finding{
+			Check: "transactions", Verdict: doubted, Message: "process 7 (servo pg_dump) has had one open for 1h30m",
+			Remedy: "let it end, such as a backup; until then nothing is vacuumed",
+		}},
+		{"one that was forgotten is to be ended", []daemon.Transaction{forgotten, busy}, finding{
+			Check: "transactions", Verdict: failed,
+			Message: "process 8 (servo psql) has had one open for 1m05s and does nothing in it; what it has locked waits (and 1 more)",
+			Remedy:  "end it: SELECT pg_terminate_backend(8)",
+		}},
+	} {
+		require.Equal(t, c.want, transactions(c.open), c.claim)
 	}
 }
 

@@ -21,7 +21,8 @@ func newWhy() *cobra.Command {
 		Long: `Say why a run, a task or a config has not run yet: its state, what stands in the way, in the order in
 which it must go, and what would unblock it. The answer is made by the rules of the loops that
 fire slots, start runs, admit tasks and give them to workers: where nothing stands in the way, they take it
-next. Of a run that goes on, the task that has waited longest is explained if none is worked on.`,
+next. Of a run that goes on, the task that has waited longest is explained if none is worked on; of a
+config the slot that comes next and, for people, the last run if it has not ended.`,
 		Example: `  servo why latest
   servo why latest gold/revenue
   servo why acme-aws-cost
@@ -73,7 +74,30 @@ func (s *session) whyConfig(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return s.show(why, func(w io.Writer) { whyText(w, s.paint, why, time.Now()) })
+	last, err := s.whyLastRun(ctx, tenant, why.GetRun())
+	if err != nil {
+		return err
+	}
+	return s.show(why, func(w io.Writer) {
+		whyText(w, s.paint, why, time.Now())
+		if last != nil {
+			fmt.Fprintln(w)
+			whyText(w, s.paint, last, time.Now())
+		}
+	})
+}
+
+// whyLastRun explains the last run of a config, for people, if it has not ended: whoever asks
+// why a config is late means that run, not the slot after it.
+func (s *session) whyLastRun(ctx context.Context, tenant, name string) (*servov1.Explanation, error) {
+	if name == "" || s.Form != outputTable {
+		return nil, nil //nolint:nilnil // there is nothing to explain
+	}
+	why, err := s.client.Runs().ExplainRun(ctx, &servov1.ExplainRunRequest{Tenant: tenant, Run: name})
+	if err != nil || ended(servov1.Run_State(servov1.Run_State_value[why.GetState()])) {
+		return nil, err
+	}
+	return why, nil
 }
 
 // oneOrTwo wants a run, and perhaps a task of it.
