@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -39,6 +40,7 @@ type LiveCollector struct {
 
 	depth, quota, duty                          *prometheus.Desc
 	running, pending, locks, age, timeout, okay *prometheus.Desc
+	alerts, messages                            *prometheus.Desc
 }
 
 // NewLiveCollector makes a collector for a server; tenants is the cap of their label.
@@ -54,21 +56,23 @@ func NewLiveCollector(source Source, server string, tenants int, log *slog.Logge
 	}
 	return &LiveCollector{
 		source: source, server: server, tenants: tenants, names: newNames(source), log: log, now: time.Now,
-		depth:   desc("servo_queue_depth", "Live tasks, counted up to 100,000 of each state.", "tenant", "state"),
-		quota:   desc("servo_quota_usage_ratio", "Used share of quotas, of those that are nearest to their limit.", "tenant", "quota"),
-		duty:    desc("servo_duty_held", "Whether this server holds a duty.", "duty"),
-		running: desc("pipeline_running_count", "Runs that have started and not ended."),
-		pending: desc("pipeline_pending_count", "Runs that wait for a quota."),
-		locks:   desc("pipeline_active_locks", "Locks that runs hold."),
-		age:     desc("pipeline_lock_age_seconds", "How long the lock is held whose run is timed out next."),
-		timeout: desc("pipeline_lock_timeout_seconds", "How long that lock can be held until its run is timed out."),
-		okay:    desc("servo_live_up", "Whether what is live could be read from the database."),
+		depth:    desc("servo_queue_depth", "Live tasks, counted up to 100,000 of each state.", "tenant", "state"),
+		quota:    desc("servo_quota_usage_ratio", "Used share of quotas, of those that are nearest to their limit.", "tenant", "quota"),
+		duty:     desc("servo_duty_held", "Whether this server holds a duty.", "duty"),
+		running:  desc("pipeline_running_count", "Runs that have started and not ended."),
+		pending:  desc("pipeline_pending_count", "Runs that wait for a quota."),
+		locks:    desc("pipeline_active_locks", "Locks that runs hold."),
+		age:      desc("pipeline_lock_age_seconds", "How long the lock is held whose run is timed out next."),
+		timeout:  desc("pipeline_lock_timeout_seconds", "How long that lock can be held until its run is timed out."),
+		alerts:   desc("servo_alerts_open", "Alerts that are open.", "kind"),
+		messages: desc("servo_alert_messages_waiting", "Messages about alerts that no receiver has accepted yet."),
+		okay:     desc("servo_live_up", "Whether what is live could be read from the database."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *LiveCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.quota, c.duty, c.running, c.pending, c.locks, c.age, c.timeout, c.okay} {
+	for _, d := range []*prometheus.Desc{c.depth, c.quota, c.duty, c.running, c.pending, c.locks, c.age, c.timeout, c.alerts, c.messages, c.okay} {
 		to <- d
 	}
 }
@@ -121,6 +125,10 @@ func (c *LiveCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(c.age, age)
 	gauge(c.timeout, timeout)
+	for _, kind := range alert.Kinds() {
+		gauge(c.alerts, float64(live.Alerts[kind]), string(kind))
+	}
+	gauge(c.messages, float64(live.Messages))
 }
 
 func liveStates() []run.TaskState {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -51,7 +52,8 @@ func TestLiveCollector(t *testing.T) {
 			{Duty: store.Duty{Name: "alerts", Holder: "server-2"}, ExpiresAt: noon.Add(time.Second)},
 			{Duty: store.Duty{Name: "retention", Holder: "server-1"}, ExpiresAt: noon},
 		},
-		RunningRuns: 3, PendingRuns: 2, Locks: 1,
+		RunningRuns: 3, PendingRuns: 2, Locks: 1, Messages: 7,
+		Alerts:      map[alert.Kind]int{alert.PipelineFailing: 4},
 		NearestLock: &store.LockAge{LockedAt: noon.Add(-time.Minute), DueAt: noon.Add(9 * time.Minute)},
 	}
 
@@ -69,6 +71,7 @@ func TestLiveCollector(t *testing.T) {
 		for name, want := range map[string]float64{
 			"pipeline_running_count{}": 3, "pipeline_pending_count{}": 2, "pipeline_active_locks{}": 1,
 			"pipeline_lock_age_seconds{}": 60, "pipeline_lock_timeout_seconds{}": 600, "servo_live_up{}": 1,
+			"servo_alerts_open{kind=PIPELINE_FAILING}": 4, "servo_alerts_open{kind=SCHEDULE_LAG}": 0, "servo_alert_messages_waiting{}": 7,
 		} {
 			require.InDelta(t, want, s[name], 0, name)
 		}

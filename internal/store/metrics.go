@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store/internal/db"
@@ -21,6 +22,9 @@ type Live struct {
 	RunningRuns, PendingRuns, Locks int
 	// NearestLock is the lock whose run is timed out next.
 	NearestLock *LockAge
+	// Alerts are open ones by kind, Messages those about alerts that nobody has heard yet.
+	Alerts   map[alert.Kind]int
+	Messages int
 }
 
 // TenantDepth is how many live tasks a tenant has, by state.
@@ -73,9 +77,26 @@ func (s *Store) live(ctx context.Context, tenants int, most int32) (Live, error)
 		live.Quotas = column(usages, func(u db.QuotaUsagesRow) QuotaUsage {
 			return QuotaUsage{Tenant: id.Of[id.Tenant](u.TenantID), Quota: u.Quota, Used: u.Used, Limit: int(u.QuotaLimit)}
 		})
+		if err := tx.liveAlerts(ctx, &live, most); err != nil {
+			return err
+		}
 		return tx.liveRuns(ctx, &live, most)
 	})
 	return live, err
+}
+
+func (tx *Tx) liveAlerts(ctx context.Context, live *Live, most int32) error {
+	open, err := tx.q.AlertCounts(ctx, most)
+	if err != nil {
+		return err
+	}
+	live.Alerts = make(map[alert.Kind]int, len(open))
+	for _, kind := range open {
+		live.Alerts[alert.Kind(kind.Kind)] = int(kind.Open)
+	}
+	waiting, err := tx.q.MessagesWaiting(ctx, most)
+	live.Messages = int(waiting)
+	return err
 }
 
 func (tx *Tx) liveRuns(ctx context.Context, live *Live, most int32) error {

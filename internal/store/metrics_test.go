@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -84,6 +85,20 @@ func TestLive(t *testing.T) {
 		noon := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 		require.Equal(t, noon, live.NearestLock.LockedAt.UTC())
 		require.Equal(t, noon.Add(2*time.Hour), live.NearestLock.DueAt.UTC())
+	})
+
+	t.Run("open alerts are counted by kind, and messages that nobody has heard", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a := w.account(t, "acme")
+		c := w.channel(t, a.tenant, "mine")
+		w.alert(t, a.tenant, alert.RunLate, c)
+		w.alert(t, a.tenant, alert.RunLate, c)
+		over := w.alert(t, a.tenant, alert.PipelineFailing)
+		w.engine(t, func(tx *Tx) { require.NoError(t, tx.ChangeAlerts(t.Context(), w.now, nil, []alert.Alert{over}, nil)) })
+		live := must(w.Live(t.Context(), 1))(t)
+		require.Equal(t, map[alert.Kind]int{alert.RunLate: 2}, live.Alerts)
+		require.Equal(t, 2, live.Messages)
 	})
 
 	t.Run("who holds a duty is told", func(t *testing.T) {

@@ -47,6 +47,16 @@ SELECT (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE NOT l.pending 
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.pending LIMIT @most::int) AS q)::int AS pending,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.lock_key <> '' LIMIT @most::int) AS q)::int AS locks;
 
+-- name: AlertCounts :many
+-- Open alerts of everybody, by kind.
+SELECT q.kind, count(*)::int AS open
+FROM   (SELECT a.kind FROM servo.alerts a WHERE a.resolved_at IS NULL LIMIT @most::int) AS q
+GROUP  BY q.kind;
+
+-- name: MessagesWaiting :one
+-- Messages about alerts that nobody has heard yet.
+SELECT count(*)::int AS waiting FROM (SELECT FROM servo.alert_deliveries d WHERE d.due_at IS NOT NULL LIMIT @most::int) AS q;
+
 -- name: NearestLock :many
 -- The lock whose run is timed out next, if it is among the first that are.
 SELECT l.created_at, l.due_at::timestamptz AS due_at

@@ -12,6 +12,38 @@ import (
 	"github.com/google/uuid"
 )
 
+const alertCounts = `-- name: AlertCounts :many
+SELECT q.kind, count(*)::int AS open
+FROM   (SELECT a.kind FROM servo.alerts a WHERE a.resolved_at IS NULL LIMIT $1::int) AS q
+GROUP  BY q.kind
+`
+
+type AlertCountsRow struct {
+	Kind string
+	Open int32
+}
+
+// Open alerts of everybody, by kind.
+func (q *Queries) AlertCounts(ctx context.Context, most int32) ([]AlertCountsRow, error) {
+	rows, err := q.db.Query(ctx, alertCounts, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AlertCountsRow
+	for rows.Next() {
+		var i AlertCountsRow
+		if err := rows.Scan(&i.Kind, &i.Open); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const liveRunCounts = `-- name: LiveRunCounts :one
 SELECT (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE NOT l.pending LIMIT $1::int) AS q)::int AS running,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.pending LIMIT $1::int) AS q)::int AS pending,
@@ -29,6 +61,18 @@ func (q *Queries) LiveRunCounts(ctx context.Context, most int32) (LiveRunCountsR
 	var i LiveRunCountsRow
 	err := row.Scan(&i.Running, &i.Pending, &i.Locks)
 	return i, err
+}
+
+const messagesWaiting = `-- name: MessagesWaiting :one
+SELECT count(*)::int AS waiting FROM (SELECT FROM servo.alert_deliveries d WHERE d.due_at IS NOT NULL LIMIT $1::int) AS q
+`
+
+// Messages about alerts that nobody has heard yet.
+func (q *Queries) MessagesWaiting(ctx context.Context, most int32) (int32, error) {
+	row := q.db.QueryRow(ctx, messagesWaiting, most)
+	var waiting int32
+	err := row.Scan(&waiting)
+	return waiting, err
 }
 
 const nearestLock = `-- name: NearestLock :many
