@@ -76,6 +76,19 @@ func TestWatch(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
+	t.Run("a config that cannot be read any more is disabled and told of, and the others fire", func(t *testing.T) {
+		t.Parallel()
+		w := newClockwork(t)
+		w.save(t, "broken", config.Spec{})
+		w.save(t, "sound", config.Spec{})
+		w.db.Exec(t, `UPDATE servo.configs SET spec = jsonb_set(spec, '{timezone}', '"Nowhere/Atlantis"') WHERE name = 'broken'`)
+		w.forward(t, time.Minute)
+		require.Equal(t, 1, w.fire(t).Runs)
+		w.watch(t)
+		require.Contains(t, w.open(t, w.tenant), "PIPELINE_DISABLED HIGH default/broken")
+		require.Contains(t, w.get(t, "broken").DisabledReason, "it cannot be read")
+	})
+
 	t.Run("a config that somebody has disabled is no news", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)

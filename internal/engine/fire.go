@@ -152,6 +152,7 @@ func (f *firing) decide(ctx context.Context, tx *store.Tx, due []store.ConfigSta
 func (f *firing) setAside(c *firingConfig, cause error) error {
 	f.engine.log.Error("a config cannot be read", "tenant", c.Tenant, "config", c.ID, "error", cause)
 	c.changed, c.until = true, c.DecidedUntil
+	c.Failures = max(c.Failures, int32(c.Spec.MaxConsecutiveFailures)) //nolint:gosec // bounded when it was saved; this is what alerts go by
 	return f.ledger.record(c.ConfigState, config.Disabled{Reason: "it cannot be read: " + clipped(cause.Error(), config.MaxNote/2)}, f.now, event.Meta{Actor: scheduler})
 }
 
