@@ -189,7 +189,8 @@ func (c *crowd) round(t *testing.T, seed uint64, due time.Time) {
 	require.NoError(t, editing.Wait())
 	close(over)
 	require.NoError(t, firing.Wait())
-	for c.fire(t).Configs > 0 {
+	for left := true; left; {
+		left = c.fire(t).Configs > 0
 	}
 }
 

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -65,6 +66,28 @@ func TestSeats(t *testing.T) {
 		w := due(t)
 		leave := occupied(t, w, engine.FiringSeats-1)
 		require.Equal(t, engine.Fired{Configs: 1, Runs: 1}, w.fire(t))
+		leave()
+	})
+
+	t.Run("a look is twelve statements however many configs are due, and three without a seat", func(t *testing.T) {
+		t.Parallel()
+		w := newClockwork(t)
+		statements := func(want engine.Fired) int64 {
+			before := w.db.Stats().Statements
+			require.Equal(t, want, w.fire(t))
+			return w.db.Stats().Statements - before
+		}
+		w.save(t, "a", config.Spec{})
+		w.forward(t, time.Minute)
+		require.EqualValues(t, 12, statements(engine.Fired{Configs: 1, Runs: 1}))
+		for i := range 30 {
+			w.save(t, fmt.Sprintf("b%d", i), config.Spec{Overlap: config.OverlapSkip})
+		}
+		w.forward(t, time.Minute)
+		w.finish(t, engine.Complete{})
+		require.EqualValues(t, 12, statements(engine.Fired{Configs: 31, Runs: 31}))
+		leave := occupied(t, w, engine.FiringSeats)
+		require.EqualValues(t, 3, statements(engine.Fired{}))
 		leave()
 	})
 }
