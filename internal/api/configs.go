@@ -119,7 +119,7 @@ func (s configService) ApplyConfigs(ctx context.Context, req *servov1.ApplyConfi
 		return nil, err
 	}
 	r := engine.SaveConfigs{
-		Tenant: tenant, Workspace: req.GetWorkspace(), Reason: req.GetReason(), DryRun: req.GetDryRun(), Meta: metaOf(ctx),
+		Tenant: tenant, Workspace: req.GetWorkspace(), Reason: req.GetReason(), DryRun: req.GetDryRun(), Coming: req.GetComing(), Meta: metaOf(ctx),
 	}
 	saved, err := s.saveInputs(ctx, r, req.GetConfigs())
 	if err != nil {

@@ -84,6 +84,10 @@ Everything is checked before the first config is written: if one is wrong, nothi
 
 func (s *session) applyConfigs(ctx context.Context, tenant string, documents []document, reason string, dryRun, yes bool) error {
 	calls := callsOf(tenant, documents, reason)
+	if len(calls) > 1 { // what others name is saved first
+		calls = callsOf(tenant, namedFirst(documents), reason)
+		expect(calls)
+	}
 	would, err := s.sendConfigs(ctx, calls, true)
 	if err != nil {
 		return err

@@ -45,6 +45,8 @@ type SaveConfigs struct {
 	Configs   []SaveConfig
 	Reason    string
 	DryRun    bool // says what would change, and changes nothing
+	// Coming are names of configs that will be saved before these; a dry run takes them for known.
+	Coming []string
 	Meta      event.Meta
 }
 
@@ -112,7 +114,7 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 	if err != nil {
 		return nil, err
 	}
-	refs, err := readReferences(ctx, tx, w, r.Configs, existing)
+	refs, err := readReferences(ctx, tx, w, r, existing)
 	if err != nil {
 		return nil, err
 	}

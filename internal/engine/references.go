@@ -42,13 +42,19 @@ type references struct {
 
 // readReferences looks for the configs that a request names. Those that exist were locked: none
 // of them is deleted before this transaction has ended.
-func readReferences(ctx context.Context, tx *store.Tx, w store.Workspace, configs []SaveConfig, existing map[string]*store.ConfigState) (references, error) {
+func readReferences(ctx context.Context, tx *store.Tx, w store.Workspace, r SaveConfigs, existing map[string]*store.ConfigState) (references, error) {
+	configs := r.Configs
 	refs := references{workspace: w.Name, known: make(map[string]bool, len(existing)+len(configs))}
 	for name := range existing {
 		refs.known[name] = true
 	}
 	for _, c := range configs {
 		refs.known[c.Name] = true
+	}
+	if r.DryRun {
+		for _, name := range r.Coming {
+			refs.known[name] = true
+		}
 	}
 	for _, c := range configs {
 		for _, r := range referencesOf(c.Spec) {

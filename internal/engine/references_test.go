@@ -59,6 +59,17 @@ func TestConfigsNameOthersThatExist(t *testing.T) {
 			engine.SaveConfig{Name: "a", Spec: config.Spec{Pipeline: "single", Trigger: config.Trigger{Manual: true}}}))
 	})
 
+	t.Run("a dry run takes those that are coming for known, a save does not", func(t *testing.T) {
+		t.Parallel()
+		w := newClockwork(t)
+		save := engine.SaveConfigs{Tenant: w.tenant, Configs: []engine.SaveConfig{{Name: "next", Spec: after("coming")}}, Coming: []string{"coming"}, DryRun: true, Meta: engineMeta}
+		_, err := w.SaveConfigs(t.Context(), save)
+		require.NoError(t, err)
+		save.DryRun = false
+		_, err = w.SaveConfigs(t.Context(), save)
+		require.ErrorContains(t, err, `no config "coming"`)
+	})
+
 	t.Run("its own name will not", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)

@@ -1197,7 +1197,10 @@ type ApplyConfigsRequest struct {
 	// Say what would change, and change nothing.
 	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// For people.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// With dry_run: names of configs that other calls are going to save first, so that these may
+	// name them.
+	Coming        []string `protobuf:"bytes,6,rep,name=coming,proto3" json:"coming,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1265,6 +1268,13 @@ func (x *ApplyConfigsRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *ApplyConfigsRequest) GetComing() []string {
+	if x != nil {
+		return x.Coming
+	}
+	return nil
 }
 
 // ApplyConfigsResponse says what became of each, in the order of the request.
@@ -3414,13 +3424,14 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\aenabled\x18\x03 \x01(\bH\x00R\aenabled\x88\x01\x01\x12!\n" +
 	"\aversion\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversionB\n" +
 	"\n" +
-	"\b_enabled\"\xd8\x01\n" +
+	"\b_enabled\"\x84\x02\n" +
 	"\x13ApplyConfigsRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12<\n" +
 	"\aconfigs\x18\x03 \x03(\v2\x15.servo.v1.ConfigInputB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\aconfigs\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12 \n" +
-	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\x9b\x01\n" +
+	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12*\n" +
+	"\x06coming\x18\x06 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xd0\x0f\"\ar\x05\x10\x01\x18\xe8\aR\x06coming\"\x9b\x01\n" +
 	"\x14ApplyConfigsResponse\x121\n" +
 	"\aconfigs\x18\x01 \x03(\v2\x17.servo.v1.AppliedConfigR\aconfigs\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x05R\acreated\x12\x18\n" +
