@@ -156,6 +156,32 @@ func TestWatch(t *testing.T) {
 		require.Empty(t, w.open(t, w.tenant))
 	})
 
+	t.Run("a run that has not begun in time is told of until it ends", func(t *testing.T) {
+		t.Parallel()
+		w := newClockwork(t)
+		w.save(t, "cost", config.Spec{Trigger: config.Trigger{Cron: "0 * * * *"}, SLAStartDelay: minutes(5)})
+		w.forward(t, time.Hour)
+		w.fire(t)
+		w.forward(t, 4*time.Minute)
+		_, err := w.LookLate(t.Context(), 10)
+		require.NoError(t, err)
+		w.watch(t)
+		require.Empty(t, w.open(t, w.tenant))
+		w.forward(t, 2*time.Minute)
+		_, err = w.LookLate(t.Context(), 10)
+		require.NoError(t, err)
+		w.watch(t)
+		found, err := w.db.Alerts(t.Context(), store.AlertFilter{Tenant: w.tenant}, 10)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.Equal(t, "a run of config default/cost should have begun by "+midnight.Truncate(time.Hour).Add(65*time.Minute).Format(time.RFC3339)+
+			"; servo why cost tells what holds it up", found[0].Message)
+		w.finish(t, engine.Complete{})
+		w.watch(t)
+		require.Empty(t, w.open(t, w.tenant))
+		verifytest.Clean(t, w.db)
+	})
+
 	t.Run("ten breaches in a day are told to the tenant until the day is over", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
