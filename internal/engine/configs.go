@@ -47,7 +47,7 @@ type SaveConfigs struct {
 	DryRun    bool // says what would change, and changes nothing
 	// Coming are names of configs that will be saved before these; a dry run takes them for known.
 	Coming []string
-	Meta      event.Meta
+	Meta   event.Meta
 }
 
 // SavedConfig is what became of one.

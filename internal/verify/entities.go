@@ -187,7 +187,7 @@ func (en *entity) fold(e event.Event) (err error) {
 
 // may says whether an event may happen to an entity.
 func (en *entity) may(body event.Body) bool {
-	switch en.Kind {
+	switch en.Kind { //nolint:exhaustive // the others are judged by the event
 	case kindConfig:
 		return configMay(en.config, body)
 	case kindAlert, kindChannel, kindEvent, kindTemplate: // Evolve says what may not be
