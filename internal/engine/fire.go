@@ -17,9 +17,9 @@ import (
 // DefaultFiring is how many configs one transaction decides about.
 const DefaultFiring = 1000
 
-// firingSeats is how many transactions fire at the same time, over all servers. One more would
-// be no faster: it would walk over the configs that these have locked. And one that hangs, until
-// its database ends it, must not be the last.
+// firingSeats is how many transactions fire at the same time, over all servers. More would spend
+// their time in walking over the configs that these have locked. And one that hangs, until its
+// database ends it, must not be the last.
 const firingSeats = 4
 
 // lookAgain is when a slot that waits for another config is looked at again.
