@@ -76,6 +76,12 @@ func (b *board) applyRun(e *servov1.Event) string {
 	case "run.started":
 		b.state = servov1.Run_RUNNING
 		return b.state.String()
+	case "run.breached":
+		limit := short(time.Duration(data.GetFields()["limit"].GetNumberValue()) * time.Second)
+		if text(data, "sla") == "execution" {
+			return "took longer than " + limit
+		}
+		return "is late: it had not begun within " + limit
 	case "run.cancel_requested":
 		b.state = servov1.Run_CANCELLING
 		words := b.state.String()

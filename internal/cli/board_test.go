@@ -46,6 +46,14 @@ func (s *story) tell(t testing.TB, task, kind, data string) string {
 
 const twoTasks = `{"pipeline": "daily", "started": true, "tasks": [{"id": "1", "ix": 0, "asset": "a/one"}, {"id": "2", "ix": 1, "asset": "a/two", "part": "eu", "up": [0]}]}`
 
+func TestBoardTellsOfBreaches(t *testing.T) {
+	t.Parallel()
+	s := newStory()
+	s.tell(t, "", "run.created", twoTasks)
+	require.Equal(t, "run is late: it had not begun within 30m00s", s.tell(t, "", "run.breached", `{"sla": "start_delay", "limit": 1800}`))
+	require.Equal(t, "run took longer than 1m00s", s.tell(t, "", "run.breached", `{"sla": "execution", "limit": 60}`))
+}
+
 func TestBoardTellsWhatHappens(t *testing.T) {
 	t.Parallel()
 	s := newStory()

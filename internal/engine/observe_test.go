@@ -37,6 +37,9 @@ func (w *witness) Committed(done *engine.Committed) {
 		}
 		w.runs = append(w.runs, fmt.Sprintf("%s → %s, %d left", from, r.Run.State, r.Run.Remaining))
 	}
+	for _, sla := range done.Breaches {
+		w.heard = append(w.heard, fmt.Sprintf("breached %s", sla))
+	}
 }
 
 func (w *witness) Refused(quota string)                { w.said("refused by %s", quota) }

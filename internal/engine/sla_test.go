@@ -203,7 +203,8 @@ func (w *clockwork) leaseOf(t testing.TB, name string) store.TaskKey {
 
 func TestOverrun(t *testing.T) {
 	t.Parallel()
-	w := newClockwork(t)
+	seen := &witness{}
+	w := newClockworkOn(t, engine.Config{Observer: seen})
 	w.save(t, "slow", promised(config.Spec{MaxExecution: minutes(10)}))
 	w.forward(t, time.Minute)
 	w.fire(t)
@@ -213,6 +214,7 @@ func TestOverrun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"00:11:30 execution 600 by 00:11:30"}, w.breaches(t))
 	require.Equal(t, 2, w.db.Count(t, bits))
+	require.Contains(t, seen.heard, "breached execution")
 	_, err = w.ExpireRuns(t.Context(), 100)
 	require.NoError(t, err)
 	w.report(t, lease, engine.Fail{Failure: run.Failure{Code: "CANCELLED"}})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -124,4 +125,31 @@ func tenantOf(t testing.TB, w *world) (owner id.Tenant) {
 	t.Helper()
 	require.NoError(t, w.Pool().QueryRow(t.Context(), `SELECT md5('tenant 1')::uuid`).Scan(&owner.UUID))
 	return owner
+}
+
+// BenchmarkTotals reads the sums of a tenant and of a day among 10,000 tenants with five
+// providers: 400 days of the tenant that is asked for, and 40 of the others.
+func BenchmarkTotals(b *testing.B) {
+	db := servotest.DB(b)
+	day := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	db.Exec(b, `SET ROLE servo_engine;
+		INSERT INTO servo.run_totals (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+		SELECT md5('tenant ' || n)::uuid, '2026-03-01'::date - m, 'provider ' || p, 5, 4, 1, 0, 0, 5, 300, 1, 1
+		FROM   generate_series(0, 9999) AS n, generate_series(0, 399) AS m, generate_series(1, 5) AS p WHERE m < 40 OR n = 0;
+		INSERT INTO servo.run_deltas (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+		SELECT md5('tenant ' || n)::uuid, '2026-03-01', 'provider 1', 1, 1, 0, 0, 0, 1, 60, 0, 0 FROM generate_series(0, 9999) AS n;
+		RESET ROLE`)
+	db.Exec(b, `VACUUM ANALYZE servo.run_totals`)
+	var owner id.Tenant
+	require.NoError(b, db.Pool().QueryRow(b.Context(), `SELECT md5('tenant 0')::uuid`).Scan(&owner.UUID))
+	b.Run("400 days of a tenant", func(b *testing.B) {
+		for b.Loop() {
+			require.Len(b, must(db.TenantTotals(b.Context(), owner, day.AddDate(0, 0, -399), day))(b), 2000)
+		}
+	})
+	b.Run("today of all", func(b *testing.B) {
+		for b.Loop() {
+			require.EqualValues(b, 260_000, must(db.Today(b.Context(), day))(b).Ended)
+		}
+	})
 }
