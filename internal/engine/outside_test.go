@@ -270,7 +270,7 @@ func TestEvents(t *testing.T) {
 func TestEventsAreHandledOnce(t *testing.T) {
 	t.Parallel()
 
-	t.Run("twenty who send the same key to three servers at once, of which two fall over, make one run for each listener", func(t *testing.T) {
+	t.Run("twenty who send the same key to three servers that fall over make one run for each listener", func(t *testing.T) {
 		t.Parallel()
 		w := newListening(t)
 		engines := []*engine.Engine{w.Engine}
@@ -292,15 +292,12 @@ func TestEventsAreHandledOnce(t *testing.T) {
 					return err
 				})
 			}
-			for i, e := range engines { // who falls over does so in the middle
+			for _, e := range engines { // each falls over, again and again, in the middle of its work
 				group.Go(func() error {
 					for n := range 10 {
 						call, cancel := context.WithTimeout(ctx, time.Duration(1+n)*time.Millisecond)
-						_, err := e.HandleEvents(call, 7)
+						_, _ = e.HandleEvents(call, 7)
 						cancel()
-						if i == 0 && err != nil && ctx.Err() != nil {
-							return err
-						}
 					}
 					return nil
 				})
@@ -327,7 +324,9 @@ func TestEventsAreHandledOnce(t *testing.T) {
 			})
 		}
 		require.NoError(t, group.Wait())
-		w.handle(t, 1000)
+		for w.eventsWait(t) { // the database may take a moment to let go of what the fallen held
+			w.handle(t, 1000)
+		}
 		for i := range listeners {
 			require.Equal(t, 5, w.runsOf(t, fmt.Sprintf("c%d", i)))
 		}
