@@ -36,13 +36,13 @@ func (c Condition) Subject() string {
 func (c Condition) Message() string {
 	switch c.Kind {
 	case PipelineFailing:
-		return fmt.Sprintf("config %s has failed %d times one after the other; servo runs list --config %s shows the runs", c.Subject(), c.Count, c.Name)
+		return fmt.Sprintf("config %s has failed %d times one after the other; servo slots list %s shows its runs", c.Subject(), c.Count, c.Name)
 	case PipelineDisabled:
 		return fmt.Sprintf("config %s is disabled: %s; mend it, then servo configs resume %s", c.Subject(), cmp.Or(c.Reason, "it has failed too often"), c.Name)
 	case RunLate:
 		return fmt.Sprintf("%s of config %s should have begun by %s; servo why %s tells what holds it up", runs(c.Count), c.Subject(), stamp(c.Since), c.Name)
 	case RunOverran:
-		return fmt.Sprintf("a run of config %s has taken longer than its max_execution; servo runs list --config %s shows it", c.Subject(), c.Name)
+		return fmt.Sprintf("a run of config %s has taken longer than its max_execution; servo configs get %s shows it", c.Subject(), c.Name)
 	case SLABreaches:
 		return fmt.Sprintf("tenant %s has had %d breaches of its SLAs today; servo tenants metrics %s shows where", c.Subject(), c.Count, c.Name)
 	case ScheduleLag:

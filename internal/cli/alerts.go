@@ -86,7 +86,7 @@ func alertsTable(w io.Writer, s *session, alerts []*servov1.Alert, now time.Time
 		if a.GetResolvedAt() != nil {
 			state = "RESOLVED"
 		}
-		t.add(a.GetSeverity().String(), a.GetKind(), clean(a.GetName()), age(now, a.GetRaisedAt()), s.paint.state(state), a.GetId(), clip(a.GetMessage(), 100))
+		t.add(a.GetSeverity().String(), a.GetKind(), clean(a.GetName()), age(now, a.GetRaisedAt()), s.paint.state(state), a.GetId(), clip(a.GetMessage(), 200))
 	}
 	t.print(w)
 }

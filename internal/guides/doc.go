@@ -1,5 +1,5 @@
 // Package guides shows that the documentation is true. It has tests only: they read the
-// README and the pages under docs/guides, write the files that the pages show, type the
+// README and the pages under docs/guides and docs/runbooks, write the files that the pages show, type the
 // commands that they name into a shell, in order, against a real server, and compare what
 // comes out with the output that the pages promise.
 //
@@ -16,6 +16,9 @@
 // A block of any other kind is only to be read. In promised output a … stands for anything
 // within a line, and a line of … alone for any number of lines. Ids, times and durations
 // are compared by their shape, and spaces as one: the pages can show what really came out.
+//
+// Blocks in an HTML comment are followed like the others, and readers do not see them: a
+// runbook makes its trouble there, and waits there for what takes its time.
 //
 // Pages name the default addresses and a database that stands for anybody's; the tests put
 // the real ones in their place. Nothing outside of the scratch directory is written.

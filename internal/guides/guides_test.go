@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/servotest"
 )
 
@@ -34,24 +35,45 @@ var notTyped = map[string][]string{ //nolint:gochecknoglobals // a table
 	"docs/guides/operate.md": {"createuser --createrole servo"},
 }
 
+const runbookIndex = "docs/runbooks/README.md"
+
+// ownServers are the pages that start their servers themselves.
+var ownServers = []string{"docs/guides/operate.md", "docs/runbooks/scheduler-is-stuck.md"} //nolint:gochecknoglobals // a table
+
 // TestGuides follows every page as a reader would.
 func TestGuides(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob(filepath.Join(root(t), "docs", "guides", "*.md"))
-	require.NoError(t, err)
-	require.NotEmpty(t, pages)
-	for _, page := range pages {
-		name, err := filepath.Rel(root(t), page)
-		require.NoError(t, err)
+	pages := pagesUnder(t, "docs/guides", "docs/runbooks")
+	require.Subset(t, pages, ownServers)
+	for _, name := range pages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			around := serverAround
-			if name == "docs/guides/operate.md" {
-				around = databaseAround // it starts its servers itself
+			if slices.Contains(ownServers, name) {
+				around = databaseAround
 			}
 			follow(t, name, around(t))
 		})
 	}
+}
+
+// pagesUnder are the pages in some directories, but for the index of the runbooks, which has
+// nothing to type.
+func pagesUnder(t *testing.T, dirs ...string) (names []string) {
+	t.Helper()
+	for _, dir := range dirs {
+		pages, err := filepath.Glob(filepath.Join(root(t), dir, "*.md"))
+		require.NoError(t, err)
+		require.NotEmpty(t, pages, dir)
+		for _, page := range pages {
+			name, err := filepath.Rel(root(t), page)
+			require.NoError(t, err)
+			if name != runbookIndex {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // TestReadme follows the README after `make dev`, which is servo dev.
@@ -83,12 +105,8 @@ func TestReadme(t *testing.T) {
 // TestNotTyped holds the list of what nobody checks.
 func TestNotTyped(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob(filepath.Join(root(t), "docs", "guides", "*.md"))
-	require.NoError(t, err)
 	found := map[string][]string{}
-	for _, page := range append(pages, filepath.Join(root(t), "README.md")) {
-		name, err := filepath.Rel(root(t), page)
-		require.NoError(t, err)
+	for _, name := range append(pagesUnder(t, "docs/guides", "docs/runbooks"), "README.md") {
 		for _, b := range blocksOf(t, name) {
 			if b.kind == "sh" && b.word == byHand {
 				first, _, _ := strings.Cut(b.text, "\n")
@@ -97,6 +115,20 @@ func TestNotTyped(t *testing.T) {
 		}
 	}
 	require.Equal(t, notTyped, found)
+}
+
+// TestRunbookIndex: whoever is on call finds the page by the alert.
+func TestRunbookIndex(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, blocksOf(t, runbookIndex), "a block there would be typed by nobody")
+	text, err := os.ReadFile(filepath.Join(root(t), runbookIndex))
+	require.NoError(t, err)
+	for _, page := range pagesUnder(t, "docs/runbooks") {
+		require.Contains(t, string(text), "]("+filepath.Base(page)+")")
+	}
+	for _, kind := range alert.Kinds() {
+		require.Contains(t, string(text), "| `"+string(kind)+"` |")
+	}
 }
 
 func blocksOf(t *testing.T, page string) []block {
