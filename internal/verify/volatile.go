@@ -52,6 +52,8 @@ func Volatile() []string {
 		"slot_ranges.*",
 		// what runs have told their configs and nobody has taken in yet
 		"config_results.*",
+		// how far an event from outside has come among those who listen
+		"event_inbox.after_id",
 		// messages about alerts: written with the alert, and then only a matter of who has heard
 		"alert_deliveries.*",
 		// answers to repeats, forgotten by age
