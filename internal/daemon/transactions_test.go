@@ -16,7 +16,7 @@ func TestOpenTransactions(t *testing.T) {
 	ctx, url := t.Context(), servotest.DB(t).URL
 	conn, err := pgx.Connect(ctx, url)
 	require.NoError(t, err)
-	defer conn.Close(ctx)
+	defer func() { require.NoError(t, conn.Close(ctx)) }()
 	ours := int32(conn.PgConn().PID()) //nolint:gosec // as PostgreSQL itself shows it
 
 	find := func(older time.Duration) (found []daemon.Transaction) {

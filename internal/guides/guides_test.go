@@ -157,7 +157,7 @@ func newSurroundings(t *testing.T) *surroundings {
 	require.NoError(t, os.Symlink(root(t), filepath.Join(s.dir, "servo")))
 	home := t.TempDir()
 	s.env = []string{
-		"PATH=" + filepath.Dir(program(t)) + string(os.PathListSeparator) + os.Getenv("PATH"),
+		"PATH=" + strings.Join([]string{filepath.Dir(program(t)), os.Getenv("PATH"), psqlDir(t)}, string(os.PathListSeparator)),
 		"HOME=" + home, "TMPDIR=" + os.TempDir(), "LANG=C.UTF-8", "TZ=UTC",
 		// go mod tidy looks at the tests of what it finds: that may be more than was built here
 		"GOPROXY=" + goEnv(t, "GOPROXY"), "GOSUMDB=" + goEnv(t, "GOSUMDB"), "GOTOOLCHAIN=local", "GOFLAGS=", "GOWORK=off",
@@ -165,6 +165,20 @@ func newSurroundings(t *testing.T) *surroundings {
 	}
 	s.env = append(s.env, "SERVO_SERVER="+s.grpc)
 	return s
+}
+
+// psqlDir is where psql is: beside the PostgreSQL that the tests run, which is not always on
+// the PATH. The doctor knows it.
+func psqlDir(t *testing.T) string {
+	t.Helper()
+	said, _ := exec.Command(program(t), "doctor").Output() // whatever else is wrong
+	for line := range strings.Lines(string(said)) {
+		if _, dir, found := strings.Cut(strings.TrimSpace(line), " in "); found && strings.Contains(line, "PostgreSQL for servo dev") {
+			return dir
+		}
+	}
+	require.FailNow(t, "no PostgreSQL", "%s", said)
+	return ""
 }
 
 func databaseAround(t *testing.T) *surroundings {
