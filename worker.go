@@ -22,12 +22,13 @@ import (
 // WorkerOptions says how a worker runs. The zero value works for a server on this machine,
 // one task at a time.
 type WorkerOptions struct {
-	// Server is the address of a server's gRPC listener, host:port. The environment variable
-	// SERVO_SERVER if not said, else 127.0.0.1:8081.
+	// Server is the address of a server's gRPC listener, host:port, or https://host:port if it
+	// speaks TLS. The environment variable SERVO_SERVER if not said, else 127.0.0.1:8081.
 	Server string
 	// Servers are the addresses of several servers of one installation, in place of Server.
 	Servers []string
-	// TLS turns encryption on.
+	// TLS turns encryption on. The files in SERVO_TLS_CA, SERVO_TLS_CERT and SERVO_TLS_KEY if
+	// not said; https:// without any of it believes whom this machine believes.
 	TLS *tls.Config
 	// Conn is a connection that the caller has made, in place of the above.
 	Conn grpc.ClientConnInterface
@@ -114,6 +115,14 @@ func (w *Worker) Abort() {
 	}
 }
 
+// encryption takes the files of the environment, if nothing else is said.
+func (o *WorkerOptions) encryption() (err error) {
+	if o.TLS == nil {
+		o.TLS, err = client.TLSFromFiles(client.TLSFiles{CA: os.Getenv("SERVO_TLS_CA"), Cert: os.Getenv("SERVO_TLS_CERT"), Key: os.Getenv("SERVO_TLS_KEY")})
+	}
+	return err
+}
+
 // start connects and makes the worker that runs. The function that it returns disconnects.
 func (w *Worker) start() (*worker.Worker, func() error, error) {
 	w.mu.Lock()
@@ -125,6 +134,9 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 	}
 	hangUp := func() error { return nil }
 	if o.Conn == nil {
+		if err := o.encryption(); err != nil {
+			return nil, nil, err
+		}
 		c, err := client.New(client.Options{Servers: o.servers(), TLS: o.TLS, UserAgent: "servo-worker", Logger: o.Logger, Patience: reach})
 		if err != nil {
 			return nil, nil, err

@@ -2,10 +2,7 @@ package client
 
 import (
 	"crypto/tls"
-	"fmt"
 	"log/slog"
-	"net"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -37,12 +34,14 @@ const (
 
 // Options says how to reach the servers.
 type Options struct {
-	// Servers are addresses as host:port. Calls are spread over all that answer.
+	// Servers are addresses as host:port, or https://host:port of servers that speak TLS. Calls
+	// are spread over all that answer.
 	Servers []string
 	// Patience is how long a call waits for a server that cannot be reached before it fails
 	// with UNAVAILABLE. 0 waits as long as the call's context allows.
 	Patience time.Duration
-	// TLS turns encryption on; nil is plain text.
+	// TLS turns encryption on, or says how to encrypt to https:// addresses; see TLSFromFiles.
+	// Nil is plain text, or whom this machine believes.
 	TLS *tls.Config
 	// UserAgent names the program to the server.
 	UserAgent string
@@ -62,7 +61,7 @@ type Client struct {
 
 // New makes a client. It connects at the first call.
 func New(options Options) (*Client, error) {
-	addresses, err := parseServers(options.Servers)
+	addresses, https, err := parseServers(options.Servers)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +73,8 @@ func New(options Options) (*Client, error) {
 		options.UserAgent = "servo-go"
 	}
 	transport := insecure.NewCredentials()
-	if options.TLS != nil {
-		transport = credentials.NewTLS(options.TLS)
+	if encryption := options.encryption(https); encryption != nil {
+		transport = credentials.NewTLS(encryption)
 	}
 	list := manual.NewBuilderWithScheme("servo")
 	list.InitialState(resolver.State{Addresses: addresses})
@@ -99,26 +98,6 @@ func New(options Options) (*Client, error) {
 		return nil, &Problem{Code: InvalidArgument, Message: err.Error(), Field: "options", Remedy: "mend the dial options"}
 	}
 	return c, nil
-}
-
-// parseServers checks the addresses. Each is asked for the name that it was given by, so
-// that the certificates of several servers may differ.
-func parseServers(servers []string) ([]resolver.Address, error) {
-	if len(servers) == 0 {
-		return nil, &Problem{Code: InvalidArgument, Message: "no server is named", Field: "servers", Remedy: "give at least one as host:port"}
-	}
-	var addresses []resolver.Address
-	for _, server := range servers {
-		host, port, err := net.SplitHostPort(server)
-		if err != nil || host == "" || port == "" || strings.ContainsAny(host, "/ ") {
-			return nil, &Problem{
-				Code: InvalidArgument, Message: fmt.Sprintf("%q is no address", server), Field: "servers",
-				Remedy: "write host:port of the gRPC listener, such as 127.0.0.1:8081",
-			}
-		}
-		addresses = append(addresses, resolver.Address{Addr: server, ServerName: host})
-	}
-	return addresses, nil
 }
 
 // Close ends the connections and the calls that are open.

@@ -9,12 +9,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/servotest/certs"
 )
 
 // certain is the longest that something certain may take on a busy machine.
@@ -31,9 +34,14 @@ const certain = time.Minute
 //	until RE CMD...   repeat a command until it succeeds and its output matches
 //	silent ADDRESS    wait until nobody listens there
 //	alone DIR         wait until no process has DIR in its command line
+//	certificates      an authority in $CA, and of it a certificate in $CERT with its key in $KEY
+//	renew             another certificate in the place of the first
+//	shows NAME ADDR   wait until an address shows the certificate of that name
+//	hangup            SIGHUP to the command that was sent to the background last
 //	id NAME           the first id that the last command has printed, in $NAME
 func TestProcesses(t *testing.T) {
 	t.Parallel()
+	var authorities sync.Map // by their file
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "process"),
 		RequireExplicitExec: true,
@@ -77,6 +85,26 @@ func TestProcesses(t *testing.T) {
 				wait(ts, strings.Join(args, " "), func() bool {
 					return ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout"))
 				})
+			},
+			"certificates": func(ts *testscript.TestScript, _ bool, _ []string) {
+				ca := certs.New(t)
+				pair := ca.Issue(t, "first", time.Hour)
+				ts.Setenv("CA", ca.File)
+				ts.Setenv("CERT", pair.Cert)
+				ts.Setenv("KEY", pair.Key)
+				authorities.Store(ca.File, ca)
+			},
+			"renew": func(ts *testscript.TestScript, _ bool, _ []string) {
+				ca, _ := authorities.Load(ts.Getenv("CA"))
+				ca.(*certs.Authority).IssueTo(t, certs.Pair{Cert: ts.Getenv("CERT"), Key: ts.Getenv("KEY")}, "second", time.Hour) //nolint:forcetypeassert // nothing else is kept
+			},
+			"shows": func(ts *testscript.TestScript, _ bool, args []string) {
+				ca, _ := authorities.Load(ts.Getenv("CA"))
+				wait(ts, args[1]+" with the certificate "+args[0], func() bool { return ca.(*certs.Authority).Shown(args[1]) == args[0] }) //nolint:forcetypeassert // nothing else is kept
+			},
+			"hangup": func(ts *testscript.TestScript, _ bool, _ []string) {
+				background := ts.BackgroundCmds()
+				ts.Check(background[len(background)-1].Process.Signal(syscall.SIGHUP))
 			},
 			"alone": func(ts *testscript.TestScript, _ bool, args []string) {
 				wait(ts, "no process in "+args[0], func() bool { return len(processesOf(args[0])) == 0 })

@@ -38,6 +38,7 @@ type remote struct {
 // addRemote gives a command --server and --output.
 func addRemote(cmd *cobra.Command, r *remote) {
 	cmd.Flags().StringSliceVar(&r.servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
+	addTLSCA(cmd)
 	addOutput(cmd, &r.form)
 }
 
@@ -80,8 +81,13 @@ func connect(cmd *cobra.Command, patience time.Duration) (*session, error) {
 	}
 	s := &session{settings: read, cmd: cmd, paint: paletteOf(cmd.OutOrStdout(), os.LookupEnv)}
 	s.note = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) }
+	encryption, err := read.encryption()
+	if err != nil {
+		return nil, err
+	}
 	s.client, err = client.New(client.Options{
 		Servers:     read.Servers,
+		TLS:         encryption,
 		Patience:    patience,
 		UserAgent:   "servo-cli/" + thisBuild().Version,
 		Logger:      slog.New(notes{s}),

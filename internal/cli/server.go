@@ -73,6 +73,7 @@ by that, but what was in flight is not answered.`,
 	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease whose claim does not say")
 	flags.StringVar(&o.config.PublicURL, "public-url", "", "where workers of push pools reach the servers, such as https://servo.example.com (default: the address of --http)")
 	flags.BoolVar(&o.openNetwork, "allow-open-network", false, "listen where other machines can reach it, without authentication")
+	addServerTLS(cmd, &o.config.TLS)
 	addLogging(cmd, &o.log, "info")
 	return cmd
 }
@@ -108,8 +109,11 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(stdout, "servo server %s is ready: http://%s, gRPC at %s\n", o.config.Name, d.HTTPAddr(), d.GRPCAddr()); err != nil {
+	if _, err := fmt.Fprintf(stdout, "servo server %s is ready: %s%s, gRPC at %s\n", o.config.Name, d.Scheme(), d.HTTPAddr(), d.GRPCAddr()); err != nil {
 		log.Warn("nobody reads that the server is ready", slog.Any("error", err))
+	}
+	if o.config.TLS.On() {
+		reloadOnHangup(ctx, d, log)
 	}
 	var died error
 	select {

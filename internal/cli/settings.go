@@ -15,6 +15,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
+	"go.arco.dev/servo/client"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/suggest"
 )
@@ -26,7 +27,7 @@ const defaultServer = "127.0.0.1:8081"
 const configVariable = "SERVO_CONFIG"
 
 // settingNames are the settings: the keys of the file, SERVO_* in the environment, and flags.
-var settingNames = []string{"server", "tenant", "workspace", "output"}
+var settingNames = []string{"server", "tenant", "workspace", "output", "tls-ca", "tls-cert", "tls-key"}
 
 // settings is what a command that talks to a server needs to know before it does. A flag is
 // stronger than the environment, and that than the file.
@@ -35,6 +36,7 @@ type settings struct {
 	Tenant    string // "" if nobody says
 	Workspace string // "" leaves it to the server
 	Form      output
+	TLS       client.TLSFiles
 }
 
 // readSettings gathers the settings of a command with these flags.
@@ -44,7 +46,7 @@ func readSettings(flags *pflag.FlagSet, environ func() []string) (settings, erro
 		return settings{}, err
 	}
 	variables := env.Provider("/", env.Opt{Prefix: "SERVO_", EnvironFunc: environ, TransformFunc: func(name, value string) (string, any) {
-		name = strings.ToLower(strings.TrimPrefix(name, "SERVO_"))
+		name = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "SERVO_")), "_", "-")
 		if !slices.Contains(settingNames, name) || value == "" {
 			return "", nil
 		}
@@ -71,6 +73,7 @@ func readSettings(flags *pflag.FlagSet, environ func() []string) (settings, erro
 // checkSettings reads what was gathered. Names are checked by the server.
 func checkSettings(k *koanf.Koanf) (settings, error) {
 	s := settings{Tenant: k.String("tenant"), Workspace: k.String("workspace"), Form: outputTable}
+	s.TLS = client.TLSFiles{CA: k.String("tls-ca"), Cert: k.String("tls-cert"), Key: k.String("tls-key")}
 	if s.Servers = k.Strings("server"); len(s.Servers) == 0 {
 		s.Servers = []string{defaultServer}
 		if one := k.String("server"); one != "" {

@@ -45,6 +45,9 @@ them at once.`,
 			if err != nil {
 				return err
 			}
+			if options.TLS, err = settings.encryption(); err != nil {
+				return err
+			}
 			if options.Logger, err = log.logger(cmd.ErrOrStderr()); err != nil {
 				return err
 			}
@@ -66,6 +69,8 @@ them at once.`,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
+	addTLSCA(cmd)
+	addTLSPair(cmd)
 	flags.StringArrayVar(&options.Pools, "pool", nil, "a pool to serve, the preferred first; may be given several times (default: the pool default)")
 	flags.IntVar(&options.Concurrency, "concurrency", 4, "how many tasks run at once")
 	flags.StringVar(&options.ID, "id", "", "name of this worker (default host-pid)")

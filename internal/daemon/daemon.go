@@ -54,6 +54,7 @@ type Config struct {
 	Drain           time.Duration      // how long calls may take to end when the server stops; 0 is DefaultDrain
 	TenantLabels    int                // how many tenants have labels of their own in metrics; 0 is metrics.DefaultTenants
 	AssetLabels     int                // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
+	TLS             TLS                // what both addresses are encrypted with; none is plain text
 	PublicURL       string             // where push workers reach the servers; "" is the HTTP address
 	Breaker         push.BreakerConfig // when the URL of a push pool is left in peace
 	Traces          *telemetry.Traces  // where traces go; nil is nowhere. It is for the caller to stop, after the server
@@ -74,6 +75,7 @@ type Daemon struct {
 	presence  *presence.Presence
 	dispatch  atomic.Pointer[dispatch.Dispatch]
 	api       *api.Server
+	tls       *certificates // nil is plain text
 
 	grpc     *grpc.Server
 	http     *http.Server
@@ -105,6 +107,9 @@ func Start(ctx context.Context, config Config) (*Daemon, error) {
 
 // start goes from the bottom to the top; Stop goes back.
 func (d *Daemon) start(ctx context.Context) (err error) {
+	if d.tls, err = startTLS(d.config.TLS, d.config.Logger); err != nil { //nolint:contextcheck // it lives until Stop
+		return err
+	}
 	if d.store, err = openStore(ctx, d.config); err != nil {
 		return err
 	}
@@ -178,6 +183,7 @@ func (d *Daemon) shutDown(ctx context.Context) error {
 		cancel()
 		d.engine.Stop()
 	}
+	d.tls.stop()
 	if d.store != nil {
 		d.store.Close()
 	}

@@ -56,7 +56,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 	d.httpAddr, d.grpcAddr = httpListener.Addr(), grpcListener.Addr()
 
 	m := newMetrics(d)
-	d.grpc = grpc.NewServer(
+	d.grpc = grpc.NewServer(append(d.encrypted(),
 		grpc.ChainUnaryInterceptor(m.unary, d.api.Unary()),
 		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()), //nolint:contextcheck,nolintlint // each stream brings its own; seen or not, by what is cached
 		grpc.MaxRecvMsgSize(maxMessageBytes),
@@ -65,7 +65,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAllowedEach, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingPatience}),
 		grpc.WaitForHandlers(true), // whoever is cut off has at least ended when the engine stops
-	)
+	)...)
 	d.api.Register(d.grpc)
 	d.http = &http.Server{
 		Handler:           d.routes(m, handler),
@@ -75,7 +75,13 @@ func (d *Daemon) listen(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(d.config.Logger.Handler(), slog.LevelDebug),
 	}
 	d.serve("gRPC", func() error { return d.grpc.Serve(grpcListener) })
-	d.serve("HTTP", func() error { return d.http.Serve(httpListener) })
+	d.serve("HTTP", func() error {
+		if d.tls == nil {
+			return d.http.Serve(httpListener)
+		}
+		d.http.TLSConfig = d.tls.config()
+		return d.http.ServeTLS(httpListener, "", "") // with HTTP/2
+	})
 	return nil
 }
 

@@ -29,14 +29,14 @@ func (d *Daemon) publicURL() string {
 	}
 	address, ok := d.httpAddr.(*net.TCPAddr)
 	if !ok || !address.IP.IsUnspecified() {
-		return "http://" + d.httpAddr.String()
+		return d.Scheme() + d.httpAddr.String()
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
 	_, port, _ := net.SplitHostPort(address.String()) // it came from a listener
-	return "http://" + net.JoinHostPort(host, port)
+	return d.Scheme() + net.JoinHostPort(host, port)
 }
 
 // breakers tells the API how this server stands to push pools.
