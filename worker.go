@@ -1,6 +1,7 @@
 package servo
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,6 +28,9 @@ type WorkerOptions struct {
 	Server string
 	// Servers are the addresses of several servers of one installation, in place of Server.
 	Servers []string
+	// APIKey is a worker key of all its pools, as sk_…. The environment variable SERVO_API_KEY
+	// if not said; servers that ask for no keys need none.
+	APIKey string
 	// TLS turns encryption on. The files in SERVO_TLS_CA, SERVO_TLS_CERT and SERVO_TLS_KEY if
 	// not said; https:// without any of it believes whom this machine believes.
 	TLS *tls.Config
@@ -137,7 +141,7 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 		if err := o.encryption(); err != nil {
 			return nil, nil, err
 		}
-		c, err := client.New(client.Options{Servers: o.servers(), TLS: o.TLS, UserAgent: "servo-worker", Logger: o.Logger, Patience: reach})
+		c, err := client.New(client.Options{Servers: o.servers(), APIKey: cmp.Or(o.APIKey, os.Getenv("SERVO_API_KEY")), TLS: o.TLS, UserAgent: "servo-worker", Logger: o.Logger, Patience: reach})
 		if err != nil {
 			return nil, nil, err
 		}

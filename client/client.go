@@ -3,6 +3,7 @@ package client
 import (
 	"crypto/tls"
 	"log/slog"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -40,6 +41,9 @@ type Options struct {
 	// Patience is how long a call waits for a server that cannot be reached before it fails
 	// with UNAVAILABLE. 0 waits as long as the call's context allows.
 	Patience time.Duration
+	// APIKey is who the client is to the servers, as sk_…; "" is nobody, for servers that ask
+	// for no keys. It is sent with every call: use TLS where others can listen.
+	APIKey string
 	// TLS turns encryption on, or says how to encrypt to https:// addresses; see TLSFromFiles.
 	// Nil is plain text, or whom this machine believes.
 	TLS *tls.Config
@@ -56,6 +60,7 @@ type Client struct {
 	conn     *grpc.ClientConn
 	servers  []string
 	patience time.Duration
+	apiKey   string
 	log      *slog.Logger
 }
 
@@ -65,7 +70,10 @@ func New(options Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{servers: options.Servers, patience: options.Patience, log: options.Logger}
+	if strings.ContainsFunc(options.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, &Problem{Code: InvalidArgument, Message: "has characters that no key has", Field: "api_key", Remedy: "give it as it was shown: sk_…"}
+	}
+	c := &Client{servers: options.Servers, patience: options.Patience, apiKey: options.APIKey, log: options.Logger}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -155,6 +163,12 @@ func (c *Client) Simulation() servov1.SimulationServiceClient {
 
 // Alerts shows what somebody must hear of.
 func (c *Client) Alerts() servov1.AlertServiceClient { return servov1.NewAlertServiceClient(c.conn) }
+
+// Keys looks after API keys.
+func (c *Client) Keys() servov1.KeyServiceClient { return servov1.NewKeyServiceClient(c.conn) }
+
+// Audit shows who has asked for what.
+func (c *Client) Audit() servov1.AuditServiceClient { return servov1.NewAuditServiceClient(c.conn) }
 
 // Scheduler drives the firing of slots from outside.
 func (c *Client) Scheduler() servov1.SchedulerServiceClient {

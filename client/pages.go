@@ -162,6 +162,18 @@ func AllAlerts(ctx context.Context, c *Client, req *servov1.ListAlertsRequest) i
 		c.Alerts().ListAlerts, (*servov1.ListAlertsResponse).GetAlerts)
 }
 
+// AllKeys reads all keys that the request's filter lets pass, the newest first.
+func AllKeys(ctx context.Context, c *Client, req *servov1.ListKeysRequest) iter.Seq2[*servov1.Key, error] {
+	return all(ctx, req, func(r *servov1.ListKeysRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Keys().ListKeys, (*servov1.ListKeysResponse).GetKeys)
+}
+
+// AllAudit reads all calls of the audit that the request's filter lets pass, the newest first.
+func AllAudit(ctx context.Context, c *Client, req *servov1.ListAuditRequest) iter.Seq2[*servov1.AuditEntry, error] {
+	return all(ctx, req, func(r *servov1.ListAuditRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Audit().ListAudit, (*servov1.ListAuditResponse).GetEntries)
+}
+
 // AllConfigs reads all configs that the request's filter lets pass, the oldest first.
 func AllConfigs(ctx context.Context, c *Client, req *servov1.ListConfigsRequest) iter.Seq2[*servov1.Config, error] {
 	return all(ctx, req, func(r *servov1.ListConfigsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },

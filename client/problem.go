@@ -18,6 +18,8 @@ const (
 	InvalidArgument  = "INVALID_ARGUMENT"  // the request can never work as it is
 	InvalidManifest  = "INVALID_MANIFEST"  // a manifest breaks a rule
 	CycleDetected    = "CYCLE_DETECTED"    // assets depend on each other in a circle
+	Unauthenticated  = "UNAUTHENTICATED"   // no key, or one that is not believed
+	Forbidden        = "FORBIDDEN"         // the key does not permit this
 	NotFound         = "NOT_FOUND"         // no such thing, or not yours
 	AlreadyExists    = "ALREADY_EXISTS"    // the name is taken
 	Conflict         = "CONFLICT"          // the thing is in a state that does not allow this

@@ -42,9 +42,9 @@ func repeats(method string) repeat {
 		"PlanRun", "ListRuns", "GetRun", "ListRunEvents", "ListTasks", "GetTask", "ListUpstreamTasks", "ListTaskLogs", "GetStatus",
 		"VerifyProjections", "GetDispatch", "GetQuotas", "GetTenantMetrics", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys",
 		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots", "FindHoles", "GetEvent", "ListTemplates", "ExplainConfig", "Simulate",
-		"ListAlerts", "GetAlert", "ListAlertChannels":
+		"ListAlerts", "GetAlert", "ListAlertChannels", "ListKeys", "ListAudit":
 		return repeatSafe
-	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey",
+	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey", "RevokeKey",
 		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate": // the same state, however often
 		return repeatSafe
 	case "Claim", "Report", "Heartbeat", "StartTask", "AdvanceCursor", "YieldTask", "FanOutTask", "CompleteTask", "FailTask": // known by claim or lease
@@ -73,6 +73,7 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 			ctx, ownKey = WithIdempotencyKey(ctx, uuid.NewString()), true
 		}
 	}
+	ctx = c.known(ctx)
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := problemOf(invoke(ctx, method, req, reply, conn, append([]grpc.CallOption{c.reach(ctx, began)}, opts...)...))
@@ -94,11 +95,20 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 
 // stream opens a stream. Its reader decides about repeats: only it knows what it has seen.
 func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	stream, err := open(ctx, desc, conn, method, append([]grpc.CallOption{c.reach(ctx, time.Now())}, opts...)...)
+	stream, err := open(c.known(ctx), desc, conn, method, append([]grpc.CallOption{c.reach(ctx, time.Now())}, opts...)...)
 	if err != nil {
 		return nil, problemOf(err)
 	}
 	return problemStream{stream}, nil
+}
+
+// known says in the context of a call who makes it. A key that the caller has put there itself
+// stays.
+func (c *Client) known(ctx context.Context) context.Context {
+	if md, _ := metadata.FromOutgoingContext(ctx); c.apiKey == "" || len(md.Get("authorization"))+len(md.Get("x-api-key")) > 0 {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.apiKey)
 }
 
 // problemStream is a stream whose errors are problems.

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/push"
@@ -26,7 +27,7 @@ func (s *Server) Callback(ctx context.Context, c push.Callback, read func(proto.
 		return nil, err
 	}
 	info := &grpc.UnaryServerInfo{Server: s, FullMethod: push.CallbackPath + string(c.Action)}
-	answer, err := s.Unary()(ctx, req, info, func(ctx context.Context, req any) (any, error) {
+	answer, err := s.unary(presigned)(ctx, req, info, func(ctx context.Context, req any) (any, error) {
 		switch req := req.(type) {
 		case *servov1.ReportRequest:
 			if c.Action == push.ActionReport {
@@ -50,6 +51,12 @@ func (s *Server) Callback(ctx context.Context, c push.Callback, read func(proto.
 		return nil, err
 	}
 	return answer.(proto.Message), nil //nolint:forcetypeassert // all of these are
+}
+
+// presigned is whoever calls a presigned URL: it was made for one attempt, and lets nobody do
+// more than that.
+func presigned(context.Context, string) (identity, error) {
+	return identity{Caller: access.Caller{Actor: pushWorker}, presigned: true}, nil
 }
 
 // callbackRequest makes the request of the contract that a callback amounts to.
@@ -111,7 +118,7 @@ func unknownAction(action push.Action) error {
 // reportOne applies one item, which answers as the call: a refusal is an error.
 func (s *Server) reportOne(ctx context.Context, item *servov1.ReportItem) (*servov1.ReportAnswer, error) {
 	w := workerService{Server: s}
-	b := newBatch([]*servov1.ReportItem{item}, metaOf(ctx))
+	b := newBatch(ctx, []*servov1.ReportItem{item})
 	w.applyLogs(ctx, b)
 	w.applyProgress(ctx, b)
 	w.applyReports(ctx, b)

@@ -39,6 +39,9 @@ func (s configService) find(ctx context.Context, req configRequest) (store.Confi
 	}
 	if parsed, err := uuid.Parse(req.GetConfig()); err == nil {
 		found, err := s.store.GetConfig(ctx, store.ConfigKey{Tenant: tenant, Config: id.Of[id.Config](parsed)})
+		if err == nil {
+			err = reaches(ctx, found.WorkspaceName, "config", req.GetConfig())
+		}
 		if !fault.Is(err, fault.NotFound) {
 			return found, err
 		}

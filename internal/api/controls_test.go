@@ -116,7 +116,7 @@ func TestDispatch(t *testing.T) {
 	on, err := b.admin.ResumeDispatch(t.Context(), &servov1.ResumeDispatchRequest{})
 	require.NoError(t, err)
 	require.False(t, on.GetDispatch().GetPaused())
-	require.Equal(t, "api", on.GetDispatch().GetChangedBy(), "the caller, if nobody is named")
+	require.Equal(t, "open", on.GetDispatch().GetChangedBy(), "the caller, if nobody is named")
 	require.NotEmpty(t, b.claim(t, 10))
 	verifytest.Clean(t, b.db)
 }

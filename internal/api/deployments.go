@@ -119,6 +119,9 @@ func (s deploymentService) GetDeployment(ctx context.Context, req *servov1.GetDe
 		return nil, err
 	}
 	view, err := s.store.GetDeployment(ctx, tenant, wanted)
+	if err == nil {
+		err = reaches(ctx, view.WorkspaceName, "deployment", wanted.String())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 			m.Set(fd, protoreflect.ValueOf(value))
 		}
 	}
-	for _, name := range []string{"run", "task", "deployment", "claim_id"} {
+	for _, name := range []string{"run", "task", "deployment", "claim_id", "alert", "event"} {
 		set(name, uuid.NewString())
 	}
 	set("tenant", tenant)
@@ -123,6 +123,26 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 		req.Slot = timestamppb.New(time.Unix(2_000_000_000, 0))
 	case *servov1.ReleaseLockRequest:
 		req.Key = "default/daily"
+	case *servov1.SetTemplateRequest:
+		req.Cron = "0 6 * * *"
+	case *servov1.SendEventRequest:
+		req.DedupeKey = "1"
+	case *servov1.CreateKeyRequest:
+		req.Role = "viewer"
+	case *servov1.RotateKeyRequest:
+		req.Key = "no-such-key"
+	case *servov1.RevokeKeyRequest:
+		req.Key = "no-such-key"
+	case *servov1.CreatePoolRequest:
+		req.Kind = servov1.Pool_PULL
+	case *servov1.UpdatePoolRequest:
+		req.Pool = "no-such-pool"
+	case *servov1.GetPoolRequest:
+		req.Pool = "no-such-pool"
+	case *servov1.DeletePoolRequest:
+		req.Pool = "no-such-pool"
+	case *servov1.RevokeSigningKeyRequest:
+		req.Key = "no-such-key"
 	}
 	return m.Interface()
 }
@@ -304,7 +324,7 @@ func TestMetadata(t *testing.T) {
 		answer, err := trigger(metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-00f067aa0ba902b7-01"))
 		require.NoError(t, err)
 		created := b.events(t, answer.GetRun().GetId())[0]
-		require.Equal(t, "api", created.GetActor())
+		require.Equal(t, "open", created.GetActor())
 		require.Equal(t, trace, created.GetTrace())
 	})
 

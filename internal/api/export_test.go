@@ -60,3 +60,11 @@ func Plain(req proto.Message) bool  { return plain(req) }
 
 // Explain is what a caller learns of an error.
 func (s *Server) Explain(ctx context.Context, err error) error { return s.explain(ctx, "test", err) }
+
+// GatherUses makes the last uses of keys be written at once.
+func (s *Server) GatherUses() { s.callers.gather = 0 }
+
+// Audited is what the audit keeps of a request.
+func Audited(req proto.Message) (subject, request string) {
+	return subjectOf(req), string(auditJSON(req))
+}

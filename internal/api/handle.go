@@ -1,11 +1,13 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 
 	"github.com/google/uuid"
 
+	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
@@ -37,6 +39,24 @@ func (h handle) encode() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
+// leaseOf reads the lease that a caller shows. To a worker of one tenant those of others are
+// none.
+func leaseOf(ctx context.Context, text string) (handle, error) {
+	h, err := decodeHandle(text)
+	if worker := callerOf(ctx); err == nil && worker.Role == access.Worker && worker.Tenant != (id.Tenant{}) && worker.Tenant != h.Tenant {
+		return handle{}, brokenHandle()
+	}
+	return h, err
+}
+
+// poolsOf are the pools that a caller may speak of; nil is all of them.
+func poolsOf(ctx context.Context) []string {
+	if worker := callerOf(ctx); worker.Role == access.Worker {
+		return append([]string{}, worker.Pools...)
+	}
+	return nil
+}
+
 // decodeHandle reads what encode wrote.
 func decodeHandle(text string) (handle, error) {
 	var raw [handleBytes + 1]byte
@@ -61,8 +81,8 @@ func brokenHandle() error {
 }
 
 // handleFor reads the handle of a call about one attempt, which its path names too.
-func handleFor(text, task string, attempt int32) (handle, error) {
-	h, err := decodeHandle(text)
+func handleFor(ctx context.Context, text, task string, attempt int32) (handle, error) {
+	h, err := leaseOf(ctx, text)
 	if err != nil {
 		return handle{}, err
 	}

@@ -18,8 +18,15 @@ import (
 )
 
 // Unary is what every call goes through, over gRPC and over REST: a panic is caught, the
-// request checked, the error made one that people can read, and the call logged.
+// caller known and permitted, the request checked, the error made one that people can read,
+// and the call logged.
 func (s *Server) Unary() grpc.UnaryServerInterceptor {
+	return s.unary(func(ctx context.Context, method string) (identity, error) { return s.callers.identify(ctx, method) })
+}
+
+// unary is Unary for callers who are known in some way. A call of ours that is no method of the
+// contract, a presigned one, is permitted by what it is.
+func (s *Server) unary(identify func(ctx context.Context, method string) (identity, error)) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
 		began := time.Now()
 		ctx, span := s.traced(ctx, info.FullMethod, tenantOf(req))
@@ -30,10 +37,30 @@ func (s *Server) Unary() grpc.UnaryServerInterceptor {
 			err = s.finish(ctx, info.FullMethod, tenantOf(req), began, err)
 			ended(span, err)
 		}()
-		if err := s.validator.check(req); err != nil {
+		who, err := identify(ctx, info.FullMethod)
+		if err != nil {
 			return nil, err
 		}
-		return handler(ctx, req)
+		ctx = withCaller(ctx, who.Caller)
+		if who.presigned {
+			if err := s.validator.check(req); err != nil {
+				return nil, err
+			}
+			return handler(ctx, req)
+		}
+		if err := s.authorise(ctx, info.FullMethod, req); err != nil {
+			s.audit(ctx, info.FullMethod, req, false, err)
+			return nil, err
+		}
+		if err := s.checked(ctx, info.FullMethod, req); err != nil {
+			return nil, err
+		}
+		ctx, done := s.callers.whileAlive(ctx, who)
+		defer done()
+		answer, err = handler(ctx, req)
+		err = s.explain(ctx, info.FullMethod, err)
+		s.audit(ctx, info.FullMethod, req, true, err)
+		return answer, err
 	}
 }
 
@@ -41,25 +68,37 @@ func (s *Server) Unary() grpc.UnaryServerInterceptor {
 func (s *Server) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 		began := time.Now()
-		checked := &checkedStream{ServerStream: stream, validator: s.validator}
+		ctx := stream.Context()
+		checked := &checkedStream{ServerStream: stream, server: s, method: info.FullMethod}
 		defer func() {
-			ctx := stream.Context()
 			if caught := recover(); caught != nil {
 				err = s.caught(ctx, info.FullMethod, caught)
 			}
 			err = s.finish(ctx, info.FullMethod, checked.tenant, began, err)
 		}()
-		return handler(srv, checked)
+		who, err := s.callers.identify(ctx, info.FullMethod)
+		if err != nil {
+			return err
+		}
+		alive, done := s.callers.whileAlive(withCaller(ctx, who.Caller), who)
+		defer done()
+		checked.ctx, ctx = alive, alive
+		return s.explain(ctx, info.FullMethod, handler(srv, checked))
 	}
 }
 
-// checkedStream checks each message that comes in.
+// checkedStream permits and checks each message that comes in.
 type checkedStream struct {
 	grpc.ServerStream
 
-	validator *validator
-	tenant    string
+	ctx    context.Context //nolint:containedctx // of the stream, which gives it to its handler
+	server *Server
+	method string
+	tenant string
 }
+
+// Context implements grpc.ServerStream.
+func (c *checkedStream) Context() context.Context { return c.ctx }
 
 // RecvMsg implements grpc.ServerStream.
 func (c *checkedStream) RecvMsg(m any) error {
@@ -67,7 +106,10 @@ func (c *checkedStream) RecvMsg(m any) error {
 		return err
 	}
 	c.tenant = tenantOf(m)
-	return c.validator.check(m)
+	if err := c.server.authorise(c.ctx, c.method, m); err != nil {
+		return err
+	}
+	return c.server.checked(c.ctx, c.method, m)
 }
 
 // tenantOf is the tenant that a request names, if it names one.
@@ -102,6 +144,9 @@ func (s *Server) explain(ctx context.Context, method string, err error) error {
 	}
 	if _, ok := fault.As(err); ok {
 		return err
+	}
+	if refused, ok := fault.As(context.Cause(ctx)); ok { // the caller's key has ended in between
+		return refused
 	}
 	if _, ok := status.FromError(err); ok {
 		return err

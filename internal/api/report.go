@@ -8,7 +8,6 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/api/problem"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/run"
 )
@@ -17,7 +16,7 @@ import (
 // before its state changes: what a worker sends together with a completion belongs to the
 // attempt that the completion ends.
 func (s workerService) Report(ctx context.Context, req *servov1.ReportRequest) (*servov1.ReportResponse, error) {
-	b := newBatch(req.GetItems(), metaOf(ctx))
+	b := newBatch(ctx, req.GetItems())
 	s.applyLogs(ctx, b)
 	s.applyProgress(ctx, b)
 	s.applyReports(ctx, b)
@@ -50,23 +49,24 @@ func (l *lot[T]) add(place int, item T) {
 	l.places = append(l.places, place)
 }
 
-func newBatch(items []*servov1.ReportItem, meta event.Meta) *batch {
+func newBatch(ctx context.Context, items []*servov1.ReportItem) *batch {
 	block := make([]servov1.ReportAnswer, len(items)) // one allocation for all
 	b := &batch{answers: make([]*servov1.ReportAnswer, len(items)), errs: make([]error, len(items))}
 	b.reports.items, b.reports.places = make([]engine.Report, 0, len(items)), make([]int, 0, len(items))
+	meta, pools := metaOf(ctx), poolsOf(ctx)
 	for i, item := range items {
 		b.answers[i] = &block[i]
-		b.errs[i] = b.sort(i, item, meta)
+		h, err := leaseOf(ctx, item.GetLease())
+		if err == nil {
+			err = b.sort(i, item, engine.Report{TaskKey: h.TaskKey, Token: h.token, Pools: pools, Meta: meta}, h)
+		}
+		b.errs[i] = err
 	}
 	return b
 }
 
 // sort puts an item where it belongs.
-func (b *batch) sort(place int, item *servov1.ReportItem, meta event.Meta) error {
-	h, err := decodeHandle(item.GetLease())
-	if err != nil {
-		return err
-	}
+func (b *batch) sort(place int, item *servov1.ReportItem, report engine.Report, h handle) (err error) {
 	var action engine.Action
 	switch a := item.GetAction().(type) {
 	case *servov1.ReportItem_Start:
@@ -95,7 +95,8 @@ func (b *batch) sort(place int, item *servov1.ReportItem, meta event.Meta) error
 		return err
 	}
 	if err == nil {
-		b.reports.add(place, engine.Report{TaskKey: h.TaskKey, Token: h.token, Action: action, Meta: meta})
+		report.Action = action
+		b.reports.add(place, report)
 	}
 	return err
 }

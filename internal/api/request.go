@@ -13,12 +13,9 @@ import (
 	"go.arco.dev/servo/internal/tenant"
 )
 
-// actor is who caused what comes through the API: nobody is told apart yet.
-const actor = "api"
-
 // metaOf is what events record about a call: who, and in which trace.
 func metaOf(ctx context.Context) event.Meta {
-	return event.Meta{Actor: actor, Trace: traceparent(ctx)}
+	return event.Meta{Actor: callerOf(ctx).Actor, Trace: traceparent(ctx)}
 }
 
 // header is the first value of a metadata key, "" if there is none.

@@ -28,7 +28,15 @@ func (s *Server) runKey(ctx context.Context, req interface {
 		return store.RunKey{}, err
 	}
 	wanted, err := id.Parse[id.Run]("run", req.GetRun())
-	return store.RunKey{Tenant: tenant, Run: wanted}, err
+	key := store.RunKey{Tenant: tenant, Run: wanted}
+	if err != nil || callerOf(ctx).Workspace == "" {
+		return key, err
+	}
+	found, err := s.store.GetRun(ctx, key)
+	if err != nil {
+		return key, err
+	}
+	return key, reaches(ctx, found.WorkspaceName, "run", wanted.String())
 }
 
 // TriggerRun implements servov1.RunServiceServer.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/store"
@@ -27,6 +28,7 @@ type Config struct {
 	StartedAt time.Time
 	Tracer    trace.Tracer // of calls; nil is none
 	Breakers  Breakers     // nil knows of none
+	Open      bool         // no keys are asked for: whoever calls may do everything
 }
 
 // Server implements the services of the contract.
@@ -38,6 +40,8 @@ type Server struct {
 	validator *validator
 	tenants   *tenantNames
 	manifests *manifests
+	callers   *authenticator
+	methods   map[string]access.Method
 
 	closing context.Context //nolint:containedctx // it is the server's own life, not a call's
 	close   context.CancelFunc
@@ -52,13 +56,17 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, engine: config.Engine, log: config.Logger,
 		validator: newValidator(), tenants: newTenantNames(config.Store), manifests: newManifests(config.Store),
+		callers: newAuthenticator(config.Store, config.Logger, config.Open), methods: access.Methods(),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s
 }
 
 // Close tells calls that wait, parked claims and streams, to end. Other calls go on.
-func (s *Server) Close() { s.close() }
+func (s *Server) Close() {
+	s.close()
+	s.callers.close()
+}
 
 // Register offers every service: to gRPC, or to the channel that REST goes through.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
@@ -77,6 +85,8 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterSigningKeyServiceServer(to, signingKeyService{Server: s})
 	servov1.RegisterConfigServiceServer(to, configService{Server: s})
 	servov1.RegisterAlertServiceServer(to, alertService{Server: s})
+	servov1.RegisterKeyServiceServer(to, keyService{Server: s})
+	servov1.RegisterAuditServiceServer(to, auditService{Server: s})
 	servov1.RegisterSchedulerServiceServer(to, schedulerService{Server: s})
 	servov1.RegisterEventServiceServer(to, eventService{Server: s})
 	servov1.RegisterTemplateServiceServer(to, templateService{Server: s})

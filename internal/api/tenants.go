@@ -47,11 +47,19 @@ func (s tenantService) ListTenants(ctx context.Context, req *servov1.ListTenants
 	if err != nil {
 		return nil, err
 	}
+	answer := &servov1.ListTenantsResponse{}
+	if caller := callerOf(ctx); !caller.Everywhere() { // who has one sees that one
+		own, err := s.store.GetTenant(ctx, caller.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		answer.Tenants = append(answer.Tenants, tenantToProto(own))
+		return answer, nil
+	}
 	tenants, err := s.store.ListTenants(ctx, page.after, page.size+1)
 	if err != nil {
 		return nil, err
 	}
-	answer := &servov1.ListTenantsResponse{}
 	tenants, answer.NextPageToken = cut(page, tenants, small, func(t store.TenantView) string { return t.Name })
 	for _, t := range tenants {
 		answer.Tenants = append(answer.Tenants, tenantToProto(t))

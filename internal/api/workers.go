@@ -137,7 +137,7 @@ func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequ
 	beats := make([]engine.Heartbeat, len(req.GetLeases()))
 	var said []engine.Progress
 	for i, item := range req.GetLeases() {
-		h, err := decodeHandle(item.GetLease())
+		h, err := leaseOf(ctx, item.GetLease())
 		if err != nil {
 			return nil, under(fmt.Sprintf("leases[%d]", i), err)
 		}
@@ -209,14 +209,14 @@ func (s workerService) one(ctx context.Context, req interface {
 	GetLease() string
 }, action engine.Action, bad error,
 ) (*servov1.ReportAnswer, error) {
-	h, err := handleFor(req.GetLease(), req.GetTask(), req.GetAttempt())
+	h, err := handleFor(ctx, req.GetLease(), req.GetTask(), req.GetAttempt())
 	if err != nil {
 		return nil, err
 	}
 	if bad != nil {
 		return nil, bad
 	}
-	answer, err := s.engine.ReportOne(ctx, engine.Report{TaskKey: h.TaskKey, Token: h.token, Action: action, Meta: metaOf(ctx)})
+	answer, err := s.engine.ReportOne(ctx, engine.Report{TaskKey: h.TaskKey, Token: h.token, Action: action, Pools: poolsOf(ctx), Meta: metaOf(ctx)})
 	if err != nil {
 		return nil, err
 	}

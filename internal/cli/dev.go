@@ -42,7 +42,7 @@ func newDev() *cobra.Command {
 		Short: "Run everything on this machine: PostgreSQL, a server and an example",
 		Long: `Run everything on this machine, for development: a private PostgreSQL, a server, and an
 example pipeline with its worker, which is triggered every few seconds. It listens on this
-machine only.
+machine only, and asks for no keys: whoever can run programs here may do everything.
 
 A second worker runs exec and http assets of the pool default: what you deploy runs at once.
 It has no Go functions of yours; give assets written in Go a pool of their own.
@@ -131,7 +131,7 @@ func (d *dev) start(ctx context.Context) (err error) {
 	}
 	d.server, err = daemon.Start(ctx, daemon.Config{
 		DatabaseURL: d.postgres.URL(""), Migrate: true, HTTP: o.http, GRPC: o.grpc, Name: "dev", Version: thisBuild().Version,
-		Drain: devDrain, Logger: d.log.With("from", "server"),
+		Drain: devDrain, Logger: d.log.With("from", "server"), Open: true,
 	})
 	if err != nil {
 		return devFault(err)

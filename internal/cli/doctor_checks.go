@@ -63,7 +63,7 @@ func (d *doctor) server(ctx context.Context) []finding {
 		return one(skipped, "the configuration cannot be read", "")
 	}
 	where := strings.Join(settings.Servers, ", ")
-	c, err := client.New(client.Options{Servers: settings.Servers, Patience: patience, UserAgent: "servo-doctor"})
+	c, err := client.New(client.Options{Servers: settings.Servers, APIKey: settings.APIKey, Patience: patience, UserAgent: "servo-doctor"})
 	if err != nil {
 		return one(failed, err.Error(), "")
 	}
@@ -72,6 +72,9 @@ func (d *doctor) server(ctx context.Context) []finding {
 	defer cancel()
 	begun := time.Now()
 	status, err := c.Status().GetStatus(ctx, &servov1.GetStatusRequest{})
+	if client.Is(err, client.Unauthenticated) || client.Is(err, client.Forbidden) {
+		return one(doubted, "a server answers at "+where+", and wants a platform key", "set "+keyVariable+", or use servo login")
+	}
 	if err != nil {
 		if d.serverGiven || where != defaultServer {
 			return one(failed, "no server answers at "+where, "see that one runs there: servo server")

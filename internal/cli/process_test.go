@@ -28,7 +28,7 @@ const certain = time.Minute
 //
 //	exits CODE CMD... run a command and look at its exit code
 //	database          a migrated database, in $SERVO_DATABASE_URL; "database empty" a bare one
-//	free NAME...      addresses that nobody listens on, in $NAME
+//	free NAME...      addresses that nobody listens on, in $NAME, and their ports, in $NAME_PORT
 //	keep NAME         a directory that PostgreSQL's user can reach, in $NAME
 //	answers URL [RE]  wait until URL answers 200, with a body that matches
 //	until RE CMD...   repeat a command until it succeeds and its output matches
@@ -39,6 +39,9 @@ const certain = time.Minute
 //	shows NAME ADDR   wait until an address shows the certificate of that name
 //	hangup            SIGHUP to the command that was sent to the background last
 //	id NAME           the first id that the last command has printed, in $NAME
+//	secret NAME       the API key that the last command has printed, in $NAME
+//	write FILE TEXT   a file with a text
+//	private FILE      nobody but its owner can read a file
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	var authorities sync.Map // by their file
@@ -68,6 +71,9 @@ func TestProcesses(t *testing.T) {
 					ts.Check(err)
 					defer listener.Close() // only now, so that no two are the same
 					ts.Setenv(name, listener.Addr().String())
+					_, port, err := net.SplitHostPort(listener.Addr().String())
+					ts.Check(err)
+					ts.Setenv(name+"_PORT", port)
 				}
 			},
 			"keep": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -115,6 +121,23 @@ func TestProcesses(t *testing.T) {
 					ts.Fatalf("no id was printed")
 				}
 				ts.Setenv(args[0], found)
+			},
+			"secret": func(ts *testscript.TestScript, _ bool, args []string) {
+				found := regexp.MustCompile(`sk_[0-9a-f]{16}_[A-Za-z0-9_-]{43}`).FindString(ts.ReadFile("stdout"))
+				if found == "" {
+					ts.Fatalf("no key was printed")
+				}
+				ts.Setenv(args[0], found)
+			},
+			"write": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(args[1]+"\n"), 0o600))
+			},
+			"private": func(ts *testscript.TestScript, _ bool, args []string) {
+				info, err := os.Stat(ts.MkAbs(args[0]))
+				ts.Check(err)
+				if mode := info.Mode().Perm(); mode != 0o600 {
+					ts.Fatalf("%s has mode %o", args[0], mode)
+				}
 			},
 			"silent": func(ts *testscript.TestScript, _ bool, args []string) {
 				wait(ts, "silence at "+args[0], func() bool { return !listens(args[0]) })

@@ -87,6 +87,7 @@ func connect(cmd *cobra.Command, patience time.Duration) (*session, error) {
 	}
 	s.client, err = client.New(client.Options{
 		Servers:     read.Servers,
+		APIKey:      read.APIKey,
 		TLS:         encryption,
 		Patience:    patience,
 		UserAgent:   "servo-cli/" + thisBuild().Version,

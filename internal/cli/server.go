@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/netip"
 	"os"
 	"time"
 
@@ -26,9 +24,9 @@ const (
 
 // serverOptions are the flags of servo server.
 type serverOptions struct {
-	config      daemon.Config
-	log         logging
-	openNetwork bool
+	config daemon.Config
+	log    logging
+	asks   bool
 }
 
 // newServer runs a server.
@@ -41,17 +39,21 @@ func newServer() *cobra.Command {
 number of servers may share one database.
 
 REST, metrics and health are at --http, gRPC, which workers and this command line speak, at
---grpc. There is no authentication yet: whoever reaches these addresses may do everything.
-An address that other machines reach is therefore refused unless --allow-open-network says
-that something else guards it. Keys come with a later version.
+--grpc. Callers show API keys; servo keys bootstrap makes the first one. They travel as they
+are: where others can listen, put TLS in front. With --open no keys are asked for, and whoever
+reaches these addresses may do everything: that is refused for an address that other machines
+reach. /healthz, /readyz and /openapi.json are for everybody, /metrics too if only this machine
+reaches it, else for platform keys.
 
 SIGTERM or Ctrl-C asks for an orderly end: /readyz says so at once, what is in flight is
 answered within --drain, then the server stops. The second signal kills it; nothing is lost
 by that, but what was in flight is not answered.`,
 		Example: `  servo server --database postgres://servo@localhost/servo --migrate
+  servo server --open --database postgres://servo@localhost/servo
   SERVO_DATABASE_URL=postgres://servo@db/servo servo server --wait-for-database 1m --log-format json`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.asks = cmd.Flags().Changed("open")
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -72,7 +74,7 @@ by that, but what was in flight is not answered.`,
 	flags.DurationVar(&o.config.Engine.Lease, "lease", 5*time.Minute, "how long a claim lasts if the worker does not say")
 	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease whose claim does not say")
 	flags.StringVar(&o.config.PublicURL, "public-url", "", "where workers of push pools reach the servers, such as https://servo.example.com (default: the address of --http)")
-	flags.BoolVar(&o.openNetwork, "allow-open-network", false, "listen where other machines can reach it, without authentication")
+	flags.BoolVar(&o.config.Open, "open", false, "ask for no API keys: whoever reaches the server may do everything; on this machine only")
 	addServerTLS(cmd, &o.config.TLS)
 	addLogging(cmd, &o.log, "info")
 	return cmd
@@ -89,6 +91,9 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if o.config.ListenURL == "" {
 		o.config.ListenURL = os.Getenv("SERVO_LISTEN_DATABASE_URL")
 	}
+	if !o.asks { // until the guides show how keys are made
+		o.config.Open = isLoopback(o.config.HTTP) && isLoopback(o.config.GRPC)
+	}
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -97,8 +102,8 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		o.config.Name = hostPID("server")
 	}
 	for _, address := range []string{o.config.HTTP, o.config.GRPC} {
-		if !isLoopback(address) {
-			log.Warn("listening without authentication where other machines can reach it", slog.String("address", address))
+		if !isLoopback(address) && !o.config.TLS.On() {
+			log.Warn("keys come in plain text where other machines can listen: put TLS in front", slog.String("address", address))
 		}
 	}
 	if o.config.Traces, err = telemetry.FromEnv(ctx, os.Getenv, telemetry.Service{Name: "servo-server", Version: o.config.Version}, log); err != nil {
@@ -162,8 +167,8 @@ func (o *serverOptions) check() error {
 		return fault.New(fault.InvalidArgument, "is negative", fault.Field("--max-conns"), fault.Remedy("give a number of connections, or 0"))
 	}
 	for _, f := range []struct{ flag, address string }{{"--http", o.config.HTTP}, {"--grpc", o.config.GRPC}} {
-		if !isLoopback(f.address) && !o.openNetwork {
-			return openFault(f.flag, f.address, "listen on 127.0.0.1, or say --allow-open-network if something else guards it")
+		if o.config.Open && !isLoopback(f.address) {
+			return openFault(f.flag, f.address, "listen on 127.0.0.1, or leave --open out and give out keys: servo keys bootstrap")
 		}
 	}
 	return nil
@@ -171,22 +176,12 @@ func (o *serverOptions) check() error {
 
 // openFault refuses an address that other machines can reach.
 func openFault(flag, address, remedy string) error {
-	return fault.New(fault.InvalidArgument, fmt.Sprintf("other machines can reach %q, and there is no authentication", address),
+	return fault.New(fault.InvalidArgument, fmt.Sprintf("other machines can reach %q, and no keys are asked for", address),
 		fault.Field(flag), fault.Remedy(remedy))
 }
 
 // isLoopback says whether only this machine reaches an address.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return true // no address at all: listening says so better
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
-}
+func isLoopback(address string) bool { return daemon.IsLoopback(address) }
 
 // hostPID names a process among all machines.
 func hostPID(otherwise string) string {

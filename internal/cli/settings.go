@@ -30,19 +30,24 @@ const configVariable = "SERVO_CONFIG"
 var settingNames = []string{"server", "tenant", "workspace", "output", "tls-ca", "tls-cert", "tls-key"}
 
 // settings is what a command that talks to a server needs to know before it does. A flag is
-// stronger than the environment, and that than the file.
+// stronger than the environment, that than the context, and that than the file.
 type settings struct {
 	Servers   []string
 	Tenant    string // "" if nobody says
 	Workspace string // "" leaves it to the server
 	Form      output
 	TLS       client.TLSFiles
+	APIKey    string // "" is nobody
 }
 
 // readSettings gathers the settings of a command with these flags.
 func readSettings(flags *pflag.FlagSet, environ func() []string) (settings, error) {
 	k := koanf.New("/") // no setting has a slash, so none is taken apart
 	if err := readSettingsFile(k, environ); err != nil {
+		return settings{}, err
+	}
+	chosen, err := chooseContext(k, environ)
+	if err != nil {
 		return settings{}, err
 	}
 	variables := env.Provider("/", env.Opt{Prefix: "SERVO_", EnvironFunc: environ, TransformFunc: func(name, value string) (string, any) {
@@ -67,7 +72,36 @@ func readSettings(flags *pflag.FlagSet, environ func() []string) (settings, erro
 	if err := k.Load(given, nil); err != nil {
 		return settings{}, fmt.Errorf("read the flags: %w", err)
 	}
-	return checkSettings(k)
+	read, err := checkSettings(k)
+	if read.APIKey = variable(environ, keyVariable); read.APIKey == "" && slices.Equal(read.Servers, chosen.Servers) {
+		read.APIKey = chosen.Key // it is for its own servers
+	}
+	return read, err
+}
+
+// chooseContext takes the settings of the context that is used, if one is.
+func chooseContext(k *koanf.Koanf, environ func() []string) (serverContext, error) {
+	all, err := readContexts(environ)
+	if err != nil {
+		return serverContext{}, err
+	}
+	name := firstText(variable(environ, contextVariable), all.Current)
+	if name == "" {
+		return serverContext{}, nil
+	}
+	chosen, err := all.find(name)
+	if err != nil {
+		return serverContext{}, err
+	}
+	for setting, value := range map[string]any{"server": chosen.Servers, "tenant": chosen.Tenant} {
+		if value == "" {
+			continue
+		}
+		if err := k.Set(setting, value); err != nil {
+			return serverContext{}, fmt.Errorf("take the context %s: %w", name, err)
+		}
+	}
+	return chosen, nil
 }
 
 // checkSettings reads what was gathered. Names are checked by the server.

@@ -34,6 +34,9 @@ A command gets the task as JSON on its standard input and writes its result as J
 file that $SERVO_RESULT names; what it prints is kept as the task's log. Of this worker's
 environment it sees PATH, HOME, TMPDIR, LANG, TZ and what --pass-env names.
 
+The worker shows a key with the role worker, of all its pools, in SERVO_API_KEY or by the context
+of servo login. Commands do not see it.
+
 SIGTERM or Ctrl-C asks for an orderly end: nothing new is claimed, tasks may go on for
 --grace, then they are interrupted and tried again elsewhere. The second signal interrupts
 them at once.`,
@@ -54,7 +57,7 @@ them at once.`,
 			if err := checkDirectory(exec.Dir); err != nil {
 				return err
 			}
-			options.Servers, options.Exec, options.HTTP = settings.Servers, &exec, true
+			options.Servers, options.APIKey, options.Exec, options.HTTP = settings.Servers, settings.APIKey, &exec, true
 			if options.ID == "" {
 				options.ID = hostPID("worker")
 			}

@@ -54,6 +54,7 @@ type Config struct {
 	Drain           time.Duration      // how long calls may take to end when the server stops; 0 is DefaultDrain
 	TenantLabels    int                // how many tenants have labels of their own in metrics; 0 is metrics.DefaultTenants
 	AssetLabels     int                // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
+	Open            bool               // no keys are asked for: whoever reaches the addresses may do everything; on loopback only
 	TLS             TLS                // what both addresses are encrypted with; none is plain text
 	PublicURL       string             // where push workers reach the servers; "" is the HTTP address
 	Breaker         push.BreakerConfig // when the URL of a push pool is left in peace
@@ -107,6 +108,9 @@ func Start(ctx context.Context, config Config) (*Daemon, error) {
 
 // start goes from the bottom to the top; Stop goes back.
 func (d *Daemon) start(ctx context.Context) (err error) {
+	if err := d.config.checkOpen(); err != nil {
+		return err
+	}
 	if d.tls, err = startTLS(d.config.TLS, d.config.Logger); err != nil { //nolint:contextcheck // it lives until Stop
 		return err
 	}

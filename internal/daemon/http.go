@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"go.arco.dev/servo/internal/api/problem"
 )
 
 // restPattern is everything that has no handler of its own here.
@@ -16,10 +18,25 @@ func (d *Daemon) routes(m *edgeMetrics, rest http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", d.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", d.forOperators(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /{$}", welcome)
 	mux.Handle(restPattern, rest)
 	return m.measure(patient(d.callbacks().Before(mux)))
+}
+
+// forOperators asks for a platform key, unless nobody else reaches the address: what is served
+// names tenants.
+func (d *Daemon) forOperators(next http.Handler) http.Handler {
+	if d.config.Open || IsLoopback(d.config.HTTP) {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := d.api.Operator(r.Context(), r.URL.Path, r.Header.Values("Authorization"), r.Header.Values("X-Api-Key")); err != nil {
+			problem.Write(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // welcome is what a browser sees.

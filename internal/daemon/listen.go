@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -39,7 +40,7 @@ const (
 func (d *Daemon) listen(ctx context.Context) error {
 	d.api = api.New(api.Config{
 		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(), Tracer: d.config.Traces.Tracer(),
-		Breakers: breakers{d},
+		Breakers: breakers{d}, Open: d.config.Open,
 	})
 	handler, err := rest.New(d.api, d.config.Logger) //nolint:contextcheck,nolintlint // it lives as long as the server; seen or not, by what is cached
 	if err != nil {
@@ -83,6 +84,30 @@ func (d *Daemon) listen(ctx context.Context) error {
 		return d.http.ServeTLS(httpListener, "", "") // with HTTP/2
 	})
 	return nil
+}
+
+// checkOpen refuses a server without keys where other machines can reach it.
+func (c Config) checkOpen() error {
+	for _, f := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}} {
+		if c.Open && !IsLoopback(f.address) {
+			return fault.New(fault.InvalidArgument, fmt.Sprintf("other machines can reach %q, and no keys are asked for", f.address),
+				fault.Field(f.flag), fault.Remedy("listen on 127.0.0.1, or leave --open out and give out keys: servo keys bootstrap"))
+		}
+	}
+	return nil
+}
+
+// IsLoopback says whether only this machine reaches an address.
+func IsLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true // no address at all: listening says so better
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
 }
 
 // listenOn opens one address, and says which flag gives another.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/run"
 )
 
@@ -79,11 +80,12 @@ func TestRunChanged(t *testing.T) {
 		_, err = b.Progress(t.Context(), []engine.Progress{{Key: lease.TaskKey, Token: lease.Token}})
 		require.NoError(t, err)
 		require.NoError(t, b.Logs(t.Context(), []engine.LogChunk{{TaskKey: lease.TaskKey, Token: lease.Token, Seq: 1, Text: "x"}})[0])
+		require.NoError(t, b.Audit(t.Context(), store.Audit{Tenant: b.tenant, Actor: "jo", Method: "RunService/CancelRun", Request: []byte(`{}`)}))
 		var names []string
 		for _, lane := range b.Engine.Stats() {
 			names = append(names, lane.Name)
 			require.EqualValues(t, 1, lane.Commands, lane.Name)
 		}
-		require.Equal(t, []string{"control", "work", "heartbeats", "progress", "logs"}, names)
+		require.Equal(t, []string{"control", "work", "heartbeats", "progress", "logs", "audits"}, names)
 	})
 }

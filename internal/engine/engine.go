@@ -78,6 +78,7 @@ type Engine struct {
 	heartbeats *lane[*heartbeatCommand]
 	progress   *lane[*progressCommand]
 	logs       *lane[*logCommand]
+	audits     *lane[*auditCommand]
 }
 
 // New makes an engine on a store. Stop it when done.
@@ -93,6 +94,7 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	e.work = newLane("work", limits, config.InFlight, log, e.runWork, e.signals.everybody)
 	e.heartbeats = newLane("heartbeats", limits, 1, log, e.runHeartbeats, e.signals.everybody)
 	e.progress = newLane("progress", limits, 1, log, e.runProgress, func() {}) // nobody waits for it
+	e.audits = newLane("audits", limits, config.InFlight, log, e.runAudits, func() {}) // nobody waits for what others did
 	limits.waiting = min(limits.waiting, maxLogsWait)
 	e.logs = newLane("logs", limits, 1, log, e.runLogs, func() {}) // nobody waits for them
 	return e
@@ -101,6 +103,7 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 // Stop finishes what was accepted and turns away what comes after.
 func (e *Engine) Stop() {
 	e.control.stop()
+	e.audits.stop()
 	e.work.stop()
 	e.logs.stop()
 	e.progress.stop()

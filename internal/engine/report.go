@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"go.arco.dev/servo/internal/event"
@@ -18,6 +19,7 @@ type Report struct {
 
 	Token  int64
 	Action Action
+	Pools  []string // of which the worker may speak; nil is all
 	Meta   event.Meta
 }
 
@@ -202,6 +204,10 @@ func (e *Engine) decideReports(ctx context.Context, tx *store.Tx, w *working, re
 		t, held := w.tasks[r.Task]
 		if !held || keyOf(t.task) != r.TaskKey || t.task.Token != r.Token || !t.task.State.Leased() {
 			repeats = append(repeats, c)
+			continue
+		}
+		if r.Pools != nil && !slices.Contains(r.Pools, t.task.Pool) {
+			c.err = fault.New(fault.Forbidden, "this key is not for the pool of the lease", fault.Field("lease"), fault.Remedy("report with the key that the task was claimed with"))
 			continue
 		}
 		if err := e.decideReport(ctx, tx, w, t, r, policies); err != nil {

@@ -19,7 +19,7 @@ type LaneStats struct {
 
 // Stats are the counts of each lane.
 func (e *Engine) Stats() []LaneStats {
-	return []LaneStats{e.control.stats(), e.work.stats(), e.heartbeats.stats(), e.progress.stats(), e.logs.stats()}
+	return []LaneStats{e.control.stats(), e.work.stats(), e.heartbeats.stats(), e.progress.stats(), e.logs.stats(), e.audits.stats()}
 }
 
 // laneCounts only grow.

@@ -19,6 +19,8 @@ const (
 	InvalidArgument Code = "INVALID_ARGUMENT" // the request can never work as it is
 	InvalidManifest Code = "INVALID_MANIFEST" // a manifest breaks a rule
 	CycleDetected   Code = "CYCLE_DETECTED"   // assets depend on each other in a circle
+	Unauthenticated Code = "UNAUTHENTICATED"  // nobody knows who is calling
+	Forbidden       Code = "FORBIDDEN"        // what was shown does not permit this
 	NotFound        Code = "NOT_FOUND"        // no such thing, or not yours
 	AlreadyExists   Code = "ALREADY_EXISTS"   // the name is taken
 	Conflict        Code = "CONFLICT"         // the thing is in a state that does not allow this

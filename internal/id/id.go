@@ -34,13 +34,15 @@ type (
 	Event struct{ uuid.UUID }
 	// Template is an expression of a schedule with a name.
 	Template struct{ uuid.UUID }
+	// Key is an API key.
+	Key struct{ uuid.UUID }
 	// Claim is one claim call of a worker; its repeat gets the same leases.
 	Claim struct{ uuid.UUID }
 )
 
 // Kind is any of the id types.
 type Kind interface {
-	Tenant | Workspace | Deployment | Run | Task | Config | Alert | Channel | Event | Template | Claim
+	Tenant | Workspace | Deployment | Run | Task | Config | Alert | Channel | Event | Template | Key | Claim
 }
 
 // Minter mints ids for one transaction: all carry its time, and each sorts after the

@@ -66,6 +66,15 @@ func (tx *Tx) LockConfigs(ctx context.Context, keys []ConfigKey) ([]ConfigState,
 	return convert(rows, func(r db.LockConfigsRow) (ConfigState, error) { return configFromRow(db.LockDueConfigsRow(r)) })
 }
 
+// LockFreeConfigs locks configs by their ids, but for those that somebody else holds.
+func (tx *Tx) LockFreeConfigs(ctx context.Context, keys []ConfigKey) ([]ConfigState, error) {
+	rows, err := tx.q.LockFreeConfigs(ctx, db.LockFreeConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)})
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, func(r db.LockFreeConfigsRow) (ConfigState, error) { return configFromRow(db.LockDueConfigsRow(r)) })
+}
+
 func configFromRow(r db.LockDueConfigsRow) (ConfigState, error) {
 	c := ConfigState{
 		Config: config.Config{
@@ -235,12 +244,15 @@ func (tx *Tx) ConfigIDs(ctx context.Context, names []ConfigName) (map[ConfigName
 	return found, nil
 }
 
-// ListenersOf are the configs that fire when one of these succeeds.
-func (tx *Tx) ListenersOf(ctx context.Context, keys []ConfigKey) ([]ConfigKey, error) {
+// ListenersOf are the configs that fire when others succeed, by those.
+func (tx *Tx) ListenersOf(ctx context.Context, keys []ConfigKey) (map[id.Config][]ConfigKey, error) {
 	rows, err := tx.q.Listeners(ctx, db.ListenersParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)})
-	return column(rows, func(r db.ListenersRow) ConfigKey {
-		return ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)}
-	}), err
+	found := map[id.Config][]ConfigKey{}
+	for _, r := range rows {
+		source := id.Of[id.Config](r.SourceID)
+		found[source] = append(found[source], ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)})
+	}
+	return found, err
 }
 
 // Due is what there is for the scheduler to do.
@@ -284,6 +296,7 @@ func (tx *Tx) LiveOfConfigs(ctx context.Context, keys []ConfigKey) (map[id.Confi
 type ConfigResult struct {
 	ConfigKey
 
+	ID    int64 // its place among all
 	Run   id.Run
 	State run.State
 	At    time.Time
@@ -315,7 +328,7 @@ func (tx *Tx) TakeConfigResults(ctx context.Context, most int) ([]ConfigResult, 
 	return column(rows, func(r db.ServoConfigResult) ConfigResult {
 		result := ConfigResult{
 			ConfigKey: ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ConfigID)},
-			Run:       id.Of[id.Run](r.RunID), State: run.State(r.State), At: r.EndedAt,
+			ID:        r.ID, Run: id.Of[id.Run](r.RunID), State: run.State(r.State), At: r.EndedAt,
 		}
 		if r.AfterID != nil {
 			after := id.Of[id.Config](*r.AfterID)
@@ -325,10 +338,25 @@ func (tx *Tx) TakeConfigResults(ctx context.Context, most int) ([]ConfigResult, 
 	}), nil
 }
 
-// LeaveConfigResult puts a result back whose listeners up to After have had their runs.
-func (tx *Tx) LeaveConfigResult(ctx context.Context, r ConfigResult) error {
-	return tx.q.LeaveConfigResult(ctx, db.LeaveConfigResultParams{
-		TenantID: r.Tenant.UUID, ConfigID: r.Config.UUID, RunID: r.Run.UUID, State: int16(r.State), EndedAt: r.At, AfterID: r.After.UUID,
+// LeaveConfigResults puts results back that have to wait. Of one with After the listeners up to
+// that have had their runs.
+func (tx *Tx) LeaveConfigResults(ctx context.Context, results []ConfigResult) error {
+	if len(results) == 0 {
+		return nil
+	}
+	return tx.q.LeaveConfigResults(ctx, db.LeaveConfigResultsParams{
+		Ids:       column(results, func(r ConfigResult) int64 { return r.ID }),
+		TenantIds: column(results, func(r ConfigResult) uuid.UUID { return r.Tenant.UUID }),
+		ConfigIds: column(results, func(r ConfigResult) uuid.UUID { return r.Config.UUID }),
+		RunIds:    column(results, func(r ConfigResult) uuid.UUID { return r.Run.UUID }),
+		States:    column(results, func(r ConfigResult) int16 { return int16(r.State) }),
+		EndedAts:  column(results, func(r ConfigResult) time.Time { return r.At }),
+		AfterIds: column(results, func(r ConfigResult) uuid.UUID {
+			if r.After == nil {
+				return uuid.Nil
+			}
+			return r.After.UUID
+		}),
 	})
 }
 

@@ -210,6 +210,7 @@ func TestLockConfigs(t *testing.T) {
 			require.Equal(t, []id.Config{second.ID}, configIDs(must(tx.LockConfigs(t.Context(), []store.ConfigKey{second.Key()}))(t)))
 			require.Empty(t, must(tx.LockConfigs(t.Context(), []store.ConfigKey{foreign}))(t), "the tenant is part of the key")
 			require.Empty(t, must(tx.LockConfigs(t.Context(), nil))(t))
+			require.Equal(t, []id.Config{second.ID}, configIDs(must(tx.LockFreeConfigs(t.Context(), []store.ConfigKey{second.Key(), first.Key()}))(t)), "or they are left out")
 		})
 		held.commit(t)
 		require.NoError(t, waits())
@@ -367,8 +368,8 @@ func TestListeners(t *testing.T) {
 	w.config(t, staging, "elsewhere", after(nil))
 	theirs := w.config(t, b, "theirs", after(nil))
 	w.engine(t, func(tx *Tx) {
-		require.ElementsMatch(t, []store.ConfigKey{first.Key(), second.Key()}, must(tx.ListenersOf(t.Context(), []store.ConfigKey{source.Key()}))(t))
-		require.Equal(t, []store.ConfigKey{theirs.Key()}, must(tx.ListenersOf(t.Context(), []store.ConfigKey{apart.Key()}))(t))
+		require.ElementsMatch(t, []store.ConfigKey{first.Key(), second.Key()}, must(tx.ListenersOf(t.Context(), []store.ConfigKey{source.Key(), apart.Key()}))(t)[source.ID])
+		require.Equal(t, map[id.Config][]store.ConfigKey{apart.ID: {theirs.Key()}}, must(tx.ListenersOf(t.Context(), []store.ConfigKey{apart.Key()}))(t))
 		require.Empty(t, must(tx.ListenersOf(t.Context(), []store.ConfigKey{{Tenant: b.tenant, Config: source.ID}, first.Key()}))(t))
 	})
 }
@@ -384,7 +385,7 @@ func TestConfigResults(t *testing.T) {
 
 	var told []store.ConfigResult
 	for _, state := range []run.State{run.RunSucceeded, run.RunFailed, run.RunCancelled} {
-		told = append(told, store.ConfigResult{ConfigKey: c.Key(), Run: id.New[id.Run](w.mint), State: state, At: w.now})
+		told = append(told, store.ConfigResult{ConfigKey: c.Key(), ID: int64(len(told) + 1), Run: id.New[id.Run](w.mint), State: state, At: w.now})
 		w.apply(t, store.Changes{Results: told[len(told)-1:]})
 	}
 	require.True(t, must(w.NextDue(t.Context()))(t).Results)

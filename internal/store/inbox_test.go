@@ -160,9 +160,11 @@ func TestConfigsThatNameOthers(t *testing.T) {
 		require.Equal(t, []string{"a-depends", "b-after", "source"}, must(tx.ConfigNames(t.Context(), a.workspace, 10))(t))
 
 		after := source.ID
-		left := store.ConfigResult{ConfigKey: source.Key(), Run: id.New[id.Run](w.mint), State: run.RunSucceeded, At: w.now, After: &after}
-		require.NoError(t, tx.LeaveConfigResult(t.Context(), left))
-		require.Equal(t, []store.ConfigResult{left}, must(tx.TakeConfigResults(t.Context(), 10))(t))
+		left := store.ConfigResult{ConfigKey: source.Key(), ID: 7, Run: id.New[id.Run](w.mint), State: run.RunSucceeded, At: w.now, After: &after}
+		waits := store.ConfigResult{ConfigKey: source.Key(), ID: 8, Run: id.New[id.Run](w.mint), State: run.RunFailed, At: w.now}
+		require.NoError(t, tx.LeaveConfigResults(t.Context(), nil))
+		require.NoError(t, tx.LeaveConfigResults(t.Context(), []store.ConfigResult{waits, left}))
+		require.Equal(t, []store.ConfigResult{left, waits}, must(tx.TakeConfigResults(t.Context(), 10))(t))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
@@ -37,6 +38,8 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	})
 	w.sendEvent(t, a, "k", nil)
 	w.template(t, a, "own")
+	w.key(t, a.tenant, access.Settings{Name: "ci", Role: access.Viewer})
+	w.audited(t, a.tenant, "key/ci", w.now)
 	w.alert(t, a.tenant, alert.PipelineFailing, w.channel(t, a.tenant, "mine"))
 	w.engine(t, func(tx *Tx) {
 		must(tx.TakeTriggerKeys(t.Context(), []store.TriggerKey{{Tenant: a.tenant, Key: "k", Digest: "d", Run: g.run.ID}}, w.now))(t)

@@ -31,6 +31,7 @@ func (w *world) sendConfigs(t testing.TB) {
 		require.NoError(t, err)
 		require.Len(t, must(tx.LockDueConfigs(ctx, w.now.Add(24*time.Hour), probe))(t), probe)
 		locked := must(tx.LockConfigs(ctx, keys))(t)
+		require.Len(t, must(tx.LockFreeConfigs(ctx, keys))(t), len(locked))
 		require.Len(t, locked, probe)
 		require.Len(t, must(tx.LiveOfConfigs(ctx, keys))(t), probe)
 		require.NotEmpty(t, must(tx.ListenersOf(ctx, keys))(t))

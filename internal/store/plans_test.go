@@ -65,6 +65,7 @@ var plans = map[string][]string{
 
 	"LockDueConfigs":      {"configs_due", "configs_name", "slot_ranges_pkey", "workspaces_pkey"},
 	"LockConfigs":         {"configs_name", "configs_pkey", "slot_ranges_pkey", "workspaces_pkey"},
+	"LockFreeConfigs":     {"configs_name", "configs_pkey", "slot_ranges_pkey", "workspaces_pkey"},
 	"ConfigIDs":           {"configs_name"},
 	"Listeners":           {"configs_after", "configs_pkey"},
 	"LiveOfConfigs":       {"live_runs_config"},

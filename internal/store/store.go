@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
+	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
@@ -90,7 +91,7 @@ const describedStatements = 512
 
 // Codec knows every event of this version of Servo.
 func Codec() *event.Codec {
-	return event.NewCodec(slices.Concat(run.Events(), tenant.Events(), platform.Events(), config.Events(), alert.Events())...)
+	return event.NewCodec(slices.Concat(run.Events(), tenant.Events(), platform.Events(), config.Events(), alert.Events(), access.Events())...)
 }
 
 // registerTypes makes UUIDs travel in binary and times come back in UTC.

@@ -49,6 +49,8 @@ type (
 	AlertRow = db.ServoAlert
 	// ChannelRow is a row of alert_channels.
 	ChannelRow = db.ServoAlertChannel
+	// KeyRow is a row of api_keys.
+	KeyRow = db.ServoApiKey
 	// OutsideEventRow is a row of event_inbox.
 	OutsideEventRow = db.ServoEventInbox
 	// TemplateRow is a row of templates.
@@ -217,6 +219,7 @@ type EntityRows struct {
 	Template   func(TemplateRow) error
 	Alert      func(AlertRow) error
 	Channel    func(ChannelRow) error
+	Key        func(KeyRow) error
 }
 
 // EachEntityEvent streams the events of these tenants, by subject and version.
@@ -238,6 +241,7 @@ func (tx *Tx) EachEntityRow(ctx context.Context, tenants []id.Tenant, each Entit
 		streaming(ctx, tx, each.Template, with((*db.Queries).VerifyTemplates, ids)),
 		streaming(ctx, tx, each.Alert, with((*db.Queries).VerifyAlerts, ids)),
 		streaming(ctx, tx, each.Channel, with((*db.Queries).VerifyChannels, ids)),
+		streaming(ctx, tx, each.Key, with((*db.Queries).VerifyKeys, ids)),
 	)
 }
 

@@ -30,6 +30,7 @@ type tables struct {
 	templates   columns[store.TemplateRow]
 	alerts      columns[store.AlertRow]
 	channels    columns[store.ChannelRow]
+	keys        columns[store.KeyRow]
 }
 
 func newTables() *tables {
@@ -43,6 +44,7 @@ func newTables() *tables {
 		pauses: columnsOf[store.AssetPauseRow]("asset_pauses"), configs: columnsOf[store.ConfigRow]("configs"),
 		events: columnsOf[store.OutsideEventRow]("event_inbox"), templates: columnsOf[store.TemplateRow]("templates"),
 		alerts: columnsOf[store.AlertRow]("alerts"), channels: columnsOf[store.ChannelRow]("alert_channels"),
+		keys: columnsOf[store.KeyRow]("api_keys"),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/alert"
 	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/config"
@@ -52,7 +53,7 @@ func (v *verifier) entitiesOf(ctx context.Context, tx *store.Tx, tenants []id.Te
 	err = tx.EachEntityRow(ctx, tenants, store.EntityRows{
 		Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow, AssetPause: c.pauseRow, Config: c.configRow,
 		Outside: c.eventRow, Template: c.templateRow,
-		Alert: c.alertRow, Channel: c.channelRow,
+		Alert: c.alertRow, Channel: c.channelRow, Key: c.keyRow,
 	})
 	if err != nil {
 		return err
@@ -87,6 +88,7 @@ type entity struct {
 	template config.Template
 	alert    alert.Alert
 	channel  alert.Channel
+	key      access.Key
 
 	broken bool
 	met    bool
@@ -148,6 +150,8 @@ func begins(body event.Body) tenant.Kind {
 		return kindAlert
 	case alert.ChannelCreated:
 		return kindChannel
+	case access.KeyCreated:
+		return kindKey
 	}
 	return ""
 }
@@ -175,6 +179,9 @@ func (en *entity) fold(e event.Event) (err error) {
 	case kindChannel:
 		en.channel, err = en.channel.Evolve(e)
 		name = en.channel.Name
+	case kindKey:
+		en.key, err = en.key.Evolve(e)
+		name = en.key.Name
 	default:
 		en.Entity, err = en.Evolve(e)
 		return err
@@ -190,7 +197,7 @@ func (en *entity) may(body event.Body) bool {
 	switch en.Kind { //nolint:exhaustive // the others are judged by the event
 	case kindConfig:
 		return configMay(en.config, body)
-	case kindAlert, kindChannel, kindEvent, kindTemplate: // Evolve says what may not be
+	case kindAlert, kindChannel, kindEvent, kindTemplate, kindKey: // Evolve says what may not be
 		return true
 	}
 	switch body := body.(type) {
@@ -309,7 +316,7 @@ func (c *entityCheck) pauseRow(got store.AssetPauseRow) error {
 func (c *entityCheck) conclude() {
 	tables := map[tenant.Kind]string{
 		tenant.KindTenant: "tenants", tenant.KindWorkspace: "workspaces", tenant.KindDeployment: "deployments", kindConfig: "configs",
-		kindEvent: "event_inbox", kindTemplate: "templates", kindAlert: "alerts", kindChannel: "alert_channels",
+		kindEvent: "event_inbox", kindTemplate: "templates", kindAlert: "alerts", kindChannel: "alert_channels", kindKey: "api_keys",
 	}
 	for key, en := range c.entities {
 		for asset := range en.Paused {

@@ -150,6 +150,14 @@ func TestRecord(t *testing.T) {
 			return keep(&alerts)(row)
 		}))
 		record(t, "entities-alerts", alerts)
+		var keys history
+		require.NoError(t, tx.EachEntityEvent(ctx, []id.Tenant{{}, value(w.db.TenantByName(ctx, scheduledTenant))(t)}, func(row store.EventRow) error {
+			if row.RunID = uuid.Nil; !strings.HasPrefix(row.Type, "key.") {
+				return nil
+			}
+			return keep(&keys)(row)
+		}))
+		record(t, "entities-keys", keys)
 		var outside history
 		require.NoError(t, tx.EachEntityEvent(ctx, []id.Tenant{value(w.db.TenantByName(ctx, scheduledTenant))(t)}, func(row store.EventRow) error {
 			if row.RunID = uuid.Nil; !strings.HasPrefix(row.Type, "event.") && !strings.HasPrefix(row.Type, "template.") {

@@ -77,7 +77,7 @@ func (c *Callbacks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refused is the one answer to everybody who is not believed.
 func refused() error {
-	return fault.New(problem.Forbidden, "this URL does not permit this", fault.Remedy("use the URLs of the envelope, or those of the last heartbeat's answer"))
+	return fault.New(fault.Forbidden, "this URL does not permit this", fault.Remedy("use the URLs of the envelope, or those of the last heartbeat's answer"))
 }
 
 func (c *Callbacks) answer(w http.ResponseWriter, r *http.Request) (any, error) {

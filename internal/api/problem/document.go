@@ -122,7 +122,9 @@ func plain(code codes.Code) (fault.Code, string) {
 	case codes.InvalidArgument, codes.OutOfRange:
 		return fault.InvalidArgument, ""
 	case codes.PermissionDenied:
-		return Forbidden, ""
+		return fault.Forbidden, ""
+	case codes.Unauthenticated:
+		return fault.Unauthenticated, ""
 	case codes.NotFound:
 		return fault.NotFound, ""
 	case codes.AlreadyExists:
@@ -153,6 +155,9 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
+	if st == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", "Bearer")
+	}
 	if doc.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.FormatInt(seconds(doc.RetryAfter), 10))
 	}

@@ -21,7 +21,6 @@ import (
 // The codes that exist only at the edge: what HTTP and gRPC refuse before a call is made, or
 // give up while it goes on.
 const (
-	Forbidden            fault.Code = "FORBIDDEN"              // what was shown does not permit this
 	MethodNotAllowed     fault.Code = "METHOD_NOT_ALLOWED"     // the path is there, for other methods
 	UnsupportedMediaType fault.Code = "UNSUPPORTED_MEDIA_TYPE" // the body is not JSON
 	TooLarge             fault.Code = "TOO_LARGE"              // the message is over the size limit
@@ -63,7 +62,9 @@ func kindOf(code fault.Code) kind {
 		return kind{codes.ResourceExhausted, http.StatusTooManyRequests, "Over a limit"}
 	case fault.Unavailable:
 		return kind{codes.Unavailable, http.StatusServiceUnavailable, "Not available now"}
-	case Forbidden:
+	case fault.Unauthenticated:
+		return kind{codes.Unauthenticated, http.StatusUnauthorized, "A key is needed"}
+	case fault.Forbidden:
 		return kind{codes.PermissionDenied, http.StatusForbidden, "Not permitted"}
 	case MethodNotAllowed:
 		return kind{codes.Unimplemented, http.StatusMethodNotAllowed, "Method not allowed"}

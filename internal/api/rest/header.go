@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/fault"
 )
 
@@ -45,8 +47,11 @@ func notInID(r rune) bool {
 
 // allowedMetadata is all that a service may know of a request's headers. Nothing else is
 // let through: least of all what would let a caller write metadata of his own.
-func allowedMetadata(h http.Header, requestID string) (metadata.MD, error) {
+func allowedMetadata(h http.Header, requestID, from string) (metadata.MD, error) {
 	md := metadata.MD{"x-request-id": {requestID}}
+	if host, _, err := net.SplitHostPort(from); err == nil {
+		md.Set(api.RemoteAddress, host)
+	}
 	for _, name := range []string{"Authorization", "X-Api-Key", "Idempotency-Key"} {
 		values := h.Values(name)
 		if len(values) == 0 {

@@ -86,6 +86,7 @@ func TestHeaders(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
 		require.Equal(t, metadata.MD{
 			"authorization": {"Bearer x"}, "x-api-key": {"k"}, "idempotency-key": {"i"}, "traceparent": {"00-1-2-3"}, "tracestate": {"a=b"}, "x-request-id": {"r1"},
+			"x-remote-address": {"192.0.2.1"}, // of the connection, not of a header
 		}, got)
 		for name, values := range w.Result().Header {
 			require.NotContains(t, values, "secret", name)
@@ -95,7 +96,7 @@ func TestHeaders(t *testing.T) {
 
 	t.Run("a trace that cannot be read is left out", func(t *testing.T) {
 		t.Parallel()
-		md, err := allowedMetadata(http.Header{"Traceparent": {"a", "b"}, "Tracestate": {"x"}}, "r")
+		md, err := allowedMetadata(http.Header{"Traceparent": {"a", "b"}, "Tracestate": {"x"}}, "r", "")
 		require.NoError(t, err)
 		require.Equal(t, metadata.MD{"x-request-id": {"r"}}, md)
 	})

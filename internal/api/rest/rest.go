@@ -90,6 +90,8 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 		with(servov1.NewSigningKeyServiceClient, servov1.RegisterSigningKeyServiceHandlerClient),
 		with(servov1.NewConfigServiceClient, servov1.RegisterConfigServiceHandlerClient),
 		with(servov1.NewAlertServiceClient, servov1.RegisterAlertServiceHandlerClient),
+		with(servov1.NewKeyServiceClient, servov1.RegisterKeyServiceHandlerClient),
+		with(servov1.NewAuditServiceClient, servov1.RegisterAuditServiceHandlerClient),
 		with(servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
 		with(servov1.NewEventServiceClient, servov1.RegisterEventServiceHandlerClient),
 		with(servov1.NewTemplateServiceClient, servov1.RegisterTemplateServiceHandlerClient),
@@ -127,7 +129,7 @@ func (e *Edge) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		problem.Write(w, r, err)
 		return
 	}
-	md, err := allowedMetadata(r.Header, request.requestID)
+	md, err := allowedMetadata(r.Header, request.requestID, r.RemoteAddr)
 	if err != nil {
 		problem.Write(w, r, err)
 		return

@@ -122,7 +122,7 @@ func open(ctx context.Context, r role, log *slog.Logger) (*daemon.Daemon, error)
 	for {
 		d, err := daemon.Start(ctx, daemon.Config{
 			DatabaseURL: r.Database, MaxConns: connsEach, WaitForDatabase: time.Minute, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0",
-			Name: r.Name, Drain: drainTime, Logger: log,
+			Name: r.Name, Drain: drainTime, Logger: log, Open: true,
 			Engine: engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 5000, Lease: leaseTime, HeartbeatTimeout: leaseTime, CallTimeout: 4 * time.Second, PollEvery: 500 * time.Millisecond},
 		})
 		if err == nil {

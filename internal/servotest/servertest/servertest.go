@@ -32,8 +32,15 @@ func Start(t testing.TB) *Server {
 }
 
 // StartWith starts one on a database that is there, for tests with several servers on one
-// database. Addresses and name are filled in.
+// database. Addresses and name are filled in. It asks for no keys.
 func StartWith(t testing.TB, config daemon.Config) *Server {
+	t.Helper()
+	config.Open = true
+	return StartKeyed(t, config)
+}
+
+// StartKeyed is StartWith for a server that asks for keys.
+func StartKeyed(t testing.TB, config daemon.Config) *Server {
 	t.Helper()
 	if config.HTTP == "" {
 		config.HTTP = "127.0.0.1:0"

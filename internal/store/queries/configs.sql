@@ -62,6 +62,21 @@ LEFT   JOIN LATERAL (SELECT x.outcome, x.reason, x.config_version, x.run_id FROM
 LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
                      WHERE x.tenant_id = c.tenant_id AND x.workspace_id = c.workspace_id AND x.name = c.depends_on AND x.deleted_at IS NULL OFFSET 0) AS d ON true;
 
+-- name: LockFreeConfigs :many
+-- The same, without those that somebody else holds.
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
+       c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
+       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
+       w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
+       coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
+JOIN   LATERAL (SELECT x.* FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE SKIP LOCKED) AS c ON true
+JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT x.outcome, x.reason, x.config_version, x.run_id FROM servo.slot_ranges x
+                     WHERE x.tenant_id = c.tenant_id AND x.config_id = c.id AND x.from_at = c.range_from OFFSET 0) AS r ON true
+LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
+                     WHERE x.tenant_id = c.tenant_id AND x.workspace_id = c.workspace_id AND x.name = c.depends_on AND x.deleted_at IS NULL OFFSET 0) AS d ON true;
+
 -- name: ConfigIDs :many
 -- The ids of configs by their names.
 SELECT c.tenant_id, c.workspace_id, c.name, c.id
@@ -71,7 +86,7 @@ JOIN   LATERAL (SELECT x.* FROM servo.configs x
 
 -- name: Listeners :many
 -- Configs that fire when others succeed.
-SELECT c.tenant_id, c.id
+SELECT c.tenant_id, c.id, n.id::uuid AS source_id
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
 JOIN   LATERAL (SELECT x.workspace_id, x.name FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id OFFSET 0) AS s ON true
 JOIN   LATERAL (SELECT x.tenant_id, x.id FROM servo.configs x
@@ -115,10 +130,11 @@ DELETE FROM servo.config_results
 WHERE  id = ANY (ARRAY(SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT @most::int FOR UPDATE SKIP LOCKED))
 RETURNING id, tenant_id, config_id, run_id, state, ended_at, after_id;
 
--- name: LeaveConfigResult :exec
--- A success whose listeners are too many for one transaction: the next one goes on after this.
-INSERT INTO servo.config_results (tenant_id, config_id, run_id, state, ended_at, after_id)
-VALUES (@tenant_id::uuid, @config_id::uuid, @run_id::uuid, @state::smallint, @ended_at::timestamptz, @after_id::uuid);
+-- name: LeaveConfigResults :exec
+-- Results that were taken and have to wait, in the place where they were.
+INSERT INTO servo.config_results (id, tenant_id, config_id, run_id, state, ended_at, after_id) OVERRIDING SYSTEM VALUE
+SELECT unnest(@ids::bigint[]), unnest(@tenant_ids::uuid[]), unnest(@config_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@states::smallint[]),
+       unnest(@ended_ats::timestamptz[]), nullif(unnest(@after_ids::uuid[]), '00000000-0000-0000-0000-000000000000');
 
 -- name: ConfigsOfOtherZoneData :many
 -- Configs whose next slot was computed with other zone data: older, or any.

@@ -250,7 +250,11 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'alerts', l.tenant_id FROM servo.alerts l
         UNION ALL
-        SELECT 'alert_channels', h.tenant_id FROM servo.alert_channels h) AS o
+        SELECT 'alert_channels', h.tenant_id FROM servo.alert_channels h
+        UNION ALL
+        SELECT 'api_keys', k.tenant_id FROM servo.api_keys k
+        UNION ALL
+        SELECT 'audit_log', g.tenant_id FROM servo.audit_log g) AS o
 WHERE  (@everybody::bool OR o.tenant_id = @tenant_id::uuid)
 AND    o.tenant_id <> '00000000-0000-0000-0000-000000000000' -- the installation
 AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
@@ -374,3 +378,6 @@ SELECT x.tenant_id::uuid AS tenant_id, x.day::text AS day, x.provider::text AS p
 FROM   compared x
 WHERE  abs(coalesce(x.got, 0) - coalesce(x.want, 0)) > 0.001 + 1e-9 * abs(coalesce(x.want, 0))
 ORDER  BY x.tenant_id, x.day, x.provider, x.name;
+
+-- name: VerifyKeys :many
+SELECT sqlc.embed(k) FROM servo.api_keys k WHERE k.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY k.tenant_id, k.id;

@@ -228,35 +228,38 @@ func (q *Queries) InsertSlots(ctx context.Context, arg InsertSlotsParams) error 
 	return err
 }
 
-const leaveConfigResult = `-- name: LeaveConfigResult :exec
-INSERT INTO servo.config_results (tenant_id, config_id, run_id, state, ended_at, after_id)
-VALUES ($1::uuid, $2::uuid, $3::uuid, $4::smallint, $5::timestamptz, $6::uuid)
+const leaveConfigResults = `-- name: LeaveConfigResults :exec
+INSERT INTO servo.config_results (id, tenant_id, config_id, run_id, state, ended_at, after_id) OVERRIDING SYSTEM VALUE
+SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[]), unnest($5::smallint[]),
+       unnest($6::timestamptz[]), nullif(unnest($7::uuid[]), '00000000-0000-0000-0000-000000000000')
 `
 
-type LeaveConfigResultParams struct {
-	TenantID uuid.UUID
-	ConfigID uuid.UUID
-	RunID    uuid.UUID
-	State    int16
-	EndedAt  time.Time
-	AfterID  uuid.UUID
+type LeaveConfigResultsParams struct {
+	Ids       []int64
+	TenantIds []uuid.UUID
+	ConfigIds []uuid.UUID
+	RunIds    []uuid.UUID
+	States    []int16
+	EndedAts  []time.Time
+	AfterIds  []uuid.UUID
 }
 
-// A success whose listeners are too many for one transaction: the next one goes on after this.
-func (q *Queries) LeaveConfigResult(ctx context.Context, arg LeaveConfigResultParams) error {
-	_, err := q.db.Exec(ctx, leaveConfigResult,
-		arg.TenantID,
-		arg.ConfigID,
-		arg.RunID,
-		arg.State,
-		arg.EndedAt,
-		arg.AfterID,
+// Results that were taken and have to wait, in the place where they were.
+func (q *Queries) LeaveConfigResults(ctx context.Context, arg LeaveConfigResultsParams) error {
+	_, err := q.db.Exec(ctx, leaveConfigResults,
+		arg.Ids,
+		arg.TenantIds,
+		arg.ConfigIds,
+		arg.RunIds,
+		arg.States,
+		arg.EndedAts,
+		arg.AfterIds,
 	)
 	return err
 }
 
 const listeners = `-- name: Listeners :many
-SELECT c.tenant_id, c.id
+SELECT c.tenant_id, c.id, n.id::uuid AS source_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   LATERAL (SELECT x.workspace_id, x.name FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id OFFSET 0) AS s ON true
 JOIN   LATERAL (SELECT x.tenant_id, x.id FROM servo.configs x
@@ -272,6 +275,7 @@ type ListenersParams struct {
 type ListenersRow struct {
 	TenantID uuid.UUID
 	ID       uuid.UUID
+	SourceID uuid.UUID
 }
 
 // Configs that fire when others succeed.
@@ -284,7 +288,7 @@ func (q *Queries) Listeners(ctx context.Context, arg ListenersParams) ([]Listene
 	var items []ListenersRow
 	for rows.Next() {
 		var i ListenersRow
-		if err := rows.Scan(&i.TenantID, &i.ID); err != nil {
+		if err := rows.Scan(&i.TenantID, &i.ID, &i.SourceID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -508,6 +512,115 @@ func (q *Queries) LockDueConfigs(ctx context.Context, arg LockDueConfigsParams) 
 	var items []LockDueConfigsRow
 	for rows.Next() {
 		var i LockDueConfigsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.WorkspaceID,
+			&i.Name,
+			&i.Version,
+			&i.Spec,
+			&i.Enabled,
+			&i.DisabledReason,
+			&i.PausedAt,
+			&i.PauseNote,
+			&i.MovedTo,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.DecidedUntil,
+			&i.NextSlot,
+			&i.DueAt,
+			&i.ZoneData,
+			&i.RangeFrom,
+			&i.LastSlot,
+			&i.LastRunID,
+			&i.LastRunState,
+			&i.LastRunAt,
+			&i.LastSuccessAt,
+			&i.Failures,
+			&i.Workspace,
+			&i.RangeOutcome,
+			&i.RangeReason,
+			&i.RangeVersion,
+			&i.RangeRunID,
+			&i.DependencySuccessAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockFreeConfigs = `-- name: LockFreeConfigs :many
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
+       c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
+       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
+       w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
+       coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
+JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE SKIP LOCKED) AS c ON true
+JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT x.outcome, x.reason, x.config_version, x.run_id FROM servo.slot_ranges x
+                     WHERE x.tenant_id = c.tenant_id AND x.config_id = c.id AND x.from_at = c.range_from OFFSET 0) AS r ON true
+LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
+                     WHERE x.tenant_id = c.tenant_id AND x.workspace_id = c.workspace_id AND x.name = c.depends_on AND x.deleted_at IS NULL OFFSET 0) AS d ON true
+`
+
+type LockFreeConfigsParams struct {
+	TenantIds []uuid.UUID
+	Ids       []uuid.UUID
+}
+
+type LockFreeConfigsRow struct {
+	TenantID            uuid.UUID
+	ID                  uuid.UUID
+	WorkspaceID         uuid.UUID
+	Name                string
+	Version             int32
+	Spec                json.RawMessage
+	Enabled             bool
+	DisabledReason      string
+	PausedAt            *time.Time
+	PauseNote           string
+	MovedTo             *time.Time
+	CreatedBy           string
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
+	DeletedAt           *time.Time
+	DecidedUntil        time.Time
+	NextSlot            *time.Time
+	DueAt               *time.Time
+	ZoneData            string
+	RangeFrom           *time.Time
+	LastSlot            *time.Time
+	LastRunID           *uuid.UUID
+	LastRunState        *int16
+	LastRunAt           *time.Time
+	LastSuccessAt       *time.Time
+	Failures            int32
+	Workspace           string
+	RangeOutcome        int16
+	RangeReason         string
+	RangeVersion        int32
+	RangeRunID          *uuid.UUID
+	DependencySuccessAt *time.Time
+}
+
+// The same, without those that somebody else holds.
+func (q *Queries) LockFreeConfigs(ctx context.Context, arg LockFreeConfigsParams) ([]LockFreeConfigsRow, error) {
+	rows, err := q.db.Query(ctx, lockFreeConfigs, arg.TenantIds, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockFreeConfigsRow
+	for rows.Next() {
+		var i LockFreeConfigsRow
 		if err := rows.Scan(
 			&i.TenantID,
 			&i.ID,

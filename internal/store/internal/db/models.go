@@ -38,6 +38,24 @@ type ServoAlertChannel struct {
 	DeletedAt    *time.Time
 }
 
+type ServoApiKey struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	Version    int32
+	PublicID   string
+	Name       string
+	Role       string
+	Workspace  *string
+	Pools      []string
+	Digest     []byte
+	CreatedBy  string
+	CreatedAt  time.Time
+	ExpiresAt  *time.Time
+	ReplacedBy *string
+	RevokedAt  *time.Time
+	LastUsedAt *time.Time
+}
+
 type ServoAssetPause struct {
 	TenantID    uuid.UUID
 	WorkspaceID uuid.UUID
@@ -45,6 +63,20 @@ type ServoAssetPause struct {
 	PausedAt    time.Time
 	PausedBy    string
 	Reason      string
+}
+
+type ServoAuditLog struct {
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	At        time.Time
+	Actor     string
+	Address   string
+	RequestID string
+	Method    string
+	Subject   string
+	Allowed   bool
+	Code      string
+	Request   json.RawMessage
 }
 
 type ServoCone struct {

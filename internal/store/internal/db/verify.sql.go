@@ -813,7 +813,11 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'alerts', l.tenant_id FROM servo.alerts l
         UNION ALL
-        SELECT 'alert_channels', h.tenant_id FROM servo.alert_channels h) AS o
+        SELECT 'alert_channels', h.tenant_id FROM servo.alert_channels h
+        UNION ALL
+        SELECT 'api_keys', k.tenant_id FROM servo.api_keys k
+        UNION ALL
+        SELECT 'audit_log', g.tenant_id FROM servo.audit_log g) AS o
 WHERE  ($1::bool OR o.tenant_id = $2::uuid)
 AND    o.tenant_id <> '00000000-0000-0000-0000-000000000000' -- the installation
 AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
@@ -946,6 +950,50 @@ func (q *Queries) VerifyInbox(ctx context.Context, tenantIds []uuid.UUID) ([]Ver
 			&i.ServoEventInbox.Runs,
 			&i.ServoEventInbox.Skipped,
 			&i.ServoEventInbox.DoneAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifyKeys = `-- name: VerifyKeys :many
+SELECT k.tenant_id, k.id, k.version, k.public_id, k.name, k.role, k.workspace, k.pools, k.digest, k.created_by, k.created_at, k.expires_at, k.replaced_by, k.revoked_at, k.last_used_at FROM servo.api_keys k WHERE k.tenant_id = ANY($1::uuid[]) ORDER BY k.tenant_id, k.id
+`
+
+type VerifyKeysRow struct {
+	ServoApiKey ServoApiKey
+}
+
+func (q *Queries) VerifyKeys(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyKeysRow, error) {
+	rows, err := q.db.Query(ctx, verifyKeys, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyKeysRow
+	for rows.Next() {
+		var i VerifyKeysRow
+		if err := rows.Scan(
+			&i.ServoApiKey.TenantID,
+			&i.ServoApiKey.ID,
+			&i.ServoApiKey.Version,
+			&i.ServoApiKey.PublicID,
+			&i.ServoApiKey.Name,
+			&i.ServoApiKey.Role,
+			&i.ServoApiKey.Workspace,
+			&i.ServoApiKey.Pools,
+			&i.ServoApiKey.Digest,
+			&i.ServoApiKey.CreatedBy,
+			&i.ServoApiKey.CreatedAt,
+			&i.ServoApiKey.ExpiresAt,
+			&i.ServoApiKey.ReplacedBy,
+			&i.ServoApiKey.RevokedAt,
+			&i.ServoApiKey.LastUsedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,142 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+)
+
+// Caller is whoever makes a call.
+type Caller struct {
+	Actor      string // as events and the audit name it
+	Role       Role
+	Tenant     id.Tenant // zero for the installation's own
+	TenantName string
+	Workspace  string   // "" is the whole tenant
+	Pools      []string // of a worker
+}
+
+// Open is everybody, where no keys are asked for.
+func Open() Caller { return Caller{Actor: "open", Role: Platform} }
+
+// Caller is who shows the key. A key of the installation is told apart by name from that of a
+// tenant, who may call its keys what it likes.
+func (k Key) Caller(tenantName string) Caller {
+	actor := "key/" + k.Name
+	if k.Tenant == (id.Tenant{}) {
+		actor = "platform/" + k.Name
+	}
+	return Caller{Actor: actor, Role: k.Role, Tenant: k.Tenant, TenantName: tenantName, Workspace: k.Workspace, Pools: k.Pools}
+}
+
+// Everywhere says that the caller may reach every tenant.
+func (c Caller) Everywhere() bool { return c.Role == Platform }
+
+// Request is what a call names, as far as it matters here.
+type Request struct {
+	Tenant    string
+	Workspace string
+	Pools     []string
+}
+
+// NoTenant is the answer to a name that no tenant has, and to that of another's: the same.
+func NoTenant(name string) error { return Missing("tenant", name) }
+
+// Missing is the answer to what is not there, and to what the caller may not see.
+func Missing(kind, name string) error {
+	return fault.New(fault.NotFound, fmt.Sprintf("no %s %.100s", kind, name), fault.Field(kind), fault.Remedy("check the name or id"))
+}
+
+// defaultWorkspace is the one that is meant when none is named.
+const defaultWorkspace = "default"
+
+// May says whether a caller may make a call that names this: nil, or what it is told instead.
+// A call that names no tenant where it could is for ForAll to judge, once the request is known
+// to be one.
+func (c Caller) May(m Method, r Request) error {
+	if c.Everywhere() {
+		return nil
+	}
+	if c.Role == Worker {
+		return c.mayWork(m, r)
+	}
+	switch m.Scope {
+	case OfTenant:
+		if r.Tenant != "" && r.Tenant != c.TenantName {
+			return NoTenant(r.Tenant)
+		}
+	case OfAnybody:
+	case OfPlatform, OfWorker:
+		return c.forbidden(m.Permission)
+	default:
+		return c.forbidden(Admin)
+	}
+	if !c.Role.Has(m.Permission) {
+		return c.forbidden(m.Permission)
+	}
+	return c.within(m, r)
+}
+
+func (c Caller) mayWork(m Method, r Request) error {
+	elsewhere := c.Tenant != (id.Tenant{}) && r.Tenant != "" && r.Tenant != c.TenantName
+	switch {
+	case m.Scope == OfTenant && elsewhere:
+		return NoTenant(r.Tenant)
+	case m.Workers:
+		return nil
+	case m.Scope != OfWorker:
+		return c.forbidden(m.Permission)
+	}
+	for i, pool := range r.Pools {
+		if !slices.Contains(c.Pools, pool) {
+			return fault.New(fault.Forbidden, fmt.Sprintf("this key is not for the pool %.100s", pool), fault.Field(fmt.Sprintf("pools[%d]", i)),
+				fault.Remedy("use a worker key of every pool that is named"), fault.Value("permission", string(m.Permission)), fault.Value("role", string(Worker)))
+		}
+	}
+	return nil
+}
+
+// within holds a key of one workspace to it.
+func (c Caller) within(m Method, r Request) error {
+	if c.Workspace == "" {
+		return nil
+	}
+	named := r.Workspace
+	switch m.Within {
+	case Harmless, ByRun, ByDeployment: // the thing itself is looked at
+		return nil
+	case Named:
+		if named == "" {
+			named = defaultWorkspace
+		}
+	case Filtered, Whole:
+	}
+	if m.Within != Whole && named == c.Workspace {
+		return nil
+	}
+	remedy := "use a key of the whole tenant"
+	if m.Within != Whole {
+		remedy = "name the workspace " + c.Workspace + ", or use a key of the whole tenant"
+	}
+	return fault.New(fault.Forbidden, "this key is for the workspace "+c.Workspace, fault.Field("workspace"), fault.Remedy(remedy),
+		fault.Value("permission", string(m.Permission)), fault.Value("workspace", c.Workspace))
+}
+
+// ForAll says whether a caller may make a call about the installation, which names no tenant.
+func (c Caller) ForAll(m Method, r Request) error {
+	if c.Everywhere() || m.Scope != OfTenant || r.Tenant != "" || m.Workers && c.Role == Worker {
+		return nil
+	}
+	return c.forbidden(Admin)
+}
+
+// Reaches says whether something in a workspace of the caller's tenant may be shown.
+func (c Caller) Reaches(workspace string) bool { return c.Workspace == "" || c.Workspace == workspace }
+
+func (c Caller) forbidden(p Permission) error {
+	return fault.New(fault.Forbidden, fmt.Sprintf("the role %s does not have the permission %s", c.Role, p),
+		fault.Remedy(fmt.Sprintf("use a key with the role %s", Least(p))),
+		fault.Value("permission", string(p)), fault.Value("role", string(Least(p))))
+}

@@ -1,0 +1,131 @@
+package access
+
+// Scope says whose key a call needs.
+type Scope int
+
+// The scopes.
+const (
+	// OfTenant needs a key of the tenant that the request names; without a name the call is
+	// about the installation, and needs a platform key.
+	OfTenant Scope = iota + 1
+	// OfPlatform needs a platform key.
+	OfPlatform
+	// OfWorker needs a worker key of every pool that is named, or a platform key.
+	OfWorker
+	// OfAnybody needs some key of people: the answer shows what is the caller's.
+	OfAnybody
+)
+
+// Within says how a key that is for one workspace is held to it.
+type Within int
+
+// The ways.
+const (
+	// Whole: the call is about the tenant as a whole, and not for a key of one workspace.
+	Whole Within = iota
+	// Named: the request names the workspace; none is the one that is called default.
+	Named
+	// Filtered: the request may name a workspace; none is all of them.
+	Filtered
+	// ByRun: the request names a run, which is in a workspace.
+	ByRun
+	// ByDeployment: the request names a deployment, which is in a workspace.
+	ByDeployment
+	// Harmless: the call shows nothing of any workspace.
+	Harmless
+)
+
+// Method is what a call needs.
+type Method struct {
+	Permission Permission
+	Scope      Scope
+	Within     Within
+	Workers    bool // worker keys may call it too: workers read what their tasks stand on
+}
+
+// Audited says whether calls are written down: all that change something, but for the work of
+// workers, whose every step is an event already.
+func (m Method) Audited() bool { return !m.Permission.Reads() && m.Scope != OfWorker }
+
+// Methods is what each call of the API needs, by its full name. A call that is not in it is
+// refused to everybody.
+func Methods() map[string]Method {
+	all := map[string]Method{}
+	add := func(service string, methods map[string]Method) {
+		for name, m := range methods {
+			all["/servo.v1."+service+"/"+name] = m
+		}
+	}
+	tenant := func(p Permission, within Within) Method {
+		return Method{Permission: p, Scope: OfTenant, Within: within}
+	}
+	platform := func(p Permission) Method { return Method{Permission: p, Scope: OfPlatform} }
+	worker := Method{Permission: TasksWork, Scope: OfWorker}
+
+	add("TenantService", map[string]Method{
+		"CreateTenant": platform(TenantsManage), "GetTenant": tenant(TenantRead, Harmless),
+		"ListTenants":     {Permission: TenantRead, Scope: OfAnybody, Within: Harmless},
+		"CreateWorkspace": tenant(WorkspacesManage, Whole), "ListWorkspaces": tenant(TenantRead, Whole),
+		"GetQuotas": tenant(QuotasRead, Whole), "SetQuotas": platform(QuotasManage),
+	})
+	add("DeploymentService", map[string]Method{
+		"Deploy": tenant(AssetsDeploy, Named), "GetDeployment": tenant(AssetsRead, ByDeployment), "ListDeployments": tenant(AssetsRead, Filtered),
+	})
+	add("AssetService", map[string]Method{
+		"ListAssets": tenant(AssetsRead, Named), "GetAsset": tenant(AssetsRead, Named), "ListPipelines": tenant(AssetsRead, Named),
+		"PauseAsset": tenant(ConfigsOperate, Named), "ResumeAsset": tenant(ConfigsOperate, Named),
+	})
+	add("RunService", map[string]Method{
+		"TriggerRun": tenant(RunsTrigger, Named), "PlanRun": tenant(RunsRead, Named), "ListRuns": tenant(RunsRead, Filtered),
+		"GetRun": tenant(RunsRead, ByRun), "ExplainRun": tenant(RunsRead, ByRun), "ListRunEvents": tenant(RunsRead, ByRun), "WatchRun": tenant(RunsRead, ByRun),
+		"CancelRun": tenant(RunsCancel, ByRun), "RetryRun": tenant(RunsRetry, ByRun),
+	})
+	upstream := tenant(RunsRead, ByRun)
+	upstream.Workers = true
+	add("TaskService", map[string]Method{
+		"ListTasks": tenant(RunsRead, ByRun), "GetTask": upstream, "ListUpstreamTasks": upstream, "ExplainTask": tenant(RunsRead, ByRun),
+		"ListTaskLogs": tenant(RunsRead, ByRun), "ForceCancelTask": tenant(RunsCancel, ByRun),
+	})
+	add("ConfigService", map[string]Method{
+		"CreateConfig": tenant(ConfigsWrite, Named), "ApplyConfigs": tenant(ConfigsWrite, Named), "UpdateConfig": tenant(ConfigsWrite, Named), "DeleteConfig": tenant(ConfigsWrite, Named),
+		"ListConfigs": tenant(ConfigsRead, Filtered), "GetConfig": tenant(ConfigsRead, Named), "PreviewConfig": tenant(ConfigsRead, Named),
+		"ListConfigAudit": tenant(ConfigsRead, Named), "ListSlots": tenant(ConfigsRead, Named), "FindHoles": tenant(ConfigsRead, Named), "ExplainConfig": tenant(ConfigsRead, Named),
+		"PauseConfig": tenant(ConfigsOperate, Named), "ResumeConfig": tenant(ConfigsOperate, Named), "RescheduleConfig": tenant(ConfigsOperate, Named),
+		"TriggerConfig": tenant(RunsTrigger, Named),
+	})
+	add("TemplateService", map[string]Method{
+		"ListTemplates": tenant(ConfigsRead, Whole), "SetTemplate": tenant(ConfigsWrite, Whole), "DeleteTemplate": tenant(ConfigsWrite, Whole),
+	})
+	add("EventService", map[string]Method{"SendEvent": tenant(EventsSend, Named), "GetEvent": tenant(EventsRead, Whole)})
+	add("SimulationService", map[string]Method{"Simulate": tenant(ConfigsRead, Whole)})
+	add("LockService", map[string]Method{"ListLocks": tenant(LocksRead, Whole), "ReleaseLock": tenant(LocksRelease, Whole)})
+	add("AlertService", map[string]Method{
+		"ListAlerts": tenant(AlertsRead, Whole), "GetAlert": tenant(AlertsRead, Whole), "ListAlertChannels": tenant(SubscriptionsRead, Whole),
+		"CreateAlertChannel": tenant(SubscriptionsManage, Whole), "DeleteAlertChannel": tenant(SubscriptionsManage, Whole),
+	})
+	add("KeyService", map[string]Method{
+		"CreateKey": tenant(KeysManage, Whole), "ListKeys": tenant(KeysRead, Whole), "RotateKey": tenant(KeysManage, Whole), "RevokeKey": tenant(KeysManage, Whole),
+	})
+	add("AuditService", map[string]Method{"ListAudit": tenant(AuditRead, Whole)})
+	add("MetricsService", map[string]Method{"GetTenantMetrics": tenant(RunsRead, Whole)})
+	add("SchedulerService", map[string]Method{"Tick": platform(SchedulerTick)})
+	add("StatusService", map[string]Method{"GetStatus": platform(PlatformRead)})
+	add("FairnessService", map[string]Method{"ListShares": platform(PlatformRead)})
+	add("PoolService", map[string]Method{
+		"CreatePool": platform(PoolsManage), "UpdatePool": platform(PoolsManage), "DeletePool": platform(PoolsManage),
+		"GetPool": platform(PlatformRead), "ListPools": platform(PlatformRead),
+	})
+	add("SigningKeyService", map[string]Method{
+		"CreateSigningKey": platform(SigningKeys), "RotateSigningKeys": platform(SigningKeys), "RevokeSigningKey": platform(SigningKeys),
+		"ListSigningKeys": platform(PlatformRead),
+	})
+	add("AdminService", map[string]Method{
+		"VerifyProjections": platform(Projections), "RepairRun": platform(Projections), "PauseDispatch": platform(DispatchPause),
+		"ResumeDispatch": platform(DispatchPause), "GetDispatch": platform(PlatformRead),
+	})
+	add("WorkerService", map[string]Method{
+		"Claim": worker, "Report": worker, "Heartbeat": worker, "StartTask": worker, "AdvanceCursor": worker, "YieldTask": worker, "FanOutTask": worker,
+		"CompleteTask": worker, "FailTask": worker, "ListWorkers": platform(PlatformRead),
+	})
+	return all
+}

@@ -1,0 +1,131 @@
+package access
+
+import (
+	"slices"
+	"strings"
+)
+
+// Permission is something that a caller may do.
+type Permission string
+
+// The permissions. What ends with _READ changes nothing.
+const (
+	AssetsRead     Permission = "ASSETS_READ" // deployments and pipelines, too
+	RunsRead       Permission = "RUNS_READ"
+	ConfigsRead    Permission = "CONFIGS_READ" // slots and templates, too
+	CostsRead      Permission = "COSTS_READ"
+	TenantRead     Permission = "TENANT_READ" // the tenant itself and its workspaces
+	LocksRead      Permission = "LOCKS_READ"
+	AlertsRead     Permission = "ALERTS_READ"
+	EventsRead     Permission = "EVENTS_READ"
+	BackfillsRead  Permission = "BACKFILLS_READ"
+	QuarantineRead Permission = "QUARANTINE_READ"
+
+	RunsTrigger      Permission = "RUNS_TRIGGER"
+	RunsCancel       Permission = "RUNS_CANCEL"
+	RunsRetry        Permission = "RUNS_RETRY"
+	ConfigsOperate   Permission = "CONFIGS_OPERATE" // pause, resume, reschedule; assets, too
+	QuarantineReview Permission = "QUARANTINE_REVIEW"
+	LocksRelease     Permission = "LOCKS_RELEASE"
+	AlertsSilence    Permission = "ALERTS_SILENCE"
+
+	AssetsDeploy    Permission = "ASSETS_DEPLOY"
+	AssetsDelete    Permission = "ASSETS_DELETE"
+	ConfigsWrite    Permission = "CONFIGS_WRITE"
+	BackfillsCreate Permission = "BACKFILLS_CREATE"
+	BackfillsManage Permission = "BACKFILLS_MANAGE"
+	EventsSend      Permission = "EVENTS_SEND"
+
+	KeysManage          Permission = "KEYS_MANAGE"
+	KeysRead            Permission = "KEYS_READ"
+	QuotasRead          Permission = "QUOTAS_READ"
+	SubscriptionsManage Permission = "SUBSCRIPTIONS_MANAGE" // channels of alerts, too
+	SubscriptionsRead   Permission = "SUBSCRIPTIONS_READ"   // the URLs of webhooks often hold a secret
+	AuditRead           Permission = "AUDIT_READ"
+	WorkspacesManage    Permission = "WORKSPACES_MANAGE"
+
+	TenantsManage Permission = "TENANTS_MANAGE"
+	QuotasManage  Permission = "QUOTAS_MANAGE"
+	PoolsManage   Permission = "POOLS_MANAGE"
+	SchedulerTick Permission = "SCHEDULER_TICK"
+	DispatchPause Permission = "DISPATCH_PAUSE"
+	Projections   Permission = "PROJECTIONS"
+	SigningKeys   Permission = "SIGNING_KEYS"
+	Admin         Permission = "ADMIN"
+	PlatformRead  Permission = "PLATFORM_READ" // pools, workers, shares, the state of the installation
+
+	TasksWork Permission = "TASKS_WORK" // claim, report, heartbeat
+)
+
+// Reads says that whoever uses the permission changes nothing.
+func (p Permission) Reads() bool { return strings.HasSuffix(string(p), "_READ") }
+
+// Role is what a key is for.
+type Role string
+
+// The roles. The first four are of a tenant, each with what the one before may do; a platform
+// key may do everything everywhere; a worker key works, and does nothing else.
+const (
+	Viewer      Role = "viewer"
+	Operator    Role = "operator"
+	Developer   Role = "developer"
+	TenantAdmin Role = "admin"
+	Platform    Role = "platform"
+	Worker      Role = "worker"
+)
+
+// Roles are all of them, the weakest first.
+func Roles() []Role { return []Role{Worker, Viewer, Operator, Developer, TenantAdmin, Platform} }
+
+// ladder is what each role adds to the one before.
+func ladder() []rung {
+	return []rung{
+		{Viewer, []Permission{
+			AssetsRead, RunsRead, ConfigsRead, CostsRead, TenantRead, LocksRead, AlertsRead, EventsRead, BackfillsRead, QuarantineRead,
+		}},
+		{Operator, []Permission{RunsTrigger, RunsCancel, RunsRetry, ConfigsOperate, QuarantineReview, LocksRelease, AlertsSilence}},
+		{Developer, []Permission{AssetsDeploy, AssetsDelete, ConfigsWrite, BackfillsCreate, BackfillsManage, EventsSend}},
+		{TenantAdmin, []Permission{KeysManage, KeysRead, QuotasRead, SubscriptionsManage, SubscriptionsRead, AuditRead, WorkspacesManage}},
+		{Platform, []Permission{
+			TenantsManage, QuotasManage, PoolsManage, SchedulerTick, DispatchPause, Projections, SigningKeys, Admin, PlatformRead, TasksWork,
+		}},
+	}
+}
+
+type rung struct {
+	role Role
+	adds []Permission
+}
+
+// Permissions are what a role may do.
+func (r Role) Permissions() (all []Permission) {
+	if r == Worker {
+		return []Permission{TasksWork}
+	}
+	for _, step := range ladder() {
+		all = append(all, step.adds...)
+		if step.role == r {
+			return all
+		}
+	}
+	return nil
+}
+
+// Has says whether a role may do something.
+func (r Role) Has(p Permission) bool { return slices.Contains(r.Permissions(), p) }
+
+// Known says whether there is such a role.
+func (r Role) Known() bool { return slices.Contains(Roles(), r) }
+
+// Least is the weakest role that may do something.
+func Least(p Permission) Role {
+	if p == TasksWork {
+		return Worker
+	}
+	for _, step := range ladder() {
+		if slices.Contains(step.adds, p) {
+			return step.role
+		}
+	}
+	return Platform
+}

@@ -1,0 +1,284 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"go.arco.dev/servo/internal/access"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/suggest"
+)
+
+// The environment beside the settings.
+const (
+	contextVariable = "SERVO_CONTEXT"
+	keyVariable     = "SERVO_API_KEY"
+)
+
+// contextsFile is beside the file with the settings: people edit that, servo writes this. It
+// holds keys, and is for its owner alone.
+const contextsFile = "contexts.yaml"
+
+// contexts are the servers that a person talks to, each with the key for it.
+type contexts struct {
+	Current  string                   `yaml:"current,omitempty"`
+	Contexts map[string]serverContext `yaml:"contexts,omitempty"`
+
+	path string
+}
+
+type serverContext struct {
+	Servers []string `yaml:"servers"`
+	Tenant  string   `yaml:"tenant,omitempty"`
+	Key     string   `yaml:"key,omitempty"`
+}
+
+// variable is the value of an environment variable.
+func variable(environ func() []string, name string) string {
+	for _, entry := range slices.Backward(environ()) {
+		if found, value, _ := strings.Cut(entry, "="); found == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// readContexts reads the contexts; there may be none.
+func readContexts(environ func() []string) (contexts, error) {
+	c := contexts{Contexts: map[string]serverContext{}}
+	settings, _ := settingsPath(environ)
+	if settings == "" || settings == os.DevNull {
+		return c, nil
+	}
+	c.path = filepath.Join(filepath.Dir(settings), contextsFile)
+	info, err := os.Stat(c.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	refuse := func(message, remedy string, cause error) (contexts, error) {
+		return c, fault.New(fault.InvalidArgument, c.path+": "+message, fault.Field(contextVariable), fault.Remedy(remedy), fault.Cause(cause))
+	}
+	if err != nil {
+		return refuse("cannot be read", "see that it is a file of yours", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return refuse("holds keys, and others can read it", "chmod 600 "+c.path+"; if others have read it, rotate the keys", nil)
+	}
+	data, err := os.ReadFile(c.path)
+	if err == nil {
+		err = yaml.Unmarshal(data, &c)
+	}
+	if err != nil {
+		return refuse("cannot be read: "+err.Error(), "mend it, or remove it and log in again", err)
+	}
+	if c.Contexts == nil {
+		c.Contexts = map[string]serverContext{}
+	}
+	return c, nil
+}
+
+// write keeps the contexts, for nobody else to read.
+func (c contexts) write() error {
+	if c.path == "" {
+		return fault.New(fault.InvalidArgument, "there is no place for contexts", fault.Field(configVariable), fault.Remedy("set HOME, XDG_CONFIG_HOME or "+configVariable))
+	}
+	data, err := yaml.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("write the contexts: %w", err)
+	}
+	failed := func(err error) error {
+		return fault.New(fault.Unavailable, "cannot write "+c.path+": "+err.Error(), fault.Field(configVariable), fault.Remedy("see that the directory is yours"), fault.Cause(err))
+	}
+	if err := os.MkdirAll(filepath.Dir(c.path), 0o700); err != nil {
+		return failed(err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(c.path), contextsFile+".*") // with mode 0600
+	if err != nil {
+		return failed(err)
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), c.path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name()) // it is of no use
+		return failed(err)
+	}
+	return nil
+}
+
+// find is a context by its name.
+func (c contexts) find(name string) (serverContext, error) {
+	found, ok := c.Contexts[name]
+	if ok {
+		return found, nil
+	}
+	names := slices.Sorted(maps.Keys(c.Contexts))
+	return found, fault.New(fault.NotFound, fmt.Sprintf("no context %q%s", name, suggest.DidYouMean(name, names)), fault.Field("context"),
+		fault.Remedy("servo context list shows those that there are, servo login makes one"))
+}
+
+var contextName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$`)
+
+// newContext looks after the contexts.
+func newContext() *cobra.Command {
+	return group("context", "Choose between servers, each with its key", newContextList(), newContextUse(), newContextShow(), newContextDelete())
+}
+
+// contextShown is a context as people see it: without its key.
+type contextShown struct {
+	Name    string   `json:"name"`
+	Current bool     `json:"current"`
+	Servers []string `json:"servers"`
+	Tenant  string   `json:"tenant,omitempty"`
+	Key     string   `json:"key,omitempty"`
+}
+
+func (c contexts) shown(name string) contextShown {
+	of := c.Contexts[name]
+	key := of.Key
+	if secret, ok := access.ParseSecret(key); ok {
+		key = "sk_" + secret.ID + "_…"
+	} else if key != "" {
+		key = "…"
+	}
+	return contextShown{Name: name, Current: name == c.Current, Servers: of.Servers, Tenant: of.Tenant, Key: key}
+}
+
+func newContextList() *cobra.Command {
+	var form output
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the contexts",
+		Args:  exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := readContexts(os.Environ)
+			if err != nil {
+				return err
+			}
+			list := []contextShown{}
+			for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
+				list = append(list, c.shown(name))
+			}
+			if len(list) == 0 && form == outputTable {
+				fmt.Fprintln(cmd.ErrOrStderr(), "no contexts; servo login makes one")
+				return nil
+			}
+			return render(cmd.OutOrStdout(), form, list, func(w io.Writer) { contextTable(w, list) })
+		},
+	}
+	addOutput(cmd, &form)
+	return cmd
+}
+
+func contextTable(w io.Writer, list []contextShown) {
+	var t table
+	t.add("CURRENT", "CONTEXT", "SERVER", "TENANT", "KEY")
+	for _, c := range list {
+		mark := ""
+		if c.Current {
+			mark = "*"
+		}
+		t.add(mark, c.Name, strings.Join(c.Servers, ","), orDash(c.Tenant), orDash(c.Key))
+	}
+	t.print(w)
+}
+
+func newContextUse() *cobra.Command {
+	return &cobra.Command{
+		Use:     "use NAME",
+		Short:   "Talk to the servers of a context from now on",
+		Long:    "Talk to the servers of a context from now on. " + contextVariable + " names one for a single command.",
+		Example: "  servo context use prod",
+		Args:    exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := readContexts(os.Environ)
+			if err != nil {
+				return err
+			}
+			if _, err := c.find(args[0]); err != nil {
+				return err
+			}
+			c.Current = args[0]
+			if err := c.write(); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "using context %s\n", args[0])
+			return nil
+		},
+	}
+}
+
+func newContextShow() *cobra.Command {
+	var form output
+	cmd := &cobra.Command{
+		Use:   "show [NAME]",
+		Short: "Show the context that is used, or another",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := readContexts(os.Environ)
+			if err != nil {
+				return err
+			}
+			name := firstText(append(args, variable(os.Environ, contextVariable), c.Current)...)
+			if name == "" {
+				return fault.New(fault.NotFound, "no context is used", fault.Field("context"), fault.Remedy("servo login makes one, servo context use chooses one"))
+			}
+			if _, err := c.find(name); err != nil {
+				return err
+			}
+			shown := c.shown(name)
+			return render(cmd.OutOrStdout(), form, shown, func(w io.Writer) { contextTable(w, []contextShown{shown}) })
+		},
+	}
+	addOutput(cmd, &form)
+	return cmd
+}
+
+func newContextDelete() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Forget a context and its key",
+		Long:  "Forget a context and its key. The key itself lives on: servo keys revoke ends it.",
+		Args:  exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := readContexts(os.Environ)
+			if err != nil {
+				return err
+			}
+			if _, err := c.find(args[0]); err != nil {
+				return err
+			}
+			delete(c.Contexts, args[0])
+			if c.Current == args[0] {
+				c.Current = ""
+			}
+			if err := c.write(); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "context %s is forgotten\n", args[0])
+			return nil
+		},
+	}
+}
+
+// firstText is the first text that is not empty.
+func firstText(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}

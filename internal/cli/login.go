@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo/client"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/access"
+	"go.arco.dev/servo/internal/fault"
+)
+
+// maxKeyInput bounds what is read where a key is expected.
+const maxKeyInput = 4096
+
+// newLogin keeps a key for a server.
+func newLogin() *cobra.Command {
+	var (
+		servers      []string
+		name, tenant string
+	)
+	cmd := &cobra.Command{
+		Use:   "login",
+		Short: "Keep an API key for a server, and use both from now on",
+		Long: `Keep an API key for a server as a context, and use it from now on. The key is read from
+standard input, or asked for without showing it. It is tried before it is kept, in a file that
+only you can read, beside the configuration file.
+
+A key in ` + keyVariable + ` is stronger than that of the context. The key of a context is sent
+to its own servers and to no others.`,
+		Example: `  servo login --server servo.example.com:8081 --context prod
+  servo keys create ci --role developer -o json | jq -r .secret | servo login --context ci`,
+		Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings, err := readSettings(cmd.Flags(), os.Environ)
+			if err != nil {
+				return err
+			}
+			if !contextName.MatchString(name) {
+				return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a name", name), fault.Field("--context"), fault.Remedy("use letters, digits, - _ and ., such as prod"))
+			}
+			key, err := readKey(cmd)
+			if err != nil {
+				return err
+			}
+			if err := tryKey(cmd.Context(), settings.Servers, key); err != nil {
+				return err
+			}
+			c, err := readContexts(os.Environ)
+			if err != nil {
+				return err
+			}
+			c.Contexts[name] = serverContext{Servers: settings.Servers, Tenant: tenant, Key: key}
+			c.Current = name
+			if err := c.write(); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "using context %s: %s\n", name, strings.Join(settings.Servers, ", "))
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
+	cmd.Flags().StringVar(&name, "context", "default", "the name to keep it by")
+	cmd.Flags().StringVarP(&tenant, "tenant", "t", "", "the tenant that is meant if no other is named")
+	return cmd
+}
+
+// readKey reads a key from standard input, or asks for it.
+func readKey(cmd *cobra.Command) (string, error) {
+	var text string
+	if in, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(in.Fd()) {
+		fmt.Fprint(cmd.ErrOrStderr(), "API key: ")
+		raw, err := term.ReadPassword(in.Fd())
+		fmt.Fprintln(cmd.ErrOrStderr())
+		if err != nil {
+			return "", fmt.Errorf("read the key: %w", err)
+		}
+		text = string(raw)
+	} else {
+		raw, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxKeyInput))
+		if err != nil {
+			return "", fmt.Errorf("read the key: %w", err)
+		}
+		text = string(raw)
+	}
+	text = strings.TrimSpace(text)
+	if _, ok := access.ParseSecret(text); !ok {
+		return "", fault.New(fault.InvalidArgument, "what was given is not an API key", fault.Field("key"), fault.Remedy("give it as it was shown, sk_…, on standard input"))
+	}
+	return text, nil
+}
+
+// tryKey asks a server whether it believes a key. What the key permits does not matter.
+func tryKey(ctx context.Context, servers []string, key string) error {
+	c, err := client.New(client.Options{Servers: servers, APIKey: key, Patience: patience, UserAgent: "servo-cli/" + thisBuild().Version})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // its call is over
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = c.Tenants().ListTenants(ctx, &servov1.ListTenantsRequest{PageSize: 1})
+	if err == nil || client.Is(err, client.Forbidden) {
+		return nil
+	}
+	s := &session{settings: settings{Servers: servers}}
+	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == client.Unauthenticated {
+		return fault.New(fault.Unauthenticated, "the server does not know this key", fault.Field("key"), fault.Remedy("see servo keys list on the server: it may be expired or revoked"))
+	}
+	return s.explain(err)
+}
