@@ -36,11 +36,14 @@ func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err erro
 		if err != nil || len(results) == 0 {
 			return err
 		}
-		taken = len(results)
-		configs, err := lockConfigsOf(ctx, tx, results)
+		configs, results, left, err := lockConfigsOf(ctx, tx, results)
 		if err != nil {
 			return err
 		}
+		if err := tx.LeaveConfigResults(ctx, left); err != nil || len(results) == 0 {
+			return err
+		}
+		taken = len(results)
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
@@ -68,7 +71,7 @@ func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err erro
 		default: // the note stays for the others, in the order of their ids
 			last := f.batch[n-1].cmd.(*triggerCommand).configID() //nolint:forcetypeassert // made above
 			results[0].After = &last
-			if err := tx.LeaveConfigResult(ctx, results[0]); err != nil {
+			if err := tx.LeaveConfigResults(ctx, results); err != nil {
 				return err
 			}
 		}
@@ -81,37 +84,59 @@ func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err erro
 }
 
 // lockConfigsOf locks the configs of results, and those that run after the ones that have
-// succeeded: all at once, in the order of their ids.
-func lockConfigsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResult) (map[id.Config]*firingConfig, error) {
+// succeeded: all at once, in the order of their ids, waiting for nobody. A config that somebody
+// holds must not keep all others from their results: what it has to do with is left, in order.
+func lockConfigsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResult) (configs map[id.Config]*firingConfig, ready, left []store.ConfigResult, err error) {
 	seen := map[store.ConfigKey]bool{}
 	var keys []store.ConfigKey
-	for _, r := range results {
-		if !seen[r.ConfigKey] {
-			seen[r.ConfigKey] = true
-			keys = append(keys, r.ConfigKey)
-		}
-	}
-	after, err := tx.ListenersOf(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	for _, key := range after {
+	add := func(key store.ConfigKey) {
 		if !seen[key] {
 			seen[key] = true
 			keys = append(keys, key)
 		}
 	}
-	return lockListeners(ctx, tx, keys)
+	for _, r := range results {
+		add(r.ConfigKey)
+	}
+	after, err := tx.ListenersOf(ctx, keys)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, listeners := range after {
+		for _, key := range listeners {
+			add(key)
+		}
+	}
+	locked, err := tx.LockFreeConfigs(ctx, keys)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	configs = byID(locked)
+	held := map[id.Config]bool{}
+	for _, r := range results {
+		held[r.Config] = held[r.Config] || configs[r.Config] == nil || r.State == run.RunSucceeded &&
+			slices.ContainsFunc(after[r.Config], func(key store.ConfigKey) bool { return configs[key.Config] == nil })
+		if held[r.Config] {
+			left = append(left, r)
+		} else {
+			ready = append(ready, r)
+		}
+	}
+	return configs, ready, left, nil
 }
 
 // lockListeners locks configs in the order of their ids.
 func lockListeners(ctx context.Context, tx *store.Tx, keys []store.ConfigKey) (map[id.Config]*firingConfig, error) {
 	locked, err := tx.LockConfigs(ctx, keys)
+	return byID(locked), err
+}
+
+func byID(locked []store.ConfigState) map[id.Config]*firingConfig {
 	configs := make(map[id.Config]*firingConfig, len(locked))
 	for i := range locked {
 		configs[locked[i].ID] = &firingConfig{ConfigState: &locked[i]}
 	}
-	return configs, err
+	return configs
 }
 
 // contended is the error of a command that may have its lock in a moment: nothing else would

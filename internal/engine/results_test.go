@@ -50,3 +50,41 @@ func TestOneSuccessOfMany(t *testing.T) {
 	}
 	verifytest.Clean(t, w.db)
 }
+
+func TestHeldConfigs(t *testing.T) {
+	t.Parallel()
+	w := newClockwork(t)
+	w.save(t, "held", config.Spec{})
+	w.save(t, "free", config.Spec{})
+	w.save(t, "source", config.Spec{})
+	w.save(t, "listens", config.Spec{Trigger: config.Trigger{Event: &config.Event{Config: "source"}}})
+	w.forward(t, time.Minute)
+	w.fire(t)
+	w.admit(t)
+	for _, l := range w.claim(t, 10, true) {
+		w.report(t, l, engine.Complete{})
+	}
+	// Somebody looks at two configs in a transaction that he has forgotten.
+	conn := w.db.Connect(t)
+	_, err := conn.Exec(t.Context(), `BEGIN; SELECT FROM servo.configs WHERE name IN ('held', 'listens') FOR UPDATE`)
+	require.NoError(t, err)
+
+	taken, err := w.FoldResults(t.Context(), 1000)
+	require.NoError(t, err)
+	require.Equal(t, 1, taken, "what has to do with them is left")
+	require.Equal(t, w.now, w.get(t, "free").LastSuccessAt)
+	require.True(t, w.get(t, "held").LastSuccessAt.IsZero())
+	require.True(t, w.get(t, "source").LastSuccessAt.IsZero())
+	taken, err = w.FoldResults(t.Context(), 1000)
+	require.NoError(t, err)
+	require.Zero(t, taken)
+
+	_, err = conn.Exec(t.Context(), `ROLLBACK`)
+	require.NoError(t, err)
+	w.fold(t)
+	require.Equal(t, w.now, w.get(t, "held").LastSuccessAt)
+	require.Equal(t, w.now, w.get(t, "source").LastSuccessAt)
+	require.Equal(t, 1, w.runsOf(t, "listens"))
+	require.Zero(t, w.db.Count(t, `SELECT count(*) FROM servo.config_results`))
+	verifytest.Clean(t, w.db)
+}

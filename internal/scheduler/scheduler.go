@@ -18,6 +18,9 @@ import (
 // look is how often the loop looks when nothing wakes it: other servers change configs too.
 const look = time.Second
 
+// eventPatience bounds one look at events from outside.
+const eventPatience = 5 * time.Second
+
 // Config says how a server fires.
 type Config struct {
 	Batch  int // configs in one transaction; 0 is engine.DefaultFiring
@@ -101,24 +104,29 @@ func (s *Scheduler) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// Each in its turn, whatever becomes of the others.
-	var foldErr, eventErr error
+	// Each in its turn, whatever becomes of the others. Firing comes first: it waits for nobody.
+	var fireErr, foldErr, eventErr error
+	if d.At.After(d.Now) {
+		s.alarm(d.At.Sub(d.Now))
+	} else {
+		var fired engine.Fired
+		fired, fireErr = s.engine.FireDue(ctx, s.config.Batch)
+		more = fired.More || fired.Configs > 0
+	}
 	if d.Results {
 		var taken int
 		taken, foldErr = s.engine.FoldResults(ctx, s.config.Batch)
-		more = taken > 0 // it may have taken fewer than there are
+		more = more || taken > 0 // it may have taken fewer than there are
 	}
 	if d.Events {
 		var handled engine.Handled
-		handled, eventErr = s.engine.HandleEvents(ctx, s.config.Batch)
+		// One that listens may be held by somebody: the others are not to wait for it for long.
+		bounded, cancel := context.WithTimeout(ctx, eventPatience)
+		handled, eventErr = s.engine.HandleEvents(bounded, s.config.Batch)
+		cancel()
 		more = more || handled.More
 	}
-	if d.At.After(d.Now) {
-		s.alarm(d.At.Sub(d.Now))
-		return more, errors.Join(foldErr, eventErr)
-	}
-	fired, err := s.engine.FireDue(ctx, s.config.Batch)
-	return more || fired.More || fired.Configs > 0, errors.Join(foldErr, eventErr, err)
+	return more, errors.Join(fireErr, foldErr, eventErr)
 }
 
 // alarm wakes the loop when the next config is due, if that is before it looks anyway.
