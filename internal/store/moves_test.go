@@ -126,6 +126,7 @@ func TestApply(t *testing.T) {
 		}
 
 		g.run.Version, g.run.State, g.run.CancelReason, g.run.TimedOut = 2, run.RunTimedOut, "too long", true
+		g.run.Overran = true // what timed out took too long
 		g.run.Total, g.run.Remaining, g.run.Succeeded, g.run.Failed, g.run.Skipped, g.run.Cancelled = 10, 0, 4, 3, 2, 1
 		g.run.FinishedAt = w.now.Add(time.Second)
 		w.apply(t, store.Changes{ChangedRuns: []run.Run{g.run}})

@@ -109,10 +109,8 @@ func numberOf(number json.Number, path string) (*structpb.Value, error) {
 	if err != nil {
 		return nil, fmt.Errorf("has a number out of range at %s: %s", at(path), number)
 	}
-	if (f >= maxExact || f <= -maxExact) && !strings.ContainsAny(number.String(), ".eE") {
-		if strconv.FormatFloat(f, 'f', -1, 64) != number.String() && exact(f) != number.String() {
-			return nil, fmt.Errorf("has an integer that JSON readers do not keep exactly at %s: %s (send it as a string)", at(path), number)
-		}
+	if (f >= maxExact || f <= -maxExact) && !strings.ContainsAny(number.String(), ".eE") && exact(f) != number.String() {
+		return nil, fmt.Errorf("has an integer that JSON readers do not keep exactly at %s: %s (send it as a string)", at(path), number)
 	}
 	return structpb.NewNumberValue(f), nil
 }

@@ -59,6 +59,14 @@ func TestValue(t *testing.T) {
 		})
 	})
 
+	t.Run("nor is one kept whose shortest text is the same, though a double is another number", func(t *testing.T) {
+		t.Parallel()
+		_, err := toValue([]byte("-18014421451765630"))
+		require.ErrorContains(t, err, "send it as a string")
+		_, err = toValue([]byte("-18014421451765632"))
+		require.NoError(t, err)
+	})
+
 	t.Run("what is not one JSON value is refused", func(t *testing.T) {
 		t.Parallel()
 		for _, bad := range []string{"{", "1 2", "nul", "[1,]", "\xff", "1e999", strings.Repeat("[", 102) + strings.Repeat("]", 102)} {
