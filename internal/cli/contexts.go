@@ -42,6 +42,7 @@ type serverContext struct {
 	Servers []string `yaml:"servers"`
 	Tenant  string   `yaml:"tenant,omitempty"`
 	Key     string   `yaml:"key,omitempty"`
+	TLSCA   string   `yaml:"tls_ca,omitempty"` // a file, as it was named
 }
 
 // variable is the value of an environment variable.

@@ -50,10 +50,16 @@ func newDoctor() *cobra.Command {
 database (--database), and with what servo dev needs on this machine. What was not asked for
 and is not there is skipped.
 
+With --production the list of what an installation needs before others depend on it is walked
+instead of what servo dev needs: TLS, keys, the schema and its row-level security, the role of
+the database, clocks, fsync, backups, alerts, versions. It wants --database, and runs where the
+server does, or where its callers are.
+
 Exits with 1 if a check fails.`,
 		Example: `  servo doctor
   servo doctor --server servo.example.com:8081 --http servo.example.com:8080
-  servo doctor --database postgres://servo@localhost/servo --output json`,
+  servo doctor --database postgres://servo@localhost/servo --output json
+  servo doctor --production --server https://servo.example.com:8081 --http https://servo.example.com:8080`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.serverGiven = cmd.Flags().Changed("server") || os.Getenv("SERVO_SERVER") != ""
@@ -71,8 +77,10 @@ Exits with 1 if a check fails.`,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC (SERVO_SERVER; default "+defaultServer+")")
-	flags.StringVar(&d.http, "http", defaultHTTP, "address of the server's REST, metrics and health")
+	flags.StringVar(&d.http, "http", defaultHTTP, "address of the server's REST, metrics and health, with https:// if it speaks TLS")
 	addDatabase(cmd, &d.database)
+	addTLSCA(cmd)
+	flags.BoolVar(&d.forProduction, "production", false, "walk the list of what an installation needs before others depend on it")
 	flags.StringVar(&d.dir, "data-dir", defaultDevDir(), "where servo dev keeps its database")
 	addOutput(cmd, &form)
 	return cmd
@@ -93,19 +101,23 @@ func (d diagnosis) table(w io.Writer) {
 
 // examine makes every check, whatever became of those before.
 func (d *doctor) examine(ctx context.Context) diagnosis {
-	var checks []finding
-	for _, check := range []struct {
+	type check struct {
 		name string
 		look func(ctx context.Context) []finding
-	}{
+	}
+	asked := []check{
 		{"configuration", d.configuration},
 		{"server", d.server},
 		{"readiness", d.readiness},
 		{"database", d.databases},
-		{"PostgreSQL for servo dev", d.binaries},
-		{"addresses for servo dev", d.addresses},
-		{"disk for servo dev", d.disk},
-	} {
+	}
+	if d.forProduction {
+		asked = append(asked, check{"production", d.production})
+	} else {
+		asked = append(asked, check{"PostgreSQL for servo dev", d.binaries}, check{"addresses for servo dev", d.addresses}, check{"disk for servo dev", d.disk})
+	}
+	var checks []finding
+	for _, check := range asked {
 		for _, f := range check.look(ctx) {
 			if f.Check == "" {
 				f.Check = check.name

@@ -40,6 +40,7 @@ type doctor struct {
 	flags                  *pflag.FlagSet
 	http, database, dir    string
 	serverGiven, httpGiven bool // somebody has named them: then they should be there
+	forProduction          bool
 
 	reachable bool // a server answers
 }
@@ -63,7 +64,11 @@ func (d *doctor) server(ctx context.Context) []finding {
 		return one(skipped, "the configuration cannot be read", "")
 	}
 	where := strings.Join(settings.Servers, ", ")
-	c, err := client.New(client.Options{Servers: settings.Servers, APIKey: settings.APIKey, Patience: patience, UserAgent: "servo-doctor"})
+	encryption, err := settings.encryption()
+	if err != nil {
+		return failing(err)
+	}
+	c, err := client.New(client.Options{Servers: settings.Servers, TLS: encryption, APIKey: settings.APIKey, Patience: patience, UserAgent: "servo-doctor"})
 	if err != nil {
 		return one(failed, err.Error(), "")
 	}
@@ -74,6 +79,10 @@ func (d *doctor) server(ctx context.Context) []finding {
 	status, err := c.Status().GetStatus(ctx, &servov1.GetStatusRequest{})
 	if client.Is(err, client.Unauthenticated) || client.Is(err, client.Forbidden) {
 		return one(doubted, "a server answers at "+where+", and wants a platform key", "set "+keyVariable+", or use servo login")
+	}
+	if client.Is(err, client.Unauthenticated) {
+		d.reachable = true
+		return one(doubted, "one answers at "+where+" and asks for a key", "give one in "+keyVariable+", or servo login")
 	}
 	if err != nil {
 		if d.serverGiven || where != defaultServer {
@@ -119,6 +128,15 @@ func skew(whose string, begun, theirs time.Time) finding {
 	return f
 }
 
+// visitor visits REST, and believes whom the command line believes.
+func (d *doctor) visitor() *http.Client {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DisableKeepAlives: true}
+	if settings, err := readSettings(d.flags, os.Environ); err == nil {
+		transport.TLSClientConfig, _ = settings.encryption() // what is wrong with the files was said of the server
+	}
+	return &http.Client{Transport: transport}
+}
+
 // readiness: the server says that it can do its work.
 func (d *doctor) readiness(ctx context.Context) []finding {
 	if !d.reachable && !d.httpGiven {
@@ -126,12 +144,15 @@ func (d *doctor) readiness(ctx context.Context) []finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
-	url := "http://" + d.http + "/readyz"
+	url := d.http + "/readyz"
+	if !strings.Contains(url, "://") {
+		url = "http://" + url
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return one(failed, err.Error(), "give host:port with --http")
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := d.visitor().Do(request)
 	if err != nil {
 		if !d.httpGiven {
 			return one(skipped, "nobody answers at "+d.http+"; name the server's address with --http", "")

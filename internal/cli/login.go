@@ -50,14 +50,17 @@ to its own servers and to no others.`,
 			if err != nil {
 				return err
 			}
-			if err := tryKey(cmd.Context(), settings.Servers, key); err != nil {
+			if err := tryKey(cmd.Context(), settings, key); err != nil {
 				return err
 			}
 			c, err := readContexts(os.Environ)
 			if err != nil {
 				return err
 			}
-			c.Contexts[name] = serverContext{Servers: settings.Servers, Tenant: tenant, Key: key}
+			if settings.TLS.CA, err = absolute(settings.TLS.CA); err != nil {
+				return err
+			}
+			c.Contexts[name] = serverContext{Servers: settings.Servers, Tenant: tenant, Key: key, TLSCA: settings.TLS.CA}
 			c.Current = name
 			if err := c.write(); err != nil {
 				return err
@@ -67,6 +70,7 @@ to its own servers and to no others.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
+	addTLSCA(cmd)
 	cmd.Flags().StringVar(&name, "context", "default", "the name to keep it by")
 	cmd.Flags().StringVarP(&tenant, "tenant", "t", "", "the tenant that is meant if no other is named")
 	return cmd
@@ -98,8 +102,12 @@ func readKey(cmd *cobra.Command) (string, error) {
 }
 
 // tryKey asks a server whether it believes a key. What the key permits does not matter.
-func tryKey(ctx context.Context, servers []string, key string) error {
-	c, err := client.New(client.Options{Servers: servers, APIKey: key, Patience: patience, UserAgent: "servo-cli/" + thisBuild().Version})
+func tryKey(ctx context.Context, of settings, key string) error {
+	encryption, err := of.encryption()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(client.Options{Servers: of.Servers, TLS: encryption, APIKey: key, Patience: patience, UserAgent: "servo-cli/" + thisBuild().Version})
 	if err != nil {
 		return err
 	}
@@ -110,7 +118,7 @@ func tryKey(ctx context.Context, servers []string, key string) error {
 	if err == nil || client.Is(err, client.Forbidden) {
 		return nil
 	}
-	s := &session{settings: settings{Servers: servers}}
+	s := &session{settings: of}
 	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == client.Unauthenticated {
 		return fault.New(fault.Unauthenticated, "the server does not know this key", fault.Field("key"), fault.Remedy("see servo keys list on the server: it may be expired or revoked"))
 	}

@@ -93,7 +93,7 @@ func chooseContext(k *koanf.Koanf, environ func() []string) (serverContext, erro
 	if err != nil {
 		return serverContext{}, err
 	}
-	for setting, value := range map[string]any{"server": chosen.Servers, "tenant": chosen.Tenant} {
+	for setting, value := range map[string]any{"server": chosen.Servers, "tenant": chosen.Tenant, "tls-ca": chosen.TLSCA} {
 		if value == "" {
 			continue
 		}

@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.arco.dev/servo/client"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store"
+)
+
+// What production is held to.
+const (
+	certificateSoon = 14 * 24 * time.Hour // before its end a certificate should have been renewed
+	archiveTooOld   = 24 * time.Hour
+)
+
+// production walks the list of what an installation must have before others depend on it.
+func (d *doctor) production(ctx context.Context) []finding {
+	settings, err := readSettings(d.flags, os.Environ)
+	if err != nil {
+		return one(failed, "the configuration cannot be read", "")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*doctorPatience)
+	defer cancel()
+	var all []finding
+	for _, server := range settings.Servers {
+		all = append(all, encrypted(ctx, server, settings))
+	}
+	all = append(all, authenticated(ctx, settings))
+	return append(all, d.guarded(ctx)...)
+}
+
+// encrypted: a server's address speaks TLS, or only this machine reaches it.
+func encrypted(ctx context.Context, server string, settings settings) finding {
+	f := finding{Check: "TLS", Verdict: failed}
+	address, wanted := strings.CutPrefix(server, "https://")
+	state, err := handshake(ctx, address, settings)
+	if err == nil {
+		return certified(address, state.PeerCertificates[0], time.Now())
+	}
+	var unknown x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	var other x509.HostnameError
+	switch plain := errors.As(err, new(tls.RecordHeaderError)); {
+	case errors.As(err, &unknown), errors.As(err, &invalid), errors.As(err, &other):
+		f.Message, f.Remedy = address+" is not believed: "+err.Error(), "give the authority with --tls-ca, or have the certificate made anew for this name"
+	case plain && !wanted && daemon.IsLoopback(address):
+		return behindProxy(ctx, address)
+	case plain:
+		f.Message, f.Remedy = address+" speaks plain text", "start the server with --tls-cert and --tls-key, or let it listen on loopback behind a proxy that speaks TLS"
+	default:
+		f.Message, f.Remedy = "no server answers at "+address+": "+reason(err.Error()), "see that one runs there: servo server"
+	}
+	return f
+}
+
+// handshake begins to speak TLS with an address.
+func handshake(ctx context.Context, address string, settings settings) (state tls.ConnectionState, err error) {
+	config, err := settings.encryption()
+	if err != nil {
+		return state, err
+	}
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	config.NextProtos = []string{"h2"}
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return state, err
+	}
+	if over, ok := conn.(*tls.Conn); ok {
+		state = over.ConnectionState()
+	}
+	return state, conn.Close()
+}
+
+// certified: the certificate lasts for a while.
+func certified(address string, leaf *x509.Certificate, now time.Time) finding {
+	f := finding{Check: "TLS", Verdict: passed, Message: fmt.Sprintf("%s speaks TLS; its certificate lasts until %s", address, leaf.NotAfter.UTC().Format(time.DateOnly))}
+	if leaf.NotAfter.Sub(now) < certificateSoon {
+		f.Verdict, f.Remedy = doubted, "renew it: the server reads the files again by itself"
+	}
+	return f
+}
+
+// behindProxy: a server that speaks plain text on loopback is no server of other addresses of
+// this machine.
+func behindProxy(ctx context.Context, address string) finding {
+	_, port, _ := net.SplitHostPort(address)
+	own, _ := net.InterfaceAddrs() // without any there is nobody to listen either
+	for _, a := range own {
+		prefix, ok := a.(*net.IPNet)
+		if !ok || prefix.IP.IsLoopback() || prefix.IP.IsLinkLocalUnicast() {
+			continue
+		}
+		reached := net.JoinHostPort(prefix.IP.String(), port)
+		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", reached); err == nil {
+			_ = conn.Close() // that it was opened is enough
+			return finding{
+				Check: "TLS", Verdict: failed, Message: "other machines reach it in plain text at " + reached,
+				Remedy: "start the server with --tls-cert and --tls-key, or let it listen on 127.0.0.1 alone",
+			}
+		}
+	}
+	return finding{Check: "TLS", Verdict: passed, Message: address + " speaks plain text and is for this machine alone; let what stands before it speak TLS"}
+}
+
+// authenticated: whoever shows no key is refused.
+func authenticated(ctx context.Context, settings settings) finding {
+	f := finding{Check: "authentication", Verdict: failed}
+	encryption, err := settings.encryption()
+	if err != nil {
+		return finding{Check: f.Check, Verdict: failed, Message: err.Error()}
+	}
+	c, err := client.New(client.Options{Servers: settings.Servers, TLS: encryption, Patience: patience, UserAgent: "servo-doctor"})
+	if err != nil {
+		f.Message = err.Error()
+		return f
+	}
+	defer func() { _ = c.Close() }() // its call is over
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	_, err = c.Tenants().ListTenants(ctx, &servov1.ListTenantsRequest{PageSize: 1})
+	switch {
+	case client.Is(err, client.Unauthenticated):
+		f.Verdict, f.Message = passed, "a call without a key is refused"
+	case err == nil:
+		f.Message, f.Remedy = "a call without a key is answered", "start the servers without --open, and make the first key: servo keys bootstrap"
+	default:
+		f.Message, f.Remedy = "nobody knows: "+err.Error(), "see that a server runs there: servo server"
+	}
+	return f
+}
+
+// guarded are the checks that need the database.
+func (d *doctor) guarded(ctx context.Context) []finding {
+	url, err := databaseURL(d.database)
+	if err != nil {
+		return []finding{{Check: "database", Verdict: failed, Message: "none is named", Remedy: "name it with --database or " + databaseVariable + ", as the servers do"}}
+	}
+	s, err := openDatabase(ctx, url)
+	if err != nil {
+		return []finding{} // said by the check of the database
+	}
+	defer s.Close()
+	guard, err := daemon.ReadGuard(ctx, url)
+	if err != nil {
+		return under("database", failing(err))
+	}
+	now := time.Now()
+	all := []finding{isolated(guard), login(guard), durable(guard), backedUp(guard, now)}
+	servers, err := s.Servers(ctx)
+	if err != nil {
+		return append(all, under("versions", failing(err))...)
+	}
+	all = append(all, sameVersion(servers), d.clocks(ctx, s))
+	channels, err := s.Channels(ctx, id.Tenant{})
+	if err != nil {
+		return append(all, under("alerts", failing(err))...)
+	}
+	f := finding{Check: "alerts", Verdict: passed, Message: count(len(channels), "channel") + " of the installation"}
+	if len(channels) == 0 {
+		f.Verdict, f.Message = failed, "nobody hears of the installation's own alerts"
+		f.Remedy = "make a channel: servo alerts channels create NAME --platform --url URL"
+	}
+	return append(all, f)
+}
+
+// under gives findings the name of a check.
+func under(check string, found []finding) []finding {
+	for i := range found {
+		found[i].Check = check
+	}
+	return found
+}
+
+// isolated: the policies bind everybody.
+func isolated(g daemon.Guard) finding {
+	f := finding{Check: "row-level security", Verdict: failed}
+	switch {
+	case len(g.Open) > 0:
+		f.Message = "not forced on " + strings.Join(g.Open, ", ")
+		f.Remedy = "find out who has changed it, then: ALTER TABLE servo." + g.Open[0] + " ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
+	case len(g.Roles) > 0:
+		f.Message = strings.Join(g.Roles, " and ") + " may more than its transactions need"
+		f.Remedy = "take it back: no login, no superuser, no BYPASSRLS, no table of its own, no membership"
+	default:
+		f.Verdict, f.Message = passed, "forced on every table of tenants; the roles of transactions stand above none"
+	}
+	return f
+}
+
+// login: the role of the connection is not above the policies.
+func login(g daemon.Guard) finding {
+	f := finding{Check: "database role", Verdict: passed, Message: g.Login + " is bound by the policies"}
+	if g.Superuser || g.BypassRLS {
+		what := "a superuser"
+		if !g.Superuser {
+			what = "above the policies (BYPASSRLS)"
+		}
+		f.Verdict, f.Message = failed, g.Login+" is "+what
+		f.Remedy = "let servers log in with a role that owns the schema servo and nothing else"
+	}
+	return f
+}
+
+// durable: what was committed is on disk.
+func durable(g daemon.Guard) finding {
+	if !g.Fsync {
+		return finding{Check: "fsync", Verdict: failed, Message: "it is off: a power cut can ruin the database", Remedy: "set fsync = on in postgresql.conf"}
+	}
+	return finding{Check: "fsync", Verdict: passed, Message: "on"}
+}
+
+// backedUp: something that looks like a backup is seen. PostgreSQL does not know of those that
+// are made by copying disks or by dumps, so that none seen is only a doubt.
+func backedUp(g daemon.Guard, now time.Time) finding {
+	f := finding{Check: "backups", Verdict: doubted, Remedy: "archive the write-ahead log and take base backups, and restore one for practice"}
+	switch {
+	case g.Archives && g.Failing:
+		f.Verdict, f.Message, f.Remedy = failed, "archiving of the write-ahead log fails", "see the log of PostgreSQL; it keeps the files until its disk is full"
+	case g.Archives && g.Archived != nil && now.Sub(*g.Archived) < archiveTooOld:
+		f.Verdict, f.Message, f.Remedy = passed, "the write-ahead log was archived at "+g.Archived.UTC().Format(time.RFC3339), ""
+	case g.Archives && g.Archived != nil:
+		f.Message = "the write-ahead log was archived last at " + g.Archived.UTC().Format(time.RFC3339)
+	case g.Archives:
+		f.Message = "archiving is on, and nothing was archived yet"
+	case g.Replicates || g.Standbys > 0:
+		f.Verdict, f.Message, f.Remedy = passed, "somebody follows the write-ahead log; see that it can be restored from", ""
+	default:
+		f.Message = "none is seen: no archiving, and nobody follows the write-ahead log"
+	}
+	return f
+}
+
+// sameVersion: all servers that are alive are of one version.
+func sameVersion(servers []store.Server) finding {
+	f := finding{Check: "versions", Verdict: failed}
+	var versions, each []string
+	for _, s := range servers {
+		versions = append(versions, s.Version)
+		each = append(each, clean(s.Name)+" "+clean(s.Version))
+	}
+	slices.Sort(versions)
+	switch versions = slices.Compact(versions); len(versions) {
+	case 0:
+		f.Message, f.Remedy = "no server is alive on this database", "see that --database is the one that the servers use"
+	case 1:
+		f.Verdict, f.Message = passed, fmt.Sprintf("%s, all of %s", count(len(servers), "server"), versions[0])
+	default:
+		f.Message, f.Remedy = "servers differ: "+strings.Join(each, ", "), "end the upgrade: one version on all servers"
+	}
+	return f
+}
+
+// clocks: the database's is this machine's, as closely as schedules want it.
+func (d *doctor) clocks(ctx context.Context, s *store.Store) finding {
+	begun := time.Now()
+	var theirs time.Time
+	err := s.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		theirs, err = tx.Clock(ctx)
+		return err
+	})
+	if err != nil {
+		return under("clock", failing(err))[0]
+	}
+	f := skew("the database", begun, theirs)
+	if f.Verdict == doubted { // more than a second
+		f.Verdict = failed
+	}
+	return f
+}

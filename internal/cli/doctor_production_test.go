@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"crypto/x509"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/store"
+)
+
+func TestProductionFindings(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) *time.Time { at := now.Add(-d); return &at }
+	good := daemon.Guard{Login: "servo", Fsync: true, Archives: true, Archived: ago(time.Minute)}
+	with := func(change func(*daemon.Guard)) daemon.Guard { g := good; change(&g); return g }
+
+	for _, c := range []struct {
+		claim string
+		found finding
+		want  verdict
+	}{
+		{"policies that bind everybody", isolated(good), passed},
+		{"a table without forced policies", isolated(with(func(g *daemon.Guard) { g.Open = []string{"runs"} })), failed},
+		{"a role of transactions that may log in", isolated(with(func(g *daemon.Guard) { g.Roles = []string{"servo_tenant"} })), failed},
+		{"a login of its own", login(good), passed},
+		{"a superuser", login(with(func(g *daemon.Guard) { g.Superuser = true })), failed},
+		{"a login that passes by the policies", login(with(func(g *daemon.Guard) { g.BypassRLS = true })), failed},
+		{"what is committed is on disk", durable(good), passed},
+		{"a database that may forget", durable(with(func(g *daemon.Guard) { g.Fsync = false })), failed},
+		{"an archive of a minute ago", backedUp(good, now), passed},
+		{"an archive of last week", backedUp(with(func(g *daemon.Guard) { g.Archived = ago(7 * 24 * time.Hour) }), now), doubted},
+		{"an archive that fails", backedUp(with(func(g *daemon.Guard) { g.Failing = true }), now), failed},
+		{"an archive that is empty", backedUp(with(func(g *daemon.Guard) { g.Archived = nil }), now), doubted},
+		{"a standby without an archive", backedUp(daemon.Guard{Standbys: 1}, now), passed},
+		{"nothing that looks like a backup", backedUp(daemon.Guard{}, now), doubted},
+		{"one version", sameVersion([]store.Server{{Name: "a", Version: "1"}, {Name: "b", Version: "1"}}), passed},
+		{"an upgrade that was left half done", sameVersion([]store.Server{{Name: "a", Version: "1"}, {Name: "b", Version: "2"}}), failed},
+		{"no server", sameVersion(nil), failed},
+		{"a certificate for months", certified("a:1", &x509.Certificate{NotAfter: now.Add(60 * 24 * time.Hour)}, now), passed},
+		{"a certificate for days", certified("a:1", &x509.Certificate{NotAfter: now.Add(3 * 24 * time.Hour)}, now), doubted},
+	} {
+		require.Equal(t, c.want, c.found.Verdict, c.claim)
+		require.NotEmpty(t, c.found.Message, c.claim)
+		require.NotEmpty(t, c.found.Check, c.claim)
+		if c.want != passed {
+			require.NotEmpty(t, c.found.Remedy, c.claim)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Guard is what the database says of itself where mistakes cost data or let somebody in.
+type Guard struct {
+	Login      string // the role that servers log in with
+	Superuser  bool   // it is above every policy
+	BypassRLS  bool   // it passes by every policy
+	Open       []string
+	Roles      []string
+	Fsync      bool
+	Archives   bool       // the write-ahead log is kept elsewhere
+	Archived   *time.Time // when that last worked
+	Failing    bool       // and has not worked since it was last tried
+	Standbys   int        // that follow now, as far as the role may see
+	Replicates bool       // somebody keeps a place in the write-ahead log, as backup programs and standbys do
+}
+
+// guard asks PostgreSQL itself, as the role that logs in. Open are the tables of tenants whose
+// policies do not bind everybody; Roles are the roles of transactions that stand above them.
+const guard = `
+SELECT current_user::text, me.rolsuper, me.rolbypassrls,
+       ARRAY(SELECT c.relname::text FROM pg_class c
+             WHERE  c.relnamespace = 'servo'::regnamespace AND c.relkind IN ('r', 'p') AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
+             AND    (c.relname = 'tenants' OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped))
+             ORDER  BY 1),
+       ARRAY(SELECT r.rolname::text FROM pg_roles r
+             WHERE  r.rolname IN ('servo_tenant', 'servo_engine')
+             AND    (r.rolsuper OR r.rolbypassrls OR r.rolcanlogin OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = r.oid)
+                     OR EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid))
+             ORDER  BY 1),
+       current_setting('fsync')::bool, current_setting('archive_mode') <> 'off', a.last_archived_time,
+       coalesce(a.last_failed_time > a.last_archived_time OR a.last_failed_time IS NOT NULL AND a.last_archived_time IS NULL, false),
+       (SELECT count(*) FROM pg_stat_replication), EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical' AND active)
+FROM   pg_roles me, pg_stat_archiver a
+WHERE  me.rolname = current_user`
+
+// ReadGuard looks at the database behind a URL.
+func ReadGuard(ctx context.Context, url string) (g Guard, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return g, err
+	}
+	defer func() { _ = conn.Close(ctx) }() // what it was asked is answered
+	err = conn.QueryRow(ctx, guard).Scan(&g.Login, &g.Superuser, &g.BypassRLS, &g.Open, &g.Roles, &g.Fsync, &g.Archives, &g.Archived, &g.Failing, &g.Standbys, &g.Replicates)
+	return g, err
+}
