@@ -40,9 +40,9 @@ type contexts struct {
 
 type serverContext struct {
 	Servers []string `yaml:"servers"`
+	CA      string   `yaml:"tls_ca,omitempty"` // the file of the authority that signs for the servers
 	Tenant  string   `yaml:"tenant,omitempty"`
 	Key     string   `yaml:"key,omitempty"`
-	TLSCA   string   `yaml:"tls_ca,omitempty"` // a file, as it was named
 }
 
 // variable is the value of an environment variable.

@@ -92,8 +92,7 @@ func (d *demo) trigger(ctx context.Context) error {
 // welcome says where everything is, and what to type next: as it works here.
 func (d *dev) welcome(stdout io.Writer) error {
 	var text strings.Builder
-	text.WriteString("Servo runs on this machine. Ctrl-C ends it.\n")
-	text.WriteString("It asks for no keys: whoever can run programs here may do everything.\n\n")
+	text.WriteString("Servo runs on this machine. Ctrl-C ends it.\n\n")
 	table := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(table, "  REST, metrics, health\thttp://%s\n", d.server.HTTPAddr())
 	fmt.Fprintf(table, "  gRPC\t%s\n", d.server.GRPCAddr())

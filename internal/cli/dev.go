@@ -83,7 +83,7 @@ func (o *devOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	impatient, done := secondSignal(ctx)
 	defer done()
 	d := &dev{options: o, log: log}
-	fmt.Fprintln(stdout, "starting PostgreSQL and a server; the first time takes some seconds")
+	fmt.Fprintln(stdout, "starting PostgreSQL and a server that asks for no keys, on this machine only; the first time takes some seconds")
 	err = d.start(ctx)
 	if err == nil {
 		err = d.welcome(stdout)

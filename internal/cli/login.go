@@ -60,7 +60,7 @@ to its own servers and to no others.`,
 			if settings.TLS.CA, err = absolute(settings.TLS.CA); err != nil {
 				return err
 			}
-			c.Contexts[name] = serverContext{Servers: settings.Servers, Tenant: tenant, Key: key, TLSCA: settings.TLS.CA}
+			c.Contexts[name] = serverContext{Servers: settings.Servers, CA: settings.TLS.CA, Tenant: tenant, Key: key}
 			c.Current = name
 			if err := c.write(); err != nil {
 				return err
@@ -102,12 +102,12 @@ func readKey(cmd *cobra.Command) (string, error) {
 }
 
 // tryKey asks a server whether it believes a key. What the key permits does not matter.
-func tryKey(ctx context.Context, of settings, key string) error {
-	encryption, err := of.encryption()
+func tryKey(ctx context.Context, at settings, key string) error {
+	encryption, err := at.encryption()
 	if err != nil {
 		return err
 	}
-	c, err := client.New(client.Options{Servers: of.Servers, TLS: encryption, APIKey: key, Patience: patience, UserAgent: "servo-cli/" + thisBuild().Version})
+	c, err := client.New(client.Options{Servers: at.Servers, TLS: encryption, APIKey: key, Patience: patience, UserAgent: "servo-cli/" + thisBuild().Version})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func tryKey(ctx context.Context, of settings, key string) error {
 	if err == nil || client.Is(err, client.Forbidden) {
 		return nil
 	}
-	s := &session{settings: of}
+	s := &session{settings: at}
 	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == client.Unauthenticated {
 		return fault.New(fault.Unauthenticated, "the server does not know this key", fault.Field("key"), fault.Remedy("see servo keys list on the server: it may be expired or revoked"))
 	}

@@ -26,7 +26,6 @@ const (
 type serverOptions struct {
 	config daemon.Config
 	log    logging
-	asks   bool
 }
 
 // newServer runs a server.
@@ -53,7 +52,6 @@ by that, but what was in flight is not answered.`,
   SERVO_DATABASE_URL=postgres://servo@db/servo servo server --wait-for-database 1m --log-format json`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.asks = cmd.Flags().Changed("open")
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -90,9 +88,6 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	if o.config.ListenURL == "" {
 		o.config.ListenURL = os.Getenv("SERVO_LISTEN_DATABASE_URL")
-	}
-	if !o.asks { // until the guides show how keys are made
-		o.config.Open = isLoopback(o.config.HTTP) && isLoopback(o.config.GRPC)
 	}
 	if err := o.check(); err != nil {
 		return err

@@ -73,8 +73,11 @@ func readSettings(flags *pflag.FlagSet, environ func() []string) (settings, erro
 		return settings{}, fmt.Errorf("read the flags: %w", err)
 	}
 	read, err := checkSettings(k)
-	if read.APIKey = variable(environ, keyVariable); read.APIKey == "" && slices.Equal(read.Servers, chosen.Servers) {
-		read.APIKey = chosen.Key // it is for its own servers
+	if read.APIKey = variable(environ, keyVariable); read.APIKey == "" {
+		elsewhere := func(server string) bool { return !slices.Contains(chosen.Servers, server) }
+		if !slices.ContainsFunc(read.Servers, elsewhere) { // it is for its own servers
+			read.APIKey = chosen.Key
+		}
 	}
 	return read, err
 }
@@ -93,7 +96,7 @@ func chooseContext(k *koanf.Koanf, environ func() []string) (serverContext, erro
 	if err != nil {
 		return serverContext{}, err
 	}
-	for setting, value := range map[string]any{"server": chosen.Servers, "tenant": chosen.Tenant, "tls-ca": chosen.TLSCA} {
+	for setting, value := range map[string]any{"server": chosen.Servers, "tenant": chosen.Tenant, "tls-ca": chosen.CA} {
 		if value == "" {
 			continue
 		}

@@ -196,7 +196,7 @@ func serverAround(t *testing.T) *surroundings {
 	output, err := os.Create(log)
 	require.NoError(t, err)
 	defer output.Close()
-	start(t, s.dir, s.env, output, "servo", "server", "--database", database, "--http", s.http, "--grpc", s.grpc).
+	start(t, s.dir, s.env, output, "servo", "server", "--open", "--database", database, "--http", s.http, "--grpc", s.grpc).
 		says(t, log, "servo server ")
 	return s
 }
