@@ -44,7 +44,8 @@ func welcome(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, `Servo runs data pipelines for many tenants on PostgreSQL.
 
-/openapi.json  the API, under /v1
+/docs          the API, for people
+/openapi.json  the same, for programs
 /v1/status     what is queued and running
 /metrics       for Prometheus
 /healthz       the process lives

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ const openAPIPath = "/openapi.json"
 
 // document is the OpenAPI document as it is served.
 type document struct {
+	root object
 	body []byte
 	etag string
 }
@@ -45,13 +47,14 @@ func newDocument(routes map[string]*route) (document, error) {
 	}
 	f.components()
 	f.prune()
+	describe(root)
 	body, err := json.Marshal(root)
 	if err != nil {
 		return document{}, err
 	}
 	body = append(body, '\n')
 	sum := sha256.Sum256(body)
-	return document{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
+	return document{root: root, body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
 }
 
 // ServeHTTP answers with the document.
@@ -106,12 +109,37 @@ func (f *finisher) head() {
 			"Fields, query parameters and paths that the contract does not have are refused. Every answer carries X-Request-Id: the caller's, or a new one.",
 		"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
 	}
+	f.root["security"] = []any{object{"bearer": []any{}}, object{"apiKey": []any{}}, object{}} // a server may be open
 	f.root["servers"] = []any{object{"url": "/", "description": "this server"}}
 	tags, _ := f.root["tags"].([]any)
 	for _, tag := range tags {
 		if t, ok := tag.(object); ok {
 			t["name"] = tagName(fmt.Sprint(t["name"]))
 			t["description"] = unwrap(t["description"])
+		}
+	}
+}
+
+// ruleLine is a line that the generator adds to a description for a rule that has no keyword.
+var ruleLine = regexp.MustCompile(`(?m)^\s*[a-z]+\.[a-z_]+ = .*$`)
+
+// describe leaves of descriptions what was written for people, as one paragraph.
+func describe(v any) {
+	switch v := v.(type) {
+	case object:
+		if text, ok := v["description"].(string); ok {
+			if text = unwrap(ruleLine.ReplaceAllString(text, "")); text == "" {
+				delete(v, "description")
+			} else {
+				v["description"] = text
+			}
+		}
+		for _, inner := range v {
+			describe(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			describe(inner)
 		}
 	}
 }
@@ -314,6 +342,10 @@ func (f *finisher) components() {
 		"content": object{problem.ContentType: object{"schema": ref("schemas/ProblemDocument")}},
 	}
 	at(components, "headers")["RequestId"] = object{"description": "Names the request in logs: the caller's, or a new one.", "schema": text}
+	components["securitySchemes"] = object{
+		"bearer": object{"type": "http", "scheme": "bearer", "description": "An API key: sk_…"},
+		"apiKey": object{"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": "The same, for those who cannot set Authorization."},
+	}
 	parameters := at(components, "parameters")
 	parameters["IdempotencyKey"] = object{
 		"name": "Idempotency-Key", "in": "header", "description": "A repeat with the same key is answered with what the first has made.",

@@ -41,6 +41,7 @@ type Edge struct {
 	runs      servov1.RunServiceClient
 	log       *slog.Logger
 	openapi   document
+	docs      page
 	keepAlive time.Duration
 	peek      time.Duration
 }
@@ -103,7 +104,10 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 	}
 	e.routes, e.methods = routes()
 	var err error
-	e.openapi, err = newDocument(e.routes)
+	if e.openapi, err = newDocument(e.routes); err != nil {
+		return nil, err
+	}
+	e.docs, err = newPage(e.openapi.root)
 	return e, err
 }
 
@@ -140,6 +144,9 @@ func (e *Edge) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == openAPIPath:
 		r.Pattern = openAPIPath
 		e.openapi.ServeHTTP(w, in)
+	case e.docs.has(r.URL.Path):
+		r.Pattern = docsPath
+		e.docs.ServeHTTP(w, in)
 	case r.Method == http.MethodOptions:
 		e.options(w, in)
 	case r.Method == http.MethodHead:
