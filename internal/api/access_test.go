@@ -357,7 +357,7 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 
 	answers := map[string]bool{}
 	for reason, md := range map[string][]string{
-		"no key was shown":                            nil,
+		"no key was shown": nil,
 		"the authorization is not of the kind Bearer": {"authorization", "Basic " + good},
 		"several keys were shown":                     {"authorization", "Bearer " + good, "x-api-key", good},
 		"what was shown is not a key":                 bearer("sk_nonsense"),
@@ -404,4 +404,3 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 	})
 	verifytest.Clean(t, g.db)
 }
-

@@ -145,7 +145,7 @@ func (a *authenticator) judge(ctx context.Context, secret access.Secret) (caller
 	if state := seen.StateAt(now); state == access.Expired || state == access.Revoked {
 		return caller, "the key is " + string(state), nil
 	}
-	a.used(known, seen, now)
+	a.used(known, seen, now) //nolint:contextcheck // it is written when the call is over
 	return seen.Caller(seen.TenantName), "", nil
 }
 

@@ -231,7 +231,9 @@ func newAPIKeysRevoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.show(revoked, func(w io.Writer) { fmt.Fprintf(w, "key %s (%s) is revoked\n", clean(revoked.GetName()), clean(revoked.GetId())) })
+			return s.show(revoked, func(w io.Writer) {
+				fmt.Fprintf(w, "key %s (%s) is revoked\n", clean(revoked.GetName()), clean(revoked.GetId()))
+			})
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever reads the events later")

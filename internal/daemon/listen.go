@@ -151,7 +151,7 @@ func (d *Daemon) serve(what string, run func() error) {
 // drain closes the listeners and lets calls in flight end. Those that wait for something to
 // happen, claims and streams, are told to end first. What is left after the time is cut off.
 func (d *Daemon) drain(ctx context.Context) error {
-	d.api.Close()
+	d.api.Close() //nolint:contextcheck,nolintlint // what is left to write has its own time; seen or not, by what is cached
 	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
 	defer cancel()
 

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
 )
 
 // admitSome admits no more than most tasks.

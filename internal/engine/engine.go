@@ -93,7 +93,7 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	e.control = newLane("control", limits, config.InFlight, log, e.runControl, e.signals.everybody)
 	e.work = newLane("work", limits, config.InFlight, log, e.runWork, e.signals.everybody)
 	e.heartbeats = newLane("heartbeats", limits, 1, log, e.runHeartbeats, e.signals.everybody)
-	e.progress = newLane("progress", limits, 1, log, e.runProgress, func() {}) // nobody waits for it
+	e.progress = newLane("progress", limits, 1, log, e.runProgress, func() {})         // nobody waits for it
 	e.audits = newLane("audits", limits, config.InFlight, log, e.runAudits, func() {}) // nobody waits for what others did
 	limits.waiting = min(limits.waiting, maxLogsWait)
 	e.logs = newLane("logs", limits, 1, log, e.runLogs, func() {}) // nobody waits for them

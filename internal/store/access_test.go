@@ -164,7 +164,9 @@ func TestAuditRows(t *testing.T) {
 	require.Equal(t, []store.Audit{second, first}, list(store.AuditFilter{Tenant: acme.tenant, Since: time.Unix(-5, 0)}))
 	require.Equal(t, []store.Audit{own}, list(store.AuditFilter{}))
 	require.Empty(t, list(store.AuditFilter{Tenant: brick.tenant}))
-	w.engine(t, func(tx *Tx) { require.NoError(t, tx.InsertAudit(t.Context(), []store.Audit{second}), "the same again is there once") })
+	w.engine(t, func(tx *Tx) {
+		require.NoError(t, tx.InsertAudit(t.Context(), []store.Audit{second}), "the same again is there once")
+	})
 	require.Len(t, list(store.AuditFilter{Tenant: acme.tenant}), 2)
 	require.NotEqual(t, uuid.Nil, first.ID)
 	require.Zero(t, w.Count(t, `SELECT (has_table_privilege('servo_engine', 'servo.audit_log', 'UPDATE') OR has_table_privilege('servo_engine', 'servo.audit_log', 'DELETE'))::int`),
