@@ -190,6 +190,24 @@ func TestFindWhatIsAlone(t *testing.T) {
 		require.Empty(t, ofA)
 	})
 
+	t.Run("sums that no run accounts for are found, of whoever is asked for", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a, b := w.account(t, "a"), w.account(t, "b")
+		w.Exec(t, `INSERT INTO servo.run_totals (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+			VALUES ('`+a.tenant.String()+`', (servo.clock() AT TIME ZONE 'UTC')::date, '', 1, 1, 0, 0, 0, 1, 1, 0, 0)`)
+		var all, ofB []store.TotalsRow
+		w.snapshot(t, func(ctx context.Context, tx *Tx) error {
+			require.NoError(t, tx.WrongTotals(ctx, &b.tenant, collect(&ofB)))
+			return tx.WrongTotals(ctx, nil, collect(&all))
+		})
+		require.NotEmpty(t, all)
+		for _, row := range all {
+			require.Equal(t, a.tenant.UUID, row.TenantID)
+		}
+		require.Empty(t, ofB)
+	})
+
 	t.Run("what must be unique and is not is found", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
