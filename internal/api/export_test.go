@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"go.arco.dev/servo/internal/rate"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -27,16 +29,19 @@ func ReadHandle(text string) (key store.TaskKey, attempt int32, token int64, err
 	return h.TaskKey, h.attempt, h.token, err
 }
 
-// NextPage is the token that goes on after a position of a list.
-func NextPage(req listRequest, position string) (string, error) {
-	p, err := pageOf(req)
-	return p.next(position), err
+// Seal is the token that goes on after a position of a list.
+func Seal(secret []byte, req listRequest, position string) (string, error) {
+	list, err := digestOf(req)
+	return seal(secret, list, position), err
 }
 
-// After is the position that a request goes on after.
-func After(req listRequest) (string, error) {
-	p, err := pageOf(req)
-	return p.after, err
+// Unseal is the position that a request goes on after.
+func Unseal(secret []byte, req listRequest) (string, error) {
+	list, err := digestOf(req)
+	if err != nil {
+		return "", err
+	}
+	return unseal(secret, list, req.GetPageToken())
 }
 
 // Cut shortens texts to a page.
@@ -68,3 +73,9 @@ func (s *Server) GatherUses() { s.callers.gather = 0 }
 func Audited(req proto.Message) (subject, request string) {
 	return subjectOf(req), string(auditJSON(req))
 }
+
+// RateClasses says which calls share a limit.
+func RateClasses() map[string]rate.Class { return rateClasses() }
+
+// SetRateClock gives the limiter another clock. Nothing may have been called yet.
+func (s *Server) SetRateClock(now func() time.Time) { s.rates.now = now }

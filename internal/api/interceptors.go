@@ -28,6 +28,7 @@ func (s *Server) Unary() grpc.UnaryServerInterceptor {
 // contract, a presigned one, is permitted by what it is.
 func (s *Server) unary(identify func(ctx context.Context, method string) (identity, error)) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+		handler = s.paged(handler)
 		began := time.Now()
 		ctx, span := s.traced(ctx, info.FullMethod, tenantOf(req))
 		defer func() {
@@ -53,6 +54,9 @@ func (s *Server) unary(identify func(ctx context.Context, method string) (identi
 			return nil, err
 		}
 		if err := s.checked(ctx, info.FullMethod, req); err != nil {
+			return nil, err
+		}
+		if err := s.admit(ctx, info.FullMethod, req); err != nil {
 			return nil, err
 		}
 		ctx, done := s.callers.whileAlive(ctx, who)
@@ -83,7 +87,9 @@ func (s *Server) Stream() grpc.StreamServerInterceptor {
 		alive, done := s.callers.whileAlive(withCaller(ctx, who.Caller), who)
 		defer done()
 		checked.ctx, ctx = alive, alive
-		return s.explain(ctx, info.FullMethod, handler(srv, checked))
+		seated := s.seated(info.FullMethod, checked)
+		defer seated.done()
+		return s.explain(ctx, info.FullMethod, handler(srv, seated))
 	}
 }
 

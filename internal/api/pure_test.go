@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"math"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"pgregory.net/rapid"
 
-	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
@@ -172,95 +170,4 @@ func TestHandles(t *testing.T) {
 			require.True(t, fault.Is(err, fault.InvalidArgument), err)
 		})
 	}
-}
-
-func TestPageTokens(t *testing.T) {
-	t.Parallel()
-	list := func() *servov1.ListRunsRequest {
-		return &servov1.ListRunsRequest{Tenant: "acme", Pipeline: "daily", State: []servov1.Run_State{servov1.Run_FAILED}}
-	}
-	next := func(t *testing.T, position string) string {
-		t.Helper()
-		token, err := api.NextPage(list(), position)
-		require.NoError(t, err)
-		return token
-	}
-
-	t.Run("a token goes on where it was given, whatever the page's size", func(t *testing.T) {
-		t.Parallel()
-		rapid.Check(t, func(rt *rapid.T) {
-			position := rapid.StringN(1, -1, 500).Draw(rt, "position")
-			req := list()
-			req.PageSize, req.PageToken = 7, next(t, position)
-			after, err := api.After(req)
-			require.NoError(rt, err)
-			require.Equal(rt, position, after)
-		})
-	})
-
-	t.Run("a token of another filter, tenant or call is refused", func(t *testing.T) {
-		t.Parallel()
-		token := next(t, "x")
-		tenant, pipeline, state := list(), list(), list()
-		tenant.Tenant, pipeline.Pipeline, state.State = "brick", "", nil
-		for _, req := range []*servov1.ListRunsRequest{tenant, pipeline, state} {
-			req.PageToken = token
-			_, err := api.After(req)
-			requireBadToken(t, err)
-		}
-		_, err := api.After(&servov1.ListDeploymentsRequest{Tenant: "acme", PageToken: token})
-		requireBadToken(t, err)
-	})
-
-	t.Run("two calls with the same fields do not share their tokens", func(t *testing.T) {
-		t.Parallel()
-		token, err := api.NextPage(&servov1.ListPipelinesRequest{Tenant: "acme"}, "x")
-		require.NoError(t, err)
-		_, err = api.After(&servov1.ListDeploymentsRequest{Tenant: "acme", PageToken: token})
-		requireBadToken(t, err)
-	})
-
-	for _, text := range []string{"x", "AAAA", "====", "%%%", base64.RawURLEncoding.EncodeToString(make([]byte, 40)), strings.Repeat("A", 100)} {
-		t.Run(text+" is no token", func(t *testing.T) {
-			t.Parallel()
-			req := list()
-			req.PageToken = text
-			_, err := api.After(req)
-			requireBadToken(t, err)
-		})
-	}
-
-	t.Run("a page ends where its size or its weight does, and goes on from there", func(t *testing.T) {
-		t.Parallel()
-		req := &servov1.ListTenantsRequest{PageSize: 3}
-		kept, token, err := api.Cut(req, []string{"a", "b", "c", "d"})
-		require.NoError(t, err)
-		require.Equal(t, []string{"a", "b", "c"}, kept)
-		after, err := api.After(&servov1.ListTenantsRequest{PageToken: token})
-		require.NoError(t, err)
-		require.Equal(t, "c", after)
-
-		_, token, err = api.Cut(req, []string{"a", "b", "c"})
-		require.NoError(t, err)
-		require.Empty(t, token, "that was all")
-
-		heavy := strings.Repeat("h", api.MaxPageBytes-1)
-		kept, token, err = api.Cut(req, []string{heavy, "i", "jj"})
-		require.NoError(t, err)
-		require.Equal(t, []string{heavy, "i"}, kept)
-		require.NotEmpty(t, token)
-		kept, token, err = api.Cut(req, []string{heavy + heavy, "i"})
-		require.NoError(t, err)
-		require.Len(t, kept, 1, "at least one")
-		require.NotEmpty(t, token)
-	})
-}
-
-func requireBadToken(t testing.TB, err error) {
-	t.Helper()
-	f, ok := fault.As(err)
-	require.True(t, ok, err)
-	require.Equal(t, fault.InvalidArgument, f.Code)
-	require.Equal(t, "page_token", f.Violation.Field)
-	require.NotEmpty(t, f.Violation.Remedy)
 }

@@ -15,6 +15,7 @@ import (
 	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/rate"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -28,6 +29,7 @@ type Config struct {
 	StartedAt time.Time
 	Tracer    trace.Tracer // of calls; nil is none
 	Breakers  Breakers     // nil knows of none
+	Rates     rate.Limits  // of each tenant; the zero value has none
 	Open      bool         // no keys are asked for: whoever calls may do everything
 }
 
@@ -40,6 +42,8 @@ type Server struct {
 	validator *validator
 	tenants   *tenantNames
 	manifests *manifests
+	tokens    *sealer
+	rates     *limiter
 	callers   *authenticator
 	methods   map[string]access.Method
 
@@ -55,7 +59,8 @@ func New(config Config) *Server {
 	}
 	s := &Server{
 		config: config, store: config.Store, engine: config.Engine, log: config.Logger,
-		validator: newValidator(), tenants: newTenantNames(config.Store), manifests: newManifests(config.Store),
+		validator: newValidator(), tenants: newTenantNames(config.Store), manifests: newManifests(config.Store), tokens: newSealer(config.Store),
+		rates:   newLimiter(config.Store, config.Rates, config.Logger),
 		callers: newAuthenticator(config.Store, config.Logger, config.Open), methods: access.Methods(),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -66,6 +71,7 @@ func New(config Config) *Server {
 func (s *Server) Close() {
 	s.close()
 	s.callers.close()
+	s.rates.close()
 }
 
 // Register offers every service: to gRPC, or to the channel that REST goes through.

@@ -14,8 +14,8 @@ import (
 	"go.arco.dev/servo/internal/telemetry"
 )
 
-// ListRunEvents implements servov1.RunServiceServer. Its page tokens are the ids of events:
-// who has one goes on after it, whichever call gave it.
+// ListRunEvents implements servov1.RunServiceServer. The positions of its pages are the ids of
+// events, sealed like those of every list.
 func (s runService) ListRunEvents(ctx context.Context, req *servov1.ListRunEventsRequest) (*servov1.ListRunEventsResponse, error) {
 	key, err := s.runKey(ctx, req)
 	if err != nil {

@@ -210,11 +210,10 @@ func TestListRunEvents(t *testing.T) {
 		}
 	})
 
-	t.Run("the id of an event goes on after it", func(t *testing.T) {
+	t.Run("the id of an event is no page token", func(t *testing.T) {
 		t.Parallel()
-		answer, err := b.runs.ListRunEvents(t.Context(), &servov1.ListRunEventsRequest{Tenant: "acme", Run: run, PageToken: all[9].GetId()})
-		require.NoError(t, err)
-		require.Equal(t, all[10].GetId(), answer.GetEvents()[0].GetId())
+		_, err := b.runs.ListRunEvents(t.Context(), &servov1.ListRunEventsRequest{Tenant: "acme", Run: run, PageToken: all[9].GetId()})
+		requireRefused(t, err, codes.InvalidArgument, "page_token")
 	})
 
 	t.Run("an event says what happened, to what, and when", func(t *testing.T) {

@@ -49,7 +49,7 @@ func startFleet(ctx context.Context, o TaskOptions) (*fleet, error) {
 	}
 	web := ports[0]
 	f.address = ports[1]
-	f.server, err = f.start(ctx, "server", "--open", "--database", f.database, "--migrate", "--http", web, "--grpc", f.address, "--log-level", "warn")
+	f.server, err = f.start(ctx, "server", "--open", "--rate-trigger", "0", "--rate-list", "0", "--rate-deploy", "0", "--max-streams", "0", "--database", f.database, "--migrate", "--http", web, "--grpc", f.address, "--log-level", "warn")
 	if err != nil {
 		return f, err
 	}

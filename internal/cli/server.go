@@ -73,6 +73,7 @@ by that, but what was in flight is not answered.`,
 	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease whose claim does not say")
 	flags.StringVar(&o.config.PublicURL, "public-url", "", "where workers of push pools reach the servers, such as https://servo.example.com (default: the address of --http)")
 	flags.BoolVar(&o.config.Open, "open", false, "ask for no API keys: whoever reaches the server may do everything; on this machine only")
+	addRates(cmd, &o.config.Rates)
 	addServerTLS(cmd, &o.config.TLS)
 	addLogging(cmd, &o.log, "info")
 	return cmd

@@ -23,6 +23,7 @@ import (
 	"go.arco.dev/servo/internal/metrics"
 	"go.arco.dev/servo/internal/presence"
 	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/rate"
 	"go.arco.dev/servo/internal/reaper"
 	"go.arco.dev/servo/internal/scheduler"
 	"go.arco.dev/servo/internal/store"
@@ -56,6 +57,7 @@ type Config struct {
 	AssetLabels     int                // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
 	Open            bool               // no keys are asked for: whoever reaches the addresses may do everything; on loopback only
 	TLS             TLS                // what both addresses are encrypted with; none is plain text
+	Rates           rate.Limits        // what each tenant may do, on all servers together; the zero value has no limits
 	PublicURL       string             // where push workers reach the servers; "" is the HTTP address
 	Breaker         push.BreakerConfig // when the URL of a push pool is left in peace
 	Traces          *telemetry.Traces  // where traces go; nil is nowhere. It is for the caller to stop, after the server
@@ -109,6 +111,9 @@ func Start(ctx context.Context, config Config) (*Daemon, error) {
 // start goes from the bottom to the top; Stop goes back.
 func (d *Daemon) start(ctx context.Context) (err error) {
 	if err := d.config.checkOpen(); err != nil {
+		return err
+	}
+	if err := d.config.Rates.Check(); err != nil {
 		return err
 	}
 	if d.tls, err = startTLS(d.config.TLS, d.config.Logger); err != nil { //nolint:contextcheck // it lives until Stop

@@ -40,8 +40,11 @@ const (
 func (d *Daemon) listen(ctx context.Context) error {
 	d.api = api.New(api.Config{
 		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(), Tracer: d.config.Traces.Tracer(),
-		Breakers: breakers{d}, Open: d.config.Open,
+		Breakers: breakers{d}, Open: d.config.Open, Rates: d.config.Rates,
 	})
+	if err := d.api.Prepare(ctx); err != nil {
+		return err
+	}
 	handler, err := rest.New(d.api, d.config.Logger) //nolint:contextcheck,nolintlint // it lives as long as the server; seen or not, by what is cached
 	if err != nil {
 		return err

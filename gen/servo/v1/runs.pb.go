@@ -1460,7 +1460,7 @@ type ListRunEventsRequest struct {
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	// 1 to 100; 20 if not said.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before, or the id of an event.
+	// The next_page_token of the page before.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -68,8 +69,11 @@ func (e *Edge) events(w http.ResponseWriter, r *http.Request, params map[string]
 		problem.Write(w, r, err)
 		return
 	}
-	incoming := make(chan received)
+	incoming, head := make(chan received), make(chan metadata.MD, 1)
 	go func() {
+		if md, err := stream.Header(); err == nil {
+			head <- md
+		}
 		for {
 			message, err := stream.Recv()
 			select {
@@ -85,6 +89,11 @@ func (e *Edge) events(w http.ResponseWriter, r *http.Request, params map[string]
 	first, opened := e.first(r, incoming)
 	if !opened {
 		return
+	}
+	select {
+	case md := <-head:
+		forward(w.Header(), md)
+	default: // a stream without a limit has none until something happens
 	}
 	if first != nil && first.err != nil && !errors.Is(first.err, io.EOF) {
 		problem.Write(w, r, first.err)

@@ -84,6 +84,29 @@ func printable(text string) bool {
 	return true
 }
 
+// outgoing says under which name a service's header goes out: how the caller stands by his
+// limits, and nothing else.
+func outgoing(key string) (string, bool) {
+	switch key {
+	case api.RateLimit:
+		return "RateLimit-Limit", true
+	case api.RateRemaining:
+		return "RateLimit-Remaining", true
+	case api.RateReset:
+		return "RateLimit-Reset", true
+	}
+	return "", false
+}
+
+// forward copies what may go out.
+func forward(to http.Header, from metadata.MD) {
+	for key, values := range from {
+		if name, ok := outgoing(key); ok && len(values) > 0 {
+			to.Set(name, values[0])
+		}
+	}
+}
+
 // onlyAllowed replaces what the gateway has made of the headers.
 func onlyAllowed(ctx context.Context) context.Context {
 	md := metadata.MD{}

@@ -66,7 +66,7 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 	e.mux = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newCodec()),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
-		runtime.WithOutgoingHeaderMatcher(func(string) (string, bool) { return "", false }),
+		runtime.WithOutgoingHeaderMatcher(outgoing),
 		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithErrorHandler(e.callFailed),
 		runtime.WithRoutingErrorHandler(e.notRouted),
@@ -189,9 +189,12 @@ func noSuchPath(r *http.Request) error {
 }
 
 // callFailed answers a call that was refused, or that could not be made.
-func (e *Edge) callFailed(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+func (e *Edge) callFailed(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if b, ok := r.Body.(*body); ok && b.refused != nil {
 		err = b.refused // the generated code keeps only its text
+	}
+	if of, ok := runtime.ServerMetadataFromContext(ctx); ok {
+		forward(w.Header(), of.HeaderMD)
 	}
 	problem.Write(w, r, err)
 }

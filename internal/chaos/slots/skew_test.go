@@ -89,7 +89,7 @@ func startReplica(t *testing.T, program, database, name string, offset time.Dura
 	t.Helper()
 	r := &replica{name: name, offset: offset, web: freeAddress(t)}
 	grpc := freeAddress(t)
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "server", "--open", "--database", database, "--name", name, "--http", r.web, "--grpc", grpc, "--log-level", "warn") //nolint:gosec // ours
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "server", "--open", "--rate-trigger", "0", "--rate-list", "0", "--rate-deploy", "0", "--max-streams", "0", "--database", database, "--name", name, "--http", r.web, "--grpc", grpc, "--log-level", "warn") //nolint:gosec // ours
 	cmd.Env = append(os.Environ(), "SERVO_CONFIG="+os.DevNull, offsetVariable+"="+offset.String())
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	require.NoError(t, cmd.Start())

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// PageTokenSecret is the name of the secret that page tokens are signed with.
+const PageTokenSecret = "page_tokens" //nolint:gosec // a name, not the secret
+
+// keepRates is how long rows are kept of rates and streams that nobody uses.
+const keepRates = 10 * time.Minute
+
+// InstallationSecret is a secret that all servers of this database share.
+func (s *Store) InstallationSecret(ctx context.Context, name string) (secret []byte, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		secret, err = tx.q.InstallationSecret(ctx, name)
+		return err
+	})
+	return secret, err
+}
+
+// RateKey names what has a rate of its own: calls of a class for a tenant, and within it for
+// a scope. The tenant of zeros is the installation.
+type RateKey struct {
+	Tenant id.Tenant
+	Class  int16
+	Scope  string
+}
+
+// RateRequest asks for a lease of a rate.
+type RateRequest struct {
+	Want   int           // calls to lease
+	Debt   int           // calls that were let pass before there was a lease for them
+	Most   int           // calls in a window
+	Window time.Duration // how long one is
+}
+
+// RateLease is what was leased, and when: by the clock of the database.
+type RateLease struct {
+	Granted int
+	Leased  int       // in this window, to all servers
+	Window  time.Time // its beginning
+	Now     time.Time
+}
+
+// LeaseRate leases calls of a rate to a server. It commits without waiting for the disk.
+func (s *Store) LeaseRate(ctx context.Context, key RateKey, req RateRequest) (lease RateLease, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		window := now.Truncate(req.Window)
+		row, err := tx.q.LeaseRate(ctx, db.LeaseRateParams{
+			TenantID: key.Tenant.UUID, Class: key.Class, Scope: key.Scope, WindowAt: window, NextAt: window.Add(req.Window),
+			Want: int32(req.Want), Debt: int32(req.Debt), Most: int32(req.Most), //nolint:gosec // limits that operators give
+		})
+		lease = RateLease{Granted: int(row.Granted), Leased: int(row.Leased), Window: row.WindowAt, Now: now}
+		if row.WindowAt.After(now) { // of a server that has seen it begin: so has this one by now
+			lease.Now = row.WindowAt
+		}
+		return err
+	})
+	return lease, err
+}
+
+// ReportStreams says how many streams a server has open for a tenant, which counts for ttl,
+// and answers how many the others have.
+func (s *Store) ReportStreams(ctx context.Context, tenant id.Tenant, holder uuid.UUID, open int, ttl time.Duration) (others int, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.LockStreams(ctx, tenant.String()); err != nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		sum, err := tx.q.ReportStreams(ctx, db.ReportStreamsParams{
+			TenantID: tenant.UUID, Holder: holder, Streams: int32(open), ExpiresAt: now.Add(ttl), Now: now, //nolint:gosec // as many as are open
+		})
+		others = int(sum)
+		return err
+	})
+	return others, err
+}
+
+// ForgetRates deletes what nobody has used for a while.
+func (s *Store) ForgetRates(ctx context.Context) (forgotten int64, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		leases, err := tx.q.ForgetRateLeases(ctx, now.Add(-keepRates))
+		if err != nil {
+			return err
+		}
+		streams, err := tx.q.ForgetRateStreams(ctx, now.Add(-keepRates))
+		forgotten = leases + streams
+		return err
+	})
+	return forgotten, err
+}
