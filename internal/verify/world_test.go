@@ -388,6 +388,7 @@ BEGIN
     changed := CASE kind
         WHEN 'uuid' THEN format('(left(coalesce(%1$I, gen_random_uuid())::text, 24) || right(gen_random_uuid()::text, 12))::uuid', col)
         WHEN 'uuid[]' THEN format('%I || gen_random_uuid()', col)
+        WHEN 'text[]' THEN format('%I || ''{x}''::text[]', col)
         WHEN 'boolean' THEN format('NOT %I', col)
         WHEN 'text' THEN format('coalesce(%I, '''') || ''x''', col)
         WHEN 'timestamp with time zone' THEN format('coalesce(%I, servo.clock()) + interval ''1 second''', col)
