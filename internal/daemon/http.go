@@ -20,7 +20,7 @@ func (d *Daemon) routes(m *edgeMetrics, rest http.Handler) http.Handler {
 	mux.HandleFunc("GET /readyz", d.readyz)
 	mux.Handle("GET /metrics", d.forOperators(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /{$}", welcome)
-	mux.Handle(restPattern, rest)
+	mux.Handle(restPattern, d.certifiedPaths(rest))
 	return m.measure(patient(d.callbacks().Before(mux)))
 }
 

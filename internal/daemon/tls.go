@@ -197,5 +197,9 @@ func (d *Daemon) encrypted() []grpc.ServerOption {
 	if d.tls == nil {
 		return nil
 	}
-	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(d.tls.config()))}
+	options := []grpc.ServerOption{grpc.Creds(credentials.NewTLS(d.tls.config()))}
+	if d.config.TLS.ClientCA != "" {
+		options = append(options, grpc.ChainUnaryInterceptor(d.certifiedCalls)) // no call of workers is a stream
+	}
+	return options
 }

@@ -141,8 +141,14 @@ func (d docsReader) field(name string, schema object) docsField {
 	}
 	var rules []string
 	for _, rule := range []struct{ key, text string }{
-		{"minLength", "at least %v characters"}, {"maxLength", "at most %v characters"}, {"minimum", "at least %v"}, {"maximum", "at most %v"},
-		{"minItems", "at least %v items"}, {"maxItems", "at most %v items"}, {"maxProperties", "at most %v entries"}, {"pattern", "matches %v"},
+		{"minLength", "at least %v characters"},
+		{"maxLength", "at most %v characters"},
+		{"minimum", "at least %v"},
+		{"maximum", "at most %v"},
+		{"minItems", "at least %v items"},
+		{"maxItems", "at most %v items"},
+		{"maxProperties", "at most %v entries"},
+		{"pattern", "matches %v"},
 	} {
 		if value, ok := schema[rule.key]; ok && fmt.Sprint(value) != "0" {
 			rules = append(rules, fmt.Sprintf(rule.text, value))

@@ -164,9 +164,9 @@ func (f *finisher) wellKnown() {
 		if !ok {
 			continue
 		}
-		// additionalProperties looks at the properties beside it alone: with allOf it would
-		// refuse every field.
-		if _, composed := schema["allOf"]; composed && schema["additionalProperties"] == false {
+		// additionalProperties looks at the properties beside it alone: with allOf or oneOf it
+		// would refuse every field.
+		if (schema["allOf"] != nil || schema["oneOf"] != nil) && schema["additionalProperties"] == false {
 			delete(schema, "additionalProperties")
 			schema["unevaluatedProperties"] = false
 		}
