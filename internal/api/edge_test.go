@@ -230,7 +230,7 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	b := setupBare(t, engine.Config{})
 	call := func(ctx context.Context, handler grpc.UnaryHandler) error {
-		_, err := b.server.Unary()(ctx, &servov1.GetTenantRequest{Tenant: "acme"}, &grpc.UnaryServerInfo{FullMethod: "/test"}, handler)
+		_, err := b.server.Unary()(ctx, &servov1.GetTenantRequest{Tenant: "acme"}, &grpc.UnaryServerInfo{FullMethod: servov1.TenantService_GetTenant_FullMethodName}, handler)
 		return err
 	}
 	fails := func(err error) grpc.UnaryHandler { return func(context.Context, any) (any, error) { return nil, err } }
@@ -264,7 +264,7 @@ func TestErrors(t *testing.T) {
 		require.NotContains(t, err.Error(), "swordfish")
 		logged := b.log.with("a call failed")
 		require.Len(t, logged, 1)
-		require.Equal(t, "/test", logged[0]["method"])
+		require.Equal(t, servov1.TenantService_GetTenant_FullMethodName, logged[0]["method"])
 		require.Equal(t, secret.Error(), logged[0]["error"])
 	})
 

@@ -38,7 +38,7 @@ func TestEvents(t *testing.T) {
 		answer, err := send(t, b, req)
 		require.NoError(t, err)
 		e := answer.GetEvent()
-		require.Equal(t, "acme default prices k exported api PENDING", strings.Join([]string{
+		require.Equal(t, "acme default prices k exported open PENDING", strings.Join([]string{
 			e.GetTenant(), e.GetWorkspace(), e.GetName(), e.GetDedupeKey(), e.GetReason(), e.GetSentBy(), e.GetState().String(),
 		}, " "))
 		require.EqualValues(t, 1, e.GetListeners())
@@ -116,7 +116,7 @@ func TestTemplates(t *testing.T) {
 	made, err := set("early", "0 6 * * *")
 	require.NoError(t, err)
 	require.Zero(t, made.GetConfigsChanged())
-	require.Equal(t, "0 6 * * * 1 api", made.GetTemplate().GetCron()+" "+"1 "+made.GetTemplate().GetChangedBy())
+	require.Equal(t, "0 6 * * * 1 open", made.GetTemplate().GetCron()+" "+"1 "+made.GetTemplate().GetChangedBy())
 	spec := &servov1.ConfigSpec{Pipeline: "single", Trigger: &servov1.ConfigTrigger{Template: "early", Expression: "what is sent is not read"}}
 	require.Equal(t, "0 6 * * *", b.create(t, "used", spec).GetSpec().GetTrigger().GetExpression())
 	changed, err := set("early", "0 5 * * *")
