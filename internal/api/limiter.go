@@ -74,7 +74,7 @@ func (l *limiter) take(ctx context.Context, key store.RateKey, limit int) (rate.
 		now := l.now()
 		verdict := m.Take(now)
 		if m.Needs(now) {
-			l.lease(m, key, limit)
+			l.lease(m, key, limit) //nolint:contextcheck // it goes on when the call is over
 		}
 		came, standing := m.came, m.Standing(now)
 		m.mu.Unlock()
@@ -202,7 +202,7 @@ func (l *limiter) sit(ctx context.Context, tenant id.Tenant, limit int) (rate.Ve
 		now := l.now()
 		verdict := s.Take(now)
 		if s.Needs(now) {
-			l.tell(s, tenant)
+			l.tell(s, tenant) //nolint:contextcheck // it goes on when the call is over
 		}
 		came, standing := s.came, s.Standing()
 		s.mu.Unlock()
@@ -245,10 +245,10 @@ func (l *limiter) tell(s *seats, tenant id.Tenant) {
 			s.Heard(others, l.now())
 		}
 		if s.Needs(l.now()) {
-			l.tell(s, tenant) // some have come or gone meanwhile
+			l.tell(s, tenant) //nolint:contextcheck // some have come or gone meanwhile: another report, with a time of its own
 			return
 		}
-		l.renewLater(s, tenant, err != nil)
+		l.renewLater(s, tenant, err != nil) //nolint:contextcheck // long after this report
 	})
 	if !started {
 		s.Failed(l.now())
