@@ -11,7 +11,7 @@ import (
 )
 
 // PageTokenSecret is the name of the secret that page tokens are signed with.
-const PageTokenSecret = "page_tokens" //nolint:gosec // a name, not the secret
+const PageTokenSecret = "page_tokens"
 
 // keepRates is how long rows are kept of rates and streams that nobody uses.
 const keepRates = 10 * time.Minute
