@@ -68,17 +68,20 @@ func TestEvents(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
 		b.create(t, "listening", onEvent("prices"))
-		for text, change := range map[string]func(*servov1.SendEventRequest){
-			"name":            func(r *servov1.SendEventRequest) { r.Name = "" },
-			"dedupe_key":      func(r *servov1.SendEventRequest) { r.DedupeKey = "" },
-			"dedupe_key ":     func(r *servov1.SendEventRequest) { r.DedupeKey = strings.Repeat("x", 201) },
-			"parameters.zone": func(r *servov1.SendEventRequest) { r.Parameters = object(t, map[string]any{"zone": "x"}) },
-			"reason":          func(r *servov1.SendEventRequest) { r.Reason = strings.Repeat("x", 1001) },
+		for _, c := range []struct {
+			field  string
+			change func(*servov1.SendEventRequest)
+		}{
+			{"name", func(r *servov1.SendEventRequest) { r.Name = "" }},
+			{"dedupe_key", func(r *servov1.SendEventRequest) { r.DedupeKey = "" }},
+			{"dedupe_key", func(r *servov1.SendEventRequest) { r.DedupeKey = strings.Repeat("x", 201) }},
+			{"parameters.zone", func(r *servov1.SendEventRequest) { r.Parameters = object(t, map[string]any{"zone": "x"}) }},
+			{"reason", func(r *servov1.SendEventRequest) { r.Reason = strings.Repeat("x", 1001) }},
 		} {
 			req := prices()
-			change(req)
+			c.change(req)
 			_, err := send(t, b, req)
-			requireRefused(t, err, codes.InvalidArgument, strings.TrimSpace(text))
+			requireRefused(t, err, codes.InvalidArgument, c.field)
 		}
 		req := prices()
 		req.Workspace = "staging"
