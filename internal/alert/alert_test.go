@@ -1,7 +1,6 @@
 package alert_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -188,16 +187,6 @@ func TestValidateChannel(t *testing.T) {
 
 func TestMessage(t *testing.T) {
 	t.Parallel()
-
-	t.Run("the signature is the one that libraries of receivers expect", func(t *testing.T) {
-		t.Parallel()
-		// The example of the convention's own documentation.
-		secret, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-		require.NoError(t, err)
-		got := alert.Sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
-		require.Equal(t, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", got)
-		require.Equal(t, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", alert.SecretText(secret))
-	})
 
 	t.Run("beginning and end are two messages, and each try is the same", func(t *testing.T) {
 		t.Parallel()

@@ -2,13 +2,12 @@ package alert
 
 import (
 	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/webhook"
 )
 
 // Channel is a URL that hears of alerts: of its tenant's, or of all if it belongs to the
@@ -43,13 +42,8 @@ type (
 func (ChannelCreated) EventType() event.Type { return "alert_channel.created" }
 func (ChannelDeleted) EventType() event.Type { return "alert_channel.deleted" }
 
-// The limits of a channel.
-const (
-	maxChannelName = 100
-	maxURL         = 2000
-	// MaxChannels is how many a tenant may have.
-	MaxChannels = 20
-)
+// MaxChannels is how many a tenant may have.
+const MaxChannels = 20
 
 // Evolve folds one event into the channel.
 func (c Channel) Evolve(e event.Event) (Channel, error) {
@@ -82,23 +76,14 @@ func (c Channel) Hears(a Alert) bool {
 
 // Validate checks the settings.
 func (s ChannelSettings) Validate() error {
-	bad := func(field, message, remedy string) error {
-		return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
+	if err := webhook.ValidateName(s.Name); err != nil {
+		return err
 	}
-	ok := s.Name != "" && len(s.Name) <= maxChannelName
-	for i, r := range s.Name {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		ok = ok && (letter || i > 0 && strings.ContainsRune("-_.", r))
-	}
-	if !ok {
-		return bad("name", fmt.Sprintf("%.110q is not a name", s.Name), "use up to 100 letters, digits, - _ and ., such as on-call")
-	}
-	u, err := url.Parse(s.URL)
-	if err != nil || len(s.URL) > maxURL || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Fragment != "" {
-		return bad("url", fmt.Sprintf("%.100q is not the URL of a webhook", s.URL), "use http or https, up to 2000 bytes, without user and fragment: https://hooks.example.com/servo")
+	if err := webhook.ValidateURL(s.URL); err != nil {
+		return err
 	}
 	if s.Severity < Low || s.Severity > Critical {
-		return bad("severity", fmt.Sprintf("is %d", s.Severity), "use LOW, MEDIUM, HIGH or CRITICAL")
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", s.Severity), fault.Field("severity"), fault.Remedy("use LOW, MEDIUM, HIGH or CRITICAL"))
 	}
 	return nil
 }

@@ -1,13 +1,11 @@
 package alert
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
+
+	"go.arco.dev/servo/internal/webhook"
 )
 
 // Change is what a message tells of an alert.
@@ -81,17 +79,6 @@ func (m Message) Body() ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// Sign is the signature of a message, in the form of the Standard Webhooks convention.
-func Sign(secret []byte, messageID string, at time.Time, body []byte) string {
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(messageID + "." + strconv.FormatInt(at.Unix(), 10) + "."))
-	mac.Write(body)
-	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
-}
-
-// SecretText is a secret as receivers are given it.
-func SecretText(secret []byte) string { return "whsec_" + base64.StdEncoding.EncodeToString(secret) }
-
 // How long a message is tried.
 const (
 	firstWait = 5 * time.Second
@@ -101,10 +88,6 @@ const (
 
 // Again is when a message is tried after a failed try, and whether it is at all.
 func (m Message) Again(now time.Time) (at time.Time, again bool) {
-	wait := maxWait
-	if m.Tries < 10 { // 5 s doubled ten times is more than an hour
-		wait = min(maxWait, firstWait<<m.Tries)
-	}
-	at = now.Add(wait)
+	at = now.Add(webhook.Wait(m.Tries, firstWait, maxWait))
 	return at, at.Before(m.Since.Add(giveUp))
 }

@@ -4,14 +4,9 @@
 package alerter
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -19,8 +14,8 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/loop"
-	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/webhook"
 )
 
 // Times and bounds of the loops.
@@ -31,8 +26,6 @@ const (
 	// A channel that is slow holds up its own messages only.
 	taken    = 100
 	channels = 16
-	timeout  = 10 * time.Second // of one call
-	maxBody  = 64 << 10         // of an answer, of which the first line is kept
 )
 
 // Config says how a server tells of alerts.
@@ -43,19 +36,17 @@ type Config struct {
 
 // Alerter is the running loops.
 type Alerter struct {
-	store         *store.Store
-	engine        *engine.Engine
-	config        Config
-	guarded, open *http.Client // the second may call private addresses
-	loops         []*loop.Loop
+	store  *store.Store
+	engine *engine.Engine
+	config Config
+	sender *webhook.Sender
+	loops  []*loop.Loop
 }
 
 // Start runs the loops.
 func Start(s *store.Store, e *engine.Engine, config Config) *Alerter {
 	a := &Alerter{
-		store: s, engine: e, config: config,
-		guarded: netguard.New(netguard.Options{Timeout: timeout, MaxBody: maxBody}),
-		open:    netguard.New(netguard.Options{Timeout: timeout, MaxBody: maxBody, AllowPrivate: true}),
+		store: s, engine: e, config: config, sender: webhook.NewSender(config.Version),
 	}
 	a.loops = []*loop.Loop{
 		loop.Start(loop.Config{Name: "alerts", Every: watchEvery, RunOnce: e.Watch, Logger: config.Logger}),
@@ -69,8 +60,7 @@ func (a *Alerter) Stop() {
 	for _, l := range a.loops {
 		l.Stop()
 	}
-	a.guarded.CloseIdleConnections()
-	a.open.CloseIdleConnections()
+	a.sender.Close()
 }
 
 // send takes what is due and tells the channels, side by side; without anything it costs one
@@ -95,7 +85,7 @@ func (a *Alerter) send(ctx context.Context) (more bool, err error) {
 		mu    sync.Mutex
 		errs  []error
 	)
-	until := begun.Add(a.engine.MessageLease() - 2*timeout)
+	until := begun.Add(a.engine.MessageLease() - 2*webhook.Timeout)
 	// The database's time: receivers refuse what is signed by a clock that is off.
 	clock := func() time.Time { return now.Add(time.Since(begun)) }
 	for _, queue := range byChannel {
@@ -143,30 +133,7 @@ func (a *Alerter) call(ctx context.Context, m alert.Message, now time.Time) (fai
 	if err != nil {
 		return err.Error()
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.Channel.URL, bytes.NewReader(body))
-	if err != nil {
-		return err.Error()
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", "servo/"+a.config.Version)
-	request.Header.Set("Webhook-Id", m.ID())
-	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-	request.Header.Set("Webhook-Signature", alert.Sign(m.Secret, m.ID(), now, body))
-	client := a.guarded
-	if m.Channel.AllowPrivate {
-		client = a.open
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		if errors.Is(err, netguard.ErrRefused) {
-			return "the address is refused: loopback, link-local and metadata addresses are called only by channels that allow private addresses"
-		}
-		return err.Error()
-	}
-	defer func() { _ = response.Body.Close() }()
-	_, _ = io.Copy(io.Discard, response.Body) // so that the connection can be used again
-	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Sprintf("answered %s", response.Status)
-	}
-	return ""
+	return a.sender.Post(ctx, webhook.Message{
+		URL: m.Channel.URL, AllowPrivate: m.Channel.AllowPrivate, ID: m.ID(), Secret: m.Secret, Body: body,
+	}, now)
 }

@@ -25,6 +25,7 @@ import (
 	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/tenant"
+	"go.arco.dev/servo/internal/webhook"
 )
 
 // heard is one call that a receiver got.
@@ -164,7 +165,7 @@ func TestAlerter(t *testing.T) {
 		require.Equal(t, "alert.resolved", calls[1].change)
 		for _, c := range calls {
 			require.Equal(t, "PIPELINE_FAILING", c.kind)
-			require.Equal(t, alert.Sign(secret, c.id, c.at, c.body), c.signature)
+			require.Equal(t, webhook.Sign(secret, c.id, c.at, c.body), c.signature)
 			require.WithinDuration(t, w.now, c.at, time.Minute, "the time is the database's")
 		}
 		require.NotEqual(t, calls[0].id, calls[1].id)
@@ -248,7 +249,7 @@ func TestSecret(t *testing.T) {
 	t.Parallel()
 	w, r := setup(t), listen(t)
 	secret := w.channel(t, "hook", r, true)
-	text := alert.SecretText(secret)
+	text := webhook.SecretText(secret)
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whsec_"))
 	require.NoError(t, err)
 	require.Equal(t, secret, raw)

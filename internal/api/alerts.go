@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/suggest"
+	"go.arco.dev/servo/internal/webhook"
 )
 
 // alertService implements servo.v1.AlertService.
@@ -123,7 +124,7 @@ func (s alertService) CreateAlertChannel(ctx context.Context, req *servov1.Creat
 	if err != nil {
 		return nil, err
 	}
-	return &servov1.CreateAlertChannelResponse{Channel: channelToProto(made), Secret: alert.SecretText(secret)}, nil
+	return &servov1.CreateAlertChannelResponse{Channel: channelToProto(made), Secret: webhook.SecretText(secret)}, nil
 }
 
 func channelToProto(c alert.Channel) *servov1.AlertChannel {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/webhook"
 )
 
 // Bounds of what is done about alerts at once.
@@ -19,7 +19,6 @@ const (
 	maxAlertChanges = 1000
 	messageLease    = time.Minute
 	maxMessageError = 500
-	secretBytes     = 32
 )
 
 // alertTopic wakes whoever sends messages.
@@ -219,8 +218,7 @@ func (e *Engine) CreateChannel(ctx context.Context, owner id.Tenant, settings al
 	if err := settings.Validate(); err != nil {
 		return made, nil, err
 	}
-	secret = make([]byte, secretBytes)
-	_, _ = rand.Read(secret) // never fails: crypto/rand panics instead
+	secret = webhook.NewSecret()
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
