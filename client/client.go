@@ -164,6 +164,11 @@ func (c *Client) Simulation() servov1.SimulationServiceClient {
 // Alerts shows what somebody must hear of.
 func (c *Client) Alerts() servov1.AlertServiceClient { return servov1.NewAlertServiceClient(c.conn) }
 
+// Subscriptions looks after the URLs that hear of events.
+func (c *Client) Subscriptions() servov1.SubscriptionServiceClient {
+	return servov1.NewSubscriptionServiceClient(c.conn)
+}
+
 // Keys looks after API keys.
 func (c *Client) Keys() servov1.KeyServiceClient { return servov1.NewKeyServiceClient(c.conn) }
 

@@ -15,7 +15,8 @@ func TestRepeatsOfEveryCall(t *testing.T) {
 	never := map[string]bool{
 		"CreateTenant": true, "ReleaseLock": true, "CreateWorkspace": true, "CreatePool": true, "UpdatePool": true, "DeletePool": true,
 		"CreateSigningKey": true, "RotateSigningKeys": true, "CreateConfig": true, "UpdateConfig": true, "DeleteConfig": true, "RescheduleConfig": true,
-		"DeleteTemplate": true, "CreateAlertChannel": true, "DeleteAlertChannel": true, "CreateKey": true, "RotateKey": true,
+		"DeleteTemplate": true, "CreateAlertChannel": true, "DeleteAlertChannel": true,
+		"CreateSubscription": true, "ReplaySubscription": true, "DeleteSubscription": true, "CreateKey": true, "RotateKey": true,
 	}
 	known := 0
 	protoregistry.GlobalFiles.RangeFilesByPackage("servo.v1", func(file protoreflect.FileDescriptor) bool {

@@ -42,10 +42,10 @@ func repeats(method string) repeat {
 		"PlanRun", "ListRuns", "GetRun", "ListRunEvents", "ListTasks", "GetTask", "ListUpstreamTasks", "ListTaskLogs", "GetStatus",
 		"VerifyProjections", "GetDispatch", "GetQuotas", "GetTenantMetrics", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys",
 		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots", "FindHoles", "GetEvent", "ListTemplates", "ExplainConfig", "Simulate",
-		"ListAlerts", "GetAlert", "ListAlertChannels", "ListKeys", "ListAudit":
+		"ListAlerts", "GetAlert", "ListAlertChannels", "ListSubscriptions", "GetSubscription", "ListKeys", "ListAudit":
 		return repeatSafe
 	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey", "RevokeKey",
-		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate": // the same state, however often
+		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate", "PauseSubscription", "ResumeSubscription": // the same state, however often
 		return repeatSafe
 	case "Claim", "Report", "Heartbeat", "StartTask", "AdvanceCursor", "YieldTask", "FanOutTask", "CompleteTask", "FailTask": // known by claim or lease
 		return repeatSafe
@@ -53,7 +53,7 @@ func repeats(method string) repeat {
 		return repeatByKey
 	case "WatchRun":
 		return repeatResume
-	default: // ReleaseLock: another run may hold it by then; CreateTenant, CreateWorkspace, pools, configs, alert channels: a repeat would be told that it is so already; keys: there would be two
+	default: // ReleaseLock: another run may hold it by then; CreateTenant, CreateWorkspace, pools, configs, alert channels, subscriptions: a repeat would be told that it is so already; keys: there would be two
 		return repeatNever
 	}
 }

@@ -99,6 +99,12 @@ func Methods() map[string]Method {
 	add("EventService", map[string]Method{"SendEvent": tenant(EventsSend, Named), "GetEvent": tenant(EventsRead, Whole)})
 	add("SimulationService", map[string]Method{"Simulate": tenant(ConfigsRead, Whole)})
 	add("LockService", map[string]Method{"ListLocks": tenant(LocksRead, Whole), "ReleaseLock": tenant(LocksRelease, Whole)})
+	add("SubscriptionService", map[string]Method{
+		"ListSubscriptions": tenant(SubscriptionsRead, Whole), "GetSubscription": tenant(SubscriptionsRead, Whole),
+		"CreateSubscription": tenant(SubscriptionsManage, Whole), "PauseSubscription": tenant(SubscriptionsManage, Whole),
+		"ResumeSubscription": tenant(SubscriptionsManage, Whole), "ReplaySubscription": tenant(SubscriptionsManage, Whole),
+		"DeleteSubscription": tenant(SubscriptionsManage, Whole),
+	})
 	add("AlertService", map[string]Method{
 		"ListAlerts": tenant(AlertsRead, Whole), "GetAlert": tenant(AlertsRead, Whole), "ListAlertChannels": tenant(SubscriptionsRead, Whole),
 		"CreateAlertChannel": tenant(SubscriptionsManage, Whole), "DeleteAlertChannel": tenant(SubscriptionsManage, Whole),

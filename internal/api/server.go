@@ -93,6 +93,7 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterAlertServiceServer(to, alertService{Server: s})
 	servov1.RegisterKeyServiceServer(to, keyService{Server: s})
 	servov1.RegisterAuditServiceServer(to, auditService{Server: s})
+	servov1.RegisterSubscriptionServiceServer(to, subscriptionService{Server: s})
 	servov1.RegisterSchedulerServiceServer(to, schedulerService{Server: s})
 	servov1.RegisterEventServiceServer(to, eventService{Server: s})
 	servov1.RegisterTemplateServiceServer(to, templateService{Server: s})

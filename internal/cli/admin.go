@@ -16,6 +16,7 @@ func newAdmin() *cobra.Command {
 	return group("admin", "Look after an installation and its database",
 		newDispatch(),
 		newDrain(),
+		group("feed", "The log in the order in which it is followed", newEpoch()),
 		group("projections", "The tables that follow from the events", newVerify()),
 		newRepair(),
 	)

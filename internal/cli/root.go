@@ -32,6 +32,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root := group("servo", "Servo runs data pipelines for many tenants on PostgreSQL",
 		newAdmin(),
 		newAlerts(),
+		newSubscriptions(),
 		newAssets(),
 		newAudit(),
 		newBench(),

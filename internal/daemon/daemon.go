@@ -20,6 +20,7 @@ import (
 	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/dispatch"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/feed"
 	"go.arco.dev/servo/internal/metrics"
 	"go.arco.dev/servo/internal/presence"
 	"go.arco.dev/servo/internal/push"
@@ -75,6 +76,7 @@ type Daemon struct {
 	reaper    *reaper.Reaper
 	scheduler *scheduler.Scheduler
 	alerter   *alerter.Alerter
+	feed      *feed.Feed
 	presence  *presence.Presence
 	dispatch  atomic.Pointer[dispatch.Dispatch]
 	api       *api.Server
@@ -125,6 +127,9 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 	if err := prepareSchema(ctx, d.store, d.config); err != nil {
 		return err
 	}
+	if _, err := d.store.CheckFeedEpoch(ctx); err != nil { // before anything is written
+		return err
+	}
 	d.observe()
 	d.config.Engine.Server = d.config.Name
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
@@ -147,6 +152,7 @@ func (d *Daemon) startLoops() {
 	d.admission = admission.Start(d.store, d.engine, admission.Config{Holder: d.config.Name, Logger: d.config.Logger})
 	d.reaper = reaper.Start(d.store, d.engine, reaper.Config{Logger: d.config.Logger})
 	d.scheduler = scheduler.Start(d.store, d.engine, scheduler.Config{Logger: d.config.Logger})
+	d.feed = feed.Start(d.store, d.engine, feed.Config{Version: d.config.Version, Logger: d.config.Logger})
 	d.alerter = alerter.Start(d.store, d.engine, alerter.Config{Version: d.config.Version, Logger: d.config.Logger})
 }
 
@@ -179,6 +185,7 @@ func (d *Daemon) shutDown(ctx context.Context) error {
 	}
 	if d.engine != nil {
 		d.alerter.Stop()
+		d.feed.Stop()
 		d.scheduler.Stop()
 		d.reaper.Stop()
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)

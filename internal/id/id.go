@@ -30,6 +30,8 @@ type (
 	Alert struct{ uuid.UUID }
 	// Channel is where alerts are heard.
 	Channel struct{ uuid.UUID }
+	// Subscription sends events on.
+	Subscription struct{ uuid.UUID }
 	// Event is something that was sent from outside.
 	Event struct{ uuid.UUID }
 	// Template is an expression of a schedule with a name.
@@ -42,7 +44,7 @@ type (
 
 // Kind is any of the id types.
 type Kind interface {
-	Tenant | Workspace | Deployment | Run | Task | Config | Alert | Channel | Event | Template | Key | Claim
+	Tenant | Workspace | Deployment | Run | Task | Config | Alert | Channel | Subscription | Event | Template | Key | Claim
 }
 
 // Minter mints ids for one transaction: all carry its time, and each sorts after the

@@ -41,6 +41,7 @@ type LiveCollector struct {
 	depth, quota, duty                          *prometheus.Desc
 	running, pending, locks, age, timeout, okay *prometheus.Desc
 	alerts, messages                            *prometheus.Desc
+	feedAge, lag, failing                       *prometheus.Desc
 }
 
 // NewLiveCollector makes a collector for a server; tenants is the cap of their label.
@@ -66,13 +67,16 @@ func NewLiveCollector(source Source, server string, tenants int, log *slog.Logge
 		timeout:  desc("pipeline_lock_timeout_seconds", "How long that lock can be held until its run is timed out."),
 		alerts:   desc("servo_alerts_open", "Alerts that are open.", "kind"),
 		messages: desc("servo_alert_messages_waiting", "Messages about alerts that no receiver has accepted yet."),
+		feedAge:  desc("servo_feed_age_seconds", "How long the oldest event waits that a running transaction holds back from whoever follows the log."),
+		lag:      desc("servo_subscription_lag_seconds", "How long the next event of the active subscription waits that is farthest behind."),
+		failing:  desc("servo_subscriptions_failing", "Active subscriptions whose receiver did not accept the last call."),
 		okay:     desc("servo_live_up", "Whether what is live could be read from the database."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *LiveCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.quota, c.duty, c.running, c.pending, c.locks, c.age, c.timeout, c.alerts, c.messages, c.okay} {
+	for _, d := range []*prometheus.Desc{c.depth, c.quota, c.duty, c.running, c.pending, c.locks, c.age, c.timeout, c.alerts, c.messages, c.feedAge, c.lag, c.failing, c.okay} {
 		to <- d
 	}
 }
@@ -129,6 +133,9 @@ func (c *LiveCollector) Collect(to chan<- prometheus.Metric) {
 		gauge(c.alerts, float64(live.Alerts[kind]), string(kind))
 	}
 	gauge(c.messages, float64(live.Messages))
+	gauge(c.feedAge, live.Feed.Age.Seconds())
+	gauge(c.lag, live.Feed.Lag.Seconds())
+	gauge(c.failing, float64(live.Feed.Failing))
 }
 
 func liveStates() []run.TaskState {

@@ -45,6 +45,7 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	w.Exec(t, `INSERT INTO servo.run_deltas (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 		SELECT tenant_id, '2026-01-01', '', 1, 1, 0, 0, 0, 1, 1, 0, 0 FROM servo.runs`)
 	w.alert(t, a.tenant, alert.PipelineFailing, w.channel(t, a.tenant, "mine"))
+	w.subscribe(t, a.tenant, "mine")
 	w.engine(t, func(tx *Tx) {
 		must(tx.TakeTriggerKeys(t.Context(), []store.TriggerKey{{Tenant: a.tenant, Key: "k", Digest: "d", Run: g.run.ID}}, w.now))(t)
 	})

@@ -25,6 +25,7 @@ type Live struct {
 	// Alerts are open ones by kind, Messages those about alerts that nobody has heard yet.
 	Alerts   map[alert.Kind]int
 	Messages int
+	Feed     FeedState
 }
 
 // TenantDepth is how many live tasks a tenant has, by state.
@@ -82,6 +83,9 @@ func (s *Store) live(ctx context.Context, tenants int, most int32) (Live, error)
 		}
 		return tx.liveRuns(ctx, &live, most)
 	})
+	if err == nil {
+		live.Feed, err = s.FeedState(ctx)
+	}
 	return live, err
 }
 

@@ -22,6 +22,7 @@ import (
 	"go.arco.dev/servo/internal/platform"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store/internal/db"
+	"go.arco.dev/servo/internal/subscription"
 	"go.arco.dev/servo/internal/tenant"
 )
 
@@ -91,7 +92,7 @@ const describedStatements = 512
 
 // Codec knows every event of this version of Servo.
 func Codec() *event.Codec {
-	return event.NewCodec(slices.Concat(run.Events(), tenant.Events(), platform.Events(), config.Events(), alert.Events(), access.Events())...)
+	return event.NewCodec(slices.Concat(run.Events(), tenant.Events(), platform.Events(), config.Events(), alert.Events(), access.Events(), subscription.Events())...)
 }
 
 // registerTypes makes UUIDs travel in binary and times come back in UTC.

@@ -49,6 +49,8 @@ type (
 	AlertRow = db.ServoAlert
 	// ChannelRow is a row of alert_channels.
 	ChannelRow = db.ServoAlertChannel
+	// SubscriptionRow is a row of subscriptions.
+	SubscriptionRow = db.ServoSubscription
 	// KeyRow is a row of api_keys.
 	KeyRow = db.ServoApiKey
 	// OutsideEventRow is a row of event_inbox.
@@ -220,6 +222,8 @@ type EntityRows struct {
 	Alert      func(AlertRow) error
 	Channel    func(ChannelRow) error
 	Key        func(KeyRow) error
+
+	Subscription func(SubscriptionRow) error
 }
 
 // EachEntityEvent streams the events of these tenants, by subject and version.
@@ -241,6 +245,7 @@ func (tx *Tx) EachEntityRow(ctx context.Context, tenants []id.Tenant, each Entit
 		streaming(ctx, tx, each.Template, with((*db.Queries).VerifyTemplates, ids)),
 		streaming(ctx, tx, each.Alert, with((*db.Queries).VerifyAlerts, ids)),
 		streaming(ctx, tx, each.Channel, with((*db.Queries).VerifyChannels, ids)),
+		streaming(ctx, tx, each.Subscription, with((*db.Queries).VerifySubscriptions, ids)),
 		streaming(ctx, tx, each.Key, with((*db.Queries).VerifyKeys, ids)),
 	)
 }

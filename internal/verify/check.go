@@ -31,6 +31,8 @@ type tables struct {
 	alerts      columns[store.AlertRow]
 	channels    columns[store.ChannelRow]
 	keys        columns[store.KeyRow]
+
+	subscriptions columns[store.SubscriptionRow]
 }
 
 func newTables() *tables {
@@ -44,7 +46,8 @@ func newTables() *tables {
 		pauses: columnsOf[store.AssetPauseRow]("asset_pauses"), configs: columnsOf[store.ConfigRow]("configs"),
 		events: columnsOf[store.OutsideEventRow]("event_inbox"), templates: columnsOf[store.TemplateRow]("templates"),
 		alerts: columnsOf[store.AlertRow]("alerts"), channels: columnsOf[store.ChannelRow]("alert_channels"),
-		keys: columnsOf[store.KeyRow]("api_keys"),
+		subscriptions: columnsOf[store.SubscriptionRow]("subscriptions"),
+		keys:          columnsOf[store.KeyRow]("api_keys"),
 	}
 }
 

@@ -27,7 +27,7 @@ func TestColumns(t *testing.T) {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
 			entity := slices.Contains([]string{
-				"tenants", "workspaces", "deployments", "asset_pauses", "configs", "event_inbox", "templates", "alerts", "alert_channels", "api_keys",
+				"tenants", "workspaces", "deployments", "asset_pauses", "configs", "event_inbox", "templates", "alerts", "alert_channels", "subscriptions", "api_keys",
 			}, table)
 			db := copyOf(t, name)
 			for _, column := range columns {
@@ -62,7 +62,7 @@ func requireNamed(t testing.TB, report verify.Report, table, column string) {
 		"runs": {"tenant_id", "id"}, "tasks": {"tenant_id", "run_id", "id"}, "edges": {"tenant_id", "run_id", "upstream_id", "task_id"},
 		"live_runs": {"tenant_id", "run_id"}, "tenants": {"id"}, "workspaces": {"tenant_id", "id"}, "deployments": {"tenant_id", "id"},
 		"asset_pauses": {"tenant_id", "workspace_id", "asset"}, "configs": {"tenant_id", "id"},
-		"event_inbox": {"tenant_id", "id"}, "templates": {"tenant_id", "id"}, "alerts": {"tenant_id", "id"}, "alert_channels": {"tenant_id", "id"}, "api_keys": {"tenant_id", "id"},
+		"event_inbox": {"tenant_id", "id"}, "templates": {"tenant_id", "id"}, "alerts": {"tenant_id", "id"}, "alert_channels": {"tenant_id", "id"}, "subscriptions": {"tenant_id", "id"}, "api_keys": {"tenant_id", "id"},
 	}
 	for _, queue := range []string{"waiting", "ready_q", "pool_q", "leases", "retry_q"} {
 		keys[queue] = []string{"run_id", "task_id"}

@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/subscription"
 	"go.arco.dev/servo/internal/tenant"
 )
 
@@ -53,7 +54,7 @@ func (v *verifier) entitiesOf(ctx context.Context, tx *store.Tx, tenants []id.Te
 	err = tx.EachEntityRow(ctx, tenants, store.EntityRows{
 		Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow, AssetPause: c.pauseRow, Config: c.configRow,
 		Outside: c.eventRow, Template: c.templateRow,
-		Alert: c.alertRow, Channel: c.channelRow, Key: c.keyRow,
+		Alert: c.alertRow, Channel: c.channelRow, Subscription: c.subscriptionRow, Key: c.keyRow,
 	})
 	if err != nil {
 		return err
@@ -89,6 +90,8 @@ type entity struct {
 	alert    alert.Alert
 	channel  alert.Channel
 	key      access.Key
+
+	subscription subscription.Subscription
 
 	broken bool
 	met    bool
@@ -150,6 +153,8 @@ func begins(body event.Body) tenant.Kind {
 		return kindAlert
 	case alert.ChannelCreated:
 		return kindChannel
+	case subscription.Created:
+		return kindSubscription
 	case access.KeyCreated:
 		return kindKey
 	}
@@ -179,6 +184,9 @@ func (en *entity) fold(e event.Event) (err error) {
 	case kindChannel:
 		en.channel, err = en.channel.Evolve(e)
 		name = en.channel.Name
+	case kindSubscription:
+		en.subscription, err = en.subscription.Evolve(e)
+		name = en.subscription.Name
 	case kindKey:
 		en.key, err = en.key.Evolve(e)
 		name = en.key.Name
@@ -197,7 +205,7 @@ func (en *entity) may(body event.Body) bool {
 	switch en.Kind { //nolint:exhaustive // the others are judged by the event
 	case kindConfig:
 		return configMay(en.config, body)
-	case kindAlert, kindChannel, kindEvent, kindTemplate, kindKey: // Evolve says what may not be
+	case kindAlert, kindChannel, kindSubscription, kindEvent, kindTemplate, kindKey: // Evolve says what may not be
 		return true
 	}
 	switch body := body.(type) {
@@ -316,7 +324,7 @@ func (c *entityCheck) pauseRow(got store.AssetPauseRow) error {
 func (c *entityCheck) conclude() {
 	tables := map[tenant.Kind]string{
 		tenant.KindTenant: "tenants", tenant.KindWorkspace: "workspaces", tenant.KindDeployment: "deployments", kindConfig: "configs",
-		kindEvent: "event_inbox", kindTemplate: "templates", kindAlert: "alerts", kindChannel: "alert_channels", kindKey: "api_keys",
+		kindEvent: "event_inbox", kindTemplate: "templates", kindAlert: "alerts", kindChannel: "alert_channels", kindSubscription: "subscriptions", kindKey: "api_keys",
 	}
 	for key, en := range c.entities {
 		for asset := range en.Paused {

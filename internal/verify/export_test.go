@@ -19,7 +19,7 @@ func Compared() []string {
 		"tenants": t.tenants.names, "workspaces": t.workspaces.names, "deployments": t.deployments.names,
 		"asset_pauses": t.pauses.names, "configs": t.configs.names,
 		"event_inbox": t.events.names, "templates": t.templates.names,
-		"alerts": t.alerts.names, "alert_channels": t.channels.names, "api_keys": t.keys.names,
+		"alerts": t.alerts.names, "alert_channels": t.channels.names, "subscriptions": t.subscriptions.names, "api_keys": t.keys.names,
 	} {
 		for _, name := range names {
 			all = append(all, table+"."+name)
@@ -99,6 +99,9 @@ func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Div
 			continue
 		case kindKey:
 			rows["api_keys"] = append(rows["api_keys"], valuesOf(v.tables.keys, wantKey(en.key)))
+			continue
+		case kindSubscription:
+			rows["subscriptions"] = append(rows["subscriptions"], valuesOf(v.tables.subscriptions, wantSubscription(en.subscription)))
 			continue
 		case kindTemplate:
 			rows["templates"] = append(rows["templates"], valuesOf(v.tables.templates, wantTemplate(en.template)))

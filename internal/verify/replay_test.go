@@ -158,6 +158,14 @@ func TestRecord(t *testing.T) {
 			return keep(&keys)(row)
 		}))
 		record(t, "entities-keys", keys)
+		var subscriptions history
+		require.NoError(t, tx.EachEntityEvent(ctx, []id.Tenant{{}, value(w.db.TenantByName(ctx, scheduledTenant))(t)}, func(row store.EventRow) error {
+			if row.RunID = uuid.Nil; !strings.HasPrefix(row.Type, "subscription.") {
+				return nil
+			}
+			return keep(&subscriptions)(row)
+		}))
+		record(t, "entities-subscriptions", subscriptions)
 		var outside history
 		require.NoError(t, tx.EachEntityEvent(ctx, []id.Tenant{value(w.db.TenantByName(ctx, scheduledTenant))(t)}, func(row store.EventRow) error {
 			if row.RunID = uuid.Nil; !strings.HasPrefix(row.Type, "event.") && !strings.HasPrefix(row.Type, "template.") {

@@ -61,6 +61,19 @@ func Volatile() []string {
 		"event_inbox.after_id",
 		// messages about alerts: written with the alert, and then only a matter of who has heard
 		"alert_deliveries.*",
+		// where a subscription stands: what its receiver has heard is in no event
+		"subscriptions.after_epoch",
+		"subscriptions.after_tx",
+		"subscriptions.after_position",
+		"subscriptions.due_at",
+		"subscriptions.lease",
+		"subscriptions.tries",
+		"subscriptions.failing_since",
+		"subscriptions.error",
+		"subscriptions.delivered",
+		"subscriptions.delivered_at",
+		// how the feed names its places since a cluster was restored
+		"feed_epochs.*",
 		// answers to repeats, forgotten by age
 		"idempotency_keys.*",
 		// who does what must be done by one, now
@@ -72,6 +85,7 @@ func Volatile() []string {
 		// what only servers and workers may know: it is in no event
 		"signing_keys.secret",
 		"alert_channels.secret",
+		"subscriptions.secret",
 		"api_keys.digest",
 		// when somebody last came with a key: written now and then
 		"api_keys.last_used_at",

@@ -100,6 +100,7 @@ func (w *world) scheduled(t testing.TB) {
 	}
 	value(c.MoveSlot(t.Context(), c.change("moved"), w.now.Add(70*time.Minute)))(t)
 	c.listen(t)
+	c.subscribe(t)
 	c.keys(t)
 	w.later(t, 61*time.Minute)
 	c.watch(t) // they are overdue

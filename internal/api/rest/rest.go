@@ -93,6 +93,7 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 		with(servov1.NewAlertServiceClient, servov1.RegisterAlertServiceHandlerClient),
 		with(servov1.NewKeyServiceClient, servov1.RegisterKeyServiceHandlerClient),
 		with(servov1.NewAuditServiceClient, servov1.RegisterAuditServiceHandlerClient),
+		with(servov1.NewSubscriptionServiceClient, servov1.RegisterSubscriptionServiceHandlerClient),
 		with(servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
 		with(servov1.NewEventServiceClient, servov1.RegisterEventServiceHandlerClient),
 		with(servov1.NewTemplateServiceClient, servov1.RegisterTemplateServiceHandlerClient),

@@ -196,6 +196,9 @@ SELECT sqlc.embed(a) FROM servo.alerts a WHERE a.tenant_id = ANY(@tenant_ids::uu
 -- name: VerifyChannels :many
 SELECT sqlc.embed(c) FROM servo.alert_channels c WHERE c.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY c.tenant_id, c.id;
 
+-- name: VerifySubscriptions :many
+SELECT sqlc.embed(s) FROM servo.subscriptions s WHERE s.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY s.tenant_id, s.id;
+
 -- name: VerifyInbox :many
 SELECT sqlc.embed(e) FROM servo.event_inbox e WHERE e.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY e.tenant_id, e.id;
 
@@ -251,6 +254,8 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         SELECT 'alerts', l.tenant_id FROM servo.alerts l
         UNION ALL
         SELECT 'alert_channels', h.tenant_id FROM servo.alert_channels h
+        UNION ALL
+        SELECT 'subscriptions', u.tenant_id FROM servo.subscriptions u
         UNION ALL
         SELECT 'api_keys', k.tenant_id FROM servo.api_keys k
         UNION ALL

@@ -359,6 +359,34 @@ type ServoSlotRange struct {
 	DecidedBy     string
 }
 
+type ServoSubscription struct {
+	TenantID      uuid.UUID
+	ID            uuid.UUID
+	Version       int32
+	Name          string
+	Url           string
+	Types         []string
+	Workspace     string
+	Pipeline      string
+	AllowPrivate  bool
+	Secret        []byte
+	PausedAt      *time.Time
+	PauseReason   string
+	CreatedBy     string
+	CreatedAt     time.Time
+	DeletedAt     *time.Time
+	AfterEpoch    int32
+	AfterTx       int64
+	AfterPosition int64
+	DueAt         *time.Time
+	Lease         int64
+	Tries         int32
+	FailingSince  *time.Time
+	Error         string
+	Delivered     int64
+	DeliveredAt   *time.Time
+}
+
 type ServoSwitch struct {
 	Name      string
 	Off       bool

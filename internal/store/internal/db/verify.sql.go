@@ -815,6 +815,8 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'alert_channels', h.tenant_id FROM servo.alert_channels h
         UNION ALL
+        SELECT 'subscriptions', u.tenant_id FROM servo.subscriptions u
+        UNION ALL
         SELECT 'api_keys', k.tenant_id FROM servo.api_keys k
         UNION ALL
         SELECT 'audit_log', g.tenant_id FROM servo.audit_log g) AS o
@@ -1788,6 +1790,60 @@ func (q *Queries) VerifySigningKeys(ctx context.Context) ([]VerifySigningKeysRow
 			&i.ServoSigningKey.SignsFrom,
 			&i.ServoSigningKey.ExpiresAt,
 			&i.ServoSigningKey.RevokedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const verifySubscriptions = `-- name: VerifySubscriptions :many
+SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.allow_private, s.secret, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at, s.after_epoch, s.after_tx, s.after_position, s.due_at, s.lease, s.tries, s.failing_since, s.error, s.delivered, s.delivered_at FROM servo.subscriptions s WHERE s.tenant_id = ANY($1::uuid[]) ORDER BY s.tenant_id, s.id
+`
+
+type VerifySubscriptionsRow struct {
+	ServoSubscription ServoSubscription
+}
+
+func (q *Queries) VerifySubscriptions(ctx context.Context, tenantIds []uuid.UUID) ([]VerifySubscriptionsRow, error) {
+	rows, err := q.db.Query(ctx, verifySubscriptions, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifySubscriptionsRow
+	for rows.Next() {
+		var i VerifySubscriptionsRow
+		if err := rows.Scan(
+			&i.ServoSubscription.TenantID,
+			&i.ServoSubscription.ID,
+			&i.ServoSubscription.Version,
+			&i.ServoSubscription.Name,
+			&i.ServoSubscription.Url,
+			&i.ServoSubscription.Types,
+			&i.ServoSubscription.Workspace,
+			&i.ServoSubscription.Pipeline,
+			&i.ServoSubscription.AllowPrivate,
+			&i.ServoSubscription.Secret,
+			&i.ServoSubscription.PausedAt,
+			&i.ServoSubscription.PauseReason,
+			&i.ServoSubscription.CreatedBy,
+			&i.ServoSubscription.CreatedAt,
+			&i.ServoSubscription.DeletedAt,
+			&i.ServoSubscription.AfterEpoch,
+			&i.ServoSubscription.AfterTx,
+			&i.ServoSubscription.AfterPosition,
+			&i.ServoSubscription.DueAt,
+			&i.ServoSubscription.Lease,
+			&i.ServoSubscription.Tries,
+			&i.ServoSubscription.FailingSince,
+			&i.ServoSubscription.Error,
+			&i.ServoSubscription.Delivered,
+			&i.ServoSubscription.DeliveredAt,
 		); err != nil {
 			return nil, err
 		}

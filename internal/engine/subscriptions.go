@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/subscription"
+	"go.arco.dev/servo/internal/webhook"
+)
+
+// Bounds of what is done about subscriptions.
+const (
+	followLease    = time.Minute
+	maxFollowError = 500
+)
+
+// sender pauses subscriptions that nobody listens to.
+const sender = "feed"
+
+// FollowLease is how long a subscription belongs to whoever has taken it.
+func (*Engine) FollowLease() time.Duration { return followLease }
+
+// CreateSubscription makes a subscription of a tenant, or of the installation if it is the zero
+// one, that hears of what follows a place in the feed (now, beginning, or one that somebody was
+// given). Its secret is not shown again.
+func (e *Engine) CreateSubscription(ctx context.Context, owner id.Tenant, settings subscription.Settings, from string, meta event.Meta) (made store.Follower, err error) {
+	if err := settings.Validate(store.EventTypes()); err != nil {
+		return made, err
+	}
+	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		made = store.Follower{Secret: webhook.NewSecret()}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		there, err := tx.CountSubscriptions(ctx, owner)
+		if err != nil {
+			return err
+		}
+		if there >= subscription.Max {
+			return fault.New(fault.LimitExceeded, fmt.Sprintf("there are %d subscriptions", there), fault.Field("name"), fault.Remedy("delete one first"))
+		}
+		if made.After, err = tx.FeedPlace(ctx, "from", from); err != nil {
+			return err
+		}
+		begun := event.Event{
+			Tenant: owner, Subject: id.New[id.Subscription](id.NewMinter(now)).UUID, Version: 1, At: now, Meta: meta,
+			Body: subscription.Created{Settings: settings, From: made.After.String()},
+		}
+		if made.Subscription, err = made.Evolve(begun); err != nil {
+			return err
+		}
+		if err := tx.InsertSubscription(ctx, made); err != nil {
+			return err
+		}
+		return tx.AppendEntityEvents(ctx, begun)
+	})
+	return made, err
+}
+
+// PauseSubscription stops a subscription. One that is paused stays as it is.
+func (e *Engine) PauseSubscription(ctx context.Context, owner id.Tenant, name, reason string, meta event.Meta) error {
+	return e.changeSubscription(ctx, owner, name, meta, func(_ context.Context, _ *store.Tx, s *store.Follower) (event.Body, error) {
+		if !s.PausedAt.IsZero() {
+			return nil, nil
+		}
+		return subscription.Paused{Reason: clipped(reason, maxFollowError)}, nil
+	})
+}
+
+// ResumeSubscription lets a subscription go on where it was. One that goes on stays as it is.
+func (e *Engine) ResumeSubscription(ctx context.Context, owner id.Tenant, name string, meta event.Meta) error {
+	return e.changeSubscription(ctx, owner, name, meta, func(_ context.Context, _ *store.Tx, s *store.Follower) (event.Body, error) {
+		if s.PausedAt.IsZero() {
+			return nil, nil
+		}
+		return subscription.Resumed{}, nil
+	})
+}
+
+// ReplaySubscription makes a subscription go on after another place, before or behind its own.
+func (e *Engine) ReplaySubscription(ctx context.Context, owner id.Tenant, name, from string, meta event.Meta) error {
+	return e.changeSubscription(ctx, owner, name, meta, func(ctx context.Context, tx *store.Tx, s *store.Follower) (_ event.Body, err error) {
+		s.After, err = tx.FeedPlace(ctx, "from", from)
+		return subscription.Replayed{From: s.After.String()}, err
+	})
+}
+
+// DeleteSubscription ends a subscription. What it has not heard of it never will.
+func (e *Engine) DeleteSubscription(ctx context.Context, owner id.Tenant, name string, meta event.Meta) error {
+	return e.changeSubscription(ctx, owner, name, meta, func(context.Context, *store.Tx, *store.Follower) (event.Body, error) {
+		return subscription.Deleted{}, nil
+	})
+}
+
+// changeSubscription records what decide says about a locked subscription; nil changes nothing.
+// Whoever sends for it at the moment has it no more: its place is not moved by what comes of that.
+func (e *Engine) changeSubscription(ctx context.Context, owner id.Tenant, name string, meta event.Meta,
+	decide func(ctx context.Context, tx *store.Tx, s *store.Follower) (event.Body, error),
+) error {
+	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		s, err := tx.LockSubscription(ctx, owner, name)
+		if err != nil {
+			return err
+		}
+		body, err := decide(ctx, tx, &s)
+		if err != nil || body == nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		return recordSubscription(ctx, tx, s, now, meta, body)
+	})
+}
+
+func recordSubscription(ctx context.Context, tx *store.Tx, s store.Follower, now time.Time, meta event.Meta, body event.Body) (err error) {
+	happened := event.Event{Tenant: s.Tenant, Subject: s.ID.UUID, Version: s.Version + 1, At: now, Meta: meta, Body: body}
+	if s.Subscription, err = s.Evolve(happened); err != nil {
+		return err
+	}
+	if err := tx.UpdateSubscription(ctx, s, now, s.PausedAt.IsZero()); err != nil {
+		return err
+	}
+	return tx.AppendEntityEvents(ctx, happened)
+}
+
+// TakeSubscriptions takes up to most that are due. Whoever takes them says what came of each
+// before the lease is over, or another takes them again. Now is the database's time.
+func (e *Engine) TakeSubscriptions(ctx context.Context, most int) (taken []store.Follower, now time.Time, err error) {
+	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if now, err = tx.Clock(ctx); err != nil {
+			return err
+		}
+		taken, err = tx.TakeSubscriptions(ctx, now, followLease, most)
+		return err
+	})
+	return taken, now, err
+}
+
+// Heard is where a subscription stands after what it was told was accepted.
+type Heard struct {
+	Of     store.Follower
+	After  event.Position
+	Events int           // that were accepted; none if nothing was asked for
+	Keep   bool          // there is more to tell: it still belongs to whoever says so
+	Rest   time.Duration // otherwise: when it is looked after again
+}
+
+// SubscriptionsHeard moves subscriptions ahead. All says that each still belonged to the caller:
+// if not, somebody else looks after it, and nothing was moved.
+func (e *Engine) SubscriptionsHeard(ctx context.Context, heard ...Heard) (all bool, err error) {
+	if len(heard) == 0 {
+		return true, nil
+	}
+	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		moved := make([]store.Moved, len(heard))
+		for i, h := range heard {
+			due := now.Add(h.Rest)
+			if h.Keep {
+				due = now.Add(followLease)
+			}
+			moved[i] = store.Moved{Of: h.Of, After: h.After, Delivered: h.Events, Due: due}
+		}
+		counted, err := tx.MoveSubscriptions(ctx, now, moved)
+		all = counted == len(moved)
+		return err
+	})
+	return all, err
+}
+
+// SubscriptionFailed writes down that a call was not accepted: it is repeated later and later, and
+// after days of failures the subscription is paused.
+func (e *Engine) SubscriptionFailed(ctx context.Context, s store.Follower, failure string) error {
+	paused, counted := false, false
+	var again time.Time
+	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		again = now.Add(subscription.Again(s.Tries))
+		if counted, err = tx.FailSubscription(ctx, s, now, again, clipped(failure, maxFollowError)); err != nil || !counted {
+			return err
+		}
+		if s.FailingSince.IsZero() || now.Sub(s.FailingSince) < subscription.PauseAfter {
+			return nil
+		}
+		locked, err := tx.LockSubscription(ctx, s.Tenant, s.Name)
+		if err != nil {
+			return err
+		}
+		paused = true
+		return recordSubscription(ctx, tx, locked, now, event.Meta{Actor: sender}, subscription.Paused{
+			Reason: clipped(fmt.Sprintf("no call was accepted for %s: %s", subscription.PauseAfter, failure), maxFollowError),
+		})
+	})
+	switch {
+	case err != nil || !counted:
+	case paused:
+		e.log.Error("subscription paused: its receiver accepts nothing", "tenant", s.Tenant, "subscription", s.Name, "error", failure)
+	default:
+		e.log.Warn("events not delivered", "tenant", s.Tenant, "subscription", s.Name, "tries", s.Tries+1, "again", again, "error", failure)
+	}
+	return err
+}

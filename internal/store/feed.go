@@ -1,0 +1,235 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+	"go.arco.dev/servo/internal/subscription"
+)
+
+// noEvent is when what has not been recorded was recorded.
+var noEvent = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// feed runs fn in a transaction that walks the feed.
+func (s *Store) feed(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	return s.in(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.EnterFeed(ctx); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// Feed reads the events of everybody after a place, in the order of the feed. It stops before
+// what a running transaction may still put something in front of, so that whoever reads on from
+// the last event sees each once. With origins, events of runs know their workspace and pipeline.
+func (s *Store) Feed(ctx context.Context, after event.Position, most int, origins bool) (found []subscription.Recorded, err error) {
+	err = s.feed(ctx, func(ctx context.Context, tx *Tx) error {
+		epochs, err := tx.epochs(ctx)
+		if err != nil {
+			return err
+		}
+		after = epochs.Current(after)
+		rows, err := tx.q.Feed(ctx, db.FeedParams{Tx: strconv.FormatInt(after.Tx, 10), Position: after.Position, Most: int32(most)}) //nolint:gosec // a page
+		if err != nil {
+			return err
+		}
+		found = column(rows, func(r db.FeedRow) subscription.Recorded {
+			return subscription.Recorded{
+				At: event.Position{Epoch: epochs.Of(r.Tx), Tx: r.Tx, Position: r.Position}, Tenant: id.Of[id.Tenant](r.TenantID), Run: id.Of[id.Run](r.RunID),
+				Stream: r.Subject, Version: r.Version, Time: r.RecordedAt, Schema: r.Schema, Type: event.Type(r.Type), Actor: r.Actor, Trace: r.Trace, Data: r.Data,
+			}
+		})
+		if origins {
+			return tx.origins(ctx, found)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// origins fills in the workspaces and pipelines of runs.
+func (tx *Tx) origins(ctx context.Context, events []subscription.Recorded) error {
+	var p db.RunOriginsParams
+	seen := map[id.Run]bool{{}: true}
+	for _, e := range events {
+		if !seen[e.Run] {
+			seen[e.Run] = true
+			p.TenantIds, p.Ids = append(p.TenantIds, e.Tenant.UUID), append(p.Ids, e.Run.UUID)
+		}
+	}
+	rows, err := tx.q.RunOrigins(ctx, p)
+	if err != nil {
+		return err
+	}
+	of := make(map[uuid.UUID]db.RunOriginsRow, len(rows))
+	for _, r := range rows {
+		of[r.ID] = r
+	}
+	for i, e := range events {
+		events[i].Workspace, events[i].Pipeline = of[e.Run.UUID].Workspace, of[e.Run.UUID].Pipeline
+	}
+	return nil
+}
+
+func (tx *Tx) epochs(ctx context.Context) (event.Epochs, error) {
+	rows, err := tx.q.FeedEpochs(ctx)
+	return column(rows, func(r db.FeedEpochsRow) event.Epoch {
+		return event.Epoch{Number: r.Epoch, From: r.FromTx, Cluster: r.Cluster}
+	}), err
+}
+
+// FeedLag is how long an event after a place waits already; zero if there is none.
+func (s *Store) FeedLag(ctx context.Context, after event.Position) (lag time.Duration, err error) {
+	err = s.feed(ctx, func(ctx context.Context, tx *Tx) error {
+		lag, err = tx.feedLag(ctx, after)
+		return err
+	})
+	return lag, err
+}
+
+func (tx *Tx) feedLag(ctx context.Context, after event.Position) (time.Duration, error) {
+	next, err := tx.q.FeedNext(ctx, db.FeedNextParams{Tx: strconv.FormatInt(after.Tx, 10), Position: after.Position})
+	if err != nil || next.Equal(noEvent) {
+		return 0, err
+	}
+	now, err := tx.Clock(ctx)
+	return max(0, now.Sub(next)), err
+}
+
+// FeedState is how the feed and who follows it are doing.
+type FeedState struct {
+	// Age is how long the oldest event waits that a running transaction holds back.
+	Age time.Duration
+	// Lag is that of the active subscription that is farthest behind.
+	Lag time.Duration
+	// Failing are the active subscriptions whose receiver does not accept.
+	Failing int
+}
+
+// FeedState reads it.
+func (s *Store) FeedState(ctx context.Context) (state FeedState, err error) {
+	err = s.feed(ctx, func(ctx context.Context, tx *Tx) error {
+		ends, err := tx.q.FeedEnds(ctx)
+		if err != nil {
+			return err
+		}
+		if state.Age, err = tx.feedLag(ctx, event.Position{Tx: ends.Settled}); err != nil {
+			return err
+		}
+		failing, err := tx.q.FailingSubscriptions(ctx)
+		if err != nil {
+			return err
+		}
+		state.Failing = int(failing)
+		last, err := tx.q.FarthestBehind(ctx)
+		for _, s := range last {
+			state.Lag, err = tx.feedLag(ctx, event.Position{Tx: s.AfterTx, Position: s.AfterPosition})
+		}
+		return err
+	})
+	return state, err
+}
+
+// FeedPlace turns words into a place: now, beginning, or one that somebody was given.
+func (tx *Tx) FeedPlace(ctx context.Context, field, text string) (event.Position, error) {
+	epochs, err := tx.epochs(ctx)
+	if err != nil {
+		return event.Position{}, err
+	}
+	ends, err := tx.q.FeedEnds(ctx)
+	if err != nil {
+		return event.Position{}, err
+	}
+	switch text {
+	case "", "now":
+		return epochs.Current(event.Position{Epoch: epochs.Of(ends.Settled), Tx: ends.Settled}), nil
+	case "beginning":
+		return event.Position{Epoch: 1}, nil
+	}
+	p, err := event.ParsePosition(field, text)
+	if err != nil {
+		return p, err
+	}
+	if p = epochs.Current(p); p.Tx >= ends.Next {
+		return p, fault.New(fault.InvalidArgument, fmt.Sprintf("%s is a place that the feed has not reached", text), fault.Field(field),
+			fault.Remedy("use now to begin with what happens next"))
+	}
+	return p, nil
+}
+
+// CheckFeedEpoch begins a new epoch if the cluster is not the one that it was: it was restored
+// under another name or has left its timeline. It gives the epoch that is now. Where the
+// cluster cannot be asked who it is, only RaiseFeedEpoch begins one.
+func (s *Store) CheckFeedEpoch(ctx context.Context) (epoch int32, err error) {
+	var cluster string
+	asked := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		cluster, err = tx.q.FeedCluster(ctx)
+		return err
+	})
+	if asked != nil {
+		if ctx.Err() != nil {
+			return 0, asked
+		}
+		cluster = "" // not for everybody's eyes at some hosts
+	}
+	return s.raiseEpoch(ctx, cluster, func(last event.Epoch) (string, bool) {
+		return "the cluster was " + last.Cluster, cluster != "" && last.Cluster != "" && last.Cluster != cluster
+	})
+}
+
+// RaiseFeedEpoch begins a new epoch: the cluster was put back to an earlier state.
+func (s *Store) RaiseFeedEpoch(ctx context.Context, reason string) (int32, error) {
+	return s.raiseEpoch(ctx, "", func(event.Epoch) (string, bool) { return reason, true })
+}
+
+func (s *Store) raiseEpoch(ctx context.Context, cluster string, raise func(last event.Epoch) (reason string, yes bool)) (number int32, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.LockFeedEpochs(ctx); err != nil {
+			return err
+		}
+		epochs, err := tx.epochs(ctx)
+		if err != nil {
+			return err
+		}
+		last := epochs[len(epochs)-1]
+		number = last.Number
+		if cluster == "" {
+			cluster = last.Cluster
+		}
+		reason, yes := raise(last)
+		if !yes {
+			if last.Cluster == cluster {
+				return nil
+			}
+			return tx.q.NameFeedCluster(ctx, db.NameFeedClusterParams{Cluster: cluster, Epoch: number})
+		}
+		ends, err := tx.q.FeedEnds(ctx)
+		if err != nil {
+			return err
+		}
+		number++
+		return tx.q.RaiseFeedEpoch(ctx, db.RaiseFeedEpochParams{Epoch: number, FromTx: ends.Settled, Cluster: cluster, Reason: reason})
+	})
+	return number, err
+}
+
+// EventTypes are the types of all events, in their order.
+func EventTypes() []string {
+	var all []string
+	for t := range Codec().Types() {
+		all = append(all, string(t))
+	}
+	slices.Sort(all)
+	return all
+}

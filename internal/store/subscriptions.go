@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+	"go.arco.dev/servo/internal/subscription"
+)
+
+// Follower is a subscription with where it stands. Whoever has taken it has its secret.
+type Follower struct {
+	subscription.Subscription
+	After        event.Position
+	Lease        int64
+	Tries        int // that have failed since the last that has not
+	FailingSince time.Time
+	Secret       []byte
+}
+
+// FollowerView is a subscription as people see it.
+type FollowerView struct {
+	Follower
+	DueAt       time.Time // when it is tried again
+	Error       string    // of the last call that failed
+	Delivered   int64     // events
+	DeliveredAt time.Time
+}
+
+// CountSubscriptions is how many a tenant has.
+func (tx *Tx) CountSubscriptions(ctx context.Context, owner id.Tenant) (int, error) {
+	n, err := tx.q.CountSubscriptions(ctx, owner.UUID)
+	return int(n), err
+}
+
+// InsertSubscription writes a new subscription with its secret and its place.
+func (tx *Tx) InsertSubscription(ctx context.Context, s Follower) error {
+	types := s.Types
+	if types == nil {
+		types = []string{}
+	}
+	err := tx.q.InsertSubscription(ctx, db.InsertSubscriptionParams{
+		TenantID: s.Tenant.UUID, ID: s.ID.UUID, Name: s.Name, Url: s.URL, Types: types, Workspace: s.Workspace, Pipeline: s.Pipeline, AllowPrivate: s.AllowPrivate,
+		Secret: s.Secret, CreatedBy: s.CreatedBy, Now: s.CreatedAt, AfterEpoch: s.After.Epoch, AfterTx: s.After.Tx, AfterPosition: s.After.Position,
+	})
+	return taken(err, "subscription", s.Name)
+}
+
+// LockSubscription locks a subscription by its name.
+func (tx *Tx) LockSubscription(ctx context.Context, owner id.Tenant, name string) (Follower, error) {
+	r, err := tx.q.LockSubscription(ctx, db.LockSubscriptionParams{TenantID: owner.UUID, Name: name})
+	if err != nil {
+		return Follower{}, notFound(err, "subscription", name)
+	}
+	return Follower{
+		Subscription: subscription.Subscription{
+			Tenant: owner, ID: id.Of[id.Subscription](r.ID), Version: r.Version,
+			Settings: settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline, r.AllowPrivate),
+			PausedAt: timeOf(r.PausedAt), PauseReason: r.PauseReason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, DeletedAt: timeOf(r.DeletedAt),
+		},
+		After: event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}, Lease: r.Lease, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince),
+	}, nil
+}
+
+func settingsOf(name, url string, types []string, workspace, pipeline string, private bool) subscription.Settings {
+	if len(types) == 0 {
+		types = nil
+	}
+	return subscription.Settings{Name: name, URL: url, Types: types, Workspace: workspace, Pipeline: pipeline, AllowPrivate: private}
+}
+
+// UpdateSubscription writes what an event has changed of a locked subscription, and its place.
+// Whoever has taken it has it no more. With again, its failures are forgotten.
+func (tx *Tx) UpdateSubscription(ctx context.Context, s Follower, now time.Time, again bool) error {
+	p := db.UpdateSubscriptionParams{
+		Version: s.Version, PausedAt: orNil(s.PausedAt), PauseReason: s.PauseReason, DeletedAt: orNil(s.DeletedAt), Again: again,
+		AfterEpoch: s.After.Epoch, AfterTx: s.After.Tx, AfterPosition: s.After.Position, TenantID: s.Tenant.UUID, ID: s.ID.UUID,
+	}
+	if s.PausedAt.IsZero() && s.DeletedAt.IsZero() {
+		p.DueAt = &now
+	}
+	return tx.q.UpdateSubscription(ctx, p)
+}
+
+// SubscriptionsDue are the places of subscriptions that are to be looked after, at the cost of
+// one look.
+func (s *Store) SubscriptionsDue(ctx context.Context, most int) (places []event.Position, err error) {
+	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.SubscriptionsDue(ctx, int32(most)) //nolint:gosec // a batch size
+		places = column(rows, func(r db.SubscriptionsDueRow) event.Position {
+			return event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}
+		})
+		return err
+	})
+	return places, err
+}
+
+// TakeSubscriptions takes up to most that are due. Nobody else does until the lease is over.
+func (tx *Tx) TakeSubscriptions(ctx context.Context, now time.Time, lease time.Duration, most int) ([]Follower, error) {
+	epochs, err := tx.epochs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.q.TakeSubscriptions(ctx, db.TakeSubscriptionsParams{Now: now, Until: now.Add(lease), Most: int32(most)}) //nolint:gosec // a batch size
+	return column(rows, func(r db.TakeSubscriptionsRow) Follower {
+		return Follower{
+			Subscription: subscription.Subscription{
+				Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Subscription](r.ID), Version: r.Version,
+				Settings:  settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline, r.AllowPrivate),
+				CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
+			},
+			After: epochs.Current(event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}),
+			Lease: r.Lease, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince), Secret: r.Secret,
+		}
+	}), err
+}
+
+// Moved is where a taken subscription stands now, and when it is looked after again.
+type Moved struct {
+	Of        Follower
+	After     event.Position
+	Delivered int // events, since it was said last
+	Due       time.Time
+}
+
+// MoveSubscriptions writes down where subscriptions stand; counted are those that still belonged
+// to whoever says so.
+func (tx *Tx) MoveSubscriptions(ctx context.Context, now time.Time, moved []Moved) (counted int, err error) {
+	n, err := tx.q.MoveSubscriptions(ctx, db.MoveSubscriptionsParams{
+		Now:       now,
+		TenantIds: column(moved, func(m Moved) uuid.UUID { return m.Of.Tenant.UUID }),
+		Ids:       column(moved, func(m Moved) uuid.UUID { return m.Of.ID.UUID }),
+		Leases:    column(moved, func(m Moved) int64 { return m.Of.Lease }),
+		Epochs:    column(moved, func(m Moved) int32 { return m.After.Epoch }),
+		Txs:       column(moved, func(m Moved) int64 { return m.After.Tx }),
+		Positions: column(moved, func(m Moved) int64 { return m.After.Position }),
+		Delivered: column(moved, func(m Moved) int64 { return int64(m.Delivered) }),
+		DueAts:    column(moved, func(m Moved) time.Time { return m.Due }),
+	})
+	return int(n), err
+}
+
+// FailSubscription writes down that a call was not accepted.
+func (tx *Tx) FailSubscription(ctx context.Context, s Follower, now, again time.Time, failure string) (counted bool, err error) {
+	n, err := tx.q.FailSubscription(ctx, db.FailSubscriptionParams{DueAt: again, Now: now, Error: failure, TenantID: s.Tenant.UUID, ID: s.ID.UUID, Lease: s.Lease})
+	return n > 0, err
+}
+
+// Subscriptions are those of a tenant, or of the installation, by name; only one of them if a
+// name is given.
+func (s *Store) Subscriptions(ctx context.Context, owner id.Tenant, name string) (found []FollowerView, err error) {
+	err = s.as(ctx, owner, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListSubscriptions(ctx, db.ListSubscriptionsParams{TenantID: owner.UUID, Name: name})
+		found = column(rows, func(r db.ListSubscriptionsRow) FollowerView {
+			return FollowerView{
+				Follower: Follower{
+					Subscription: subscription.Subscription{
+						Tenant: owner, ID: id.Of[id.Subscription](r.ID), Version: r.Version,
+						Settings: settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline, r.AllowPrivate),
+						PausedAt: timeOf(r.PausedAt), PauseReason: r.PauseReason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
+					},
+					After: event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince),
+				},
+				DueAt: timeOf(r.DueAt), Error: r.Error, Delivered: r.Delivered, DeliveredAt: timeOf(r.DeliveredAt),
+			}
+		})
+		return err
+	})
+	return found, err
+}
