@@ -56,12 +56,19 @@ func Methods() map[string]Method {
 			all["/servo.v1."+service+"/"+name] = m
 		}
 	}
-	tenant := func(p Permission, within Within) Method {
-		return Method{Permission: p, Scope: OfTenant, Within: within}
-	}
-	platform := func(p Permission) Method { return Method{Permission: p, Scope: OfPlatform} }
-	worker := Method{Permission: TasksWork, Scope: OfWorker}
+	addTenants(add)
+	addPlatform(add)
+	return all
+}
 
+func tenant(p Permission, within Within) Method {
+	return Method{Permission: p, Scope: OfTenant, Within: within}
+}
+
+func platform(p Permission) Method { return Method{Permission: p, Scope: OfPlatform} }
+
+// addTenants adds the services of what belongs to tenants.
+func addTenants(add func(service string, methods map[string]Method)) {
 	add("TenantService", map[string]Method{
 		"CreateTenant": platform(TenantsManage), "GetTenant": tenant(TenantRead, Harmless),
 		"ListTenants":     {Permission: TenantRead, Scope: OfAnybody, Within: Harmless},
@@ -114,6 +121,11 @@ func Methods() map[string]Method {
 	})
 	add("AuditService", map[string]Method{"ListAudit": tenant(AuditRead, Whole)})
 	add("MetricsService", map[string]Method{"GetTenantMetrics": tenant(RunsRead, Whole)})
+}
+
+// addPlatform adds the services of what belongs to the installation, and those of workers.
+func addPlatform(add func(service string, methods map[string]Method)) {
+	worker := Method{Permission: TasksWork, Scope: OfWorker}
 	add("SchedulerService", map[string]Method{"Tick": platform(SchedulerTick)})
 	add("StatusService", map[string]Method{"GetStatus": platform(PlatformRead)})
 	add("FairnessService", map[string]Method{"ListShares": platform(PlatformRead)})
@@ -133,5 +145,4 @@ func Methods() map[string]Method {
 		"Claim": worker, "Report": worker, "Heartbeat": worker, "StartTask": worker, "AdvanceCursor": worker, "YieldTask": worker, "FanOutTask": worker,
 		"CompleteTask": worker, "FailTask": worker, "ListWorkers": platform(PlatformRead),
 	})
-	return all
 }
