@@ -127,6 +127,8 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 		req.Cron = "0 6 * * *"
 	case *servov1.SendEventRequest:
 		req.DedupeKey = "1"
+	case *servov1.ReplaySubscriptionRequest:
+		req.From = "now"
 	case *servov1.CreateKeyRequest:
 		req.Role = "viewer"
 	case *servov1.RotateKeyRequest:
