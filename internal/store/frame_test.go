@@ -15,7 +15,7 @@ import (
 
 func TestInstallationSecret(t *testing.T) {
 	t.Parallel()
-	one, two := servotest.DB(t), servotest.DB(t)
+	one, two := newWorld(t), newWorld(t)
 	secret := must(one.InstallationSecret(t.Context(), store.PageTokenSecret))(t)
 	require.Len(t, secret, 32)
 	require.Equal(t, secret, must(one.InstallationSecret(t.Context(), store.PageTokenSecret))(t))
@@ -30,7 +30,7 @@ func TestRates(t *testing.T) {
 	window := noon.Truncate(time.Minute)
 	setup := func(t *testing.T) *servotest.Database {
 		t.Helper()
-		db := servotest.DB(t)
+		db := newWorld(t).Database
 		db.SetClock(t, noon)
 		return db
 	}
