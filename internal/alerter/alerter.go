@@ -38,16 +38,13 @@ type Config struct {
 type Alerter struct {
 	store  *store.Store
 	engine *engine.Engine
-	config Config
 	sender *webhook.Sender
 	loops  []*loop.Loop
 }
 
 // Start runs the loops.
 func Start(s *store.Store, e *engine.Engine, config Config) *Alerter {
-	a := &Alerter{
-		store: s, engine: e, config: config, sender: webhook.NewSender(config.Version),
-	}
+	a := &Alerter{store: s, engine: e, sender: webhook.NewSender(config.Version)}
 	a.loops = []*loop.Loop{
 		loop.Start(loop.Config{Name: "alerts", Every: watchEvery, RunOnce: e.Watch, Logger: config.Logger}),
 		loop.Start(loop.Config{Name: "alert messages", Every: sendEvery, Wake: e.Alerts, RunOnce: a.send, Logger: config.Logger}),

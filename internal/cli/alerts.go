@@ -21,28 +21,6 @@ func newAlerts() *cobra.Command {
 		group("channels", "Look after the URLs that hear of alerts", newChannelsCreate(), newChannelsList(), newChannelsDelete()))
 }
 
-// whose are the alerts of a tenant, or with platform those of the installation itself.
-type whose struct {
-	remote
-
-	platform bool
-}
-
-func addWhose(cmd *cobra.Command, w *whose, what string) {
-	addRemote(cmd, &w.remote)
-	addTenant(cmd, &w.remote)
-	cmd.Flags().BoolVar(&w.platform, "platform", false, what)
-	cmd.MarkFlagsMutuallyExclusive("platform", "tenant")
-}
-
-// tenant is whose alerts are asked for; "" is the installation.
-func (w *whose) tenantOf(ctx context.Context, s *session) (string, error) {
-	if w.platform {
-		return "", nil
-	}
-	return s.requireTenant(ctx)
-}
-
 func newAlertsList() *cobra.Command {
 	var (
 		w     whose

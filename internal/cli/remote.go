@@ -49,6 +49,28 @@ func addTenant(cmd *cobra.Command, r *remote) {
 	_ = cmd.RegisterFlagCompletionFunc("tenant", completion((*session).tenantNames)) // fails if called twice
 }
 
+// whose says what a command is about: a tenant's, or with platform the installation's own.
+type whose struct {
+	remote
+
+	platform bool
+}
+
+func addWhose(cmd *cobra.Command, w *whose, what string) {
+	addRemote(cmd, &w.remote)
+	addTenant(cmd, &w.remote)
+	cmd.Flags().BoolVar(&w.platform, "platform", false, what)
+	cmd.MarkFlagsMutuallyExclusive("platform", "tenant")
+}
+
+// tenantOf is the tenant that is meant; "" is the installation.
+func (w *whose) tenantOf(ctx context.Context, s *session) (string, error) {
+	if w.platform {
+		return "", nil
+	}
+	return s.requireTenant(ctx)
+}
+
 // session is one command's talk with a server.
 type session struct {
 	settings

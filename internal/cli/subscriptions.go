@@ -39,7 +39,7 @@ in order by their version.
 
 The secret that calls are signed with is printed once.`,
 		Example: `  servo subscriptions create audit --url https://hooks.example.com/servo
-  servo subscriptions create ends --url https://hooks.example.com/ends --type run.succeeded --type run.failed --pipeline daily
+  servo subscriptions create ends --url https://hooks.example.com/ends --type run.ended --type run.breached --pipeline daily
   servo subscriptions create warehouse --platform --from beginning --url https://hooks.example.com/all`,
 		Args: exactly(1),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
