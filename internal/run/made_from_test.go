@@ -31,7 +31,8 @@ func sameCode(string) []string { return nil }
 
 func TestFrom(t *testing.T) {
 	t.Parallel()
-	mint := id.NewMinter(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
+	// a minter is for one goroutine, and the cases run side by side
+	minter := func() *id.Minter { return id.NewMinter(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)) }
 	// 0 → 1 → 3, 2 → 3 → 4, 5 alone
 	shape := [][]int32{{}, {0}, {}, {1, 2}, {3}, {}}
 	never := func(int) bool { return false }
@@ -56,7 +57,7 @@ func TestFrom(t *testing.T) {
 			if downstream == nil {
 				downstream = sameCode
 			}
-			m := madeOf(id.NewMinter(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)), shape, func(i int) bool { return slices.Contains(c.failed, i) })
+			m := madeOf(minter(), shape, func(i int) bool { return slices.Contains(c.failed, i) })
 			got, err := m.From(c.from, downstream)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
@@ -65,6 +66,7 @@ func TestFrom(t *testing.T) {
 
 	t.Run("a task stands for its asset, and one that was fanned out for who did it", func(t *testing.T) {
 		t.Parallel()
+		mint := minter()
 		m := madeOf(mint, shape, never)
 		first := m.Additions[0].Tasks[1].ID
 		page := TaskSpec{ID: id.New[id.Task](mint), Asset: "f/page", Partition: "1"}
@@ -78,6 +80,7 @@ func TestFrom(t *testing.T) {
 
 	t.Run("who waited at a barrier takes along who fanned out", func(t *testing.T) {
 		t.Parallel()
+		mint := minter()
 		m := madeOf(mint, shape, never)
 		scan, join := m.Additions[0].Tasks[2].ID, m.Additions[1].Tasks[1].ID
 		m.Additions = append(m.Additions, RunTasksAdded{By: &scan, Tasks: []TaskSpec{{ID: id.New[id.Task](mint)}}, Barrier: []id.Task{join}})
@@ -88,7 +91,7 @@ func TestFrom(t *testing.T) {
 
 	t.Run("what the run has not planned is refused with what it has", func(t *testing.T) {
 		t.Parallel()
-		_, err := madeOf(mint, shape, never).From("a/9", sameCode)
+		_, err := madeOf(minter(), shape, never).From("a/9", sameCode)
 		refused, ok := fault.As(err)
 		require.True(t, ok)
 		require.Equal(t, "from", refused.Violation.Field)
@@ -112,7 +115,7 @@ func TestFrom(t *testing.T) {
 				}
 			}
 			start := rapid.IntRange(0, n-1).Draw(t, "start")
-			keys, err := madeOf(mint, upstream, func(i int) bool { return failed[i] }).From(fmt.Sprintf("a/%d", start), sameCode)
+			keys, err := madeOf(minter(), upstream, func(i int) bool { return failed[i] }).From(fmt.Sprintf("a/%d", start), sameCode)
 			require.NoError(t, err)
 			again := make([]bool, n)
 			for _, key := range keys {

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -17,14 +19,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// selfVariable turns the test binary into withpg.
+// selfVariable turns the test binary into withpg, or into a command that withpg runs.
 const selfVariable = "WITHPG_TEST_SELF"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(selfVariable) != "" {
+	switch os.Getenv(selfVariable) {
+	case "withpg":
 		main()
+	case "listener":
+		listener()
 	}
 	os.Exit(m.Run())
+}
+
+// listener says where its server is and ends with a code for the signal it hears. A shell
+// with a trap would not do: a signal that its child gets between fork and exec is lost.
+func listener() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	fmt.Println(os.Getenv(urlVariable))
+	os.Exit(map[os.Signal]int{syscall.SIGTERM: 9, syscall.SIGINT: 11}[<-signals])
 }
 
 // withpg is this program as a process, in an environment without a database.
@@ -33,7 +47,7 @@ func withpg(t *testing.T, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = []string{selfVariable + "=1"}
+	cmd.Env = []string{selfVariable + "=withpg"}
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, urlVariable+"=") {
 			cmd.Env = append(cmd.Env, entry)
@@ -95,10 +109,11 @@ func TestWithPG(t *testing.T) {
 
 	t.Run("signals reach the command, and the server goes after it", func(t *testing.T) {
 		t.Parallel()
-		for signal, want := range map[syscall.Signal]int{syscall.SIGTERM: 9, syscall.SIGINT: 11} {
-			s := begin(t, "--", "sh", "-c",
-				`trap 'kill $!; exit 9' TERM; trap 'kill $!; exit 11' INT; sleep 1000 >/dev/null & echo "$SERVO_DATABASE_URL"; wait`)
-			require.NoError(t, s.cmd.Process.Signal(signal))
+		self, err := os.Executable()
+		require.NoError(t, err)
+		for heard, want := range map[syscall.Signal]int{syscall.SIGTERM: 9, syscall.SIGINT: 11} {
+			s := begin(t, "--", "env", selfVariable+"=listener", self)
+			require.NoError(t, s.cmd.Process.Signal(heard))
 			require.Equal(t, want, s.end(t))
 			require.NoDirExists(t, filepath.Dir(filepath.Dir(socketOf(t, s.line))))
 		}
