@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	_ "google.golang.org/grpc/encoding/gzip" // callers may compress; a message is as long as what it becomes
 	"google.golang.org/grpc/keepalive"
 
 	"go.arco.dev/servo/internal/api"

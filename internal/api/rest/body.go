@@ -47,10 +47,18 @@ func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[s
 	if !route.hasBody {
 		limit = 1 // enough to see that there is one
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit)) // the server bounds the time
+	raw := http.MaxBytesReader(w, r.Body, limit) // the server bounds the time
+	compressed := false
+	if route.hasBody {
+		var err error
+		if compressed, err = isCompressed(w, r.Header); err != nil {
+			return nil, err
+		}
+	}
+	data, err := readAll(raw, compressed)
 	switch {
 	case err != nil && route.hasBody:
-		return nil, unread(err)
+		return nil, err
 	case !route.hasBody && (err != nil || len(data) > 0):
 		return nil, fault.New(fault.InvalidArgument, "this call has no body", fault.Remedy("say it in path and query"))
 	case len(data) == 0:
@@ -64,6 +72,18 @@ func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[s
 	}
 	b.data = data
 	return b, nil
+}
+
+// readAll reads a body as it was before somebody compressed it.
+func readAll(raw io.Reader, compressed bool) ([]byte, error) {
+	if compressed {
+		return decompress(raw)
+	}
+	data, err := io.ReadAll(raw)
+	if err != nil {
+		return nil, unread(err)
+	}
+	return data, nil
 }
 
 func unread(err error) error {
@@ -85,9 +105,6 @@ func tooLarge() error {
 
 func checkContentType(h http.Header) error {
 	remedy := fault.Remedy("send JSON with Content-Type: application/json")
-	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return fault.New(problem.UnsupportedMediaType, "the body is compressed", fault.Field("Content-Encoding"), remedy)
-	}
 	given := h.Get("Content-Type")
 	if given == "" {
 		return fault.New(problem.UnsupportedMediaType, "nothing says what the body is", fault.Field("Content-Type"), remedy)

@@ -61,7 +61,7 @@ func call(t testing.TB, base, method, path, body string, headers ...string) answ
 			req.Header.Add(name, value)
 		}
 	}
-	res, err := http.DefaultTransport.RoundTrip(req)
+	res, err := bare.RoundTrip(req)
 	require.NoError(t, err)
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)
@@ -154,7 +154,6 @@ func edgeCases() []edgeCase {
 		{claim: "plain text is no JSON", method: "POST", path: "/v1/tenants", body: `{"name":"x"}`, headers: []string{"Content-Type: text/plain"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
 		{claim: "a body without a type is not guessed at", method: "POST", path: "/v1/tenants", body: `{"name":"x"}`, headers: []string{"Content-Type: "}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
 		{claim: "another charset is refused", method: "POST", path: "/v1/tenants", body: `{"name":"x"}`, headers: []string{"Content-Type: application/json; charset=latin1"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
-		{claim: "a compressed body is refused", method: "POST", path: "/v1/tenants", body: `{"name":"x"}`, headers: []string{"Content-Encoding: gzip"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
 		{claim: "an empty body is enough where nothing must be said", method: "POST", path: "/v1/tenants/acme/runs:plan", status: 200},
 		{claim: "a body of a GET is refused", method: "GET", path: runs, body: `{"page_size":3}`, status: 400, code: "INVALID_ARGUMENT", says: "no body"},
 		{claim: "a body that contradicts the path is refused", method: "POST", path: runs, body: `{"tenant":"other","pipeline":"daily"}`, status: 400, code: "INVALID_ARGUMENT", field: "tenant"},

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fullstorydev/grpchan"
@@ -44,6 +45,7 @@ type Edge struct {
 	docs      page
 	keepAlive time.Duration
 	peek      time.Duration
+	gzips     sync.Pool // of *gzip.Writer: each has hundreds of kilobytes
 }
 
 // New is the handler of everything under /v1, and of /openapi.json.
@@ -58,7 +60,7 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	e := &Edge{log: log, keepAlive: keepAlive, peek: peekTimeout}
+	e := &Edge{log: log, keepAlive: keepAlive, peek: peekTimeout, gzips: sync.Pool{New: newGzip}}
 	// What reaches the services is what this package lets through, not what the gateway makes
 	// of the headers.
 	channel = grpchan.InterceptClientConn(channel, onlyAllowedUnary, onlyAllowedStream)
@@ -122,13 +124,14 @@ func with[C any](client func(grpc.ClientConnInterface) C, register func(context.
 
 // ServeHTTP answers a request.
 func (e *Edge) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := &writer{ResponseWriter: rw, head: r.Method == http.MethodHead}
+	w := &writer{ResponseWriter: rw, edge: e, head: r.Method == http.MethodHead, compress: accepts(r.Header)}
 	request := &state{original: r, requestID: requestID(r.Header)}
 	w.Header().Set(requestIDHeader, request.requestID)
 	defer func() {
 		if caught := recover(); caught != nil {
 			e.panicked(w, r, caught)
 		}
+		w.end()
 	}()
 	if err := checkPath(r); err != nil {
 		problem.Write(w, r, err)
@@ -213,30 +216,6 @@ func (e *Edge) panicked(w *writer, r *http.Request, caught any) {
 	}
 	problem.Write(w, r, fmt.Errorf("panic: %v", caught))
 }
-
-// writer remembers whether an answer has begun, and keeps bodies from those who asked for
-// the head alone.
-type writer struct {
-	http.ResponseWriter
-	head    bool
-	started bool
-}
-
-func (w *writer) WriteHeader(status int) {
-	w.started = true
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *writer) Write(p []byte) (int, error) {
-	w.started = true
-	if w.head {
-		return len(p), nil
-	}
-	return w.ResponseWriter.Write(p)
-}
-
-// Unwrap is for http.ResponseController.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // shorten makes foreign text fit for a message.
 func shorten(text string) string {

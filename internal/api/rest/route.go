@@ -121,7 +121,7 @@ func (e *Edge) check(next runtime.HandlerFunc) runtime.HandlerFunc {
 			return
 		}
 		if route.name == eventsCall {
-			w.Header().Set("Vary", "Accept")
+			w.Header().Add("Vary", "Accept")
 			if wantsStream(r.Header) {
 				e.events(w, r, params)
 				return
