@@ -42,7 +42,8 @@ func repeats(method string) repeat {
 		"PlanRun", "ListRuns", "GetRun", "ListRunEvents", "ListTasks", "GetTask", "ListUpstreamTasks", "ListTaskLogs", "GetStatus",
 		"VerifyProjections", "GetDispatch", "GetQuotas", "GetTenantMetrics", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys",
 		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots", "FindHoles", "GetEvent", "ListTemplates", "ExplainConfig", "Simulate",
-		"ListAlerts", "GetAlert", "ListAlertChannels", "ListSubscriptions", "GetSubscription", "ListKeys", "ListAudit":
+		"ListAlerts", "GetAlert", "ListAlertChannels", "ListSubscriptions", "GetSubscription", "ListKeys", "ListAudit",
+		"GetRunGraph", "WhoAmI":
 		return repeatSafe
 	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey", "RevokeKey",
 		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate", "PauseSubscription", "ResumeSubscription": // the same state, however often

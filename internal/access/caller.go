@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
@@ -14,8 +15,9 @@ type Caller struct {
 	Role       Role
 	Tenant     id.Tenant // zero for the installation's own
 	TenantName string
-	Workspace  string   // "" is the whole tenant
-	Pools      []string // of a worker
+	Workspace  string    // "" is the whole tenant
+	Pools      []string  // of a worker
+	ExpiresAt  time.Time // of what it shows; zero if that does not expire
 }
 
 // Open is everybody, where no keys are asked for.
@@ -28,7 +30,7 @@ func (k Key) Caller(tenantName string) Caller {
 	if k.Tenant == (id.Tenant{}) {
 		actor = "platform/" + k.Name
 	}
-	return Caller{Actor: actor, Role: k.Role, Tenant: k.Tenant, TenantName: tenantName, Workspace: k.Workspace, Pools: k.Pools}
+	return Caller{Actor: actor, Role: k.Role, Tenant: k.Tenant, TenantName: tenantName, Workspace: k.Workspace, Pools: k.Pools, ExpiresAt: k.ExpiresAt}
 }
 
 // Everywhere says that the caller may reach every tenant.

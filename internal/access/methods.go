@@ -84,7 +84,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 	})
 	add("RunService", map[string]Method{
 		"TriggerRun": tenant(RunsTrigger, Named), "PlanRun": tenant(RunsRead, Named), "ListRuns": tenant(RunsRead, Filtered),
-		"GetRun": tenant(RunsRead, ByRun), "ExplainRun": tenant(RunsRead, ByRun), "ListRunEvents": tenant(RunsRead, ByRun), "WatchRun": tenant(RunsRead, ByRun),
+		"GetRun": tenant(RunsRead, ByRun), "GetRunGraph": tenant(RunsRead, ByRun), "ExplainRun": tenant(RunsRead, ByRun), "ListRunEvents": tenant(RunsRead, ByRun), "WatchRun": tenant(RunsRead, ByRun),
 		"CancelRun": tenant(RunsCancel, ByRun), "RetryRun": tenant(RunsRetry, ByRun),
 	})
 	upstream := tenant(RunsRead, ByRun)
@@ -118,6 +118,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 	})
 	add("KeyService", map[string]Method{
 		"CreateKey": tenant(KeysManage, Whole), "ListKeys": tenant(KeysRead, Whole), "RotateKey": tenant(KeysManage, Whole), "RevokeKey": tenant(KeysManage, Whole),
+		"WhoAmI": {Permission: TenantRead, Scope: OfAnybody, Within: Harmless, Workers: true},
 	})
 	add("AuditService", map[string]Method{"ListAudit": tenant(AuditRead, Whole)})
 	add("MetricsService", map[string]Method{"GetTenantMetrics": tenant(RunsRead, Whole)})

@@ -81,6 +81,19 @@ func (s keyService) ListKeys(ctx context.Context, req *servov1.ListKeysRequest) 
 	return answer, nil
 }
 
+// WhoAmI implements servov1.KeyServiceServer.
+func (s keyService) WhoAmI(ctx context.Context, _ *servov1.WhoAmIRequest) (*servov1.Caller, error) {
+	caller := callerOf(ctx)
+	answer := &servov1.Caller{
+		Actor: caller.Actor, Role: string(caller.Role), Tenant: caller.TenantName, Workspace: caller.Workspace, Pools: caller.Pools,
+		Open: s.config.Open, ExpiresAt: timestamp(caller.ExpiresAt),
+	}
+	for _, p := range caller.Role.Permissions() {
+		answer.Permissions = append(answer.Permissions, string(p))
+	}
+	return answer, nil
+}
+
 // RotateKey implements servov1.KeyServiceServer.
 func (s keyService) RotateKey(ctx context.Context, req *servov1.RotateKeyRequest) (*servov1.CreateKeyResponse, error) {
 	owner, err := s.ownerOrAll(ctx, req.GetTenant())

@@ -98,10 +98,35 @@ var readPlans = map[string]readPlan{
 			require.Len(t, must(w.UpstreamTasks(t.Context(), key, store.BeforeFirst, page))(t), 1)
 		},
 	},
+	"edges of a graph": {"edges_pkey", 20, graphOf},
+	"tasks of a graph": {"tasks_pkey", 50, graphOf},
+	"what is live of a graph": {
+		"attempt_progress_pkey leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey waiting_pkey", 100, graphOf,
+	},
+	"times of a graph":        {"run_events_stream", 50, graphOf},
+	"edges of a large graph":  {"edges_pkey tasks_pkey", 30_000, largeGraph},
+	"assets of a large graph": {"leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey tasks_pkey waiting_pkey", 30_000, largeGraph},
 	"events": {"run_events_stream", 2 * page, func(t testing.TB, w *world, key store.TaskKey) {
 		t.Helper()
 		must(w.RunEvents(t.Context(), store.RunKey{Tenant: key.Tenant, Run: key.Run}, store.EventCursor{}, page))(t)
 	}},
+}
+
+// readQueries say which statement of a read is meant, if it is not its last.
+var readQueries = map[string]string{
+	"tasks of a graph": "GraphTasks", "what is live of a graph": "GraphLive", "times of a graph": "GraphTimes", "assets of a large graph": "GraphGroups",
+}
+
+func graphOf(t testing.TB, w *world, key store.TaskKey) {
+	t.Helper()
+	require.NotEmpty(t, must(w.RunGraph(t.Context(), store.RunKey{Tenant: key.Tenant, Run: key.Run}))(t).Nodes)
+}
+
+func largeGraph(t testing.TB, w *world, _ store.TaskKey) {
+	t.Helper()
+	var wide store.RunKey
+	w.engine(t, func(tx *Tx) { wide = w.wide(t, tx) })
+	require.Empty(t, must(w.RunGraph(t.Context(), wide))(t).Nodes)
 }
 
 // TestReadPlans loads a database as TestPlans does and asks PostgreSQL how it executes the
@@ -118,7 +143,7 @@ func TestReadPlans(t *testing.T) {
 	key := store.TaskKey{Tenant: id.Of[id.Tenant](tenant), Run: id.Of[id.Run](in), Task: id.Of[id.Task](leased)}
 	sent := map[string]statement{}
 	for name, plan := range readPlans {
-		sent[name] = w.last(t, func() { plan.send(t, w, key) })
+		sent[name] = w.last(t, readQueries[name], func() { plan.send(t, w, key) })
 	}
 	check := func(when string) {
 		t.Run(when, func(t *testing.T) {
@@ -136,8 +161,9 @@ func TestReadPlans(t *testing.T) {
 	check("with statistics of today")
 }
 
-// last is the last statement that the store has sent for fn, but for the commit.
-func (w *world) last(t testing.TB, fn func()) statement {
+// last is the last statement that the store has sent for fn, but for the commit, or the last
+// that has a name.
+func (w *world) last(t testing.TB, name string, fn func()) statement {
 	t.Helper()
 	var mu sync.Mutex
 	var last statement
@@ -145,7 +171,7 @@ func (w *world) last(t testing.TB, fn func()) statement {
 		record(sql, args)
 		mu.Lock()
 		defer mu.Unlock()
-		if queryName(sql) != "" {
+		if sent := queryName(sql); sent != "" && (name == "" || sent == name) {
 			last = statement{sql, args}
 		}
 	}))

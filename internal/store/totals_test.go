@@ -100,7 +100,7 @@ func TestTotalsPlans(t *testing.T) {
 		"run_totals_pkey": func() { must(w.TenantTotals(t.Context(), tenantOf(t, w), w.now.AddDate(0, 0, -9), w.now))(t) },
 		"run_totals_day":  func() { must(w.Today(t.Context(), w.now))(t) },
 	} {
-		sent := w.last(t, send)
+		sent := w.last(t, "", send)
 		for _, when := range []string{"no statistics", "some"} {
 			conn := w.connection(t)
 			asEngine(t, conn, func(tx pgx.Tx) {

@@ -494,6 +494,152 @@ func (x *ListKeysResponse) GetNextPageToken() string {
 	return ""
 }
 
+// WhoAmIRequest asks about the caller.
+type WhoAmIRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIRequest) Reset() {
+	*x = WhoAmIRequest{}
+	mi := &file_servo_v1_keys_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIRequest) ProtoMessage() {}
+
+func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_keys_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
+func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{5}
+}
+
+// Caller is who makes a call.
+type Caller struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As events and the audit name it, such as key/ci.
+	Actor string `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
+	// viewer, operator, developer, admin, worker or platform.
+	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	// Empty for the installation: every tenant can be reached.
+	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Empty for the whole tenant.
+	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// What a worker key serves.
+	Pools []string `protobuf:"bytes,5,rep,name=pools,proto3" json:"pools,omitempty"`
+	// What the role may do, such as RUNS_READ.
+	Permissions []string `protobuf:"bytes,6,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	// The server asks for no keys: everybody is this caller.
+	Open bool `protobuf:"varint,7,opt,name=open,proto3" json:"open,omitempty"`
+	// Missing for a caller whose key does not expire.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Caller) Reset() {
+	*x = Caller{}
+	mi := &file_servo_v1_keys_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Caller) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Caller) ProtoMessage() {}
+
+func (x *Caller) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_keys_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Caller.ProtoReflect.Descriptor instead.
+func (*Caller) Descriptor() ([]byte, []int) {
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Caller) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Caller) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Caller) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Caller) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Caller) GetPools() []string {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+func (x *Caller) GetPermissions() []string {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
+func (x *Caller) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *Caller) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 // RotateKeyRequest names a key.
 type RotateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -509,7 +655,7 @@ type RotateKeyRequest struct {
 
 func (x *RotateKeyRequest) Reset() {
 	*x = RotateKeyRequest{}
-	mi := &file_servo_v1_keys_proto_msgTypes[5]
+	mi := &file_servo_v1_keys_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -521,7 +667,7 @@ func (x *RotateKeyRequest) String() string {
 func (*RotateKeyRequest) ProtoMessage() {}
 
 func (x *RotateKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[5]
+	mi := &file_servo_v1_keys_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -534,7 +680,7 @@ func (x *RotateKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeyRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeyRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RotateKeyRequest) GetTenant() string {
@@ -573,7 +719,7 @@ type RevokeKeyRequest struct {
 
 func (x *RevokeKeyRequest) Reset() {
 	*x = RevokeKeyRequest{}
-	mi := &file_servo_v1_keys_proto_msgTypes[6]
+	mi := &file_servo_v1_keys_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +731,7 @@ func (x *RevokeKeyRequest) String() string {
 func (*RevokeKeyRequest) ProtoMessage() {}
 
 func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[6]
+	mi := &file_servo_v1_keys_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +744,7 @@ func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RevokeKeyRequest) GetTenant() string {
@@ -641,7 +787,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_servo_v1_keys_proto_msgTypes[7]
+	mi := &file_servo_v1_keys_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +799,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[7]
+	mi := &file_servo_v1_keys_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +812,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListAuditRequest) GetTenant() string {
@@ -716,7 +862,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_servo_v1_keys_proto_msgTypes[8]
+	mi := &file_servo_v1_keys_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +874,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[8]
+	mi := &file_servo_v1_keys_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +887,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListAuditResponse) GetEntries() []*AuditEntry {
@@ -784,7 +930,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_servo_v1_keys_proto_msgTypes[9]
+	mi := &file_servo_v1_keys_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +942,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[9]
+	mi := &file_servo_v1_keys_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +955,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AuditEntry) GetId() string {
@@ -933,7 +1079,18 @@ const file_servo_v1_keys_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"]\n" +
 	"\x10ListKeysResponse\x12!\n" +
 	"\x04keys\x18\x01 \x03(\v2\r.servo.v1.KeyR\x04keys\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8f\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x0f\n" +
+	"\rWhoAmIRequest\"\xef\x01\n" +
+	"\x06Caller\x12\x14\n" +
+	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x1c\n" +
+	"\tworkspace\x18\x04 \x01(\tR\tworkspace\x12\x14\n" +
+	"\x05pools\x18\x05 \x03(\tR\x05pools\x12 \n" +
+	"\vpermissions\x18\x06 \x03(\tR\vpermissions\x12\x12\n" +
+	"\x04open\x18\a \x01(\bR\x04open\x129\n" +
+	"\n" +
+	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x8f\x01\n" +
 	"\x10RotateKeyRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12\x1b\n" +
 	"\x03key\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x03key\x12=\n" +
@@ -965,12 +1122,14 @@ const file_servo_v1_keys_proto_rawDesc = "" +
 	"\aallowed\x18\b \x01(\bR\aallowed\x12\x12\n" +
 	"\x04code\x18\t \x01(\tR\x04code\x121\n" +
 	"\arequest\x18\n" +
-	" \x01(\v2\x17.google.protobuf.StructR\arequest2\x97\x04\n" +
+	" \x01(\v2\x17.google.protobuf.StructR\arequest2\xe0\x04\n" +
 	"\n" +
 	"KeyService\x12y\n" +
 	"\tCreateKey\x12\x1a.servo.v1.CreateKeyRequest\x1a\x1b.servo.v1.CreateKeyResponse\"3\x82\xd3\xe4\x93\x02-:\x01*Z\r:\x01*\"\b/v1/keys\"\x19/v1/tenants/{tenant}/keys\x12p\n" +
 	"\bListKeys\x12\x19.servo.v1.ListKeysRequest\x1a\x1a.servo.v1.ListKeysResponse\"-\x82\xd3\xe4\x93\x02'Z\n" +
-	"\x12\b/v1/keys\x12\x19/v1/tenants/{tenant}/keys\x12\x93\x01\n" +
+	"\x12\b/v1/keys\x12\x19/v1/tenants/{tenant}/keys\x12G\n" +
+	"\x06WhoAmI\x12\x17.servo.v1.WhoAmIRequest\x1a\x10.servo.v1.Caller\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/whoami\x12\x93\x01\n" +
 	"\tRotateKey\x12\x1a.servo.v1.RotateKeyRequest\x1a\x1b.servo.v1.CreateKeyResponse\"M\x82\xd3\xe4\x93\x02G:\x01*Z\x1a:\x01*\"\x15/v1/keys/{key}:rotate\"&/v1/tenants/{tenant}/keys/{key}:rotate\x12\x85\x01\n" +
 	"\tRevokeKey\x12\x1a.servo.v1.RevokeKeyRequest\x1a\r.servo.v1.Key\"M\x82\xd3\xe4\x93\x02G:\x01*Z\x1a:\x01*\"\x15/v1/keys/{key}:revoke\"&/v1/tenants/{tenant}/keys/{key}:revoke2\x85\x01\n" +
 	"\fAuditService\x12u\n" +
@@ -989,7 +1148,7 @@ func file_servo_v1_keys_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_keys_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_keys_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_servo_v1_keys_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_servo_v1_keys_proto_goTypes = []any{
 	(Key_State)(0),                // 0: servo.v1.Key.State
 	(*Key)(nil),                   // 1: servo.v1.Key
@@ -997,44 +1156,49 @@ var file_servo_v1_keys_proto_goTypes = []any{
 	(*CreateKeyResponse)(nil),     // 3: servo.v1.CreateKeyResponse
 	(*ListKeysRequest)(nil),       // 4: servo.v1.ListKeysRequest
 	(*ListKeysResponse)(nil),      // 5: servo.v1.ListKeysResponse
-	(*RotateKeyRequest)(nil),      // 6: servo.v1.RotateKeyRequest
-	(*RevokeKeyRequest)(nil),      // 7: servo.v1.RevokeKeyRequest
-	(*ListAuditRequest)(nil),      // 8: servo.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),     // 9: servo.v1.ListAuditResponse
-	(*AuditEntry)(nil),            // 10: servo.v1.AuditEntry
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(*structpb.Struct)(nil),       // 13: google.protobuf.Struct
+	(*WhoAmIRequest)(nil),         // 6: servo.v1.WhoAmIRequest
+	(*Caller)(nil),                // 7: servo.v1.Caller
+	(*RotateKeyRequest)(nil),      // 8: servo.v1.RotateKeyRequest
+	(*RevokeKeyRequest)(nil),      // 9: servo.v1.RevokeKeyRequest
+	(*ListAuditRequest)(nil),      // 10: servo.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),     // 11: servo.v1.ListAuditResponse
+	(*AuditEntry)(nil),            // 12: servo.v1.AuditEntry
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
+	(*structpb.Struct)(nil),       // 15: google.protobuf.Struct
 }
 var file_servo_v1_keys_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Key.state:type_name -> servo.v1.Key.State
-	11, // 1: servo.v1.Key.created_at:type_name -> google.protobuf.Timestamp
-	11, // 2: servo.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 3: servo.v1.Key.revoked_at:type_name -> google.protobuf.Timestamp
-	11, // 4: servo.v1.Key.last_used_at:type_name -> google.protobuf.Timestamp
-	12, // 5: servo.v1.CreateKeyRequest.expires_in:type_name -> google.protobuf.Duration
+	13, // 1: servo.v1.Key.created_at:type_name -> google.protobuf.Timestamp
+	13, // 2: servo.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 3: servo.v1.Key.revoked_at:type_name -> google.protobuf.Timestamp
+	13, // 4: servo.v1.Key.last_used_at:type_name -> google.protobuf.Timestamp
+	14, // 5: servo.v1.CreateKeyRequest.expires_in:type_name -> google.protobuf.Duration
 	1,  // 6: servo.v1.CreateKeyResponse.key:type_name -> servo.v1.Key
 	1,  // 7: servo.v1.ListKeysResponse.keys:type_name -> servo.v1.Key
-	12, // 8: servo.v1.RotateKeyRequest.overlap:type_name -> google.protobuf.Duration
-	11, // 9: servo.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	10, // 10: servo.v1.ListAuditResponse.entries:type_name -> servo.v1.AuditEntry
-	11, // 11: servo.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
-	13, // 12: servo.v1.AuditEntry.request:type_name -> google.protobuf.Struct
-	2,  // 13: servo.v1.KeyService.CreateKey:input_type -> servo.v1.CreateKeyRequest
-	4,  // 14: servo.v1.KeyService.ListKeys:input_type -> servo.v1.ListKeysRequest
-	6,  // 15: servo.v1.KeyService.RotateKey:input_type -> servo.v1.RotateKeyRequest
-	7,  // 16: servo.v1.KeyService.RevokeKey:input_type -> servo.v1.RevokeKeyRequest
-	8,  // 17: servo.v1.AuditService.ListAudit:input_type -> servo.v1.ListAuditRequest
-	3,  // 18: servo.v1.KeyService.CreateKey:output_type -> servo.v1.CreateKeyResponse
-	5,  // 19: servo.v1.KeyService.ListKeys:output_type -> servo.v1.ListKeysResponse
-	3,  // 20: servo.v1.KeyService.RotateKey:output_type -> servo.v1.CreateKeyResponse
-	1,  // 21: servo.v1.KeyService.RevokeKey:output_type -> servo.v1.Key
-	9,  // 22: servo.v1.AuditService.ListAudit:output_type -> servo.v1.ListAuditResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	13, // 8: servo.v1.Caller.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 9: servo.v1.RotateKeyRequest.overlap:type_name -> google.protobuf.Duration
+	13, // 10: servo.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	12, // 11: servo.v1.ListAuditResponse.entries:type_name -> servo.v1.AuditEntry
+	13, // 12: servo.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
+	15, // 13: servo.v1.AuditEntry.request:type_name -> google.protobuf.Struct
+	2,  // 14: servo.v1.KeyService.CreateKey:input_type -> servo.v1.CreateKeyRequest
+	4,  // 15: servo.v1.KeyService.ListKeys:input_type -> servo.v1.ListKeysRequest
+	6,  // 16: servo.v1.KeyService.WhoAmI:input_type -> servo.v1.WhoAmIRequest
+	8,  // 17: servo.v1.KeyService.RotateKey:input_type -> servo.v1.RotateKeyRequest
+	9,  // 18: servo.v1.KeyService.RevokeKey:input_type -> servo.v1.RevokeKeyRequest
+	10, // 19: servo.v1.AuditService.ListAudit:input_type -> servo.v1.ListAuditRequest
+	3,  // 20: servo.v1.KeyService.CreateKey:output_type -> servo.v1.CreateKeyResponse
+	5,  // 21: servo.v1.KeyService.ListKeys:output_type -> servo.v1.ListKeysResponse
+	7,  // 22: servo.v1.KeyService.WhoAmI:output_type -> servo.v1.Caller
+	3,  // 23: servo.v1.KeyService.RotateKey:output_type -> servo.v1.CreateKeyResponse
+	1,  // 24: servo.v1.KeyService.RevokeKey:output_type -> servo.v1.Key
+	11, // 25: servo.v1.AuditService.ListAudit:output_type -> servo.v1.ListAuditResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_keys_proto_init() }
@@ -1048,7 +1212,7 @@ func file_servo_v1_keys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_keys_proto_rawDesc), len(file_servo_v1_keys_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

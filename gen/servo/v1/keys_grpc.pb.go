@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	KeyService_CreateKey_FullMethodName = "/servo.v1.KeyService/CreateKey"
 	KeyService_ListKeys_FullMethodName  = "/servo.v1.KeyService/ListKeys"
+	KeyService_WhoAmI_FullMethodName    = "/servo.v1.KeyService/WhoAmI"
 	KeyService_RotateKey_FullMethodName = "/servo.v1.KeyService/RotateKey"
 	KeyService_RevokeKey_FullMethodName = "/servo.v1.KeyService/RevokeKey"
 )
@@ -36,6 +37,8 @@ type KeyServiceClient interface {
 	CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
 	// ListKeys reads keys, the newest first, without their secrets.
 	ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error)
+	// WhoAmI says who the caller is and what it may do.
+	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*Caller, error)
 	// RotateKey makes a key that may do the same, and lets the one before it be believed for a
 	// while. The answer has the new secret: it is not shown again.
 	RotateKey(ctx context.Context, in *RotateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
@@ -66,6 +69,16 @@ func (c *keyServiceClient) ListKeys(ctx context.Context, in *ListKeysRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListKeysResponse)
 	err := c.cc.Invoke(ctx, KeyService_ListKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *keyServiceClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*Caller, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Caller)
+	err := c.cc.Invoke(ctx, KeyService_WhoAmI_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +116,8 @@ type KeyServiceServer interface {
 	CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error)
 	// ListKeys reads keys, the newest first, without their secrets.
 	ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error)
+	// WhoAmI says who the caller is and what it may do.
+	WhoAmI(context.Context, *WhoAmIRequest) (*Caller, error)
 	// RotateKey makes a key that may do the same, and lets the one before it be believed for a
 	// while. The answer has the new secret: it is not shown again.
 	RotateKey(context.Context, *RotateKeyRequest) (*CreateKeyResponse, error)
@@ -124,6 +139,9 @@ func (UnimplementedKeyServiceServer) CreateKey(context.Context, *CreateKeyReques
 }
 func (UnimplementedKeyServiceServer) ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListKeys not implemented")
+}
+func (UnimplementedKeyServiceServer) WhoAmI(context.Context, *WhoAmIRequest) (*Caller, error) {
+	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
 }
 func (UnimplementedKeyServiceServer) RotateKey(context.Context, *RotateKeyRequest) (*CreateKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RotateKey not implemented")
@@ -188,6 +206,24 @@ func _KeyService_ListKeys_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _KeyService_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhoAmIRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeyServiceServer).WhoAmI(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KeyService_WhoAmI_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeyServiceServer).WhoAmI(ctx, req.(*WhoAmIRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _KeyService_RotateKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RotateKeyRequest)
 	if err := dec(in); err != nil {
@@ -238,6 +274,10 @@ var KeyService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListKeys",
 			Handler:    _KeyService_ListKeys_Handler,
+		},
+		{
+			MethodName: "WhoAmI",
+			Handler:    _KeyService_WhoAmI_Handler,
 		},
 		{
 			MethodName: "RotateKey",

@@ -145,7 +145,7 @@ func (x RetryRunRequest_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RetryRunRequest_Mode.Descriptor instead.
 func (RetryRunRequest_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13, 0}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // Run is one execution of a plan.
@@ -1144,6 +1144,433 @@ func (x *GetRunRequest) GetRun() string {
 	return ""
 }
 
+// GetRunGraphRequest says which run.
+type GetRunGraphRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Run           string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRunGraphRequest) Reset() {
+	*x = GetRunGraphRequest{}
+	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRunGraphRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRunGraphRequest) ProtoMessage() {}
+
+func (x *GetRunGraphRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRunGraphRequest.ProtoReflect.Descriptor instead.
+func (*GetRunGraphRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GetRunGraphRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *GetRunGraphRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+// RunGraph is the tasks of a run, at one moment.
+type RunGraph struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// In the order of the plan; none if there are more than 2,000.
+	Nodes []*GraphNode `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Between nodes, by their indexes; at most 20,000.
+	Edges []*GraphEdge `protobuf:"bytes,3,rep,name=edges,proto3" json:"edges,omitempty"`
+	// The same by asset, in the order of the plan.
+	Groups []*GraphGroup `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
+	// There are more edges, between nodes or between groups: nobody read on.
+	MoreEdges     bool `protobuf:"varint,5,opt,name=more_edges,json=moreEdges,proto3" json:"more_edges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunGraph) Reset() {
+	*x = RunGraph{}
+	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunGraph) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunGraph) ProtoMessage() {}
+
+func (x *RunGraph) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunGraph.ProtoReflect.Descriptor instead.
+func (*RunGraph) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RunGraph) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *RunGraph) GetNodes() []*GraphNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *RunGraph) GetEdges() []*GraphEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *RunGraph) GetGroups() []*GraphGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *RunGraph) GetMoreEdges() bool {
+	if x != nil {
+		return x.MoreEdges
+	}
+	return false
+}
+
+// GraphNode is a task.
+type GraphNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Its place in the plan; fanned-out tasks count on.
+	Index     int32      `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Asset     string     `protobuf:"bytes,3,opt,name=asset,proto3" json:"asset,omitempty"`
+	Partition string     `protobuf:"bytes,4,opt,name=partition,proto3" json:"partition,omitempty"`
+	Pool      string     `protobuf:"bytes,5,opt,name=pool,proto3" json:"pool,omitempty"`
+	State     Task_State `protobuf:"varint,6,opt,name=state,proto3,enum=servo.v1.Task_State" json:"state,omitempty"`
+	// How it ended, as in Task.
+	Outcome string `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// How often it was claimed.
+	Attempt int32 `protobuf:"varint,8,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// How often it failed.
+	Failures int32 `protobuf:"varint,9,opt,name=failures,proto3" json:"failures,omitempty"`
+	// Since when it is in its state.
+	Since *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	// When it was last put into the queue of its pool.
+	QueuedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=queued_at,json=queuedAt,proto3" json:"queued_at,omitempty"`
+	// When its last attempt began. This and queued_at are left out of tasks that have ended in
+	// runs with more than 20,000 events.
+	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// How far its attempt is, from 0 to 1, if it has said so.
+	Fraction float32 `protobuf:"fixed32,14,opt,name=fraction,proto3" json:"fraction,omitempty"`
+	// The code of what went wrong last.
+	Error         string `protobuf:"bytes,15,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphNode) Reset() {
+	*x = GraphNode{}
+	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphNode) ProtoMessage() {}
+
+func (x *GraphNode) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphNode.ProtoReflect.Descriptor instead.
+func (*GraphNode) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GraphNode) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *GraphNode) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *GraphNode) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *GraphNode) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *GraphNode) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *GraphNode) GetState() Task_State {
+	if x != nil {
+		return x.State
+	}
+	return Task_STATE_UNSPECIFIED
+}
+
+func (x *GraphNode) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *GraphNode) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *GraphNode) GetFailures() int32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *GraphNode) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *GraphNode) GetQueuedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.QueuedAt
+	}
+	return nil
+}
+
+func (x *GraphNode) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *GraphNode) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+func (x *GraphNode) GetFraction() float32 {
+	if x != nil {
+		return x.Fraction
+	}
+	return 0
+}
+
+func (x *GraphNode) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// GraphEdge says that one task waits for another.
+type GraphEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The index of the one that is waited for.
+	From int32 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	// The index of the one that waits.
+	To            int32 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphEdge) Reset() {
+	*x = GraphEdge{}
+	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphEdge) ProtoMessage() {}
+
+func (x *GraphEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphEdge.ProtoReflect.Descriptor instead.
+func (*GraphEdge) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GraphEdge) GetFrom() int32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *GraphEdge) GetTo() int32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+// GraphGroup is the tasks of a run that make one asset.
+type GraphGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Asset string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
+	Total int32                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// How many there are in each state.
+	States map[string]int32 `protobuf:"bytes,3,rep,name=states,proto3" json:"states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// The assets of the run that these tasks wait for.
+	Upstream      []string `protobuf:"bytes,4,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphGroup) Reset() {
+	*x = GraphGroup{}
+	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphGroup) ProtoMessage() {}
+
+func (x *GraphGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphGroup.ProtoReflect.Descriptor instead.
+func (*GraphGroup) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GraphGroup) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *GraphGroup) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *GraphGroup) GetStates() map[string]int32 {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *GraphGroup) GetUpstream() []string {
+	if x != nil {
+		return x.Upstream
+	}
+	return nil
+}
+
 // ExplainRunRequest says which run.
 type ExplainRunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1155,7 +1582,7 @@ type ExplainRunRequest struct {
 
 func (x *ExplainRunRequest) Reset() {
 	*x = ExplainRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	mi := &file_servo_v1_runs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1594,7 @@ func (x *ExplainRunRequest) String() string {
 func (*ExplainRunRequest) ProtoMessage() {}
 
 func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	mi := &file_servo_v1_runs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1607,7 @@ func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExplainRunRequest) GetTenant() string {
@@ -1210,7 +1637,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	mi := &file_servo_v1_runs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1649,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	mi := &file_servo_v1_runs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1662,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelRunRequest) GetTenant() string {
@@ -1277,7 +1704,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	mi := &file_servo_v1_runs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1716,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	mi := &file_servo_v1_runs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1729,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RetryRunRequest) GetTenant() string {
@@ -1369,7 +1796,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	mi := &file_servo_v1_runs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1808,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	mi := &file_servo_v1_runs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1821,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Event) GetId() string {
@@ -1468,7 +1895,7 @@ type ListRunEventsRequest struct {
 
 func (x *ListRunEventsRequest) Reset() {
 	*x = ListRunEventsRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	mi := &file_servo_v1_runs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1907,7 @@ func (x *ListRunEventsRequest) String() string {
 func (*ListRunEventsRequest) ProtoMessage() {}
 
 func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	mi := &file_servo_v1_runs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1920,7 @@ func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunEventsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRunEventsRequest) GetTenant() string {
@@ -1536,7 +1963,7 @@ type ListRunEventsResponse struct {
 
 func (x *ListRunEventsResponse) Reset() {
 	*x = ListRunEventsResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[16]
+	mi := &file_servo_v1_runs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1975,7 @@ func (x *ListRunEventsResponse) String() string {
 func (*ListRunEventsResponse) ProtoMessage() {}
 
 func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[16]
+	mi := &file_servo_v1_runs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1988,7 @@ func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunEventsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRunEventsResponse) GetEvents() []*Event {
@@ -1591,7 +2018,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[17]
+	mi := &file_servo_v1_runs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +2030,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[17]
+	mi := &file_servo_v1_runs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +2043,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{17}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchRunRequest) GetTenant() string {
@@ -1654,7 +2081,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[18]
+	mi := &file_servo_v1_runs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +2093,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[18]
+	mi := &file_servo_v1_runs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +2106,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{18}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchRunResponse) GetMessage() isWatchRunResponse_Message {
@@ -1728,7 +2155,7 @@ var File_servo_v1_runs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_runs_proto_rawDesc = "" +
 	"\n" +
-	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12servo/v1/why.proto\"\x9f\x06\n" +
+	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14servo/v1/tasks.proto\x1a\x12servo/v1/why.proto\"\x9f\x06\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -1847,7 +2274,48 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"N\n" +
 	"\rGetRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
-	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\"R\n" +
+	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\"S\n" +
+	"\x12GetRunGraphRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
+	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\"\xce\x01\n" +
+	"\bRunGraph\x12\x1f\n" +
+	"\x03run\x18\x01 \x01(\v2\r.servo.v1.RunR\x03run\x12)\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x13.servo.v1.GraphNodeR\x05nodes\x12)\n" +
+	"\x05edges\x18\x03 \x03(\v2\x13.servo.v1.GraphEdgeR\x05edges\x12,\n" +
+	"\x06groups\x18\x04 \x03(\v2\x14.servo.v1.GraphGroupR\x06groups\x12\x1d\n" +
+	"\n" +
+	"more_edges\x18\x05 \x01(\bR\tmoreEdges\"\x8e\x04\n" +
+	"\tGraphNode\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
+	"\x05asset\x18\x03 \x01(\tR\x05asset\x12\x1c\n" +
+	"\tpartition\x18\x04 \x01(\tR\tpartition\x12\x12\n" +
+	"\x04pool\x18\x05 \x01(\tR\x04pool\x12*\n" +
+	"\x05state\x18\x06 \x01(\x0e2\x14.servo.v1.Task.StateR\x05state\x12\x18\n" +
+	"\aoutcome\x18\a \x01(\tR\aoutcome\x12\x18\n" +
+	"\aattempt\x18\b \x01(\x05R\aattempt\x12\x1a\n" +
+	"\bfailures\x18\t \x01(\x05R\bfailures\x120\n" +
+	"\x05since\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x127\n" +
+	"\tqueued_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\bqueuedAt\x129\n" +
+	"\n" +
+	"started_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
+	"\vfinished_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\x12\x1a\n" +
+	"\bfraction\x18\x0e \x01(\x02R\bfraction\x12\x14\n" +
+	"\x05error\x18\x0f \x01(\tR\x05error\"/\n" +
+	"\tGraphEdge\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x05R\x02to\"\xc9\x01\n" +
+	"\n" +
+	"GraphGroup\x12\x14\n" +
+	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x05R\x05total\x128\n" +
+	"\x06states\x18\x03 \x03(\v2 .servo.v1.GraphGroup.StatesEntryR\x06states\x12\x1a\n" +
+	"\bupstream\x18\x04 \x03(\tR\bupstream\x1a9\n" +
+	"\vStatesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"R\n" +
 	"\x11ExplainRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\"s\n" +
@@ -1894,14 +2362,15 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x10WatchRunResponse\x12'\n" +
 	"\x05event\x18\x01 \x01(\v2\x0f.servo.v1.EventH\x00R\x05event\x12!\n" +
 	"\x03end\x18\x02 \x01(\v2\r.servo.v1.RunH\x00R\x03endB\t\n" +
-	"\amessage2\xc3\a\n" +
+	"\amessage2\xb3\b\n" +
 	"\n" +
 	"RunService\x12m\n" +
 	"\n" +
 	"TriggerRun\x12\x1b.servo.v1.TriggerRunRequest\x1a\x1c.servo.v1.TriggerRunResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tenants/{tenant}/runs\x12i\n" +
 	"\aPlanRun\x12\x18.servo.v1.PlanRunRequest\x1a\x19.servo.v1.PlanRunResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/tenants/{tenant}/runs:plan\x12d\n" +
 	"\bListRuns\x12\x19.servo.v1.ListRunsRequest\x1a\x1a.servo.v1.ListRunsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/tenants/{tenant}/runs\x12Y\n" +
-	"\x06GetRun\x12\x17.servo.v1.GetRunRequest\x1a\r.servo.v1.Run\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tenants/{tenant}/runs/{run}\x12p\n" +
+	"\x06GetRun\x12\x17.servo.v1.GetRunRequest\x1a\r.servo.v1.Run\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tenants/{tenant}/runs/{run}\x12n\n" +
+	"\vGetRunGraph\x12\x1c.servo.v1.GetRunGraphRequest\x1a\x12.servo.v1.RunGraph\"-\x82\xd3\xe4\x93\x02'\x12%/v1/tenants/{tenant}/runs/{run}/graph\x12p\n" +
 	"\n" +
 	"ExplainRun\x12\x1b.servo.v1.ExplainRunRequest\x1a\x15.servo.v1.Explanation\".\x82\xd3\xe4\x93\x02(\x12&/v1/tenants/{tenant}/runs/{run}:whyNot\x12i\n" +
 	"\tCancelRun\x12\x1a.servo.v1.CancelRunRequest\x1a\r.servo.v1.Run\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/tenants/{tenant}/runs/{run}:cancel\x12u\n" +
@@ -1922,7 +2391,7 @@ func file_servo_v1_runs_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_runs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_servo_v1_runs_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_servo_v1_runs_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_servo_v1_runs_proto_goTypes = []any{
 	(Run_State)(0),                // 0: servo.v1.Run.State
 	(RetryRunRequest_Mode)(0),     // 1: servo.v1.RetryRunRequest.Mode
@@ -1937,68 +2406,87 @@ var file_servo_v1_runs_proto_goTypes = []any{
 	(*ListRunsRequest)(nil),       // 10: servo.v1.ListRunsRequest
 	(*ListRunsResponse)(nil),      // 11: servo.v1.ListRunsResponse
 	(*GetRunRequest)(nil),         // 12: servo.v1.GetRunRequest
-	(*ExplainRunRequest)(nil),     // 13: servo.v1.ExplainRunRequest
-	(*CancelRunRequest)(nil),      // 14: servo.v1.CancelRunRequest
-	(*RetryRunRequest)(nil),       // 15: servo.v1.RetryRunRequest
-	(*Event)(nil),                 // 16: servo.v1.Event
-	(*ListRunEventsRequest)(nil),  // 17: servo.v1.ListRunEventsRequest
-	(*ListRunEventsResponse)(nil), // 18: servo.v1.ListRunEventsResponse
-	(*WatchRunRequest)(nil),       // 19: servo.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 20: servo.v1.WatchRunResponse
-	(*structpb.Struct)(nil),       // 21: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*Explanation)(nil),           // 24: servo.v1.Explanation
+	(*GetRunGraphRequest)(nil),    // 13: servo.v1.GetRunGraphRequest
+	(*RunGraph)(nil),              // 14: servo.v1.RunGraph
+	(*GraphNode)(nil),             // 15: servo.v1.GraphNode
+	(*GraphEdge)(nil),             // 16: servo.v1.GraphEdge
+	(*GraphGroup)(nil),            // 17: servo.v1.GraphGroup
+	(*ExplainRunRequest)(nil),     // 18: servo.v1.ExplainRunRequest
+	(*CancelRunRequest)(nil),      // 19: servo.v1.CancelRunRequest
+	(*RetryRunRequest)(nil),       // 20: servo.v1.RetryRunRequest
+	(*Event)(nil),                 // 21: servo.v1.Event
+	(*ListRunEventsRequest)(nil),  // 22: servo.v1.ListRunEventsRequest
+	(*ListRunEventsResponse)(nil), // 23: servo.v1.ListRunEventsResponse
+	(*WatchRunRequest)(nil),       // 24: servo.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 25: servo.v1.WatchRunResponse
+	nil,                           // 26: servo.v1.GraphGroup.StatesEntry
+	(*structpb.Struct)(nil),       // 27: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(Task_State)(0),               // 30: servo.v1.Task.State
+	(*Explanation)(nil),           // 31: servo.v1.Explanation
 }
 var file_servo_v1_runs_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Run.state:type_name -> servo.v1.Run.State
-	21, // 1: servo.v1.Run.parameters:type_name -> google.protobuf.Struct
-	22, // 2: servo.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	22, // 3: servo.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	22, // 4: servo.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	27, // 1: servo.v1.Run.parameters:type_name -> google.protobuf.Struct
+	28, // 2: servo.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	28, // 3: servo.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	28, // 4: servo.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
 	3,  // 5: servo.v1.Run.tasks:type_name -> servo.v1.TaskCounts
-	23, // 6: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
-	23, // 7: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	21, // 8: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
+	29, // 6: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
+	29, // 7: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	27, // 8: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
 	4,  // 9: servo.v1.TriggerRunRequest.retry:type_name -> servo.v1.RetryPolicy
-	23, // 10: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	29, // 10: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
 	2,  // 11: servo.v1.TriggerRunResponse.run:type_name -> servo.v1.Run
-	21, // 12: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
-	21, // 13: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
+	27, // 12: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
+	27, // 13: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
 	9,  // 14: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
 	0,  // 15: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
-	22, // 16: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
-	22, // 17: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
+	28, // 16: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
+	28, // 17: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
 	2,  // 18: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
-	1,  // 19: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
-	22, // 20: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
-	21, // 21: servo.v1.Event.data:type_name -> google.protobuf.Struct
-	16, // 22: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
-	16, // 23: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
-	2,  // 24: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
-	5,  // 25: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
-	7,  // 26: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
-	10, // 27: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
-	12, // 28: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
-	13, // 29: servo.v1.RunService.ExplainRun:input_type -> servo.v1.ExplainRunRequest
-	14, // 30: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
-	15, // 31: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
-	17, // 32: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
-	19, // 33: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
-	6,  // 34: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
-	8,  // 35: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
-	11, // 36: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
-	2,  // 37: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
-	24, // 38: servo.v1.RunService.ExplainRun:output_type -> servo.v1.Explanation
-	2,  // 39: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
-	6,  // 40: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
-	18, // 41: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
-	20, // 42: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
-	34, // [34:43] is the sub-list for method output_type
-	25, // [25:34] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	2,  // 19: servo.v1.RunGraph.run:type_name -> servo.v1.Run
+	15, // 20: servo.v1.RunGraph.nodes:type_name -> servo.v1.GraphNode
+	16, // 21: servo.v1.RunGraph.edges:type_name -> servo.v1.GraphEdge
+	17, // 22: servo.v1.RunGraph.groups:type_name -> servo.v1.GraphGroup
+	30, // 23: servo.v1.GraphNode.state:type_name -> servo.v1.Task.State
+	28, // 24: servo.v1.GraphNode.since:type_name -> google.protobuf.Timestamp
+	28, // 25: servo.v1.GraphNode.queued_at:type_name -> google.protobuf.Timestamp
+	28, // 26: servo.v1.GraphNode.started_at:type_name -> google.protobuf.Timestamp
+	28, // 27: servo.v1.GraphNode.finished_at:type_name -> google.protobuf.Timestamp
+	26, // 28: servo.v1.GraphGroup.states:type_name -> servo.v1.GraphGroup.StatesEntry
+	1,  // 29: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
+	28, // 30: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
+	27, // 31: servo.v1.Event.data:type_name -> google.protobuf.Struct
+	21, // 32: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
+	21, // 33: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
+	2,  // 34: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
+	5,  // 35: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
+	7,  // 36: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
+	10, // 37: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
+	12, // 38: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
+	13, // 39: servo.v1.RunService.GetRunGraph:input_type -> servo.v1.GetRunGraphRequest
+	18, // 40: servo.v1.RunService.ExplainRun:input_type -> servo.v1.ExplainRunRequest
+	19, // 41: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
+	20, // 42: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
+	22, // 43: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
+	24, // 44: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
+	6,  // 45: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
+	8,  // 46: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
+	11, // 47: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
+	2,  // 48: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
+	14, // 49: servo.v1.RunService.GetRunGraph:output_type -> servo.v1.RunGraph
+	31, // 50: servo.v1.RunService.ExplainRun:output_type -> servo.v1.Explanation
+	2,  // 51: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
+	6,  // 52: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
+	23, // 53: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
+	25, // 54: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
+	45, // [45:55] is the sub-list for method output_type
+	35, // [35:45] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_runs_proto_init() }
@@ -2006,8 +2494,9 @@ func file_servo_v1_runs_proto_init() {
 	if File_servo_v1_runs_proto != nil {
 		return
 	}
+	file_servo_v1_tasks_proto_init()
 	file_servo_v1_why_proto_init()
-	file_servo_v1_runs_proto_msgTypes[18].OneofWrappers = []any{
+	file_servo_v1_runs_proto_msgTypes[23].OneofWrappers = []any{
 		(*WatchRunResponse_Event)(nil),
 		(*WatchRunResponse_End)(nil),
 	}
@@ -2017,7 +2506,7 @@ func file_servo_v1_runs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_runs_proto_rawDesc), len(file_servo_v1_runs_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

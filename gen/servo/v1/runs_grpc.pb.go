@@ -23,6 +23,7 @@ const (
 	RunService_PlanRun_FullMethodName       = "/servo.v1.RunService/PlanRun"
 	RunService_ListRuns_FullMethodName      = "/servo.v1.RunService/ListRuns"
 	RunService_GetRun_FullMethodName        = "/servo.v1.RunService/GetRun"
+	RunService_GetRunGraph_FullMethodName   = "/servo.v1.RunService/GetRunGraph"
 	RunService_ExplainRun_FullMethodName    = "/servo.v1.RunService/ExplainRun"
 	RunService_CancelRun_FullMethodName     = "/servo.v1.RunService/CancelRun"
 	RunService_RetryRun_FullMethodName      = "/servo.v1.RunService/RetryRun"
@@ -46,6 +47,9 @@ type RunServiceClient interface {
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// GetRun reads a run.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// GetRunGraph reads the tasks of a run, where they are, and who waits for whom, in one answer.
+	// A run of more than 2,000 tasks has no nodes: its groups say how far each asset is.
+	GetRunGraph(ctx context.Context, in *GetRunGraphRequest, opts ...grpc.CallOption) (*RunGraph, error)
 	// ExplainRun says why a run has not started or does not go on: what stands in the way, and
 	// what would unblock it.
 	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*Explanation, error)
@@ -105,6 +109,16 @@ func (c *runServiceClient) GetRun(ctx context.Context, in *GetRunRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
 	err := c.cc.Invoke(ctx, RunService_GetRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) GetRunGraph(ctx context.Context, in *GetRunGraphRequest, opts ...grpc.CallOption) (*RunGraph, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RunGraph)
+	err := c.cc.Invoke(ctx, RunService_GetRunGraph_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +200,9 @@ type RunServiceServer interface {
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// GetRun reads a run.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
+	// GetRunGraph reads the tasks of a run, where they are, and who waits for whom, in one answer.
+	// A run of more than 2,000 tasks has no nodes: its groups say how far each asset is.
+	GetRunGraph(context.Context, *GetRunGraphRequest) (*RunGraph, error)
 	// ExplainRun says why a run has not started or does not go on: what stands in the way, and
 	// what would unblock it.
 	ExplainRun(context.Context, *ExplainRunRequest) (*Explanation, error)
@@ -222,6 +239,9 @@ func (UnimplementedRunServiceServer) ListRuns(context.Context, *ListRunsRequest)
 }
 func (UnimplementedRunServiceServer) GetRun(context.Context, *GetRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRun not implemented")
+}
+func (UnimplementedRunServiceServer) GetRunGraph(context.Context, *GetRunGraphRequest) (*RunGraph, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRunGraph not implemented")
 }
 func (UnimplementedRunServiceServer) ExplainRun(context.Context, *ExplainRunRequest) (*Explanation, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainRun not implemented")
@@ -331,6 +351,24 @@ func _RunService_GetRun_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunService_GetRunGraph_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetRunGraphRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).GetRunGraph(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_GetRunGraph_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).GetRunGraph(ctx, req.(*GetRunGraphRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RunService_ExplainRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainRunRequest)
 	if err := dec(in); err != nil {
@@ -436,6 +474,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetRun",
 			Handler:    _RunService_GetRun_Handler,
+		},
+		{
+			MethodName: "GetRunGraph",
+			Handler:    _RunService_GetRunGraph_Handler,
 		},
 		{
 			MethodName: "ExplainRun",
