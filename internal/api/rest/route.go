@@ -101,6 +101,7 @@ func key(method, pattern string) string { return method + " " + pattern }
 func (e *Edge) check(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		s := stateOf(r)
+		r.Header = s.original.Header
 		found, _ := runtime.HTTPPattern(r.Context())
 		route := e.routes[key(r.Method, found.String())]
 		// No name in a path has a colon: what looks like one is a verb of another method, or
@@ -137,7 +138,7 @@ func (e *Edge) check(next runtime.HandlerFunc) runtime.HandlerFunc {
 			return
 		}
 		r.Body = b
-		r.Header = http.Header{} // what of them is let through was taken; the gateway has its own ideas
+		r.Header = http.Header{} // what of them is let through was taken
 		next(w, r, params)
 	}
 }
