@@ -92,6 +92,18 @@ func AllRuns(ctx context.Context, c *Client, req *servov1.ListRunsRequest) iter.
 		c.Runs().ListRuns, (*servov1.ListRunsResponse).GetRuns)
 }
 
+// AllLateRuns reads all runs that should have begun and have not, the longest delay first.
+func AllLateRuns(ctx context.Context, c *Client, req *servov1.ListLateRunsRequest) iter.Seq2[*servov1.LateRun, error] {
+	return all(ctx, req, func(r *servov1.ListLateRunsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Runs().ListLateRuns, (*servov1.ListLateRunsResponse).GetRuns)
+}
+
+// AllRunningRuns reads all runs that have started and not ended, the oldest first.
+func AllRunningRuns(ctx context.Context, c *Client, req *servov1.ListRunningRunsRequest) iter.Seq2[*servov1.RunningRun, error] {
+	return all(ctx, req, func(r *servov1.ListRunningRunsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Runs().ListRunningRuns, (*servov1.ListRunningRunsResponse).GetRuns)
+}
+
 // AllRunEvents reads what is recorded about a run so far. WatchRun also waits for the rest.
 func AllRunEvents(ctx context.Context, c *Client, req *servov1.ListRunEventsRequest) iter.Seq2[*servov1.Event, error] {
 	return all(ctx, req, func(r *servov1.ListRunEventsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },

@@ -110,6 +110,9 @@ func (s runService) PlanRun(ctx context.Context, req *servov1.PlanRunRequest) (*
 
 // ListRuns implements servov1.RunServiceServer.
 func (s runService) ListRuns(ctx context.Context, req *servov1.ListRunsRequest) (*servov1.ListRunsResponse, error) {
+	if req.GetTenant() == "" {
+		return s.listAllRuns(ctx, req)
+	}
 	tenant, err := s.tenants.id(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
@@ -125,6 +128,13 @@ func (s runService) ListRuns(ctx context.Context, req *servov1.ListRunsRequest) 
 	filter, err := runFilter(req)
 	if err != nil {
 		return nil, err
+	}
+	if req.GetConfig() != "" {
+		of, err := configService{Server: s.Server}.find(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		filter.Config = &of.ID
 	}
 	runs, err := s.store.ListRuns(ctx, tenant, filter, before, page.size+1)
 	if err != nil {
@@ -239,5 +249,9 @@ func runToProto(tenant string, r store.RunView) (*servov1.Run, error) {
 	if r.Parent != nil {
 		out.ParentRun = r.Parent.String()
 	}
+	if r.Config != nil {
+		out.Config, out.ConfigId, out.Slot = r.ConfigName, r.Config.String(), timestamp(r.Slot)
+	}
+	out.StartBy, out.SlaBreached = timestamp(r.StartBy), r.Late || r.TimedOut
 	return out, nil
 }

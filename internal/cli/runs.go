@@ -26,6 +26,8 @@ func newRunsList() *cobra.Command {
 		r               remote
 		state           []string
 		pipeline, since string
+		config          string
+		everybody       bool
 		limit           int
 	)
 	cmd := &cobra.Command{
@@ -43,25 +45,29 @@ func newRunsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
+			tenant := ""
+			if !everybody {
+				if tenant, err = s.requireTenant(ctx); err != nil {
+					return err
+				}
 			}
 			runs, err := first(client.AllRuns(ctx, s.client, &servov1.ListRunsRequest{
-				Tenant: tenant, Workspace: s.Workspace, Pipeline: pipeline, State: wanted, From: from, PageSize: pageSize(limit),
+				Tenant: tenant, Workspace: s.Workspace, Pipeline: pipeline, Config: config, State: wanted, From: from, PageSize: pageSize(limit),
 			}), limit)
 			if err != nil {
 				return err
 			}
 			none := "no runs yet; servo runs trigger PIPELINE"
-			if pipeline != "" || since != "" || len(state) > 0 {
-				none = "no such runs; leave out --state, --pipeline or --since to see others"
+			if pipeline != "" || config != "" || since != "" || len(state) > 0 {
+				none = "no such runs; leave out --state, --pipeline, --config or --since to see others"
 			}
 			return showAll(s, runs, none, func(w io.Writer) { runsTable(w, s.paint, runs, time.Now()) })
 		}),
 	}
 	cmd.Flags().StringArrayVar(&state, "state", nil, "only runs in these states: "+strings.ToLower(strings.Join(stateNames(servov1.Run_State_value), ", ")))
 	cmd.Flags().StringVar(&pipeline, "pipeline", "", "only runs of this pipeline")
+	cmd.Flags().StringVar(&config, "config", "", "only runs of this config, by name or id")
+	cmd.Flags().BoolVar(&everybody, "all-tenants", false, "runs of all tenants, for the installation's operators")
 	cmd.Flags().StringVar(&since, "since", "", "only runs made since then: 24h, or 2026-01-31T00:00:00Z")
 	addLimit(cmd, &limit, "runs")
 	addRemote(cmd, &r)
@@ -94,21 +100,25 @@ func sinceTime(text string, now time.Time) (*timestamppb.Timestamp, error) {
 }
 
 func runsTable(w io.Writer, p palette, runs []*servov1.Run, now time.Time) {
-	workspaces := false // a column that says default on every line says nothing
+	workspaces, tenants := false, false // a column that says the same on every line says nothing
 	for _, r := range runs {
 		workspaces = workspaces || r.GetWorkspace() != "default"
+		tenants = tenants || r.GetTenant() != runs[0].GetTenant()
 	}
 	var t table
-	add := func(workspace string, cells ...string) {
+	add := func(tenant, workspace string, cells ...string) {
 		if workspaces {
 			cells = append([]string{cells[0], workspace}, cells[1:]...)
 		}
+		if tenants {
+			cells = append([]string{cells[0], tenant}, cells[1:]...)
+		}
 		t.add(cells...)
 	}
-	add("WORKSPACE", "RUN", "PIPELINE", "STATE", "TASKS", "CREATED", "TOOK", "TRIGGER")
+	add("TENANT", "WORKSPACE", "RUN", "PIPELINE", "STATE", "TASKS", "CREATED", "TOOK", "TRIGGER")
 	for _, r := range runs {
 		tasks := fmt.Sprintf("%d/%d", r.GetTasks().GetTotal()-r.GetTasks().GetRemaining(), r.GetTasks().GetTotal())
-		add(clean(r.GetWorkspace()), r.GetId(), pipelineName(r), p.state(r.GetState().String()), tasks,
+		add(clean(r.GetTenant()), clean(r.GetWorkspace()), r.GetId(), pipelineName(r), p.state(r.GetState().String()), tasks,
 			age(now, r.GetCreatedAt()), elapsed(now, r.GetStartedAt(), r.GetFinishedAt()), triggerText(r))
 	}
 	t.print(w)

@@ -18,6 +18,7 @@ type RunView struct {
 	run.Run
 
 	WorkspaceName string
+	ConfigName    string // "" if it was made for none
 }
 
 // RunFilter says which runs of a tenant are wanted. Zero fields ask for nothing.
@@ -29,13 +30,14 @@ type RunFilter struct {
 	// the other. Windows that meet share no run and miss none.
 	From, To time.Time
 	Parent   *id.Run // retries of this run
+	Config   *id.Config
 }
 
 // ListRuns reads runs, the newest first, that are older than before.
 func (s *Store) ListRuns(ctx context.Context, tenant id.Tenant, f RunFilter, before *id.Run, most int) ([]RunView, error) {
 	params := db.ListRunsParams{
 		TenantID: tenant.UUID, Upper: uuid.Max, Workspace: f.Workspace, Pipeline: f.Pipeline,
-		States: column(f.States, func(s run.State) int16 { return int16(s) }), Most: int32(most), //nolint:gosec // a page size
+		States: stateNumbers(f.States), Most: int32(most), //nolint:gosec // a page size
 	}
 	if before != nil {
 		params.Upper = before.UUID
@@ -51,14 +53,29 @@ func (s *Store) ListRuns(ctx context.Context, tenant id.Tenant, f RunFilter, bef
 	}
 	var runs []RunView
 	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		if f.Config != nil { // which is in one workspace
+			rows, err := tx.q.ListConfigRuns(ctx, db.ListConfigRunsParams{
+				TenantID: params.TenantID, ConfigID: f.Config.UUID, Lower: params.Lower, Upper: params.Upper, Pipeline: params.Pipeline,
+				States: params.States, Parent: params.Parent, Most: params.Most,
+			})
+			if err != nil {
+				return err
+			}
+			runs, err = convert(rows, func(r db.ListConfigRunsRow) (RunView, error) { return runView(r.ServoRun, r.Workspace, r.Config) })
+			return err
+		}
 		rows, err := tx.q.ListRuns(ctx, params)
 		if err != nil {
 			return err
 		}
-		runs, err = convert(rows, func(r db.ListRunsRow) (RunView, error) { return runView(r.ServoRun, r.Workspace) })
+		runs, err = convert(rows, func(r db.ListRunsRow) (RunView, error) { return runView(r.ServoRun, r.Workspace, r.Config) })
 		return err
 	})
 	return runs, err
+}
+
+func stateNumbers(states []run.State) []int16 {
+	return column(states, func(s run.State) int16 { return int16(s) })
 }
 
 // floor is the bound of a time among ids. Times that no id can have are held to the ends.
@@ -80,9 +97,9 @@ func earlier(a, b uuid.UUID) uuid.UUID {
 	return a
 }
 
-func runView(r db.ServoRun, workspace string) (RunView, error) {
+func runView(r db.ServoRun, workspace, config string) (RunView, error) {
 	found, err := runFromRow(r)
-	return RunView{Run: found, WorkspaceName: workspace}, err
+	return RunView{Run: found, WorkspaceName: workspace, ConfigName: config}, err
 }
 
 // GetRun reads a run as its tenant sees it.
@@ -101,7 +118,7 @@ func (tx *Tx) getRun(ctx context.Context, key RunKey) (RunView, error) {
 	if err != nil {
 		return RunView{}, notFound(err, "run", key.Run.String())
 	}
-	return runView(row.ServoRun, row.Workspace)
+	return runView(row.ServoRun, row.Workspace, row.Config)
 }
 
 // TaskView is a task as people read it.

@@ -145,7 +145,7 @@ func (x RetryRunRequest_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RetryRunRequest_Mode.Descriptor instead.
 func (RetryRunRequest_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{18, 0}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Run is one execution of a plan.
@@ -168,8 +168,17 @@ type Run struct {
 	StartedAt       *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	FinishedAt      *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	Tasks           *TaskCounts            `protobuf:"bytes,17,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The name of the config that it was made for; empty if there is none.
+	Config   string `protobuf:"bytes,18,opt,name=config,proto3" json:"config,omitempty"`
+	ConfigId string `protobuf:"bytes,19,opt,name=config_id,json=configId,proto3" json:"config_id,omitempty"`
+	// The slot of the config that it was made for.
+	Slot *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=slot,proto3" json:"slot,omitempty"`
+	// When it should have begun, if its config promises that.
+	StartBy *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"`
+	// It had not begun by start_by, or took longer than it may.
+	SlaBreached   bool `protobuf:"varint,22,opt,name=sla_breached,json=slaBreached,proto3" json:"sla_breached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -319,6 +328,41 @@ func (x *Run) GetTasks() *TaskCounts {
 		return x.Tasks
 	}
 	return nil
+}
+
+func (x *Run) GetConfig() string {
+	if x != nil {
+		return x.Config
+	}
+	return ""
+}
+
+func (x *Run) GetConfigId() string {
+	if x != nil {
+		return x.ConfigId
+	}
+	return ""
+}
+
+func (x *Run) GetSlot() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Slot
+	}
+	return nil
+}
+
+func (x *Run) GetStartBy() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartBy
+	}
+	return nil
+}
+
+func (x *Run) GetSlaBreached() bool {
+	if x != nil {
+		return x.SlaBreached
+	}
+	return false
 }
 
 // TaskCounts counts the tasks of a run. What is neither ended nor counted here is remaining.
@@ -923,8 +967,9 @@ func (x *PlannedTask) GetUpstream() []int32 {
 
 // ListRunsRequest asks for a page of runs.
 type ListRunsRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for those of all tenants.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// All workspaces if not said.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Pipeline  string `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
@@ -939,7 +984,10 @@ type ListRunsRequest struct {
 	// 1 to 100; 20 if not said.
 	PageSize int32 `protobuf:"varint,8,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,9,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,9,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The name or id of a config of the tenant; the name is that of a config in the workspace, or in
+	// the one that is called default.
+	Config        string `protobuf:"bytes,10,opt,name=config,proto3" json:"config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1037,6 +1085,13 @@ func (x *ListRunsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListRunsRequest) GetConfig() string {
+	if x != nil {
+		return x.Config
+	}
+	return ""
+}
+
 // ListRunsResponse is a page of runs.
 type ListRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1091,6 +1146,394 @@ func (x *ListRunsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ListLateRunsRequest asks for a page of runs that are late.
+type ListLateRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for those of all tenants.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// All workspaces if not said.
+	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// 1 to 100; 20 if not said.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLateRunsRequest) Reset() {
+	*x = ListLateRunsRequest{}
+	mi := &file_servo_v1_runs_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLateRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLateRunsRequest) ProtoMessage() {}
+
+func (x *ListLateRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLateRunsRequest.ProtoReflect.Descriptor instead.
+func (*ListLateRunsRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListLateRunsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListLateRunsRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ListLateRunsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListLateRunsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListLateRunsResponse is a page of runs that are late.
+type ListLateRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Runs  []*LateRun             `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLateRunsResponse) Reset() {
+	*x = ListLateRunsResponse{}
+	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLateRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLateRunsResponse) ProtoMessage() {}
+
+func (x *ListLateRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLateRunsResponse.ProtoReflect.Descriptor instead.
+func (*ListLateRunsResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListLateRunsResponse) GetRuns() []*LateRun {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *ListLateRunsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// LateRun is a run that should have begun and has not.
+type LateRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// Since start_by.
+	Delay         *durationpb.Duration `protobuf:"bytes,2,opt,name=delay,proto3" json:"delay,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LateRun) Reset() {
+	*x = LateRun{}
+	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LateRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LateRun) ProtoMessage() {}
+
+func (x *LateRun) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LateRun.ProtoReflect.Descriptor instead.
+func (*LateRun) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *LateRun) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *LateRun) GetDelay() *durationpb.Duration {
+	if x != nil {
+		return x.Delay
+	}
+	return nil
+}
+
+// ListRunningRunsRequest asks for a page of runs that go on.
+type ListRunningRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for those of all tenants.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// All workspaces if not said.
+	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// 1 to 100; 20 if not said.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRunningRunsRequest) Reset() {
+	*x = ListRunningRunsRequest{}
+	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRunningRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRunningRunsRequest) ProtoMessage() {}
+
+func (x *ListRunningRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRunningRunsRequest.ProtoReflect.Descriptor instead.
+func (*ListRunningRunsRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListRunningRunsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListRunningRunsRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ListRunningRunsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRunningRunsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListRunningRunsResponse is a page of runs that go on.
+type ListRunningRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Runs  []*RunningRun          `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRunningRunsResponse) Reset() {
+	*x = ListRunningRunsResponse{}
+	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRunningRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRunningRunsResponse) ProtoMessage() {}
+
+func (x *ListRunningRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRunningRunsResponse.ProtoReflect.Descriptor instead.
+func (*ListRunningRunsResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListRunningRunsResponse) GetRuns() []*RunningRun {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *ListRunningRunsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// RunningRun is a run that goes on.
+type RunningRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many of its tasks have ended is in its counts.
+	Run *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// The task that has reported last, if one has.
+	Task  string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	Asset string `protobuf:"bytes,3,opt,name=asset,proto3" json:"asset,omitempty"`
+	// What it has reported, and when.
+	Progress      *Progress              `protobuf:"bytes,4,opt,name=progress,proto3" json:"progress,omitempty"`
+	ReportedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunningRun) Reset() {
+	*x = RunningRun{}
+	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunningRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunningRun) ProtoMessage() {}
+
+func (x *RunningRun) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunningRun.ProtoReflect.Descriptor instead.
+func (*RunningRun) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RunningRun) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *RunningRun) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *RunningRun) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *RunningRun) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *RunningRun) GetReportedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReportedAt
+	}
+	return nil
+}
+
 // GetRunRequest says which run.
 type GetRunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1102,7 +1545,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[10]
+	mi := &file_servo_v1_runs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1557,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[10]
+	mi := &file_servo_v1_runs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1570,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetRunRequest) GetTenant() string {
@@ -1155,7 +1598,7 @@ type GetRunGraphRequest struct {
 
 func (x *GetRunGraphRequest) Reset() {
 	*x = GetRunGraphRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	mi := &file_servo_v1_runs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1610,7 @@ func (x *GetRunGraphRequest) String() string {
 func (*GetRunGraphRequest) ProtoMessage() {}
 
 func (x *GetRunGraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	mi := &file_servo_v1_runs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1623,7 @@ func (x *GetRunGraphRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunGraphRequest.ProtoReflect.Descriptor instead.
 func (*GetRunGraphRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetRunGraphRequest) GetTenant() string {
@@ -1215,7 +1658,7 @@ type RunGraph struct {
 
 func (x *RunGraph) Reset() {
 	*x = RunGraph{}
-	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	mi := &file_servo_v1_runs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1670,7 @@ func (x *RunGraph) String() string {
 func (*RunGraph) ProtoMessage() {}
 
 func (x *RunGraph) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	mi := &file_servo_v1_runs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1683,7 @@ func (x *RunGraph) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunGraph.ProtoReflect.Descriptor instead.
 func (*RunGraph) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RunGraph) GetRun() *Run {
@@ -1312,7 +1755,7 @@ type GraphNode struct {
 
 func (x *GraphNode) Reset() {
 	*x = GraphNode{}
-	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	mi := &file_servo_v1_runs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1767,7 @@ func (x *GraphNode) String() string {
 func (*GraphNode) ProtoMessage() {}
 
 func (x *GraphNode) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	mi := &file_servo_v1_runs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1780,7 @@ func (x *GraphNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphNode.ProtoReflect.Descriptor instead.
 func (*GraphNode) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GraphNode) GetTask() string {
@@ -1458,7 +1901,7 @@ type GraphEdge struct {
 
 func (x *GraphEdge) Reset() {
 	*x = GraphEdge{}
-	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	mi := &file_servo_v1_runs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1913,7 @@ func (x *GraphEdge) String() string {
 func (*GraphEdge) ProtoMessage() {}
 
 func (x *GraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	mi := &file_servo_v1_runs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1926,7 @@ func (x *GraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphEdge.ProtoReflect.Descriptor instead.
 func (*GraphEdge) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GraphEdge) GetFrom() int32 {
@@ -1515,7 +1958,7 @@ type GraphGroup struct {
 
 func (x *GraphGroup) Reset() {
 	*x = GraphGroup{}
-	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	mi := &file_servo_v1_runs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1970,7 @@ func (x *GraphGroup) String() string {
 func (*GraphGroup) ProtoMessage() {}
 
 func (x *GraphGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	mi := &file_servo_v1_runs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1983,7 @@ func (x *GraphGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphGroup.ProtoReflect.Descriptor instead.
 func (*GraphGroup) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GraphGroup) GetAsset() string {
@@ -1582,7 +2025,7 @@ type ExplainRunRequest struct {
 
 func (x *ExplainRunRequest) Reset() {
 	*x = ExplainRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[16]
+	mi := &file_servo_v1_runs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +2037,7 @@ func (x *ExplainRunRequest) String() string {
 func (*ExplainRunRequest) ProtoMessage() {}
 
 func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[16]
+	mi := &file_servo_v1_runs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +2050,7 @@ func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainRunRequest) GetTenant() string {
@@ -1637,7 +2080,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[17]
+	mi := &file_servo_v1_runs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +2092,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[17]
+	mi := &file_servo_v1_runs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +2105,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{17}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelRunRequest) GetTenant() string {
@@ -1704,7 +2147,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[18]
+	mi := &file_servo_v1_runs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +2159,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[18]
+	mi := &file_servo_v1_runs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +2172,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{18}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RetryRunRequest) GetTenant() string {
@@ -1796,7 +2239,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_servo_v1_runs_proto_msgTypes[19]
+	mi := &file_servo_v1_runs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +2251,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[19]
+	mi := &file_servo_v1_runs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +2264,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{19}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Event) GetId() string {
@@ -1895,7 +2338,7 @@ type ListRunEventsRequest struct {
 
 func (x *ListRunEventsRequest) Reset() {
 	*x = ListRunEventsRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[20]
+	mi := &file_servo_v1_runs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2350,7 @@ func (x *ListRunEventsRequest) String() string {
 func (*ListRunEventsRequest) ProtoMessage() {}
 
 func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[20]
+	mi := &file_servo_v1_runs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2363,7 @@ func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunEventsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{20}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListRunEventsRequest) GetTenant() string {
@@ -1963,7 +2406,7 @@ type ListRunEventsResponse struct {
 
 func (x *ListRunEventsResponse) Reset() {
 	*x = ListRunEventsResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[21]
+	mi := &file_servo_v1_runs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2418,7 @@ func (x *ListRunEventsResponse) String() string {
 func (*ListRunEventsResponse) ProtoMessage() {}
 
 func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[21]
+	mi := &file_servo_v1_runs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2431,7 @@ func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunEventsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{21}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListRunEventsResponse) GetEvents() []*Event {
@@ -2018,7 +2461,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[22]
+	mi := &file_servo_v1_runs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2030,7 +2473,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[22]
+	mi := &file_servo_v1_runs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2486,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{22}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchRunRequest) GetTenant() string {
@@ -2081,7 +2524,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[23]
+	mi := &file_servo_v1_runs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2536,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[23]
+	mi := &file_servo_v1_runs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2549,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{23}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchRunResponse) GetMessage() isWatchRunResponse_Message {
@@ -2155,7 +2598,7 @@ var File_servo_v1_runs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_runs_proto_rawDesc = "" +
 	"\n" +
-	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14servo/v1/tasks.proto\x1a\x12servo/v1/why.proto\"\x9f\x06\n" +
+	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14servo/v1/tasks.proto\x1a\x12servo/v1/why.proto\"\xde\a\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -2182,7 +2625,12 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"started_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
 	"\vfinished_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12*\n" +
-	"\x05tasks\x18\x11 \x01(\v2\x14.servo.v1.TaskCountsR\x05tasks\"\x81\x01\n" +
+	"\x05tasks\x18\x11 \x01(\v2\x14.servo.v1.TaskCountsR\x05tasks\x12\x16\n" +
+	"\x06config\x18\x12 \x01(\tR\x06config\x12\x1b\n" +
+	"\tconfig_id\x18\x13 \x01(\tR\bconfigId\x12.\n" +
+	"\x04slot\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x125\n" +
+	"\bstart_by\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x12!\n" +
+	"\fsla_breached\x18\x16 \x01(\bR\vslaBreached\"\x81\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\v\n" +
@@ -2255,9 +2703,9 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x05asset\x18\x02 \x01(\tR\x05asset\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\tR\tpartition\x12\x12\n" +
 	"\x04pool\x18\x04 \x01(\tR\x04pool\x12\x1a\n" +
-	"\bupstream\x18\x05 \x03(\x05R\bupstream\"\x97\x03\n" +
-	"\x0fListRunsRequest\x12!\n" +
-	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
+	"\bupstream\x18\x05 \x03(\x05R\bupstream\"\xb6\x03\n" +
+	"\x0fListRunsRequest\x12\x1f\n" +
+	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
 	"\bpipeline\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\bpipeline\x12<\n" +
 	"\x05state\x18\x04 \x03(\x0e2\x13.servo.v1.Run.StateB\x11\xbaH\x0e\x92\x01\v\x10\n" +
@@ -2268,10 +2716,41 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"parent_run\x18\a \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\tparentRun\x12&\n" +
 	"\tpage_size\x18\b \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"]\n" +
+	"page_token\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\x12\x1f\n" +
+	"\x06config\x18\n" +
+	" \x01(\tB\a\xbaH\x04r\x02\x18dR\x06config\"]\n" +
 	"\x10ListRunsResponse\x12!\n" +
 	"\x04runs\x18\x01 \x03(\v2\r.servo.v1.RunR\x04runs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"N\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xae\x01\n" +
+	"\x13ListLateRunsRequest\x12\x1f\n" +
+	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12%\n" +
+	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12&\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"e\n" +
+	"\x14ListLateRunsResponse\x12%\n" +
+	"\x04runs\x18\x01 \x03(\v2\x11.servo.v1.LateRunR\x04runs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"[\n" +
+	"\aLateRun\x12\x1f\n" +
+	"\x03run\x18\x01 \x01(\v2\r.servo.v1.RunR\x03run\x12/\n" +
+	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\xb1\x01\n" +
+	"\x16ListRunningRunsRequest\x12\x1f\n" +
+	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12%\n" +
+	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12&\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"k\n" +
+	"\x17ListRunningRunsResponse\x12(\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.servo.v1.RunningRunR\x04runs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc4\x01\n" +
+	"\n" +
+	"RunningRun\x12\x1f\n" +
+	"\x03run\x18\x01 \x01(\v2\r.servo.v1.RunR\x03run\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x14\n" +
+	"\x05asset\x18\x03 \x01(\tR\x05asset\x12.\n" +
+	"\bprogress\x18\x04 \x01(\v2\x12.servo.v1.ProgressR\bprogress\x12;\n" +
+	"\vreported_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportedAt\"N\n" +
 	"\rGetRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\"S\n" +
@@ -2362,13 +2841,17 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x10WatchRunResponse\x12'\n" +
 	"\x05event\x18\x01 \x01(\v2\x0f.servo.v1.EventH\x00R\x05event\x12!\n" +
 	"\x03end\x18\x02 \x01(\v2\r.servo.v1.RunH\x00R\x03endB\t\n" +
-	"\amessage2\xb3\b\n" +
+	"\amessage2\xe0\n" +
+	"\n" +
 	"\n" +
 	"RunService\x12m\n" +
 	"\n" +
 	"TriggerRun\x12\x1b.servo.v1.TriggerRunRequest\x1a\x1c.servo.v1.TriggerRunResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tenants/{tenant}/runs\x12i\n" +
-	"\aPlanRun\x12\x18.servo.v1.PlanRunRequest\x1a\x19.servo.v1.PlanRunResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/tenants/{tenant}/runs:plan\x12d\n" +
-	"\bListRuns\x12\x19.servo.v1.ListRunsRequest\x1a\x1a.servo.v1.ListRunsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/tenants/{tenant}/runs\x12Y\n" +
+	"\aPlanRun\x12\x18.servo.v1.PlanRunRequest\x1a\x19.servo.v1.PlanRunResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/tenants/{tenant}/runs:plan\x12p\n" +
+	"\bListRuns\x12\x19.servo.v1.ListRunsRequest\x1a\x1a.servo.v1.ListRunsResponse\"-\x82\xd3\xe4\x93\x02'Z\n" +
+	"\x12\b/v1/runs\x12\x19/v1/tenants/{tenant}/runs\x12\x86\x01\n" +
+	"\fListLateRuns\x12\x1d.servo.v1.ListLateRunsRequest\x1a\x1e.servo.v1.ListLateRunsResponse\"7\x82\xd3\xe4\x93\x021Z\x0f\x12\r/v1/runs:late\x12\x1e/v1/tenants/{tenant}/runs:late\x12\x95\x01\n" +
+	"\x0fListRunningRuns\x12 .servo.v1.ListRunningRunsRequest\x1a!.servo.v1.ListRunningRunsResponse\"=\x82\xd3\xe4\x93\x027Z\x12\x12\x10/v1/runs:running\x12!/v1/tenants/{tenant}/runs:running\x12Y\n" +
 	"\x06GetRun\x12\x17.servo.v1.GetRunRequest\x1a\r.servo.v1.Run\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tenants/{tenant}/runs/{run}\x12n\n" +
 	"\vGetRunGraph\x12\x1c.servo.v1.GetRunGraphRequest\x1a\x12.servo.v1.RunGraph\"-\x82\xd3\xe4\x93\x02'\x12%/v1/tenants/{tenant}/runs/{run}/graph\x12p\n" +
 	"\n" +
@@ -2391,102 +2874,122 @@ func file_servo_v1_runs_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_runs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_servo_v1_runs_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_servo_v1_runs_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_servo_v1_runs_proto_goTypes = []any{
-	(Run_State)(0),                // 0: servo.v1.Run.State
-	(RetryRunRequest_Mode)(0),     // 1: servo.v1.RetryRunRequest.Mode
-	(*Run)(nil),                   // 2: servo.v1.Run
-	(*TaskCounts)(nil),            // 3: servo.v1.TaskCounts
-	(*RetryPolicy)(nil),           // 4: servo.v1.RetryPolicy
-	(*TriggerRunRequest)(nil),     // 5: servo.v1.TriggerRunRequest
-	(*TriggerRunResponse)(nil),    // 6: servo.v1.TriggerRunResponse
-	(*PlanRunRequest)(nil),        // 7: servo.v1.PlanRunRequest
-	(*PlanRunResponse)(nil),       // 8: servo.v1.PlanRunResponse
-	(*PlannedTask)(nil),           // 9: servo.v1.PlannedTask
-	(*ListRunsRequest)(nil),       // 10: servo.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 11: servo.v1.ListRunsResponse
-	(*GetRunRequest)(nil),         // 12: servo.v1.GetRunRequest
-	(*GetRunGraphRequest)(nil),    // 13: servo.v1.GetRunGraphRequest
-	(*RunGraph)(nil),              // 14: servo.v1.RunGraph
-	(*GraphNode)(nil),             // 15: servo.v1.GraphNode
-	(*GraphEdge)(nil),             // 16: servo.v1.GraphEdge
-	(*GraphGroup)(nil),            // 17: servo.v1.GraphGroup
-	(*ExplainRunRequest)(nil),     // 18: servo.v1.ExplainRunRequest
-	(*CancelRunRequest)(nil),      // 19: servo.v1.CancelRunRequest
-	(*RetryRunRequest)(nil),       // 20: servo.v1.RetryRunRequest
-	(*Event)(nil),                 // 21: servo.v1.Event
-	(*ListRunEventsRequest)(nil),  // 22: servo.v1.ListRunEventsRequest
-	(*ListRunEventsResponse)(nil), // 23: servo.v1.ListRunEventsResponse
-	(*WatchRunRequest)(nil),       // 24: servo.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 25: servo.v1.WatchRunResponse
-	nil,                           // 26: servo.v1.GraphGroup.StatesEntry
-	(*structpb.Struct)(nil),       // 27: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(Task_State)(0),               // 30: servo.v1.Task.State
-	(*Explanation)(nil),           // 31: servo.v1.Explanation
+	(Run_State)(0),                  // 0: servo.v1.Run.State
+	(RetryRunRequest_Mode)(0),       // 1: servo.v1.RetryRunRequest.Mode
+	(*Run)(nil),                     // 2: servo.v1.Run
+	(*TaskCounts)(nil),              // 3: servo.v1.TaskCounts
+	(*RetryPolicy)(nil),             // 4: servo.v1.RetryPolicy
+	(*TriggerRunRequest)(nil),       // 5: servo.v1.TriggerRunRequest
+	(*TriggerRunResponse)(nil),      // 6: servo.v1.TriggerRunResponse
+	(*PlanRunRequest)(nil),          // 7: servo.v1.PlanRunRequest
+	(*PlanRunResponse)(nil),         // 8: servo.v1.PlanRunResponse
+	(*PlannedTask)(nil),             // 9: servo.v1.PlannedTask
+	(*ListRunsRequest)(nil),         // 10: servo.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),        // 11: servo.v1.ListRunsResponse
+	(*ListLateRunsRequest)(nil),     // 12: servo.v1.ListLateRunsRequest
+	(*ListLateRunsResponse)(nil),    // 13: servo.v1.ListLateRunsResponse
+	(*LateRun)(nil),                 // 14: servo.v1.LateRun
+	(*ListRunningRunsRequest)(nil),  // 15: servo.v1.ListRunningRunsRequest
+	(*ListRunningRunsResponse)(nil), // 16: servo.v1.ListRunningRunsResponse
+	(*RunningRun)(nil),              // 17: servo.v1.RunningRun
+	(*GetRunRequest)(nil),           // 18: servo.v1.GetRunRequest
+	(*GetRunGraphRequest)(nil),      // 19: servo.v1.GetRunGraphRequest
+	(*RunGraph)(nil),                // 20: servo.v1.RunGraph
+	(*GraphNode)(nil),               // 21: servo.v1.GraphNode
+	(*GraphEdge)(nil),               // 22: servo.v1.GraphEdge
+	(*GraphGroup)(nil),              // 23: servo.v1.GraphGroup
+	(*ExplainRunRequest)(nil),       // 24: servo.v1.ExplainRunRequest
+	(*CancelRunRequest)(nil),        // 25: servo.v1.CancelRunRequest
+	(*RetryRunRequest)(nil),         // 26: servo.v1.RetryRunRequest
+	(*Event)(nil),                   // 27: servo.v1.Event
+	(*ListRunEventsRequest)(nil),    // 28: servo.v1.ListRunEventsRequest
+	(*ListRunEventsResponse)(nil),   // 29: servo.v1.ListRunEventsResponse
+	(*WatchRunRequest)(nil),         // 30: servo.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),        // 31: servo.v1.WatchRunResponse
+	nil,                             // 32: servo.v1.GraphGroup.StatesEntry
+	(*structpb.Struct)(nil),         // 33: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),   // 34: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 35: google.protobuf.Duration
+	(*Progress)(nil),                // 36: servo.v1.Progress
+	(Task_State)(0),                 // 37: servo.v1.Task.State
+	(*Explanation)(nil),             // 38: servo.v1.Explanation
 }
 var file_servo_v1_runs_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Run.state:type_name -> servo.v1.Run.State
-	27, // 1: servo.v1.Run.parameters:type_name -> google.protobuf.Struct
-	28, // 2: servo.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	28, // 3: servo.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	28, // 4: servo.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	33, // 1: servo.v1.Run.parameters:type_name -> google.protobuf.Struct
+	34, // 2: servo.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	34, // 3: servo.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	34, // 4: servo.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
 	3,  // 5: servo.v1.Run.tasks:type_name -> servo.v1.TaskCounts
-	29, // 6: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
-	29, // 7: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	27, // 8: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
-	4,  // 9: servo.v1.TriggerRunRequest.retry:type_name -> servo.v1.RetryPolicy
-	29, // 10: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	2,  // 11: servo.v1.TriggerRunResponse.run:type_name -> servo.v1.Run
-	27, // 12: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
-	27, // 13: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
-	9,  // 14: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
-	0,  // 15: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
-	28, // 16: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
-	28, // 17: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
-	2,  // 18: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
-	2,  // 19: servo.v1.RunGraph.run:type_name -> servo.v1.Run
-	15, // 20: servo.v1.RunGraph.nodes:type_name -> servo.v1.GraphNode
-	16, // 21: servo.v1.RunGraph.edges:type_name -> servo.v1.GraphEdge
-	17, // 22: servo.v1.RunGraph.groups:type_name -> servo.v1.GraphGroup
-	30, // 23: servo.v1.GraphNode.state:type_name -> servo.v1.Task.State
-	28, // 24: servo.v1.GraphNode.since:type_name -> google.protobuf.Timestamp
-	28, // 25: servo.v1.GraphNode.queued_at:type_name -> google.protobuf.Timestamp
-	28, // 26: servo.v1.GraphNode.started_at:type_name -> google.protobuf.Timestamp
-	28, // 27: servo.v1.GraphNode.finished_at:type_name -> google.protobuf.Timestamp
-	26, // 28: servo.v1.GraphGroup.states:type_name -> servo.v1.GraphGroup.StatesEntry
-	1,  // 29: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
-	28, // 30: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
-	27, // 31: servo.v1.Event.data:type_name -> google.protobuf.Struct
-	21, // 32: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
-	21, // 33: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
-	2,  // 34: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
-	5,  // 35: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
-	7,  // 36: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
-	10, // 37: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
-	12, // 38: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
-	13, // 39: servo.v1.RunService.GetRunGraph:input_type -> servo.v1.GetRunGraphRequest
-	18, // 40: servo.v1.RunService.ExplainRun:input_type -> servo.v1.ExplainRunRequest
-	19, // 41: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
-	20, // 42: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
-	22, // 43: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
-	24, // 44: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
-	6,  // 45: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
-	8,  // 46: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
-	11, // 47: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
-	2,  // 48: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
-	14, // 49: servo.v1.RunService.GetRunGraph:output_type -> servo.v1.RunGraph
-	31, // 50: servo.v1.RunService.ExplainRun:output_type -> servo.v1.Explanation
-	2,  // 51: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
-	6,  // 52: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
-	23, // 53: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
-	25, // 54: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
-	45, // [45:55] is the sub-list for method output_type
-	35, // [35:45] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	34, // 6: servo.v1.Run.slot:type_name -> google.protobuf.Timestamp
+	34, // 7: servo.v1.Run.start_by:type_name -> google.protobuf.Timestamp
+	35, // 8: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
+	35, // 9: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	33, // 10: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
+	4,  // 11: servo.v1.TriggerRunRequest.retry:type_name -> servo.v1.RetryPolicy
+	35, // 12: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	2,  // 13: servo.v1.TriggerRunResponse.run:type_name -> servo.v1.Run
+	33, // 14: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
+	33, // 15: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
+	9,  // 16: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
+	0,  // 17: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
+	34, // 18: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
+	34, // 19: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
+	2,  // 20: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
+	14, // 21: servo.v1.ListLateRunsResponse.runs:type_name -> servo.v1.LateRun
+	2,  // 22: servo.v1.LateRun.run:type_name -> servo.v1.Run
+	35, // 23: servo.v1.LateRun.delay:type_name -> google.protobuf.Duration
+	17, // 24: servo.v1.ListRunningRunsResponse.runs:type_name -> servo.v1.RunningRun
+	2,  // 25: servo.v1.RunningRun.run:type_name -> servo.v1.Run
+	36, // 26: servo.v1.RunningRun.progress:type_name -> servo.v1.Progress
+	34, // 27: servo.v1.RunningRun.reported_at:type_name -> google.protobuf.Timestamp
+	2,  // 28: servo.v1.RunGraph.run:type_name -> servo.v1.Run
+	21, // 29: servo.v1.RunGraph.nodes:type_name -> servo.v1.GraphNode
+	22, // 30: servo.v1.RunGraph.edges:type_name -> servo.v1.GraphEdge
+	23, // 31: servo.v1.RunGraph.groups:type_name -> servo.v1.GraphGroup
+	37, // 32: servo.v1.GraphNode.state:type_name -> servo.v1.Task.State
+	34, // 33: servo.v1.GraphNode.since:type_name -> google.protobuf.Timestamp
+	34, // 34: servo.v1.GraphNode.queued_at:type_name -> google.protobuf.Timestamp
+	34, // 35: servo.v1.GraphNode.started_at:type_name -> google.protobuf.Timestamp
+	34, // 36: servo.v1.GraphNode.finished_at:type_name -> google.protobuf.Timestamp
+	32, // 37: servo.v1.GraphGroup.states:type_name -> servo.v1.GraphGroup.StatesEntry
+	1,  // 38: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
+	34, // 39: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
+	33, // 40: servo.v1.Event.data:type_name -> google.protobuf.Struct
+	27, // 41: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
+	27, // 42: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
+	2,  // 43: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
+	5,  // 44: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
+	7,  // 45: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
+	10, // 46: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
+	12, // 47: servo.v1.RunService.ListLateRuns:input_type -> servo.v1.ListLateRunsRequest
+	15, // 48: servo.v1.RunService.ListRunningRuns:input_type -> servo.v1.ListRunningRunsRequest
+	18, // 49: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
+	19, // 50: servo.v1.RunService.GetRunGraph:input_type -> servo.v1.GetRunGraphRequest
+	24, // 51: servo.v1.RunService.ExplainRun:input_type -> servo.v1.ExplainRunRequest
+	25, // 52: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
+	26, // 53: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
+	28, // 54: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
+	30, // 55: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
+	6,  // 56: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
+	8,  // 57: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
+	11, // 58: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
+	13, // 59: servo.v1.RunService.ListLateRuns:output_type -> servo.v1.ListLateRunsResponse
+	16, // 60: servo.v1.RunService.ListRunningRuns:output_type -> servo.v1.ListRunningRunsResponse
+	2,  // 61: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
+	20, // 62: servo.v1.RunService.GetRunGraph:output_type -> servo.v1.RunGraph
+	38, // 63: servo.v1.RunService.ExplainRun:output_type -> servo.v1.Explanation
+	2,  // 64: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
+	6,  // 65: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
+	29, // 66: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
+	31, // 67: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
+	56, // [56:68] is the sub-list for method output_type
+	44, // [44:56] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_runs_proto_init() }
@@ -2496,7 +2999,7 @@ func file_servo_v1_runs_proto_init() {
 	}
 	file_servo_v1_tasks_proto_init()
 	file_servo_v1_why_proto_init()
-	file_servo_v1_runs_proto_msgTypes[23].OneofWrappers = []any{
+	file_servo_v1_runs_proto_msgTypes[29].OneofWrappers = []any{
 		(*WatchRunResponse_Event)(nil),
 		(*WatchRunResponse_End)(nil),
 	}
@@ -2506,7 +3009,7 @@ func file_servo_v1_runs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_runs_proto_rawDesc), len(file_servo_v1_runs_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,16 +19,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RunService_TriggerRun_FullMethodName    = "/servo.v1.RunService/TriggerRun"
-	RunService_PlanRun_FullMethodName       = "/servo.v1.RunService/PlanRun"
-	RunService_ListRuns_FullMethodName      = "/servo.v1.RunService/ListRuns"
-	RunService_GetRun_FullMethodName        = "/servo.v1.RunService/GetRun"
-	RunService_GetRunGraph_FullMethodName   = "/servo.v1.RunService/GetRunGraph"
-	RunService_ExplainRun_FullMethodName    = "/servo.v1.RunService/ExplainRun"
-	RunService_CancelRun_FullMethodName     = "/servo.v1.RunService/CancelRun"
-	RunService_RetryRun_FullMethodName      = "/servo.v1.RunService/RetryRun"
-	RunService_ListRunEvents_FullMethodName = "/servo.v1.RunService/ListRunEvents"
-	RunService_WatchRun_FullMethodName      = "/servo.v1.RunService/WatchRun"
+	RunService_TriggerRun_FullMethodName      = "/servo.v1.RunService/TriggerRun"
+	RunService_PlanRun_FullMethodName         = "/servo.v1.RunService/PlanRun"
+	RunService_ListRuns_FullMethodName        = "/servo.v1.RunService/ListRuns"
+	RunService_ListLateRuns_FullMethodName    = "/servo.v1.RunService/ListLateRuns"
+	RunService_ListRunningRuns_FullMethodName = "/servo.v1.RunService/ListRunningRuns"
+	RunService_GetRun_FullMethodName          = "/servo.v1.RunService/GetRun"
+	RunService_GetRunGraph_FullMethodName     = "/servo.v1.RunService/GetRunGraph"
+	RunService_ExplainRun_FullMethodName      = "/servo.v1.RunService/ExplainRun"
+	RunService_CancelRun_FullMethodName       = "/servo.v1.RunService/CancelRun"
+	RunService_RetryRun_FullMethodName        = "/servo.v1.RunService/RetryRun"
+	RunService_ListRunEvents_FullMethodName   = "/servo.v1.RunService/ListRunEvents"
+	RunService_WatchRun_FullMethodName        = "/servo.v1.RunService/WatchRun"
 )
 
 // RunServiceClient is the client API for RunService service.
@@ -43,8 +45,17 @@ type RunServiceClient interface {
 	TriggerRun(ctx context.Context, in *TriggerRunRequest, opts ...grpc.CallOption) (*TriggerRunResponse, error)
 	// PlanRun says what a trigger would run, and runs nothing.
 	PlanRun(ctx context.Context, in *PlanRunRequest, opts ...grpc.CallOption) (*PlanRunResponse, error)
-	// ListRuns reads runs, the newest first.
+	// ListRuns reads runs, the newest first; without a tenant those of all. Across tenants a page
+	// tries a filter on 5,000 runs at most: it may have few entries, or none, and still another page
+	// after it.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
+	// ListLateRuns reads runs that should have begun and have not, the longest delay first; without
+	// a tenant those of all.
+	ListLateRuns(ctx context.Context, in *ListLateRunsRequest, opts ...grpc.CallOption) (*ListLateRunsResponse, error)
+	// ListRunningRuns reads runs that have started and not ended, the oldest first, with what was
+	// reported last of their tasks; without a tenant those of all. Of more than 10,000 some are left
+	// out.
+	ListRunningRuns(ctx context.Context, in *ListRunningRunsRequest, opts ...grpc.CallOption) (*ListRunningRunsResponse, error)
 	// GetRun reads a run.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// GetRunGraph reads the tasks of a run, where they are, and who waits for whom, in one answer.
@@ -99,6 +110,26 @@ func (c *runServiceClient) ListRuns(ctx context.Context, in *ListRunsRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListRunsResponse)
 	err := c.cc.Invoke(ctx, RunService_ListRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) ListLateRuns(ctx context.Context, in *ListLateRunsRequest, opts ...grpc.CallOption) (*ListLateRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLateRunsResponse)
+	err := c.cc.Invoke(ctx, RunService_ListLateRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) ListRunningRuns(ctx context.Context, in *ListRunningRunsRequest, opts ...grpc.CallOption) (*ListRunningRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRunningRunsResponse)
+	err := c.cc.Invoke(ctx, RunService_ListRunningRuns_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -196,8 +227,17 @@ type RunServiceServer interface {
 	TriggerRun(context.Context, *TriggerRunRequest) (*TriggerRunResponse, error)
 	// PlanRun says what a trigger would run, and runs nothing.
 	PlanRun(context.Context, *PlanRunRequest) (*PlanRunResponse, error)
-	// ListRuns reads runs, the newest first.
+	// ListRuns reads runs, the newest first; without a tenant those of all. Across tenants a page
+	// tries a filter on 5,000 runs at most: it may have few entries, or none, and still another page
+	// after it.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
+	// ListLateRuns reads runs that should have begun and have not, the longest delay first; without
+	// a tenant those of all.
+	ListLateRuns(context.Context, *ListLateRunsRequest) (*ListLateRunsResponse, error)
+	// ListRunningRuns reads runs that have started and not ended, the oldest first, with what was
+	// reported last of their tasks; without a tenant those of all. Of more than 10,000 some are left
+	// out.
+	ListRunningRuns(context.Context, *ListRunningRunsRequest) (*ListRunningRunsResponse, error)
 	// GetRun reads a run.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
 	// GetRunGraph reads the tasks of a run, where they are, and who waits for whom, in one answer.
@@ -236,6 +276,12 @@ func (UnimplementedRunServiceServer) PlanRun(context.Context, *PlanRunRequest) (
 }
 func (UnimplementedRunServiceServer) ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRuns not implemented")
+}
+func (UnimplementedRunServiceServer) ListLateRuns(context.Context, *ListLateRunsRequest) (*ListLateRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLateRuns not implemented")
+}
+func (UnimplementedRunServiceServer) ListRunningRuns(context.Context, *ListRunningRunsRequest) (*ListRunningRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRunningRuns not implemented")
 }
 func (UnimplementedRunServiceServer) GetRun(context.Context, *GetRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRun not implemented")
@@ -329,6 +375,42 @@ func _RunService_ListRuns_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RunServiceServer).ListRuns(ctx, req.(*ListRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_ListLateRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLateRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).ListLateRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_ListLateRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).ListLateRuns(ctx, req.(*ListLateRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_ListRunningRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRunningRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).ListRunningRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_ListRunningRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).ListRunningRuns(ctx, req.(*ListRunningRunsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -470,6 +552,14 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListRuns",
 			Handler:    _RunService_ListRuns_Handler,
+		},
+		{
+			MethodName: "ListLateRuns",
+			Handler:    _RunService_ListLateRuns_Handler,
+		},
+		{
+			MethodName: "ListRunningRuns",
+			Handler:    _RunService_ListRunningRuns_Handler,
 		},
 		{
 			MethodName: "GetRun",

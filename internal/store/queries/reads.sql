@@ -7,9 +7,10 @@
 -- name: ListRuns :many
 -- Backwards along the key. The partitions are in the order of the ids, so the walk begins
 -- with the newest and ends when the page is full.
-SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace
+SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
 WHERE  r.tenant_id = @tenant_id::uuid AND r.id >= @lower::uuid AND r.id < @upper::uuid
 AND    (@workspace::text = '' OR r.workspace_id = (SELECT y.id FROM servo.workspaces y WHERE y.tenant_id = @tenant_id::uuid AND y.name = @workspace::text))
 AND    (@pipeline::text = '' OR r.pipeline = @pipeline::text)
@@ -18,10 +19,24 @@ AND    (@parent::uuid = '00000000-0000-0000-0000-000000000000' OR r.parent_run_i
 ORDER  BY r.id DESC
 LIMIT  @most::int;
 
--- name: GetRun :one
-SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace
+-- name: ListConfigRuns :many
+-- Those of one config, the newest first.
+SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
+WHERE  r.tenant_id = @tenant_id::uuid AND r.config_id = @config_id::uuid AND r.id >= @lower::uuid AND r.id < @upper::uuid
+AND    (@pipeline::text = '' OR r.pipeline = @pipeline::text)
+AND    (cardinality(@states::smallint[]) = 0 OR r.state = ANY(@states::smallint[]))
+AND    (@parent::uuid = '00000000-0000-0000-0000-000000000000' OR r.parent_run_id = @parent::uuid)
+ORDER  BY r.id DESC
+LIMIT  @most::int;
+
+-- name: GetRun :one
+SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+FROM   servo.runs r
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
 WHERE  r.tenant_id = @tenant_id::uuid AND r.id = @id::uuid;
 
 -- name: ListTasks :many

@@ -52,9 +52,10 @@ func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (G
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
 WHERE  r.tenant_id = $1::uuid AND r.id = $2::uuid
 `
 
@@ -66,6 +67,7 @@ type GetRunParams struct {
 type GetRunRow struct {
 	ServoRun  ServoRun
 	Workspace string
+	Config    string
 }
 
 func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, error) {
@@ -105,6 +107,7 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 		&i.ServoRun.StartLimitS,
 		&i.ServoRun.Late,
 		&i.Workspace,
+		&i.Config,
 	)
 	return i, err
 }
@@ -156,6 +159,101 @@ func (q *Queries) GetWorkspace(ctx context.Context, arg GetWorkspaceParams) (Get
 		&i.CreatedAt,
 	)
 	return i, err
+}
+
+const listConfigRuns = `-- name: ListConfigRuns :many
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+FROM   servo.runs r
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
+WHERE  r.tenant_id = $1::uuid AND r.config_id = $2::uuid AND r.id >= $3::uuid AND r.id < $4::uuid
+AND    ($5::text = '' OR r.pipeline = $5::text)
+AND    (cardinality($6::smallint[]) = 0 OR r.state = ANY($6::smallint[]))
+AND    ($7::uuid = '00000000-0000-0000-0000-000000000000' OR r.parent_run_id = $7::uuid)
+ORDER  BY r.id DESC
+LIMIT  $8::int
+`
+
+type ListConfigRunsParams struct {
+	TenantID uuid.UUID
+	ConfigID uuid.UUID
+	Lower    uuid.UUID
+	Upper    uuid.UUID
+	Pipeline string
+	States   []int16
+	Parent   uuid.UUID
+	Most     int32
+}
+
+type ListConfigRunsRow struct {
+	ServoRun  ServoRun
+	Workspace string
+	Config    string
+}
+
+// Those of one config, the newest first.
+func (q *Queries) ListConfigRuns(ctx context.Context, arg ListConfigRunsParams) ([]ListConfigRunsRow, error) {
+	rows, err := q.db.Query(ctx, listConfigRuns,
+		arg.TenantID,
+		arg.ConfigID,
+		arg.Lower,
+		arg.Upper,
+		arg.Pipeline,
+		arg.States,
+		arg.Parent,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListConfigRunsRow
+	for rows.Next() {
+		var i ListConfigRunsRow
+		if err := rows.Scan(
+			&i.ServoRun.TenantID,
+			&i.ServoRun.ID,
+			&i.ServoRun.WorkspaceID,
+			&i.ServoRun.DeploymentID,
+			&i.ServoRun.ParentRunID,
+			&i.ServoRun.CreatedAt,
+			&i.ServoRun.StartedAt,
+			&i.ServoRun.FinishedAt,
+			&i.ServoRun.Version,
+			&i.ServoRun.Total,
+			&i.ServoRun.Remaining,
+			&i.ServoRun.Succeeded,
+			&i.ServoRun.Failed,
+			&i.ServoRun.Skipped,
+			&i.ServoRun.Cancelled,
+			&i.ServoRun.State,
+			&i.ServoRun.Priority,
+			&i.ServoRun.TimedOut,
+			&i.ServoRun.CancelReason,
+			&i.ServoRun.Pipeline,
+			&i.ServoRun.TriggerType,
+			&i.ServoRun.TriggeredBy,
+			&i.ServoRun.Fingerprint,
+			&i.ServoRun.Parameters,
+			&i.ServoRun.Retry,
+			&i.ServoRun.Trace,
+			&i.ServoRun.ConfigID,
+			&i.ServoRun.SlotAt,
+			&i.ServoRun.Provider,
+			&i.ServoRun.StartBy,
+			&i.ServoRun.StartLimitS,
+			&i.ServoRun.Late,
+			&i.Workspace,
+			&i.Config,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listDeployments = `-- name: ListDeployments :many
@@ -219,9 +317,10 @@ func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams
 
 const listRuns = `-- name: ListRuns :many
 
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
 WHERE  r.tenant_id = $1::uuid AND r.id >= $2::uuid AND r.id < $3::uuid
 AND    ($4::text = '' OR r.workspace_id = (SELECT y.id FROM servo.workspaces y WHERE y.tenant_id = $1::uuid AND y.name = $4::text))
 AND    ($5::text = '' OR r.pipeline = $5::text)
@@ -245,6 +344,7 @@ type ListRunsParams struct {
 type ListRunsRow struct {
 	ServoRun  ServoRun
 	Workspace string
+	Config    string
 }
 
 // What people and programs read, all of it under the role of a tenant. Every statement names
@@ -306,6 +406,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,
 			&i.Workspace,
+			&i.Config,
 		); err != nil {
 			return nil, err
 		}

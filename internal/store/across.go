@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+const (
+	// triedRuns is on how many runs a filter is tried for one page across tenants.
+	triedRuns = 5_000
+	// triedLive is how many live runs are looked at for one answer.
+	triedLive = 10_000
+	// triedLate likewise of those that are late.
+	triedLate = 1_000
+)
+
+// endOfTime is after everything.
+func endOfTime() time.Time { return time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC) }
+
+// across runs fn in a read-only transaction that sees the rows of one tenant or, if it is the
+// zero one, of all, with plans that walk indexes.
+func (s *Store) across(ctx context.Context, tenant id.Tenant, fn func(ctx context.Context, tx *Tx) error) error {
+	if tenant != (id.Tenant{}) {
+		return s.tenantSnapshot(ctx, tenant, fn)
+	}
+	return s.in(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.EnterAcross(ctx); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// RunPlace is a place among the runs of all tenants, by age. The zero one is before the newest.
+type RunPlace struct {
+	At  time.Time
+	Run uuid.UUID
+}
+
+// ListAllRuns reads runs of all tenants, the newest first, that are older than a place. It tries
+// a filter on a bounded number of runs: next is where to go on, nil if there is nothing more.
+// Config and Parent are not looked at.
+func (s *Store) ListAllRuns(ctx context.Context, f RunFilter, before RunPlace, most int) (runs []RunView, next *RunPlace, err error) {
+	if before.At.IsZero() {
+		before = RunPlace{At: endOfTime(), Run: uuid.Max}
+	}
+	params := db.RunsOfAllParams{
+		FromAt: f.From, ToAt: f.To, BeforeAt: before.At, BeforeID: before.Run, Workspace: f.Workspace, Pipeline: f.Pipeline,
+		States: stateNumbers(f.States), Most: int32(most + 1), //nolint:gosec // a page size
+	}
+	if params.ToAt.IsZero() {
+		params.ToAt = endOfTime()
+	}
+	err = s.across(ctx, id.Tenant{}, func(ctx context.Context, tx *Tx) error {
+		var bound []time.Time
+		if f.Workspace != "" || f.Pipeline != "" || len(f.States) > 0 {
+			if bound, err = tx.q.RunsOfAllBound(ctx, db.RunsOfAllBoundParams{
+				FromAt: params.FromAt, ToAt: params.ToAt, BeforeAt: params.BeforeAt, Walk: triedRuns,
+			}); err != nil {
+				return err
+			}
+			if len(bound) > 0 {
+				params.FromAt, next = bound[0], &RunPlace{At: bound[0]}
+			}
+		}
+		rows, err := tx.q.RunsOfAll(ctx, params)
+		if err != nil {
+			return err
+		}
+		if len(rows) > most {
+			rows = rows[:most]
+			next = &RunPlace{At: rows[most-1].ServoRun.CreatedAt, Run: rows[most-1].ServoRun.ID}
+		}
+		runs, err = convert(rows, func(r db.RunsOfAllRow) (RunView, error) { return runView(r.ServoRun, r.Workspace, r.Config) })
+		return err
+	})
+	return runs, next, err
+}
+
+// runsByKey reads runs and gives them in the order of their keys; one that is gone is left out.
+func (tx *Tx) runsByKey(ctx context.Context, tenants, runs []uuid.UUID) (map[uuid.UUID]db.ServoRun, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.q.RunsByKey(ctx, db.RunsByKeyParams{TenantIds: tenants, RunIds: runs})
+	found := make(map[uuid.UUID]db.ServoRun, len(rows))
+	for _, r := range rows {
+		found[r.ID] = r
+	}
+	return found, err
+}
+
+// ListLateRuns reads live runs that should have begun and have not, the longest first, after a
+// place: of one tenant, or of all if it is the zero one. Now is the database's time.
+func (s *Store) ListLateRuns(ctx context.Context, tenant id.Tenant, workspace string, after RunPlace, most int) (late []RunView, now time.Time, err error) {
+	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.LateNow(ctx, db.LateNowParams{Walk: triedLate, AfterAt: after.At, AfterID: after.Run, Workspace: workspace, Most: int32(most)}) //nolint:gosec // a page size
+		if err != nil {
+			return err
+		}
+		found, err := tx.runsByKey(ctx, column(rows, func(r db.LateNowRow) uuid.UUID { return r.TenantID }), column(rows, func(r db.LateNowRow) uuid.UUID { return r.RunID }))
+		if err != nil {
+			return err
+		}
+		if late, err = convert(rows, func(r db.LateNowRow) (RunView, error) { return runView(found[r.RunID], r.Workspace, r.Config) }); err != nil {
+			return err
+		}
+		now, err = tx.Clock(ctx)
+		return err
+	})
+	return late, now, err
+}
+
+// RunningRun is a run that goes on, and what was reported last of its tasks.
+type RunningRun struct {
+	RunView
+
+	Task     *id.Task // nil if nothing was reported
+	Asset    string
+	Progress ProgressView
+}
+
+// RunningRuns reads runs that have started and not ended, the oldest first, after one: of one
+// tenant, or of all if it is the zero one.
+func (s *Store) RunningRuns(ctx context.Context, tenant id.Tenant, workspace string, after *id.Run, most int) (running []RunningRun, err error) {
+	params := db.RunningNowParams{Walk: triedLive, Workspace: workspace, Most: int32(most)} //nolint:gosec // a page size
+	if after != nil {
+		params.After = after.UUID
+	}
+	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.RunningNow(ctx, params)
+		if err != nil {
+			return err
+		}
+		found, err := tx.runsByKey(ctx, column(rows, func(r db.RunningNowRow) uuid.UUID { return r.TenantID }), column(rows, func(r db.RunningNowRow) uuid.UUID { return r.RunID }))
+		if err != nil {
+			return err
+		}
+		running, err = convert(rows, func(r db.RunningNowRow) (RunningRun, error) {
+			view, err := runView(found[r.RunID], r.Workspace, r.Config)
+			out := RunningRun{RunView: view, Asset: r.Asset}
+			if r.TaskID != uuid.Nil {
+				task := id.Of[id.Task](r.TaskID)
+				out.Task, out.Progress = &task, ProgressView{
+					Progress: Progress{
+						Phase: r.Phase, Stage: r.Stage, Fraction: r.Fraction, RecordsExtracted: r.RecordsExtracted,
+						RecordsTransformed: r.RecordsTransformed, RecordsLoaded: r.RecordsLoaded, Bytes: r.Bytes, ETA: r.Eta,
+					},
+					Stages: r.Stages, StageSince: r.StageSince, UpdatedAt: r.UpdatedAt,
+				}
+			}
+			return out, err
+		})
+		return err
+	})
+	return running, err
+}

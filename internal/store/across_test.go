@@ -1,0 +1,216 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+func TestListAllRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, brick := w.account(t, "acme"), w.account(t, "brick")
+	var made []id.Run // the oldest first
+	for i := range 7 {
+		a := acme
+		if i%2 == 1 {
+			a = brick
+		}
+		g := w.newRun(t, a, nil, nil)
+		made = append(made, g.run.ID)
+		if i != 3 { // two were made at the same time
+			w.later(time.Second)
+		}
+	}
+	slices.Reverse(made)
+	w.Exec(t, `UPDATE servo.runs SET pipeline = 'rare' WHERE id = '`+made[5].String()+`'`)
+	list := func(t *testing.T, f store.RunFilter, most int) (found []id.Run) {
+		t.Helper()
+		place := store.RunPlace{}
+		for {
+			runs, next, err := w.ListAllRuns(t.Context(), f, place, most)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(runs), most)
+			for _, r := range runs {
+				require.Equal(t, "default", r.WorkspaceName)
+				found = append(found, r.ID)
+			}
+			if next == nil {
+				return found
+			}
+			place = *next
+		}
+	}
+	for _, most := range []int{1, 2, 3, 100} {
+		require.ElementsMatch(t, made, list(t, store.RunFilter{}, most))
+		require.Equal(t, made[5:6], list(t, store.RunFilter{Pipeline: "rare"}, most))
+	}
+	all := list(t, store.RunFilter{}, 100)
+	require.Equal(t, []id.Run{made[0], made[1], made[5], made[6]}, []id.Run{all[0], all[1], all[5], all[6]}, "the newest first")
+	require.Len(t, list(t, store.RunFilter{From: w.now.Add(-2 * time.Second)}, 2), 2)
+	require.Empty(t, list(t, store.RunFilter{States: []run.State{run.RunFailed}}, 2))
+	require.Empty(t, list(t, store.RunFilter{Workspace: "nowhere"}, 2))
+	require.Len(t, list(t, store.RunFilter{Workspace: "default"}, 2), 7)
+}
+
+func TestLateAndRunning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, brick := w.account(t, "acme"), w.account(t, "brick")
+	one := func(a account, state run.TaskState) graph {
+		t.Helper()
+		w.later(time.Second)
+		g := w.newRun(t, a, []run.TaskState{state}, nil)
+		if state == run.Ready {
+			w.Exec(t, `UPDATE servo.ready_q SET attempt = 0 WHERE run_id = '`+g.run.ID.String()+`'`)
+		}
+		return g
+	}
+	promise := func(g graph, ago time.Duration, looked bool) {
+		t.Helper()
+		at := w.now.Add(-ago).Format(time.RFC3339Nano)
+		w.Exec(t, fmt.Sprintf(`UPDATE servo.runs SET start_by = '%s' WHERE id = '%s'`, at, g.run.ID))
+		if looked {
+			w.Exec(t, fmt.Sprintf(`UPDATE servo.live_runs SET breaches = 1, late_at = NULL WHERE run_id = '%s'`, g.run.ID))
+			return
+		}
+		w.Exec(t, fmt.Sprintf(`UPDATE servo.live_runs SET late_at = '%s' WHERE run_id = '%s'`, at, g.run.ID))
+	}
+	first, second, third := one(acme, run.Ready), one(brick, run.Ready), one(acme, run.Ready)
+	begun, inTime, tried := one(acme, run.Running), one(acme, run.Ready), one(acme, run.RetryWait)
+	promise(first, time.Hour, true)
+	promise(second, 2*time.Hour, false)
+	promise(third, time.Minute*90, false)
+	promise(begun, 3*time.Hour, true)
+	promise(tried, 3*time.Hour, true)
+	promise(inTime, -time.Hour, false)
+	must(w.WriteProgress(t.Context(), []store.ProgressReport{progress(begun.tasks[0])}))(t)
+
+	ids := func(views []store.RunView) (found []id.Run) {
+		for _, v := range views {
+			found = append(found, v.ID)
+		}
+		return found
+	}
+	late := func(of id.Tenant, workspace string, after store.RunPlace, most int) []store.RunView {
+		t.Helper()
+		views, now, err := w.ListLateRuns(t.Context(), of, workspace, after, most)
+		require.NoError(t, err)
+		require.False(t, now.IsZero())
+		return views
+	}
+	all := late(id.Tenant{}, "", store.RunPlace{}, 10)
+	require.Equal(t, []id.Run{second.run.ID, third.run.ID, first.run.ID}, ids(all), "of all tenants, the longest first, without those that have begun")
+	require.Equal(t, []id.Run{third.run.ID, first.run.ID}, ids(late(id.Tenant{}, "", store.RunPlace{At: all[0].StartBy, Run: all[0].ID.UUID}, 10)))
+	require.Equal(t, []id.Run{third.run.ID}, ids(late(acme.tenant, "", store.RunPlace{}, 1)))
+	require.Equal(t, []id.Run{second.run.ID}, ids(late(brick.tenant, "default", store.RunPlace{}, 10)), "of one tenant")
+	require.Empty(t, late(brick.tenant, "other", store.RunPlace{}, 10))
+
+	running := func(of id.Tenant, workspace string, after *id.Run, most int) (found []id.Run, views []store.RunningRun) {
+		t.Helper()
+		views = must(w.RunningRuns(t.Context(), of, workspace, after, most))(t)
+		for _, v := range views {
+			found = append(found, v.ID)
+		}
+		return found, views
+	}
+	everything, views := running(id.Tenant{}, "", nil, 10)
+	require.Equal(t, []id.Run{first.run.ID, second.run.ID, third.run.ID, begun.run.ID, inTime.run.ID, tried.run.ID}, everything, "the oldest first")
+	require.Equal(t, begun.tasks[0].ID, *views[3].Task)
+	require.NotZero(t, views[3].Progress.Fraction)
+	require.Nil(t, views[0].Task)
+	mine, _ := running(acme.tenant, "default", &first.run.ID, 2)
+	require.Equal(t, []id.Run{third.run.ID, begun.run.ID}, mine)
+	theirs, _ := running(brick.tenant, "", nil, 10)
+	require.Equal(t, []id.Run{second.run.ID}, theirs)
+	none, _ := running(brick.tenant, "other", nil, 10)
+	require.Empty(t, none)
+}
+
+// acrossPlans are the indexes that the reads of operators walk, and how many blocks they may
+// touch, whoever asks.
+var acrossPlans = map[string]struct {
+	query   string
+	indexes []string
+	blocks  int
+	send    func(t testing.TB, w *world)
+}{
+	"the newest runs, of which 5,000 were made at one moment": {"RunsOfAll", []string{"runs_created_at_idx"}, 15_000, func(t testing.TB, w *world) {
+		t.Helper()
+		runs, _, err := w.ListAllRuns(t.Context(), store.RunFilter{}, store.RunPlace{}, page)
+		require.NoError(t, err)
+		require.Len(t, runs, page)
+	}},
+	"a filter that nothing passes": {"RunsOfAll", []string{"runs_created_at_idx"}, 30_000, func(t testing.TB, w *world) {
+		t.Helper()
+		runs, next, err := w.ListAllRuns(t.Context(), store.RunFilter{Pipeline: "none"}, store.RunPlace{}, page)
+		require.NoError(t, err)
+		require.Empty(t, runs)
+		require.NotNil(t, next, "there are more runs than one page tries")
+	}},
+	"how far a filter is tried": {"RunsOfAllBound", []string{"runs_created_at_idx"}, 10_000, func(t testing.TB, w *world) {
+		t.Helper()
+		_, _, err := w.ListAllRuns(t.Context(), store.RunFilter{Pipeline: "none"}, store.RunPlace{}, page)
+		require.NoError(t, err)
+	}},
+	"running": {"RunningNow", []string{"live_runs_running"}, 60_000, func(t testing.TB, w *world) {
+		t.Helper()
+		require.Len(t, must(w.RunningRuns(t.Context(), id.Tenant{}, "", nil, page))(t), page)
+	}},
+	"runs by key": {"RunsByKey", []string{"runs_pkey"}, 20 * page, func(t testing.TB, w *world) {
+		t.Helper()
+		must(w.RunningRuns(t.Context(), id.Tenant{}, "", nil, page))(t)
+	}},
+	"late": {"LateNow", []string{"live_runs_late", "live_runs_breached"}, 30_000, func(t testing.TB, w *world) {
+		t.Helper()
+		_, _, err := w.ListLateRuns(t.Context(), id.Tenant{}, "", store.RunPlace{}, page)
+		require.NoError(t, err)
+	}},
+}
+
+// TestAcrossPlans asks PostgreSQL how it executes what operators read across tenants.
+func TestAcrossPlans(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.load(t, 20_000)
+	sent := map[string]statement{}
+	for name, plan := range acrossPlans {
+		sent[name] = w.last(t, plan.query, func() { plan.send(t, w) })
+	}
+	for _, when := range []string{"with no statistics", "with statistics of today"} {
+		t.Run(when, func(t *testing.T) {
+			for name, plan := range acrossPlans {
+				t.Run(name, func(t *testing.T) {
+					conn := w.connection(t)
+					tx, err := conn.Begin(t.Context())
+					require.NoError(t, err)
+					defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+					require.NoError(t, db.New(pgx.Tx(tx)).EnterAcross(t.Context()))
+					root := explain(t, tx, name, sent[name])
+					used := map[string]bool{}
+					root.walk(func(n *node) {
+						require.NotEqual(t, "Seq Scan", n.NodeType, "on %s", n.Relation)
+						require.NotContains(t, []string{"Hash Join", "Merge Join", "Bitmap Heap Scan"}, n.NodeType)
+						used[indexName(n.Index)] = true
+					})
+					for _, index := range plan.indexes {
+						require.True(t, used[index], "%s of %v", index, used)
+					}
+					require.LessOrEqual(t, root.Hit+root.Read, plan.blocks)
+					t.Logf("%5d blocks, %.1f ms", root.Hit+root.Read, root.Time)
+				})
+			}
+		})
+		w.Exec(t, `ANALYZE`)
+	}
+}

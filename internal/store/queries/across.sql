@@ -1,0 +1,88 @@
+-- What operators read across tenants. The role says whose rows these are: under the role of the
+-- engine those of all, under the role of a tenant its own. Each statement walks an index and
+-- stops: what it costs depends on the page and on what is live, not on what has been.
+
+-- name: EnterAcross :exec
+-- The role of the engine with the plans of a tenant: along keys, for the arguments that there are,
+-- and in the order of an index, so that a page ends the walk.
+SELECT set_config('role', 'servo_engine', true),
+       set_config('enable_seqscan', 'off', true),
+       set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_sort', 'off', true),
+       set_config('enable_hashjoin', 'off', true),
+       set_config('enable_mergejoin', 'off', true),
+       set_config('plan_cache_mode', 'force_custom_plan', true);
+
+-- name: RunsOfAll :many
+-- The newest first, before a place.
+SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+FROM   servo.runs r
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
+WHERE  r.created_at >= @from_at::timestamptz AND r.created_at < @to_at::timestamptz
+AND    r.created_at <= @before_at::timestamptz AND (r.created_at < @before_at::timestamptz OR r.id < @before_id::uuid)
+AND    (@workspace::text = '' OR w.name = @workspace::text)
+AND    (@pipeline::text = '' OR r.pipeline = @pipeline::text)
+AND    (cardinality(@states::smallint[]) = 0 OR r.state = ANY(@states::smallint[]))
+ORDER  BY r.created_at DESC, r.id DESC
+LIMIT  @most::int;
+
+-- name: RunsOfAllBound :many
+-- How far back a filter is tried in one page: when the run was made that is so many runs back.
+SELECT r.created_at FROM servo.runs r
+WHERE  r.created_at >= @from_at::timestamptz AND r.created_at < @to_at::timestamptz AND r.created_at <= @before_at::timestamptz
+ORDER  BY r.created_at DESC
+LIMIT  1 OFFSET @walk::int;
+
+-- name: RunsByKey :many
+SELECT r.*
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
+JOIN   LATERAL (SELECT x.* FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.run_id OFFSET 0) AS r ON true;
+
+-- name: LateNow :many
+-- Live runs that should have begun and have not, the longest first. Whether one has begun is
+-- seen by its tasks: one that was started, or tried before, or has ended.
+SELECT l.tenant_id, l.run_id, w.name AS workspace, coalesce(c.name, '')::text AS config, r.start_by::timestamptz AS start_by
+FROM   (SELECT a.tenant_id, a.run_id, a.workspace_id, a.config_id
+        FROM   ((SELECT x.tenant_id, x.run_id, x.workspace_id, x.config_id FROM servo.live_runs x
+                 WHERE  x.late_at < servo.clock() ORDER BY x.late_at LIMIT @walk::int)
+                UNION ALL
+                (SELECT x.tenant_id, x.run_id, x.workspace_id, x.config_id FROM servo.live_runs x
+                 WHERE  x.breaches <> 0 AND x.late_at IS NULL AND x.breaches & 1 = 1 LIMIT @walk::int)) AS a) AS l
+JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = l.tenant_id AND x.id = l.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = l.tenant_id AND y.id = l.config_id OFFSET 0) AS c ON true
+JOIN   LATERAL (SELECT x.start_by, x.succeeded + x.failed AS tried FROM servo.runs x WHERE x.tenant_id = l.tenant_id AND x.id = l.run_id OFFSET 0) AS r ON true
+WHERE  r.start_by IS NOT NULL AND r.tried = 0 AND (r.start_by, l.run_id) > (@after_at::timestamptz, @after_id::uuid)
+AND    (@workspace::text = '' OR w.name = @workspace::text)
+AND    NOT EXISTS (SELECT FROM servo.leases q WHERE q.run_id = l.run_id AND (q.started_at IS NOT NULL OR q.attempt > 1) OFFSET 0)
+AND    NOT EXISTS (SELECT FROM servo.retry_q q WHERE q.run_id = l.run_id OFFSET 0)
+AND    NOT EXISTS (SELECT FROM servo.ready_q q WHERE q.run_id = l.run_id AND q.attempt > 0 OFFSET 0)
+AND    NOT EXISTS (SELECT FROM servo.pool_q q WHERE q.run_id = l.run_id AND q.attempt > 0 OFFSET 0)
+ORDER  BY r.start_by, l.run_id
+LIMIT  @most::int;
+
+-- name: RunningNow :many
+-- Runs that have started and not ended, the oldest first, with what was reported last of their tasks.
+SELECT l.tenant_id, l.run_id, l.workspace, coalesce(c.name, '')::text AS config, coalesce(p.task_id, '00000000-0000-0000-0000-000000000000')::uuid AS task_id,
+       coalesce(p.asset, '')::text AS asset, coalesce(p.phase, '')::text AS phase, coalesce(p.stage, '')::text AS stage, coalesce(p.fraction, 0)::real AS fraction,
+       coalesce(p.records_extracted, 0)::bigint AS records_extracted, coalesce(p.records_transformed, 0)::bigint AS records_transformed,
+       coalesce(p.records_loaded, 0)::bigint AS records_loaded, coalesce(p.bytes, 0)::bigint AS bytes, coalesce(p.stages, 0)::int AS stages,
+       coalesce(p.eta, '0001-01-01 00:00:00+00')::timestamptz AS eta, coalesce(p.stage_since, '0001-01-01 00:00:00+00')::timestamptz AS stage_since,
+       coalesce(p.updated_at, '0001-01-01 00:00:00+00')::timestamptz AS updated_at
+FROM   (SELECT x.tenant_id, x.run_id, x.config_id, w.name AS workspace
+        FROM   (SELECT y.tenant_id, y.run_id, y.workspace_id, y.config_id FROM servo.live_runs y WHERE NOT y.pending LIMIT @walk::int) AS x
+        JOIN   LATERAL (SELECT z.name FROM servo.workspaces z WHERE z.tenant_id = x.tenant_id AND z.id = x.workspace_id OFFSET 0) AS w ON true
+        WHERE  x.run_id > @after::uuid AND (@workspace::text = '' OR w.name = @workspace::text)
+        ORDER  BY x.run_id
+        LIMIT  @most::int) AS l
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = l.tenant_id AND y.id = l.config_id OFFSET 0) AS c ON true
+LEFT   JOIN LATERAL (SELECT q.task_id, q.asset, b.phase, b.stage, b.fraction, b.records_extracted, b.records_transformed, b.records_loaded, b.bytes, b.stages,
+                            b.eta, b.stage_since, b.updated_at
+                     FROM   (SELECT z.tenant_id, z.run_id, z.task_id, z.attempt, z.asset FROM servo.leases z WHERE z.run_id = l.run_id LIMIT 100) AS q
+                     JOIN   LATERAL (SELECT x.phase, x.stage, x.fraction, x.records_extracted, x.records_transformed, x.records_loaded, x.bytes, x.stages,
+                                            x.eta, x.stage_since, x.updated_at
+                                     FROM   servo.attempt_progress x
+                                     WHERE  x.tenant_id = q.tenant_id AND x.run_id = q.run_id AND x.task_id = q.task_id AND x.attempt = q.attempt OFFSET 0) AS b ON true
+                     ORDER  BY b.updated_at DESC
+                     LIMIT  1) AS p ON true
+ORDER  BY l.run_id;
