@@ -7,7 +7,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 bin := .bin
-generators := $(addprefix $(bin)/,sqlc buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-gen-connect-openapi)
+generators := $(addprefix $(bin)/,sqlc buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-gen-connect-openapi templ)
 packages ?= ./...
 # What a test run may take as a whole; a hanging test shows its goroutines then.
 timeout := 20m
@@ -25,7 +25,7 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z\/]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## find or install what tests need beside Go (PostgreSQL >= 15, a C compiler, curl, python3)
+setup: ## find or install what tests need beside Go (PostgreSQL >= 15, PgBouncer, Chromium, a C compiler, curl, python3)
 	@scripts/setup.sh
 
 .PHONY: build
@@ -39,7 +39,7 @@ dev: build ## run a server, PostgreSQL and an example on this machine (args="--n
 	./servo dev $(args)
 
 .PHONY: generate
-generate: $(generators) ## run the generators (SQL and the contract to Go, diagrams)
+generate: $(generators) ## run the generators (SQL, the contract and pages to Go, diagrams)
 	scripts/generate.sh
 
 .PHONY: verify
@@ -83,7 +83,7 @@ clean: ## remove what was built, the tools included
 # product's (and the contract's tools out of the linter's), and again only when a pin changes.
 # Without cgo sqlc takes its parser as WebAssembly: it generates in seconds rather than at
 # once, but needs no C compiler.
-contract_tools := $(filter-out $(bin)/sqlc,$(generators))
+contract_tools := $(filter-out $(bin)/sqlc $(bin)/templ,$(generators))
 $(bin)/sqlc: tool = github.com/sqlc-dev/sqlc/cmd/sqlc
 $(bin)/golangci-lint: tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(bin)/gotestsum: tool = gotest.tools/gotestsum
@@ -92,6 +92,8 @@ $(bin)/protoc-gen-go: tool = google.golang.org/protobuf/cmd/protoc-gen-go
 $(bin)/protoc-gen-go-grpc: tool = google.golang.org/grpc/cmd/protoc-gen-go-grpc
 $(bin)/protoc-gen-grpc-gateway: tool = github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
 $(bin)/protoc-gen-connect-openapi: tool = github.com/sudorandom/protoc-gen-connect-openapi
+
+$(bin)/templ: tool = github.com/a-h/templ/cmd/templ
 
 $(bin)/sqlc $(bin)/golangci-lint $(bin)/gotestsum: tools/go.mod tools/go.sum
 	@echo "building $@ (once; a few minutes for the large ones)"
@@ -102,3 +104,8 @@ $(contract_tools): tools/contract/go.mod tools/contract/go.sum
 	@echo "building $@ (once; a few minutes for the large ones)"
 	@mkdir -p $(bin)
 	@CGO_ENABLED=0 go build -C tools/contract -o $(CURDIR)/$@ $(tool)
+
+$(bin)/templ: tools/pages/go.mod tools/pages/go.sum
+	@echo "building $@ (once)"
+	@mkdir -p $(bin)
+	@CGO_ENABLED=0 go build -C tools/pages -o $(CURDIR)/$@ $(tool)

@@ -3,6 +3,9 @@ module go.arco.dev/servo
 go 1.26.0
 
 require (
+	github.com/a-h/templ v0.3.1020
+	github.com/chromedp/cdproto v0.157.8
+	github.com/chromedp/chromedp v0.21.0
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
 	github.com/gowebpki/jcs v1.0.2
@@ -19,6 +22,8 @@ require (
 	golang.org/x/sync v0.24.0
 	pgregory.net/rapid v1.3.0
 )
+
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds what the tests need beside Go, and installs what is missing where that can be
 # done: the server binaries of PostgreSQL 15 or newer, PgBouncer, a C compiler for the race
-# detector, and what the guides' commands call. It creates no cluster and starts no server:
+# detector, Chromium for the tests of the pages, and what the guides' commands call. It creates no cluster and starts no server:
 # tests have private ones.
 #
 #   scripts/setup.sh             all of it
@@ -72,6 +72,11 @@ has_pgbouncer() {
   command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]] # not everybody looks there
 }
 
+has_browser() { # the names that the tests of the pages look for
+  command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
+    [[ -n ${SERVO_BROWSER:-} ]]
+}
+
 # install_pgbouncer installs it while packages may not start services; afterwards they may
 # again, if they could before.
 install_pgbouncer() {
@@ -127,6 +132,7 @@ else
   for program in curl python3; do
     command -v "$program" >/dev/null || missing_programs+=("$program")
   done
+  has_browser || missing_programs+=(chromium)
 fi
 
 if ! $need_postgresql && ! $need_compiler && ! $need_pgbouncer && [[ ${#missing_programs[@]} -eq 0 ]]; then

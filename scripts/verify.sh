@@ -27,7 +27,7 @@ git add -A
 
 # A query that is gone leaves its Go file behind; starting empty shows that too.
 # gen/openapi/openapi.go is written by hand: it embeds the document beside it.
-rm -rf internal/store/internal/db/*.go gen/servo gen/openapi/openapi.json
+rm -rf internal/store/internal/db/*.go gen/servo gen/openapi/openapi.json internal/web/view/*_templ.go
 "$root/scripts/generate.sh"
 
 git add --intent-to-add .

@@ -29,6 +29,7 @@ import (
 	"go.arco.dev/servo/internal/scheduler"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/telemetry"
+	"go.arco.dev/servo/internal/web"
 )
 
 const (
@@ -80,6 +81,7 @@ type Daemon struct {
 	presence  *presence.Presence
 	dispatch  atomic.Pointer[dispatch.Dispatch]
 	api       *api.Server
+	pages     *web.Web
 	tls       *certificates // nil is plain text
 
 	grpc     *grpc.Server

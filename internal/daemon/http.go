@@ -1,27 +1,34 @@
 package daemon
 
 import (
+	"context"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"go.arco.dev/servo/internal/api/problem"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/store"
 )
 
 // restPattern is everything that has no handler of its own here.
 const restPattern = "/"
 
-// routes is everything that HTTP answers: health, metrics, and the API's REST for the rest.
+// routes is everything that HTTP answers: health, metrics, pages, and the API's REST for the rest.
 func (d *Daemon) routes(m *edgeMetrics, rest http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", d.readyz)
 	mux.Handle("GET /metrics", d.forOperators(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
-	mux.HandleFunc("GET /{$}", welcome)
+	mux.Handle("GET /{$}", http.RedirectHandler("/ui/", http.StatusSeeOther))
+	mux.Handle("/ui/", d.pages)
+	mux.Handle("GET /ui", http.RedirectHandler("/ui/", http.StatusMovedPermanently))
 	mux.Handle(restPattern, d.certifiedPaths(rest))
-	return m.measure(patient(d.callbacks().Before(mux)))
+	return m.measure(patient(d.atHome(d.callbacks().Before(mux))))
 }
 
 // forOperators asks for a platform key, unless nobody else reaches the address: what is served
@@ -39,20 +46,33 @@ func (d *Daemon) forOperators(next http.Handler) http.Handler {
 	})
 }
 
-// welcome is what a browser sees.
-func welcome(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, `Servo runs data pipelines for many tenants on PostgreSQL.
+// installationSecret is what sessions are sealed with: all servers open each other's.
+func (d *Daemon) installationSecret(ctx context.Context) ([]byte, error) {
+	return d.store.InstallationSecret(ctx, store.PageTokenSecret)
+}
 
-/docs          the API, for people
-/openapi.json  the same, for programs
-/v1/status     what is queued and running
-/metrics       for Prometheus
-/healthz       the process lives
-/readyz        the server can do its work
+// atHome refuses requests that name another host than this machine, while no keys are asked
+// for: a page somewhere else could have its own name lead here, and then speak as if it were
+// ours.
+func (d *Daemon) atHome(next http.Handler) http.Handler {
+	if !d.config.Open {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !IsLoopback(withPort(r.Host)) {
+			problem.Write(w, r, fault.New(fault.Forbidden, "this server asks for no keys and answers to the names of this machine alone",
+				fault.Field("Host"), fault.Remedy("use http://localhost or http://127.0.0.1")))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
-The command line talks to the gRPC address: servo --help
-`)
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), "80")
 }
 
 // patient gives the body of a request its time, and no more. The server's own ReadTimeout

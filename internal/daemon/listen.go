@@ -18,6 +18,7 @@ import (
 	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/api/rest"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/web"
 )
 
 // The limits of the two edges. There is no limit on how long an answer takes: claims wait
@@ -46,8 +47,14 @@ func (d *Daemon) listen(ctx context.Context) error {
 	if err := d.api.Prepare(ctx); err != nil {
 		return err
 	}
-	handler, err := rest.New(d.api, d.config.Logger) //nolint:contextcheck,nolintlint // it lives as long as the server; seen or not, by what is cached
+	channel := rest.Inside(d.api) //nolint:contextcheck,nolintlint // it lives as long as the server; seen or not, by what is cached
+	handler, err := rest.Over(channel, d.config.Logger) //nolint:contextcheck,nolintlint // likewise
 	if err != nil {
+		return err
+	}
+	if d.pages, err = web.New(web.Config{
+		Channel: channel, Secret: d.installationSecret, Open: d.config.Open, Secure: d.tls != nil, Version: d.config.Version, Logger: d.config.Logger,
+	}); err != nil {
 		return err
 	}
 	httpListener, err := listenOn(ctx, "--http", d.config.HTTP)
@@ -156,6 +163,7 @@ func (d *Daemon) serve(what string, run func() error) {
 // happen, claims and streams, are told to end first. What is left after the time is cut off.
 func (d *Daemon) drain(ctx context.Context) error {
 	d.api.Close() //nolint:contextcheck,nolintlint // what is left to write has its own time; seen or not, by what is cached
+	d.pages.Close()
 	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
 	defer cancel()
 

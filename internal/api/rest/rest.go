@@ -50,9 +50,19 @@ type Edge struct {
 
 // New is the handler of everything under /v1, and of /openapi.json.
 func New(server *api.Server, log *slog.Logger) (http.Handler, error) {
+	return Over(Inside(server), log)
+}
+
+// Over is New over a channel that is there.
+func Over(channel grpc.ClientConnInterface, log *slog.Logger) (http.Handler, error) {
+	return over(channel, log)
+}
+
+// Inside is a channel to the services within the process, through their interceptors.
+func Inside(server *api.Server) grpc.ClientConnInterface {
 	channel := (&inprocgrpc.Channel{}).WithServerUnaryInterceptor(server.Unary()).WithServerStreamInterceptor(server.Stream())
 	server.Register(channel)
-	return over(channel, log)
+	return channel
 }
 
 // over builds the edge over any channel.

@@ -4,6 +4,7 @@ package servertest
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/tenant"
 )
@@ -73,4 +75,15 @@ func (s *Server) Dial(t testing.TB) *grpc.ClientConn {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+// StartLocked starts one that asks for keys, and gives its first platform key.
+func StartLocked(t testing.TB) (server *Server, key string) {
+	t.Helper()
+	db := servotest.DB(t)
+	e := engine.New(db.Store, engine.Config{}, slog.New(slog.DiscardHandler))
+	_, secret, err := e.Bootstrap(t.Context(), "ops", false, event.Meta{})
+	require.NoError(t, err)
+	e.Stop()
+	return StartKeyed(t, daemon.Config{DatabaseURL: db.URL}), secret.Text()
 }

@@ -1,0 +1,69 @@
+package web
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/web/view"
+)
+
+const (
+	maxForm      = 1 << 20 // bytes
+	noticeCookie = "servo_notice"
+	maxNotice    = 300
+)
+
+// done is what an action did.
+type done struct {
+	To     string // the page to go to
+	Notice string // what to say there
+}
+
+// perform does what a form asks for and shows the page that it leads to. Forms are plain ones:
+// they work before any script is loaded.
+func (s *Web) perform(w http.ResponseWriter, r *http.Request, a action) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		s.fail(w, r, fault.New(fault.InvalidArgument, "the form cannot be read", fault.Remedy("load the page again and send it once more"), fault.Cause(err)))
+		return
+	}
+	v, err := s.visit(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	did, err := a(v)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	setNotice(w, did.Notice, s.config.Secure)
+	http.Redirect(w, r, back(did.To), http.StatusSeeOther)
+}
+
+// field is a text of the form.
+func (v *visit) field(name string) string { return cleaned(v.PostFormValue(name)) }
+
+// setNotice has the next page say something, once.
+func setNotice(w http.ResponseWriter, text string, secure bool) {
+	if text == "" {
+		return
+	}
+	value := base64.RawURLEncoding.EncodeToString([]byte(view.Clip(text, maxNotice)))
+	http.SetCookie(w, cookie(noticeCookie, value, 60, secure))
+}
+
+func takeNotice(w http.ResponseWriter, r *http.Request, secure bool) string {
+	held, err := r.Cookie(noticeCookie)
+	if err != nil {
+		return ""
+	}
+	http.SetCookie(w, cookie(noticeCookie, "", -1, secure))
+	raw, err := base64.RawURLEncoding.DecodeString(held.Value)
+	if err != nil {
+		return ""
+	}
+	return view.Clip(strings.ToValidUTF8(string(raw), ""), maxNotice)
+}

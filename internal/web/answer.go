@@ -1,0 +1,194 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/url"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/access"
+	"go.arco.dev/servo/internal/api/problem"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/web/view"
+)
+
+// errLoggedOut sends a visitor to the login.
+var errLoggedOut = errors.New("nobody is logged in")
+
+func noSuchPage(path string) error {
+	return fault.New(fault.NotFound, "there is no page at "+view.Clip(path, 100), fault.Remedy("go to the overview, or search for what you are looking for"))
+}
+
+func crossOrigin() error {
+	return fault.New(fault.Forbidden, "this request comes from another site", fault.Remedy("open the page here and try again"))
+}
+
+// document answers with a whole page.
+func (s *Web) document(w http.ResponseWriter, r *http.Request, p page) {
+	v, err := s.visit(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	shown, err := p(v)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	frame := s.frame(v)
+	frame.Notice = takeNotice(w, r, s.config.Secure)
+	if shown.Live {
+		frame.LiveAt = liveAddress(r)
+	}
+	s.write(w, r, http.StatusOK, view.Document(frame, shown))
+}
+
+// frame is what surrounds every page.
+func (s *Web) frame(v *visit) view.Frame {
+	f := view.Frame{Files: s.files.byName, Version: s.config.Version, Path: v.URL.Path, Open: s.config.Open, Scope: v.scope, Actor: v.who.GetActor(), Role: v.who.GetRole(), Platform: v.everywhere()}
+	f.May = func(permission string) bool { return v.may(access.Permission(permission)) }
+	f.Has = func(path string) bool { return s.paths[path] }
+	if v.scope.Fixed {
+		f.Tenants = []string{v.who.GetTenant()}
+		return f
+	}
+	// The frame stands without them: what is missing can be typed into the search.
+	if list, err := s.api.tenants.ListTenants(v.ctx, &servov1.ListTenantsRequest{PageSize: tenantPages}); err == nil {
+		for _, t := range list.GetTenants() {
+			f.Tenants = append(f.Tenants, t.GetName())
+		}
+	}
+	return f
+}
+
+// write renders first and answers then, so that a page that fails on its way is an error and
+// not half a page.
+func (s *Web) write(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
+	var body bytes.Buffer
+	if err := c.Render(r.Context(), &body); err != nil {
+		if r.Context().Err() == nil {
+			s.log.ErrorContext(r.Context(), "a page could not be written", "path", r.URL.Path, "error", err)
+		}
+		http.Error(w, "something went wrong on our side", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes())
+}
+
+// docOf is what went wrong, in the words of the API.
+func docOf(err error) (int, problem.Doc) { return problem.Document(problem.Status(err)) }
+
+// hasCode says whether a call failed of a reason.
+func hasCode(err error, code fault.Code) bool {
+	if err == nil {
+		return false
+	}
+	_, doc := docOf(err)
+	return doc.Code == string(code)
+}
+
+// fail answers with a page that says what went wrong and what to do.
+func (s *Web) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, errLoggedOut) || hasCode(err, fault.Unauthenticated) {
+		s.toLogin(w, r)
+		return
+	}
+	status, doc := docOf(err)
+	if status >= http.StatusInternalServerError {
+		s.log.WarnContext(r.Context(), "a page could not be shown", "path", r.URL.Path, "error", err)
+	}
+	frame := view.Frame{Files: s.files.byName, Version: s.config.Version, Path: r.URL.Path, Open: s.config.Open, May: func(string) bool { return false }}
+	if v, err := s.visit(r); err == nil {
+		frame = s.frame(v)
+	}
+	s.write(w, r, status, view.Document(frame, view.Page{Title: doc.Title, Body: view.Problem(status, doc)}))
+}
+
+// toLogin sends somebody to the login, and from there back. A stream or a piece of a page makes
+// the whole page go there.
+func (s *Web) toLogin(w http.ResponseWriter, r *http.Request) {
+	s.sessions.end(w)
+	target := "/ui/login"
+	if r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, livePrefix) {
+		target += "?" + url.Values{"back": {r.URL.RequestURI()}}.Encode()
+	}
+	if r.Header.Get("HX-Request") != "" {
+		w.Header().Set("HX-Redirect", target)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	http.Redirect(w, r, target, http.StatusSeeOther)
+}
+
+// recovered answers for a page that panicked.
+func (s *Web) recovered(w http.ResponseWriter, r *http.Request) {
+	caught := recover()
+	if caught == nil {
+		return
+	}
+	if caught == http.ErrAbortHandler { //nolint:errorlint // it is this very value, never wrapped
+		panic(caught)
+	}
+	s.log.ErrorContext(r.Context(), "a page panicked", "path", r.URL.Path, "panic", caught, "stack", string(debug.Stack()))
+	http.Error(w, "something went wrong on our side", http.StatusInternalServerError)
+}
+
+// loginPage asks for a key.
+func (s *Web) loginPage(w http.ResponseWriter, r *http.Request) {
+	if s.config.Open {
+		http.Redirect(w, r, "/ui/", http.StatusSeeOther)
+		return
+	}
+	s.write(w, r, http.StatusOK, view.Login(view.Frame{Files: s.files.byName, Version: s.config.Version}, back(r.URL.Query().Get("back")), ""))
+}
+
+// login begins a session for whoever shows a key that is known and alive.
+func (s *Web) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	credential, to := strings.TrimSpace(r.PostFormValue("key")), back(r.PostFormValue("back"))
+	again := func(status int, text string) {
+		s.write(w, r, status, view.Login(view.Frame{Files: s.files.byName, Version: s.config.Version}, to, text))
+	}
+	if credential == "" || len(credential) > maxCredential || strings.ContainsFunc(credential, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		again(http.StatusBadRequest, "This is not a key: keys begin with sk_ and have no blanks.")
+		return
+	}
+	_, err := s.api.keys.WhoAmI(withCredential(r, credential), &servov1.WhoAmIRequest{}) //nolint:contextcheck // it is the request's, with the key
+	if hasCode(err, fault.Unauthenticated) {
+		again(http.StatusUnauthorized, "This key is not known, or it has expired or was revoked.")
+		return
+	}
+	if err == nil {
+		err = s.sessions.begin(r.Context(), w, credential, time.Now())
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // back lets pages of ours through and nothing else
+}
+
+// logout ends the session here. The key lives on: it may be in use elsewhere.
+func (s *Web) logout(w http.ResponseWriter, r *http.Request) {
+	s.sessions.end(w)
+	http.Redirect(w, r, "/ui/login", http.StatusSeeOther)
+}
+
+// back is where to go after a login: a page of ours, and never another site.
+func back(to string) string {
+	parsed, err := url.Parse(to)
+	if err != nil || parsed.IsAbs() || parsed.Host != "" || !strings.HasPrefix(path.Clean(parsed.Path)+"/", "/ui/") || strings.HasPrefix(to, "//") || strings.Contains(to, "\\") {
+		return "/ui/"
+	}
+	return parsed.RequestURI()
+}

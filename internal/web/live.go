@@ -1,0 +1,124 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"time"
+
+	"go.arco.dev/servo/internal/fault"
+)
+
+const (
+	refreshEach = 2 * time.Second  // a page that is open is looked at again
+	signOfLife  = 15 * time.Second // of a stream on which nothing happens
+	streamLife  = 30 * time.Minute // then the browser comes again, and is known anew
+	writeWithin = 10 * time.Second // how long a browser may take to read
+)
+
+// live streams the body of a page: at once if it looks different from what the browser has, and
+// then whenever it changes. The id of a message is the digest of what was sent, so that a
+// browser that comes back says what it shows and gets nothing that it has.
+func (s *Web) live(w http.ResponseWriter, r *http.Request, p page) {
+	select {
+	case s.seats <- struct{}{}:
+		defer func() { <-s.seats }()
+	default:
+		s.fail(w, r, fault.New(fault.Unavailable, "too many pages are open on this server", fault.RetryAfter(time.Minute), fault.Remedy("reload the page to see what is new")))
+		return
+	}
+	v, err := s.visit(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	ctx, cancel := context.WithTimeout(v.ctx, streamLife)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	stream := &stream{w: w, control: http.NewResponseController(w), shown: r.Header.Get("Last-Event-ID")}
+	if stream.write(": \n\n") != nil {
+		return
+	}
+	tick := time.NewTicker(s.config.Refresh)
+	defer tick.Stop()
+	for {
+		if !s.refresh(ctx, v, p, stream) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// refresh renders the page once more and sends it if it is different. It says whether to go on.
+func (s *Web) refresh(ctx context.Context, v *visit, p page, to *stream) bool {
+	again := *v
+	again.ctx, again.now = ctx, time.Now()
+	shown, err := p(&again)
+	if err != nil {
+		// What is there is better than an error in its place, and the database may be back
+		// soon. Whoever may not look any more is sent away by the next request.
+		return !hasCode(err, fault.Unauthenticated) && to.alive(again.now) == nil
+	}
+	var body bytes.Buffer
+	if err := shown.Body.Render(ctx, &body); err != nil {
+		return ctx.Err() == nil
+	}
+	return to.send(body.Bytes(), again.now) == nil
+}
+
+// stream is a browser that looks at a page.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	shown   string // digest of what it shows
+	last    time.Time
+}
+
+func digest(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:8])
+}
+
+func (s *stream) send(body []byte, now time.Time) error {
+	id := digest(body)
+	if id == s.shown {
+		return s.alive(now)
+	}
+	var message bytes.Buffer
+	message.WriteString("id: " + id + "\n")
+	for line := range bytes.Lines(body) {
+		message.WriteString("data: ")
+		message.Write(bytes.TrimRight(line, "\r\n"))
+		message.WriteByte('\n')
+	}
+	message.WriteByte('\n')
+	s.shown, s.last = id, now
+	return s.write(message.String())
+}
+
+// alive keeps the connection open, and finds out whether it still is.
+func (s *stream) alive(now time.Time) error {
+	if now.Sub(s.last) < signOfLife {
+		return nil
+	}
+	s.last = now
+	return s.write(": \n\n")
+}
+
+func (s *stream) write(text string) error {
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeWithin)) // without one a browser that sleeps holds a seat
+	if _, err := io.WriteString(s.w, text); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}

@@ -1,0 +1,112 @@
+package web
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A session is a cookie with the key that somebody has logged in with, sealed so that neither
+// the browser nor who finds the cookie can read it. Servers keep nothing: a key that is revoked
+// ends its sessions, on all of them.
+const (
+	sessionCookie = "servo_session"
+	sessionLife   = 12 * time.Hour
+	sessionInfo   = "servo/ui/session/1" // so that no other use of the secret has this key
+	maxCredential = 3000                 // bytes of a key: browsers keep cookies of up to 4 KiB
+)
+
+// session is who is logged in.
+type session struct {
+	Credential string    `json:"c"`
+	Until      time.Time `json:"u"`
+}
+
+type sessions struct {
+	secret func(ctx context.Context) ([]byte, error)
+	secure bool
+
+	mu   sync.Mutex
+	aead cipher.AEAD
+}
+
+func (s *sessions) cipher(ctx context.Context) (cipher.AEAD, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.aead != nil {
+		return s.aead, nil
+	}
+	secret, err := s.secret(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, err := hkdf.Key(sha256.New, secret, nil, sessionInfo, 32)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of sessions: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of sessions: %w", err)
+	}
+	s.aead, err = cipher.NewGCMWithRandomNonce(block)
+	return s.aead, err
+}
+
+// begin gives the browser a session.
+func (s *sessions) begin(ctx context.Context, w http.ResponseWriter, credential string, now time.Time) error {
+	aead, err := s.cipher(ctx)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(session{Credential: credential, Until: now.Add(sessionLife)})
+	if err != nil {
+		return err
+	}
+	sealed := aead.Seal(nil, nil, raw, []byte(sessionCookie))
+	http.SetCookie(w, cookie(sessionCookie, base64.RawURLEncoding.EncodeToString(sealed), int(sessionLife/time.Second), s.secure))
+	return nil
+}
+
+// end takes it back.
+func (s *sessions) end(w http.ResponseWriter) {
+	http.SetCookie(w, cookie(sessionCookie, "", -1, s.secure))
+}
+
+// cookie is one that no script reads and no other site sends. It is Secure where the address is
+// encrypted; a server in plain text, on loopback or behind a proxy, could not keep one that is.
+func cookie(name, value string, age int, secure bool) *http.Cookie {
+	return &http.Cookie{Name: name, Value: value, Path: "/ui", MaxAge: age, HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode} //nolint:gosec // see above
+}
+
+// of is the key of a request's session; "" is none that holds.
+func (s *sessions) of(r *http.Request, now time.Time) (string, error) {
+	held, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return "", nil //nolint:nilerr // nobody is logged in
+	}
+	aead, err := s.cipher(r.Context())
+	if err != nil {
+		return "", err
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(held.Value)
+	if err != nil {
+		return "", nil //nolint:nilerr // not one of ours
+	}
+	raw, err := aead.Open(nil, nil, sealed, []byte(sessionCookie))
+	if err != nil {
+		return "", nil //nolint:nilerr // not one of ours
+	}
+	var opened session
+	if json.Unmarshal(raw, &opened) != nil || !now.Before(opened.Until) {
+		return "", nil
+	}
+	return opened.Credential, nil
+}

@@ -1,0 +1,54 @@
+package web
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed static
+var staticFiles embed.FS
+
+// files are what pages load: each under a name that carries its digest, so that a browser may
+// keep it for ever and never has an old one.
+type files struct {
+	byName map[string]string // hashed name by plain name
+	bodies map[string]file   // by hashed name
+}
+
+type file struct {
+	kind string
+	body []byte
+}
+
+func readFiles() (files, error) {
+	f := files{byName: map[string]string{}, bodies: map[string]file{}}
+	for _, name := range []string{"servo.css", "servo.js", "icon.svg", "vendor/htmx.min.js", "vendor/hx-sse.min.js"} {
+		body, err := staticFiles.ReadFile("static/" + name)
+		if err != nil {
+			return f, fmt.Errorf("read what pages load: %w", err)
+		}
+		sum := sha256.Sum256(body)
+		ext := path.Ext(name)
+		hashed := strings.TrimSuffix(path.Base(name), ext) + "." + hex.EncodeToString(sum[:6]) + ext
+		kind := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}[ext]
+		f.byName[path.Base(name)] = "/ui/static/" + hashed
+		f.bodies[hashed] = file{kind: kind, body: body}
+	}
+	return f, nil
+}
+
+func (f files) serve(w http.ResponseWriter, r *http.Request) {
+	found, ok := f.bodies[r.PathValue("file")]
+	if !ok {
+		http.NotFound(w, r) // a page of an older version is open: loading it again helps
+		return
+	}
+	w.Header().Set("Content-Type", found.kind)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	_, _ = w.Write(found.body)
+}

@@ -1,0 +1,270 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/web/graph"
+)
+
+// RunsModel is the list of runs.
+type RunsModel struct {
+	Scope                          Scope
+	State, Pipeline, Config, Since string
+	Runs                           []*servov1.Run
+	First                          bool
+	FirstAt, NextAt                string
+	MayTrigger                     bool
+}
+
+// RunModel is one run.
+type RunModel struct {
+	Run                 *servov1.Run
+	Tab, Filter         string
+	Now                 time.Time
+	Why                 *servov1.Explanation
+	Failed              []*servov1.Task
+	Tasks               []*servov1.Task
+	Events              []*servov1.Event
+	Graph               Graph
+	Gantt               Gantt
+	First               bool
+	FirstAt, NextAt     string
+	MayCancel, MayRetry bool
+}
+
+// TaskModel is one task.
+type TaskModel struct {
+	Run          *servov1.Run
+	Task         *servov1.Task
+	Why          *servov1.Explanation
+	Upstream     []*servov1.UpstreamTask
+	MoreUpstream bool
+	Logs         string
+	LogsCut      bool
+	Now          time.Time
+	MayCancel    bool
+}
+
+// unfinished says whether a run goes on.
+func unfinished(r *servov1.Run) bool { return r.GetFinishedAt() == nil }
+
+// doneTasks is how many tasks of a run have ended.
+func doneTasks(c *servov1.TaskCounts) int64 { return int64(c.GetTotal() - c.GetRemaining()) }
+
+func meterClass(c *servov1.TaskCounts) string {
+	switch {
+	case c.GetFailed() > 0:
+		return "bad"
+	case c.GetRemaining() == 0:
+		return "ok"
+	}
+	return ""
+}
+
+// countsOf is how many tasks ended in which way.
+func countsOf(c *servov1.TaskCounts) string {
+	text := fmt.Sprintf("%s of %s succeeded", Count(c.GetSucceeded(), false), Count(c.GetTotal(), false))
+	for _, part := range []struct {
+		n    int32
+		what string
+	}{{c.GetFailed(), "failed"}, {c.GetSkipped(), "skipped"}, {c.GetCancelled(), "cancelled"}} {
+		if part.n > 0 {
+			text += ", " + Count(part.n, false) + " " + part.what
+		}
+	}
+	return text
+}
+
+// tabAt is the address of a part of a run's page.
+func (m RunModel) tabAt(tab string) string {
+	path := RunPath(m.Run.GetTenant(), m.Run.GetId())
+	if tab == "graph" {
+		return path
+	}
+	return path + "?tab=" + tab
+}
+
+// JSON is a value as people read it.
+func JSON(v any) string {
+	var raw []byte
+	switch m := v.(type) {
+	case *structpb.Struct:
+		if m == nil {
+			return "{}"
+		}
+		raw, _ = protojson.Marshal(m)
+	case *structpb.Value:
+		if m == nil {
+			return ""
+		}
+		raw, _ = protojson.Marshal(m)
+	default:
+		raw, _ = json.Marshal(v)
+	}
+	var plain any
+	if json.Unmarshal(raw, &plain) != nil {
+		return string(raw)
+	}
+	out, _ := json.MarshalIndent(plain, "", "  ") // it was JSON a moment ago
+	return string(out)
+}
+
+// eventLine is what an event says, in a line.
+func eventLine(e *servov1.Event) string {
+	raw, err := protojson.Marshal(e.GetData())
+	if err != nil || string(raw) == "{}" {
+		return ""
+	}
+	return Clip(strings.Join(strings.Fields(string(raw)), " "), 300)
+}
+
+// The sizes of a graph.
+func graphSizes() graph.Sizes {
+	return graph.Sizes{Width: 200, Height: 40, GapX: 56, GapY: 14, Margin: 8}
+}
+
+// maxBoxes is how many tasks are drawn one by one; more are drawn by asset.
+const maxBoxes = 500
+
+// Graph is the picture of a run.
+type Graph struct {
+	Boxes         []Box
+	Paths         []string
+	Width, Height int
+	Grouped       bool // boxes are assets, not tasks
+	MoreEdges     bool
+}
+
+// Box is a task, or an asset's tasks.
+type Box struct {
+	graph.Point
+	Look          Look
+	Title, Detail string
+	At            string
+	Fraction      float32
+}
+
+// GraphOf lays out a run.
+func GraphOf(g *servov1.RunGraph) Graph {
+	if n := len(g.GetNodes()); n > 0 && n <= maxBoxes {
+		return graphOfTasks(g)
+	}
+	return graphOfGroups(g)
+}
+
+func graphOfTasks(g *servov1.RunGraph) Graph {
+	place := map[int32]int{}
+	for i, n := range g.GetNodes() {
+		place[n.GetIndex()] = i
+	}
+	var edges []graph.Edge
+	for _, e := range g.GetEdges() {
+		from, ok := place[e.GetFrom()]
+		to, known := place[e.GetTo()]
+		if ok && known {
+			edges = append(edges, graph.Edge{From: from, To: to})
+		}
+	}
+	laid := graph.Lay(len(place), edges, graphSizes())
+	out := drawn(laid)
+	out.MoreEdges = g.GetMoreEdges()
+	for i, n := range g.GetNodes() {
+		look := LookOf(n.GetState().String())
+		detail := look.Label
+		if n.GetPartition() != "" {
+			detail = Clip(n.GetPartition(), 18) + " · " + detail
+		}
+		if n.GetFailures() > 0 {
+			detail += fmt.Sprintf(" · attempt %d", n.GetAttempt())
+		}
+		out.Boxes = append(out.Boxes, Box{
+			Point: laid.Boxes[i], Look: look, Title: n.GetAsset(), Detail: detail, Fraction: n.GetFraction(),
+			At: TaskPath(g.GetRun().GetTenant(), g.GetRun().GetId(), n.GetTask()),
+		})
+	}
+	return out
+}
+
+func graphOfGroups(g *servov1.RunGraph) Graph {
+	place := map[string]int{}
+	for i, group := range g.GetGroups() {
+		place[group.GetAsset()] = i
+	}
+	var edges []graph.Edge
+	for i, group := range g.GetGroups() {
+		for _, up := range group.GetUpstream() {
+			if from, ok := place[up]; ok && from != i {
+				edges = append(edges, graph.Edge{From: from, To: i})
+			}
+		}
+	}
+	laid := graph.Lay(len(place), edges, graphSizes())
+	out := drawn(laid)
+	out.Grouped, out.MoreEdges = true, g.GetMoreEdges()
+	for i, group := range g.GetGroups() {
+		out.Boxes = append(out.Boxes, Box{
+			Point: laid.Boxes[i], Look: groupLook(group.GetStates()), Title: group.GetAsset(), Detail: groupDetail(group),
+			At: RunPath(g.GetRun().GetTenant(), g.GetRun().GetId()) + "?tab=tasks&asset=" + group.GetAsset(),
+		})
+	}
+	return out
+}
+
+// groupLook is that of the state which says most about a group.
+func groupLook(states map[string]int32) Look {
+	for _, s := range []string{"FAILED", "RUNNING", "DISPATCHED", "RETRY_WAIT", "QUEUED", "READY", "PENDING", "CANCELLED", "SKIPPED", "SUCCEEDED"} {
+		if states[s] > 0 {
+			return LookOf(s)
+		}
+	}
+	return LookOf("PENDING")
+}
+
+func groupDetail(group *servov1.GraphGroup) string {
+	type count struct {
+		state string
+		n     int32
+	}
+	var counts []count
+	for s, n := range group.GetStates() {
+		counts = append(counts, count{s, n})
+	}
+	slices.SortFunc(counts, func(a, b count) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.state, b.state)) })
+	var parts []string
+	for _, c := range counts {
+		parts = append(parts, Count(c.n, false)+" "+LookOf(c.state).Label)
+	}
+	return Clip(strings.Join(parts, ", "), 34)
+}
+
+// drawn is a picture with its edges as curves.
+func drawn(p graph.Picture) Graph {
+	out := Graph{Width: p.Width, Height: p.Height}
+	for _, path := range p.Paths {
+		if len(path) < 2 {
+			continue
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "M%d %d", path[0].X, path[0].Y)
+		for i := 1; i < len(path); i++ {
+			a, z := path[i-1], path[i]
+			middle := (a.X + z.X) / 2
+			if a.Y == z.Y {
+				fmt.Fprintf(&b, "H%d", z.X)
+			} else {
+				fmt.Fprintf(&b, "C%d %d %d %d %d %d", middle, a.Y, middle, z.Y, z.X, z.Y)
+			}
+		}
+		out.Paths = append(out.Paths, b.String())
+	}
+	return out
+}

@@ -1,0 +1,66 @@
+package view
+
+// Look is how a state is shown: a tone, a shape and a word, so that no one of them has to be
+// seen to know it.
+type Look struct{ Tone, Shape, Label string }
+
+// The tones: t-, f- and s-… in the style sheet.
+const (
+	toneOK   = "ok"
+	toneBad  = "bad"
+	toneRun  = "run"
+	toneWait = "wait"
+	toneLate = "late"
+	toneOff  = "off"
+	toneIdle = "idle"
+)
+
+// looks are all states that the API names: of runs, tasks, configs, slots, keys, alerts.
+func looks() map[string]Look {
+	return map[string]Look{
+		"PENDING":            {toneIdle, "ring", "pending"},
+		"READY":              {toneWait, "half", "ready"},
+		"QUEUED":             {toneWait, "half", "queued"},
+		"DISPATCHED":         {toneRun, "play", "dispatched"},
+		"RUNNING":            {toneRun, "play", "running"},
+		"RETRY_WAIT":         {toneLate, "again", "retry wait"},
+		"CANCELLING":         {toneOff, "square", "cancelling"},
+		"SUCCEEDED":          {toneOK, "check", "succeeded"},
+		"FAILED":             {toneBad, "cross", "failed"},
+		"TIMED_OUT":          {toneBad, "clock", "timed out"},
+		"SKIPPED":            {toneIdle, "dash", "skipped"},
+		"CANCELLED":          {toneOff, "square", "cancelled"},
+		"ACTIVE":             {toneOK, "check", "active"},
+		"PAUSED":             {toneWait, "pause", "paused"},
+		"DISABLED":           {toneBad, "cross", "disabled"},
+		"FIRED":              {toneOK, "check", "fired"},
+		"SKIPPED_OVERLAP":    {toneWait, "dash", "skipped: overlap"},
+		"SKIPPED_PAUSED":     {toneIdle, "pause", "skipped: paused"},
+		"SKIPPED_DISABLED":   {toneBad, "dash", "skipped: disabled"},
+		"SKIPPED_QUOTA":      {toneLate, "dash", "skipped: quota"},
+		"SKIPPED_DEPENDENCY": {toneLate, "dash", "skipped: dependency"},
+		"SKIPPED_CATCHUP":    {toneIdle, "dash", "skipped: catch-up"},
+		"SKIPPED_EDITED":     {toneIdle, "dash", "skipped: edited"},
+		"ERROR":              {toneBad, "cross", "error"},
+		"RETIRING":           {toneWait, "half", "retiring"},
+		"EXPIRED":            {toneIdle, "dash", "expired"},
+		"REVOKED":            {toneBad, "cross", "revoked"},
+		"LOW":                {toneIdle, "ring", "low"},
+		"MEDIUM":             {toneWait, "half", "medium"},
+		"HIGH":               {toneLate, "up", "high"},
+		"CRITICAL":           {toneBad, "up", "critical"},
+		"OPEN":               {toneBad, "up", "open"},
+		"RESOLVED":           {toneOK, "check", "resolved"},
+		"LATE":               {toneLate, "clock", "late"},
+		"CLOSED":             {toneOK, "check", "closed"},
+		"HALF_OPEN":          {toneWait, "half", "half open"},
+	}
+}
+
+// LookOf is how a state is shown.
+func LookOf(state string) Look {
+	if l, ok := looks()[state]; ok {
+		return l
+	}
+	return Look{toneIdle, "ring", Words(state)}
+}
