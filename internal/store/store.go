@@ -32,6 +32,10 @@ type Options struct {
 	MaxConns int32 // 0 leaves it to the URL or the driver
 	Pooler   bool  // a pooler hands server connections from transaction to transaction (see withoutSession)
 	Logger   *slog.Logger
+
+	// Watch changes the pool before it is opened: for who looks at every connection that is
+	// given back, or every statement that is sent.
+	Watch func(*pgxpool.Config)
 }
 
 // Store is a pool of connections to one Servo database.
@@ -62,6 +66,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.AfterConnect = registerTypes
 	if o.Pooler {
 		withoutSession(config.ConnConfig)
+	}
+	if o.Watch != nil {
+		o.Watch(config)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

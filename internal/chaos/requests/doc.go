@@ -7,4 +7,7 @@
 // in the one form that errors have, logs no panic, and holds on to nothing. What is sent is
 // decided by a seed, which a failure names: SERVO_REQUESTS_SEED sends the same again, and
 // SERVO_REQUESTS how many.
+//
+// And it lets many tenants share few connections, while calls are given up and panic: each
+// tenant sees its own rows, and a connection that is given back is nobody's.
 package requests
