@@ -22,7 +22,7 @@ gotest = $(withpg) $(bin)/gotestsum --format pkgname-and-test-fails --format-hid
 
 .PHONY: help
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z\/]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z\/]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## find or install what tests need beside Go (PostgreSQL >= 15, PgBouncer, Chromium, a C compiler, curl, python3)
@@ -56,11 +56,15 @@ fmt: $(bin)/golangci-lint ## format the code
 	$(bin)/golangci-lint fmt
 
 .PHONY: test
-test: setup $(bin)/gotestsum ## run the tests (packages=./internal/run/... for some)
+test: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests (packages=./internal/run/... for some)
 	$(gotest) $(packages)
 
+.PHONY: test/pooler
+test/pooler: setup $(bin)/gotestsum ## run the tests of the API through PgBouncer in transaction mode
+	SERVO_TEST_PGBOUNCER=1 $(gotest) ./internal/api/...
+
 .PHONY: test/race
-test/race: setup $(bin)/gotestsum ## run the tests with the race detector
+test/race: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests with the race detector
 	CGO_ENABLED=1 $(gotest) -race $(packages)
 
 .PHONY: soak

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/devpg"
+	"go.arco.dev/servo/internal/servotest/pgbouncer"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -35,11 +36,23 @@ type Database struct {
 func DB(t testing.TB) *Database {
 	t.Helper()
 	url := Empty(t, template(t))
-	s, err := store.Open(t.Context(), store.Options{URL: url, MaxConns: 8})
+	options := store.Options{URL: url, MaxConns: 8}
+	if ThroughPooler() {
+		options.URL, options.Pooler = pgbouncer.Start(t, url, PoolerConnections), true
+	}
+	s, err := store.Open(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return &Database{Store: s, URL: url}
 }
+
+// PoolerConnections is how many connections a pooler has to a test's database: fewer than its
+// clients, so that they are handed on.
+const PoolerConnections = 5
+
+// ThroughPooler says whether stores and servers of tests go through a PgBouncer in transaction
+// mode: if SERVO_TEST_PGBOUNCER is 1. The URL of a Database leads past it.
+func ThroughPooler() bool { return os.Getenv("SERVO_TEST_PGBOUNCER") == "1" }
 
 // Empty makes a database from a template ("template0" for a bare one) and gives its URL.
 func Empty(t testing.TB, template string) string {

@@ -16,6 +16,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/servotest/pgbouncer"
 	"go.arco.dev/servo/internal/tenant"
 )
 
@@ -61,6 +62,12 @@ func StartKeyed(t testing.TB, config daemon.Config) *Server {
 	}
 	if config.Engine.Quotas == (tenant.Quotas{}) {
 		config.Engine.Quotas = tenant.NoLimits()
+	}
+	if servotest.ThroughPooler() && !config.Pooler {
+		if config.ListenURL == "" {
+			config.ListenURL = config.DatabaseURL // to listen needs a session
+		}
+		config.DatabaseURL, config.Pooler = pgbouncer.Start(t, config.DatabaseURL, servotest.PoolerConnections), true
 	}
 	d, err := daemon.Start(t.Context(), config)
 	require.NoError(t, err)
