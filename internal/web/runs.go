@@ -31,7 +31,7 @@ func (s *Web) runs(v *visit) (view.Page, error) {
 		First: v.token() == "", FirstAt: v.with("page", ""), MayTrigger: v.may(access.RunsTrigger),
 	}
 	req := &servov1.ListRunsRequest{
-		Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Pipeline: m.Pipeline, PageSize: rowsOfList, PageToken: v.token(),
+		Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Pipeline: m.Pipeline, Config: m.Config, PageSize: rowsOfList, PageToken: v.token(),
 	}
 	switch state, known := servov1.Run_State_value[m.State]; {
 	case m.State == "UNFINISHED":

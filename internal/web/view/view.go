@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -77,9 +78,17 @@ func sections() [][]section {
 	}
 }
 
-// offers says whether an entry of the navigation is for the visitor.
-func (f Frame) offers(s section) bool {
-	return f.Has != nil && f.Has(s.Path) && (s.Permission == "" || f.May(s.Permission))
+// sections are the entries of the navigation that are for the visitor.
+func (f Frame) sections() (groups [][]section) {
+	for _, group := range sections() {
+		group = slices.DeleteFunc(group, func(s section) bool {
+			return f.Has == nil || !f.Has(s.Path) || s.Permission != "" && !f.May(s.Permission)
+		})
+		if len(group) > 0 {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 // At is the address of a list that stays with what is chosen.

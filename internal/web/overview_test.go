@@ -1,0 +1,51 @@
+package web_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/web/view"
+)
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+
+	t.Run("from what is stuck to its reason in two clicks, and the page says when the trouble is over", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.Go("/ui/")
+		w.See("nothing is late or failing")
+		run := w.trigger(tenant)
+		w.See("no worker serves it")  // without a reload
+		w.Click("#running-" + run.GetId() + " a") // one
+		w.See("Why it waits")
+		w.See("no worker")
+		w.complete(w.claim())
+		w.Go("/ui/")
+		w.Until(`!document.body.innerText.includes("no worker serves it")`)
+	})
+
+	t.Run("a run that failed is there until somebody looks", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.addTenant("globex")
+		run := w.trigger(tenant)
+		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.Go("/ui/")
+		w.Until(`document.querySelector("a[href='` + view.RunPath(tenant, run.GetId()) + `']")`)
+		w.Go("/ui/?tenant=globex")
+		w.See("No run has failed")
+		require.Zero(t, w.Count("a[href='"+view.RunPath(tenant, run.GetId())+"']"))
+	})
+}
+
+func TestQueuesOf(t *testing.T) {
+	t.Parallel()
+	got := view.QueuesOf([]*servov1.Share{
+		{Pool: "a", Tenant: "one", Waiting: 3, InFlight: 1}, {Pool: "b", Tenant: "one", Waiting: 4, WaitingAtLeast: true},
+		{Pool: "a", Tenant: "two", Waiting: 9}, {Pool: "a", Tenant: "idle"},
+	})
+	require.Equal(t, []view.Queue{{Tenant: "two", Waiting: 9}, {Tenant: "one", Waiting: 7, InFlight: 1, AtLeast: true}}, got)
+}
