@@ -61,7 +61,7 @@ func (s *Server) unary(identify func(ctx context.Context, method string) (identi
 		}
 		ctx, done := s.callers.whileAlive(ctx, who)
 		defer done()
-		answer, err = handler(ctx, req)
+		answer, err = s.once(ctx, info.FullMethod, req, handler)
 		err = s.explain(ctx, info.FullMethod, err)
 		s.audit(ctx, info.FullMethod, req, true, err)
 		return answer, err

@@ -7,6 +7,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store"
 )
 
 // keyService implements servo.v1.KeyService.
@@ -35,7 +36,7 @@ func (s keyService) CreateKey(ctx context.Context, req *servov1.CreateKeyRequest
 	if err != nil {
 		return nil, err
 	}
-	s.callers.forget(made.Public)
+	store.AfterCommit(ctx, func() { s.callers.forget(made.Public) })
 	return &servov1.CreateKeyResponse{Key: apiKeyToProto(made, access.Active), Secret: secret.Text()}, nil
 }
 
@@ -108,7 +109,7 @@ func (s keyService) RotateKey(ctx context.Context, req *servov1.RotateKeyRequest
 	if err != nil {
 		return nil, err
 	}
-	s.callers.forget(before.Public)
+	store.AfterCommit(ctx, func() { s.callers.forget(before.Public) })
 	return &servov1.CreateKeyResponse{Key: apiKeyToProto(made, access.Active), Secret: secret.Text()}, nil
 }
 
@@ -122,6 +123,6 @@ func (s keyService) RevokeKey(ctx context.Context, req *servov1.RevokeKeyRequest
 	if err != nil {
 		return nil, err
 	}
-	s.callers.forget(revoked.Public)
+	store.AfterCommit(ctx, func() { s.callers.forget(revoked.Public) })
 	return apiKeyToProto(revoked, revoked.StateAt(time.Time{})), nil
 }

@@ -44,7 +44,7 @@ func (n *tenantNames) id(ctx context.Context, name string) (id.Tenant, error) {
 	if err != nil {
 		return id.Tenant{}, err
 	}
-	n.keep(found, name)
+	n.keep(ctx, found, name)
 	return found, nil
 }
 
@@ -60,11 +60,14 @@ func (n *tenantNames) name(ctx context.Context, of id.Tenant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n.keep(of, view.Name)
+	n.keep(ctx, of, view.Name)
 	return view.Name, nil
 }
 
-func (n *tenantNames) keep(of id.Tenant, name string) {
+func (n *tenantNames) keep(ctx context.Context, of id.Tenant, name string) {
+	if store.Uncommitted(ctx) {
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.names) >= n.atMost {

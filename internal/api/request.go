@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/tenant"
@@ -26,9 +27,6 @@ func header(ctx context.Context, key string) string {
 	return ""
 }
 
-// maxKeyBytes bounds an idempotency key.
-const maxKeyBytes = 255
-
 // idempotencyKey is what makes a repeat of a call return its first answer.
 func idempotencyKey(ctx context.Context) (string, error) {
 	values := metadata.ValueFromIncomingContext(ctx, "idempotency-key")
@@ -37,10 +35,8 @@ func idempotencyKey(ctx context.Context) (string, error) {
 		return "", nil
 	case len(values) > 1:
 		return "", fault.New(fault.InvalidArgument, "is there several times", fault.Field("idempotency_key"), fault.Remedy("send one"))
-	case len(values[0]) > maxKeyBytes:
-		return "", fault.New(fault.InvalidArgument, "has more than 255 bytes", fault.Field("idempotency_key"), fault.Remedy("use a shorter key, such as a UUID"))
 	}
-	return values[0], nil
+	return values[0], engine.CheckIdempotencyKey(values[0])
 }
 
 // orDefault is the workspace that is meant when none is said.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -31,7 +32,25 @@ type Cancelled struct {
 // others to stop. A run that ended in another way cannot be cancelled any more.
 func (e *Engine) CancelRun(ctx context.Context, c Cancel) (Cancelled, error) {
 	cmd := &cancelCommand{Cancel: c}
+	if store.Claimed(ctx) {
+		return e.cancelAlone(ctx, cmd)
+	}
 	if err := e.control.do(ctx, cmd); err != nil {
+		return Cancelled{}, err
+	}
+	return cmd.answer, nil
+}
+
+// cancelAlone is for a call whose answer is committed with its effect: a batch would belong to
+// others too.
+func (e *Engine) cancelAlone(ctx context.Context, cmd *cancelCommand) (Cancelled, error) {
+	alone := &call[controlCommand]{ctx: ctx, cmd: cmd}
+	err := untilDone(ctx, func(ctx context.Context) error {
+		alone.err = nil
+		_, err := e.runSomeCancels(ctx, []*call[controlCommand]{alone})
+		return err
+	})
+	if err = cmp.Or(err, alone.err); err != nil {
 		return Cancelled{}, err
 	}
 	return cmd.answer, nil

@@ -69,3 +69,19 @@ func checkRetry(p run.RetryPolicy) error {
 	}
 	return nil
 }
+
+// CheckIdempotencyKey refuses what is no idempotency key.
+func CheckIdempotencyKey(key string) error {
+	message := ""
+	switch {
+	case key == "":
+		message = "is empty"
+	case len(key) > maxKeyLength:
+		message = fmt.Sprintf("has %d bytes, the limit is %d", len(key), maxKeyLength)
+	case strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }):
+		message = "has characters that are not printable ASCII"
+	default:
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, message, fault.Field("idempotency_key"), fault.Remedy("use 1 to 255 letters, digits and signs, such as a UUID"))
+}

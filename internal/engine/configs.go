@@ -84,7 +84,7 @@ func (e *Engine) SaveConfigs(ctx context.Context, r SaveConfigs) (saved []SavedC
 		return err
 	})
 	if err == nil && !r.DryRun {
-		e.signals.publish(dueTopic)
+		store.AfterCommit(ctx, func() { e.signals.publish(dueTopic) })
 	}
 	return saved, err
 }
@@ -437,7 +437,7 @@ func (e *Engine) changeConfig(ctx context.Context, r ChangeConfig, change func(*
 		return l.write(ctx, tx, now)
 	})
 	if err == nil {
-		e.signals.publish(dueTopic)
+		store.AfterCommit(ctx, func() { e.signals.publish(dueTopic) })
 	}
 	return changed, err
 }

@@ -159,7 +159,7 @@ func (e *Engine) turnDispatch(ctx context.Context, off bool, t Turn) (store.Swit
 		})
 	})
 	if err == nil && !off {
-		e.signals.everybody() // claims of every pool may have something now
+		store.AfterCommit(ctx, e.signals.everybody) // claims of every pool may have something now
 	}
 	return dispatch, err
 }
@@ -239,7 +239,7 @@ func (e *Engine) ResumeAsset(ctx context.Context, p AssetPause) (changed bool, e
 		return tenant.AssetResumed{Asset: p.Asset, Reason: p.Reason, By: p.by()}, nil
 	})
 	if err == nil && changed {
-		e.signals.work.signal(readyTopic)
+		store.AfterCommit(ctx, func() { e.signals.work.signal(readyTopic) })
 	}
 	return changed, err
 }

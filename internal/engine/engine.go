@@ -147,9 +147,13 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 		}
 		return tx.Apply(ctx, changes)
 	})
-	if err == nil {
-		e.signals.after(w)
+	if err != nil {
+		e.tell(w, err)
+		return err
 	}
-	e.tell(w, err)
-	return err
+	store.AfterCommit(ctx, func() {
+		e.signals.after(w)
+		e.tell(w, nil)
+	})
+	return nil
 }

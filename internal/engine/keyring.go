@@ -76,7 +76,9 @@ func (k *keyring) since(ctx context.Context, at time.Time) (*keysSeen, error) {
 			ID: row.ID, Secret: row.Secret, CreatedAt: row.CreatedAt, ActiveAt: row.SignsFrom, ExpiresAt: row.ExpiresAt, RevokedAt: row.RevokedAt,
 		})
 	}
-	k.latest.Store(seen)
+	if !store.Uncommitted(ctx) {
+		k.latest.Store(seen)
+	}
 	return seen, nil
 }
 

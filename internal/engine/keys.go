@@ -66,7 +66,7 @@ func (e *Engine) newKey(ctx context.Context, lead, overlap time.Duration, meta e
 	if err != nil {
 		return push.Key{}, err
 	}
-	e.keys.forget()
+	store.AfterCommit(ctx, e.keys.forget)
 	return made, nil
 }
 
@@ -135,7 +135,7 @@ func (e *Engine) RevokeKey(ctx context.Context, keyID, reason string, meta event
 		}
 		return fault.New(fault.NotFound, "no signing key of this id", fault.Field("key"), fault.Remedy("look at servo signing-keys list"))
 	})
-	e.keys.forget()
+	store.AfterCommit(ctx, e.keys.forget)
 	return revoked, err
 }
 

@@ -68,7 +68,7 @@ func (e *Engine) SetQuotas(ctx context.Context, owner id.Tenant, quotas tenant.Q
 	if err != nil {
 		return 0, err
 	}
-	e.signals.publish(readyTopic, startTopic) // more may be admitted, and more may start
+	store.AfterCommit(ctx, func() { e.signals.publish(readyTopic, startTopic) }) // more may be admitted, and more may start
 	return version, nil
 }
 

@@ -77,7 +77,7 @@ func (e *Engine) SendEvent(ctx context.Context, r SendEvent) (sent SentEvent, er
 		return err
 	})
 	if err == nil && !sent.Duplicate {
-		e.signals.publish(dueTopic)
+		store.AfterCommit(ctx, func() { e.signals.publish(dueTopic) })
 	}
 	return sent, err
 }

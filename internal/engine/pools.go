@@ -40,7 +40,7 @@ func (e *Engine) CreatePool(ctx context.Context, name string, settings platform.
 	if err != nil {
 		return store.Pool{}, err
 	}
-	e.poolsChanged()
+	store.AfterCommit(ctx, e.poolsChanged)
 	return made, nil
 }
 
@@ -79,7 +79,7 @@ func (e *Engine) ChangePool(ctx context.Context, name string, version int32, cha
 	if err != nil {
 		return store.Pool{}, err
 	}
-	e.poolsChanged()
+	store.AfterCommit(ctx, e.poolsChanged)
 	return pool, nil
 }
 
@@ -103,7 +103,7 @@ func (e *Engine) DeletePool(ctx context.Context, name string, version int32, met
 		return tx.AppendPlatformEvents(ctx, poolEvent(pool, platform.PoolDeleted{}, meta))
 	})
 	if err == nil {
-		e.poolsChanged()
+		store.AfterCommit(ctx, e.poolsChanged)
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func (e *Engine) SetTemplate(ctx context.Context, r SetTemplate) (set config.Tem
 		return config.Template{}, 0, err
 	}
 	if changed > 0 {
-		e.signals.publish(dueTopic)
+		store.AfterCommit(ctx, func() { e.signals.publish(dueTopic) })
 	}
 	return set, changed, nil
 }

@@ -321,7 +321,6 @@ func (t *triggerCommand) validate() error {
 		field, text string
 		limit       int
 	}{
-		{"idempotency_key", t.IdempotencyKey, maxKeyLength},
 		{"triggered_by", t.TriggeredBy, maxTriggeredByLength},
 		{"trigger_type", t.TriggerType, maxTriggerTypeLength},
 	} {
@@ -337,7 +336,10 @@ func (t *triggerCommand) validate() error {
 	if t.IdempotencyKey == "" || t.digest != "" { // of the request as it came, before defaults were filled in
 		return nil
 	}
-	var err error
+	err := CheckIdempotencyKey(t.IdempotencyKey)
+	if err != nil {
+		return err
+	}
 	t.digest, err = canon.Digest(t.Trigger)
 	return err
 }

@@ -24,7 +24,7 @@ type ShownKey struct {
 // KeyByPublicID finds the key that a caller shows. Of a worker key of a tenant it has the pools
 // that belong to the tenant now.
 func (s *Store) KeyByPublicID(ctx context.Context, publicID string) (shown ShownKey, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		r, err := tx.q.KeyByPublicID(ctx, publicID)
 		if err != nil {
 			return notFound(err, "key", publicID)
@@ -119,7 +119,7 @@ func (s *Store) TouchKeys(ctx context.Context, uses []KeyUse) error {
 	if len(uses) == 0 {
 		return nil
 	}
-	return s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	return s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		return tx.q.TouchKeys(ctx, db.TouchKeysParams{
 			TenantIds: column(uses, func(u KeyUse) uuid.UUID { return u.Tenant.UUID }),
 			Ids:       column(uses, func(u KeyUse) uuid.UUID { return u.Key.UUID }),

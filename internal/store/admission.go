@@ -42,7 +42,7 @@ type ReadyShare struct {
 // TakeAdmission takes or renews the duty of admission as TakeDuty does, and says whether there
 // is anything to admit or any run to start: a server that has nothing to do asks nothing more.
 func (s *Store) TakeAdmission(ctx context.Context, name, holder string, ttl time.Duration) (duty Duty, admits, starts bool, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if duty, err = tx.takeDuty(ctx, name, holder, ttl); err != nil {
 			return err
 		}

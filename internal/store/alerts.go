@@ -123,7 +123,7 @@ func (tx *Tx) DeleteChannel(ctx context.Context, c alert.Channel, now time.Time)
 
 // MessagesDue says whether anything is to be sent, at the cost of one look.
 func (s *Store) MessagesDue(ctx context.Context) (due bool, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		due, err = tx.q.DeliveriesDue(ctx)
 		return err
 	})

@@ -265,7 +265,7 @@ type Due struct {
 
 // NextDue looks what there is to do.
 func (s *Store) NextDue(ctx context.Context) (d Due, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if d.Now, err = tx.Clock(ctx); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ var ErrDutyLost = errors.New("the duty is held by another server")
 
 // TakeDuty takes a duty that is free or expired, or renews one's own, for ttl.
 func (s *Store) TakeDuty(ctx context.Context, name, holder string, ttl time.Duration) (duty Duty, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		duty, err = tx.takeDuty(ctx, name, holder, ttl)
 		return err
 	})
@@ -41,7 +41,7 @@ func (tx *Tx) takeDuty(ctx context.Context, name, holder string, ttl time.Durati
 
 // ReleaseDuty lets the next server take the duty at once.
 func (s *Store) ReleaseDuty(ctx context.Context, d Duty) error {
-	return s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	return s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		return tx.q.ReleaseDuty(ctx, db.ReleaseDutyParams{Name: d.Name, Holder: d.Holder})
 	})
 }

@@ -27,7 +27,7 @@ const MaxWaitingShown = 1000
 // ListShares reads the shares of one pool, or of all if it is "", at most so many.
 func (s *Store) ListShares(ctx context.Context, pool string, most int) ([]ShareView, error) {
 	var shares []ShareView
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.ListShares(ctx, db.ListSharesParams{Pool: pool, MostWaiting: MaxWaitingShown, Most: int32(most)}) //nolint:gosec // a page size
 		shares = column(rows, func(r db.ListSharesRow) ShareView {
 			deficit := fair.Share{Weight: r.FairnessWeight, Deficit: r.Deficit, Clock: r.Clock}.Now(r.PoolClock)

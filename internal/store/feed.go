@@ -173,7 +173,7 @@ func (tx *Tx) FeedPlace(ctx context.Context, field, text string) (event.Position
 // cluster cannot be asked who it is, only RaiseFeedEpoch begins one.
 func (s *Store) CheckFeedEpoch(ctx context.Context) (epoch int32, err error) {
 	var cluster string
-	asked := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	asked := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		cluster, err = tx.q.FeedCluster(ctx)
 		return err
 	})
@@ -194,7 +194,7 @@ func (s *Store) RaiseFeedEpoch(ctx context.Context, reason string) (int32, error
 }
 
 func (s *Store) raiseEpoch(ctx context.Context, cluster string, raise func(last event.Epoch) (reason string, yes bool)) (number int32, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := tx.q.LockFeedEpochs(ctx); err != nil {
 			return err
 		}

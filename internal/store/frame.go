@@ -18,7 +18,7 @@ const keepRates = 10 * time.Minute
 
 // InstallationSecret is a secret that all servers of this database share.
 func (s *Store) InstallationSecret(ctx context.Context, name string) (secret []byte, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		secret, err = tx.q.InstallationSecret(ctx, name)
 		return err
 	})
@@ -51,7 +51,7 @@ type RateLease struct {
 
 // LeaseRate leases calls of a rate to a server. It commits without waiting for the disk.
 func (s *Store) LeaseRate(ctx context.Context, key RateKey, req RateRequest) (lease RateLease, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func (s *Store) LeaseRate(ctx context.Context, key RateKey, req RateRequest) (le
 // ReportStreams says how many streams a server has open for a tenant, which counts for ttl,
 // and answers how many the others have.
 func (s *Store) ReportStreams(ctx context.Context, tenant id.Tenant, holder uuid.UUID, open int, ttl time.Duration) (others int, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := tx.q.LockStreams(ctx, tenant.String()); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (s *Store) ReportStreams(ctx context.Context, tenant id.Tenant, holder uuid
 
 // ForgetRates deletes what nobody has used for a while.
 func (s *Store) ForgetRates(ctx context.Context) (forgotten int64, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err

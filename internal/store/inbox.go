@@ -138,7 +138,7 @@ func (tx *Tx) UpdateEvents(ctx context.Context, rows []config.OutsideEvent) erro
 // ForgetEvents deletes up to most events that are done and were received longer ago than keep:
 // their keys are free again.
 func (s *Store) ForgetEvents(ctx context.Context, keep time.Duration, most int) (forgotten int64, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err

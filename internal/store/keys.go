@@ -21,7 +21,7 @@ type SigningKey struct {
 // SigningKeys reads all keys, those that are not believed any more included, oldest first,
 // and the time of the database.
 func (s *Store) SigningKeys(ctx context.Context) (keys []SigningKey, now time.Time, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if now, err = tx.Clock(ctx); err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ const (
 // middle. It says for each chunk whether its lease is held.
 func (s *Store) WriteLogs(ctx context.Context, chunks []LogChunk) ([]bool, error) {
 	var held []bool
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		var (
 			full []AttemptKey
 			err  error

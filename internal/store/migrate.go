@@ -184,7 +184,7 @@ const monthsAhead = 3
 // Prepare does what a server needs before it works: partitions ahead of need, and fencing
 // tokens above everything that was given out before, even before a restore.
 func (s *Store) Prepare(ctx context.Context) error {
-	return s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	return s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if _, err := tx.q.RaiseFencingToken(ctx); err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (s *Store) Prepare(ctx context.Context) error {
 // MakePartitions makes the partitions of the coming months and says how many were new.
 func (s *Store) MakePartitions(ctx context.Context) (int, error) {
 	made := 0
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		n, err := tx.q.MakePartitions(ctx, monthsAhead)
 		made = int(n)
 		return err

@@ -49,7 +49,7 @@ func ownerID(p Pool) *uuid.UUID {
 // Pools reads all configured pools, by name.
 func (s *Store) Pools(ctx context.Context) ([]Pool, error) {
 	var pools []Pool
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		var err error
 		pools, err = tx.Pools(ctx)
 		return err
@@ -120,7 +120,7 @@ type PushPool struct {
 // PushPools reads the pools that are called.
 func (s *Store) PushPools(ctx context.Context) ([]PushPool, error) {
 	var pools []PushPool
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err

@@ -46,7 +46,7 @@ type Presence struct {
 // RenewPresence says that a server is there, and whom it has seen. It answers whether there
 // are other servers.
 func (s *Store) RenewPresence(ctx context.Context, p Presence) (others bool, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
@@ -78,13 +78,13 @@ func (s *Store) RenewPresence(ctx context.Context, p Presence) (others bool, err
 
 // RemoveServer forgets a server that stops.
 func (s *Store) RemoveServer(ctx context.Context, name string) error {
-	return s.Engine(ctx, func(ctx context.Context, tx *Tx) error { return tx.q.RemoveServer(ctx, name) })
+	return s.engine(ctx, func(ctx context.Context, tx *Tx) error { return tx.q.RemoveServer(ctx, name) })
 }
 
 // Servers are the servers that are alive, by name.
 func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 	var servers []Server
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ type Capacity struct {
 // PoolCapacities are the capacities of the pools that have live workers.
 func (s *Store) PoolCapacities(ctx context.Context) (map[string]Capacity, error) {
 	var capacities map[string]Capacity
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func (s *Store) ListWorkers(ctx context.Context, pool, after string, most int) (
 
 // ForgetPresence deletes servers and workers that have not been seen for a while.
 func (s *Store) ForgetPresence(ctx context.Context) (servers, workers int64, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err

@@ -51,7 +51,7 @@ type ProgressReport struct {
 // are held. Each lease may appear once.
 func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]PulseAnswer, error) {
 	answers := make(map[PulseKey]PulseAnswer, len(pulses))
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]Pul
 // appear once.
 func (s *Store) WriteProgress(ctx context.Context, reports []ProgressReport) (map[PulseKey]PulseAnswer, error) {
 	var answers map[PulseKey]PulseAnswer
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		var err error
 		answers, err = tx.WriteProgress(ctx, reports)
 		return err

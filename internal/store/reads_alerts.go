@@ -25,7 +25,7 @@ type Delivery struct {
 // as reads as a tenant does, or for the installation as the engine.
 func (s *Store) as(ctx context.Context, tenant id.Tenant, fn func(ctx context.Context, tx *Tx) error) error {
 	if tenant == (id.Tenant{}) {
-		return s.Engine(ctx, fn)
+		return s.engine(ctx, fn)
 	}
 	return s.Tenant(ctx, tenant.String(), fn)
 }

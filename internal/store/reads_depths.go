@@ -50,7 +50,7 @@ func (s *Store) PoolDepths(ctx context.Context) ([]PoolDepth, error) {
 
 func (s *Store) poolDepths(ctx context.Context, most int32) ([]PoolDepth, error) {
 	depths := map[string]PoolDepth{}
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		queued, err := tx.q.QueuedByPool(ctx, db.QueuedByPoolParams{Most: most, Pools: maxPools})
 		if err != nil {
 			return err

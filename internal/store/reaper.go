@@ -15,7 +15,7 @@ type Overdue struct{ Leases, Retries, Cones, Runs, Late, Deltas bool }
 
 // Overdue looks whether anything is due. What becomes due a moment later is seen the next time.
 func (s *Store) Overdue(ctx context.Context) (o Overdue, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		row, err := tx.q.Overdue(ctx)
 		o = Overdue(row)
 		return err
@@ -59,7 +59,7 @@ func (tx *Tx) PendingCones(ctx context.Context, most int) ([]RunKey, error) {
 // Forget deletes what only repeats needed: heartbeats of leases that are over, and
 // idempotency keys older than keep.
 func (s *Store) Forget(ctx context.Context, keep time.Duration) (heartbeats, keys int64, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err

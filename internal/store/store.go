@@ -152,8 +152,20 @@ type Tx struct {
 }
 
 // Engine runs fn in a transaction of the engine's role, which spans tenants, and commits.
-// What fn collected is written before the commit.
+// What fn collected is written before the commit. Under the claim of a call it is not committed
+// but kept with the call's answer (see Claim).
 func (s *Store) Engine(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	if c := claimOf(ctx); c != nil {
+		return c.effect(ctx, fn)
+	}
+	return s.engine(ctx, fn)
+}
+
+// engine is Engine for what the store reads itself: no call stands or falls with it.
+func (s *Store) engine(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	if Uncommitted(ctx) {
+		return claimOf(ctx).use(ctx, func(ctx context.Context, tx *Tx) error { return s.run(ctx, tx.tx, fn) })
+	}
 	return s.in(ctx, pgx.TxOptions{BeginQuery: db.BeginEngine}, fn)
 }
 
@@ -179,13 +191,23 @@ func (s *Store) Tenant(ctx context.Context, tenant string, fn func(ctx context.C
 }
 
 func (s *Store) in(ctx context.Context, options pgx.TxOptions, fn func(ctx context.Context, tx *Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, options, func(raw pgx.Tx) error {
-		tx := &Tx{tx: raw, q: db.New(arrays{raw}), codec: s.codec, writes: &pipeline{}}
-		if err := fn(ctx, tx); err != nil {
-			return err
-		}
-		return tx.writes.flush(ctx, raw)
-	})
+	if Uncommitted(ctx) { // what was done is not to be seen anywhere else
+		return claimOf(ctx).read(ctx, fn)
+	}
+	return pgx.BeginTxFunc(ctx, s.pool, options, func(raw pgx.Tx) error { return s.run(ctx, raw, fn) })
+}
+
+// run runs fn in a transaction that was begun, and writes what it has collected.
+func (s *Store) run(ctx context.Context, raw pgx.Tx, fn func(ctx context.Context, tx *Tx) error) error {
+	tx := s.tx(raw)
+	if err := fn(ctx, tx); err != nil {
+		return err
+	}
+	return tx.writes.flush(ctx, raw)
+}
+
+func (s *Store) tx(raw pgx.Tx) *Tx {
+	return &Tx{tx: raw, q: db.New(arrays{raw}), codec: s.codec, writes: &pipeline{}}
 }
 
 // Clock is the database's time now. The engine reads it once, after its locks.

@@ -89,7 +89,7 @@ func (tx *Tx) UpdateSubscription(ctx context.Context, s Follower, now time.Time,
 // SubscriptionsDue are the places of subscriptions that are to be looked after, at the cost of
 // one look.
 func (s *Store) SubscriptionsDue(ctx context.Context, most int) (places []event.Position, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.SubscriptionsDue(ctx, int32(most)) //nolint:gosec // a batch size
 		places = column(rows, func(r db.SubscriptionsDueRow) event.Position {
 			return event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}

@@ -166,7 +166,7 @@ func (tx *Tx) Deployments(ctx context.Context, keys []DeploymentKey) ([]Deployme
 // TenantByName finds a tenant.
 func (s *Store) TenantByName(ctx context.Context, name string) (id.Tenant, error) {
 	var tenant id.Tenant
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		u, err := tx.q.TenantByName(ctx, name)
 		tenant = id.Of[id.Tenant](u)
 		return notFound(err, "tenant", name)
@@ -184,7 +184,7 @@ type TenantView struct {
 // ListTenants reads tenants by name, after the name given.
 func (s *Store) ListTenants(ctx context.Context, after string, most int) ([]TenantView, error) {
 	var tenants []TenantView
-	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.ListTenants(ctx, db.ListTenantsParams{After: after, Most: int32(most)}) //nolint:gosec // a page size
 		tenants = column(rows, func(r db.ListTenantsRow) TenantView {
 			return TenantView{ID: id.Of[id.Tenant](r.ID), Name: r.Name, CreatedAt: r.CreatedAt}

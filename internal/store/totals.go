@@ -145,7 +145,7 @@ func dayOf(t time.Time) pgtype.Date {
 // MergeTotals adds up to most of what transactions have added to the totals, and says how many
 // it took. Any server may do it at any time.
 func (s *Store) MergeTotals(ctx context.Context, most int) (taken int, err error) {
-	err = s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		taken, err = tx.MergeTotals(ctx, most)
 		return err
 	})

@@ -946,10 +946,10 @@ const file_servo_v1_alerts_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\x12\x1a\n" +
 	"\x03url\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\x03url\x12>\n" +
 	"\bseverity\x18\x04 \x01(\x0e2\x18.servo.v1.Alert.SeverityB\b\xbaH\x05\x82\x01\x02\x10\x01R\bseverity\x12#\n" +
-	"\rallow_private\x18\x05 \x01(\bR\fallowPrivate\"f\n" +
+	"\rallow_private\x18\x05 \x01(\bR\fallowPrivate\"k\n" +
 	"\x1aCreateAlertChannelResponse\x120\n" +
-	"\achannel\x18\x01 \x01(\v2\x16.servo.v1.AlertChannelR\achannel\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\tR\x06secret\";\n" +
+	"\achannel\x18\x01 \x01(\v2\x16.servo.v1.AlertChannelR\achannel\x12\x1b\n" +
+	"\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\x06secret\";\n" +
 	"\x18ListAlertChannelsRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\"O\n" +
 	"\x19ListAlertChannelsResponse\x122\n" +

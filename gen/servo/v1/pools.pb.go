@@ -1372,11 +1372,11 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\x12CreatePoolResponse\x12\"\n" +
 	"\x04pool\x18\x01 \x01(\v2\x0e.servo.v1.PoolR\x04pool\x124\n" +
 	"\vworker_keys\x18\x02 \x03(\v2\x13.servo.v1.WorkerKeyR\n" +
-	"workerKeys\"H\n" +
+	"workerKeys\"M\n" +
 	"\tWorkerKey\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x15\n" +
-	"\x06key_id\x18\x02 \x01(\tR\x05keyId\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"/\n" +
+	"\x06key_id\x18\x02 \x01(\tR\x05keyId\x12\x15\n" +
+	"\x03key\x18\x03 \x01(\tB\x03\x80\x01\x01R\x03key\"/\n" +
 	"\x0eGetPoolRequest\x12\x1d\n" +
 	"\x04pool\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04pool\"\x12\n" +
 	"\x10ListPoolsRequest\"9\n" +

@@ -907,10 +907,10 @@ const file_servo_v1_subscriptions_proto_rawDesc = "" +
 	"\tworkspace\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
 	"\bpipeline\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18dR\bpipeline\x12\x1b\n" +
 	"\x04from\x18\a \x01(\tB\a\xbaH\x04r\x02\x18dR\x04from\x12#\n" +
-	"\rallow_private\x18\b \x01(\bR\fallowPrivate\"p\n" +
+	"\rallow_private\x18\b \x01(\bR\fallowPrivate\"u\n" +
 	"\x1aCreateSubscriptionResponse\x12:\n" +
-	"\fsubscription\x18\x01 \x01(\v2\x16.servo.v1.SubscriptionR\fsubscription\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\tR\x06secret\";\n" +
+	"\fsubscription\x18\x01 \x01(\v2\x16.servo.v1.SubscriptionR\fsubscription\x12\x1b\n" +
+	"\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\x06secret\";\n" +
 	"\x18ListSubscriptionsRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\"Y\n" +
 	"\x19ListSubscriptionsResponse\x12<\n" +
