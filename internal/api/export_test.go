@@ -79,3 +79,18 @@ func RateClasses() map[string]rate.Class { return rateClasses() }
 
 // SetRateClock gives the limiter another clock. Nothing may have been called yet.
 func (s *Server) SetRateClock(now func() time.Time) { s.rates.now = now }
+
+// WithoutSecrets is a message as it is kept.
+var WithoutSecrets = withoutSecrets
+
+// SecretField says that a field is not kept.
+var SecretField = secretField
+
+// SecretName is what secrets are called.
+var SecretName = secretName
+
+// TakesOwnKey says which calls see to their keys themselves.
+var TakesOwnKey = takesOwnKey
+
+// SetPatience says how long a call waits for its twin. Nothing may have been called yet.
+func (s *Server) SetPatience(d time.Duration) { s.patience = d }

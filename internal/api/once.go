@@ -144,7 +144,7 @@ func (s *Server) replay(ctx context.Context, method string, call store.Call) (an
 // afterTwin waits for the answer of a call with the same key that is at work. It holds no
 // connection meanwhile.
 func (s *Server) afterTwin(ctx context.Context, method string, call store.Call) (any, error) {
-	over := time.NewTimer(twinPatience)
+	over := time.NewTimer(s.patience)
 	defer over.Stop()
 	poll := time.NewTicker(twinPoll)
 	defer poll.Stop()

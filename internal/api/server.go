@@ -46,6 +46,7 @@ type Server struct {
 	rates     *limiter
 	callers   *authenticator
 	methods   map[string]access.Method
+	patience  time.Duration // of a call, for another one with the same idempotency key
 
 	closing context.Context //nolint:containedctx // it is the server's own life, not a call's
 	close   context.CancelFunc
@@ -62,6 +63,7 @@ func New(config Config) *Server {
 		validator: newValidator(), tenants: newTenantNames(config.Store), manifests: newManifests(config.Store), tokens: newSealer(config.Store),
 		rates:   newLimiter(config.Store, config.Rates, config.Logger),
 		callers: newAuthenticator(config.Store, config.Logger, config.Open), methods: access.Methods(),
+		patience: twinPatience,
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s

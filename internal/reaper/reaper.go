@@ -68,8 +68,11 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 		if _, _, err = s.Forget(ctx, keepKeysFor); err != nil {
 			return false, err
 		}
+		if _, more, err = s.ForgetAnsweredCalls(ctx); err != nil {
+			return false, err
+		}
 		_, _, err = s.ForgetPresence(ctx)
-		return false, err
+		return more, err
 	}
 	return &Reaper{loops: []*loop.Loop{
 		loop.Start(loop.Config{Name: "reaper", Every: every, Wake: e.FollowUp, RunOnce: due, Logger: config.Logger}),

@@ -192,10 +192,12 @@ func TestReaper(t *testing.T) {
 		s.db.Exec(t, `UPDATE servo.idempotency_keys SET created_at = '2000-01-01'`)
 		_, err = s.TriggerRun(t.Context(), engine.Trigger{Tenant: s.tenant, IdempotencyKey: "new"})
 		require.NoError(t, err)
+		s.db.Exec(t, `INSERT INTO servo.answered_calls SELECT gen_random_uuid(), 'old', '', sha256(''), '', '2000-01-01' FROM generate_series(1, 2500)`)
 		r := reaper.Start(s.db.Store, s.Engine, reaper.Config{})
 		t.Cleanup(r.Stop)
 		s.until(t, 0, `SELECT count(*) FROM servo.idempotency_keys WHERE key = 'old'`)
 		require.Equal(t, 1, s.db.Count(t, `SELECT count(*) FROM servo.idempotency_keys`))
+		s.until(t, 0, `SELECT count(*) FROM servo.answered_calls`)
 	})
 }
 

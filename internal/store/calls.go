@@ -44,6 +44,9 @@ func (tx *Tx) answeredCall(ctx context.Context, of Call) (answer []byte, same, k
 
 // insertAnsweredCall says whether the key was free.
 func (tx *Tx) insertAnsweredCall(ctx context.Context, of Call, answer []byte) (bool, error) {
+	if answer == nil { // an empty message is an answer
+		answer = []byte{}
+	}
 	n, err := tx.q.InsertAnsweredCall(ctx, db.InsertAnsweredCallParams{
 		TenantID: of.Tenant.UUID, Key: of.Key, Method: of.Method, Digest: of.Digest, Answer: answer, Keep: CallsKept.Seconds(),
 	})

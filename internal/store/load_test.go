@@ -180,6 +180,8 @@ func (w *world) wide(t testing.TB, tx *Tx) store.RunKey {
 func (w *world) sendReads(t testing.TB) {
 	t.Helper()
 	ctx, live := t.Context(), w.live(t)
+	_, _, _, err := w.AnsweredCall(ctx, callOf("k"))
+	require.NoError(t, err)
 	var leases, retries []store.TaskKey
 	var runs []store.RunKey
 	var claims []id.Claim

@@ -121,6 +121,8 @@ var plans = map[string][]string{
 	"SweepLeases":   {"leases_pkey"},
 	"SweepRetrying": {"retry_q_pkey"},
 
+	"AnsweredCall": {"answered_calls_pkey"},
+
 	"EndTasks":   {"tasks_pkey"},
 	"EndedTasks": {"tasks_pkey"},
 	"TaskAssets": {"tasks_pkey"},

@@ -76,6 +76,7 @@ func Volatile() []string {
 		"feed_epochs.*",
 		// answers to repeats, forgotten by age
 		"idempotency_keys.*",
+		"answered_calls.*",
 		// who does what must be done by one, now
 		"duties.*",
 		// the log itself: its versions, positions and bodies are what everything is checked by

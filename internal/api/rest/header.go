@@ -85,7 +85,7 @@ func printable(text string) bool {
 }
 
 // outgoing says under which name a service's header goes out: how the caller stands by his
-// limits, and nothing else.
+// limits, that an answer was given before, and nothing else.
 func outgoing(key string) (string, bool) {
 	switch key {
 	case api.RateLimit:
@@ -94,6 +94,8 @@ func outgoing(key string) (string, bool) {
 		return "RateLimit-Remaining", true
 	case api.RateReset:
 		return "RateLimit-Reset", true
+	case api.Replayed:
+		return "Idempotency-Replayed", true
 	}
 	return "", false
 }
