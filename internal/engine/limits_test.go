@@ -107,7 +107,7 @@ func TestBadTrigger(t *testing.T) {
 		"huge parameters":           {fault.LimitExceeded, "parameters", trigger(func(r *engine.Trigger) { r.Parameters = []byte(`{"x": "` + long(1<<20) + `"}`) })},
 		"priority below":            {fault.InvalidArgument, "priority", trigger(func(r *engine.Trigger) { r.Priority = -1 })},
 		"priority above":            {fault.InvalidArgument, "priority", trigger(func(r *engine.Trigger) { r.Priority = 11 })},
-		"huge key":                  {fault.LimitExceeded, "idempotency_key", trigger(func(r *engine.Trigger) { r.IdempotencyKey = long(256) })},
+		"huge key":                  {fault.InvalidArgument, "idempotency_key", trigger(func(r *engine.Trigger) { r.IdempotencyKey = long(256) })},
 		"key with zero byte":        {fault.InvalidArgument, "idempotency_key", trigger(func(r *engine.Trigger) { r.IdempotencyKey = zeroByte })},
 		"key not UTF-8":             {fault.InvalidArgument, "idempotency_key", trigger(func(r *engine.Trigger) { r.IdempotencyKey = notUTF8 })},
 		"huge triggered_by":         {fault.LimitExceeded, "triggered_by", trigger(func(r *engine.Trigger) { r.TriggeredBy = long(201) })},

@@ -153,7 +153,7 @@ func (c *Claim) effect(ctx context.Context, fn func(ctx context.Context, tx *Tx)
 	case state == claimFree && c.state.CompareAndSwap(claimFree, claimBegun):
 		return c.begin(ctx, fn)
 	case state == claimParked:
-		return c.use(ctx, func(ctx context.Context, tx *Tx) error {
+		return c.use(ctx, func(ctx context.Context, _ *Tx) error {
 			point, err := c.raw.Begin(ctx)
 			if err != nil {
 				return err

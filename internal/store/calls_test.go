@@ -25,6 +25,7 @@ func (w *world) make(ctx context.Context, name string) error {
 
 func TestClaim(t *testing.T) {
 	t.Parallel()
+	part := func(name string, claims func(t *testing.T)) { t.Run(name, claims) } // one after the other: they count the connections of one pool
 	w := newWorld(t)
 	owner := w.account(t, "acme").tenant
 	there := func(name string) int {
@@ -37,7 +38,7 @@ func TestClaim(t *testing.T) {
 		return known
 	}
 
-	t.Run("the effect is seen by its call alone until the answer is kept", func(t *testing.T) {
+	part("the effect is seen by its call alone until the answer is kept", func(t *testing.T) {
 		claim := w.Claim(callOf("one"))
 		ctx := claim.With(t.Context())
 		require.True(t, store.Claimed(ctx))
@@ -81,7 +82,7 @@ func TestClaim(t *testing.T) {
 		require.True(t, known && !same)
 	})
 
-	t.Run("tenants stay apart in it", func(t *testing.T) {
+	part("tenants stay apart in it", func(t *testing.T) {
 		claim := w.Claim(callOf("apart"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -102,7 +103,7 @@ func TestClaim(t *testing.T) {
 		}))
 	})
 
-	t.Run("a further effect is a part of it, and one that fails leaves the first", func(t *testing.T) {
+	part("a further effect is a part of it, and one that fails leaves the first", func(t *testing.T) {
 		claim := w.Claim(callOf("further"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -116,7 +117,7 @@ func TestClaim(t *testing.T) {
 		require.Equal(t, []int{1, 1}, []int{there("further-1"), there("further-2")})
 	})
 
-	t.Run("an effect that fails can be tried again", func(t *testing.T) {
+	part("an effect that fails can be tried again", func(t *testing.T) {
 		claim := w.Claim(callOf("tried"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -129,7 +130,7 @@ func TestClaim(t *testing.T) {
 		require.Equal(t, 1, there("tried"))
 	})
 
-	t.Run("what is abandoned never was", func(t *testing.T) {
+	part("what is abandoned never was", func(t *testing.T) {
 		claim := w.Claim(callOf("abandoned"))
 		ctx := claim.With(t.Context())
 		require.NoError(t, w.make(ctx, "abandoned"))
@@ -143,7 +144,7 @@ func TestClaim(t *testing.T) {
 		require.Zero(t, w.PoolStats().Acquired)
 	})
 
-	t.Run("of two at once one makes the effect, and the other hears of it", func(t *testing.T) {
+	part("of two at once one makes the effect, and the other hears of it", func(t *testing.T) {
 		first, twin := w.Claim(callOf("both")), w.Claim(callOf("both"))
 		defer first.Abandon(t.Context())
 		defer twin.Abandon(t.Context())
@@ -161,7 +162,7 @@ func TestClaim(t *testing.T) {
 		require.Zero(t, there("both-2"))
 	})
 
-	t.Run("an answer without an effect of its own is kept, unless there is one", func(t *testing.T) {
+	part("an answer without an effect of its own is kept, unless there is one", func(t *testing.T) {
 		for i, want := range []bool{true, false} {
 			claim := w.Claim(callOf("without"))
 			ok, err := claim.Keep(t.Context(), []byte{byte(i)})
@@ -171,7 +172,7 @@ func TestClaim(t *testing.T) {
 		}
 	})
 
-	t.Run("an effect whose key was taken by a call without one is taken back", func(t *testing.T) {
+	part("an effect whose key was taken by a call without one is taken back", func(t *testing.T) {
 		claim := w.Claim(callOf("taken"))
 		defer claim.Abandon(t.Context())
 		require.NoError(t, w.make(claim.With(t.Context()), "taken"))
@@ -184,7 +185,7 @@ func TestClaim(t *testing.T) {
 		require.Zero(t, there("taken"))
 	})
 
-	t.Run("two uses at once are a mistake that is told", func(t *testing.T) {
+	part("two uses at once are a mistake that is told", func(t *testing.T) {
 		claim := w.Claim(callOf("busy"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -195,7 +196,7 @@ func TestClaim(t *testing.T) {
 		}), "twice at once")
 	})
 
-	t.Run("a read that breaks the transaction lets nothing be kept", func(t *testing.T) {
+	part("a read that breaks the transaction lets nothing be kept", func(t *testing.T) {
 		claim := w.Claim(callOf("broken"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -210,7 +211,7 @@ func TestClaim(t *testing.T) {
 		require.Zero(t, w.PoolStats().Acquired)
 	})
 
-	t.Run("an effect that panics gives its connection back", func(t *testing.T) {
+	part("an effect that panics gives its connection back", func(t *testing.T) {
 		claim := w.Claim(callOf("panics"))
 		defer claim.Abandon(t.Context())
 		require.Panics(t, func() {
