@@ -255,7 +255,6 @@ func within(ctx context.Context, b *bundle, key, name string, handler func(ctx c
 
 func TestWhatGoesWrongLeavesNothing(t *testing.T) {
 	t.Parallel()
-	part := func(name string, claims func(t *testing.T)) { t.Run(name, claims) } // one after the other: they count the connections of one pool
 	b := setupBare(t, engine.Config{})
 	create := func(ctx context.Context, name string) (any, error) {
 		made, err := b.engine.CreateTenant(ctx, name, event.Meta{Actor: "test"})
@@ -271,7 +270,7 @@ func TestWhatGoesWrongLeavesNothing(t *testing.T) {
 		require.Equal(t, 1, b.tenantsNamed(t, name))
 		require.Equal(t, 1, b.answered(t, key))
 	}
-	part("a panic after the effect", func(t *testing.T) {
+	t.Run("a panic after the effect", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		_, err := within(t.Context(), b, "panic", "panic", func(ctx context.Context) (any, error) {
 			_, err := create(ctx, "panic")
 			require.NoError(t, err)
@@ -281,7 +280,7 @@ func TestWhatGoesWrongLeavesNothing(t *testing.T) {
 		require.Zero(t, b.db.PoolStats().Acquired, "the connection was given back")
 		nothing(t, "panic", "panic")
 	})
-	part("an error after the effect", func(t *testing.T) {
+	t.Run("an error after the effect", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		_, err := within(t.Context(), b, "error", "error", func(ctx context.Context) (any, error) {
 			_, err := create(ctx, "error")
 			require.NoError(t, err)
@@ -291,7 +290,7 @@ func TestWhatGoesWrongLeavesNothing(t *testing.T) {
 		require.Zero(t, b.db.PoolStats().Acquired, "the connection was given back")
 		nothing(t, "error", "error")
 	})
-	part("a caller who has gone", func(t *testing.T) {
+	t.Run("a caller who has gone", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := within(ctx, b, "gone", "gone", func(ctx context.Context) (any, error) {
 			defer cancel()
@@ -301,7 +300,7 @@ func TestWhatGoesWrongLeavesNothing(t *testing.T) {
 		require.Zero(t, b.db.PoolStats().Acquired, "the connection was given back")
 		nothing(t, "gone", "gone")
 	})
-	part("a connection that is killed between the effect and the commit", func(t *testing.T) {
+	t.Run("a connection that is killed between the effect and the commit", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		_, err := within(t.Context(), b, "killed", "killed", func(ctx context.Context) (any, error) {
 			answer, err := create(ctx, "killed")
 			b.db.Exec(t, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`)

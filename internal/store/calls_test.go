@@ -25,7 +25,6 @@ func (w *world) make(ctx context.Context, name string) error {
 
 func TestClaim(t *testing.T) {
 	t.Parallel()
-	part := func(name string, claims func(t *testing.T)) { t.Run(name, claims) } // one after the other: they count the connections of one pool
 	w := newWorld(t)
 	owner := w.account(t, "acme").tenant
 	there := func(name string) int {
@@ -38,7 +37,7 @@ func TestClaim(t *testing.T) {
 		return known
 	}
 
-	part("the effect is seen by its call alone until the answer is kept", func(t *testing.T) {
+	t.Run("the effect is seen by its call alone until the answer is kept", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.Claim(callOf("one"))
 		ctx := claim.With(t.Context())
 		require.True(t, store.Claimed(ctx))
@@ -82,7 +81,7 @@ func TestClaim(t *testing.T) {
 		require.True(t, known && !same)
 	})
 
-	part("tenants stay apart in it", func(t *testing.T) {
+	t.Run("tenants stay apart in it", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.Claim(callOf("apart"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -103,7 +102,7 @@ func TestClaim(t *testing.T) {
 		}))
 	})
 
-	part("a further effect is a part of it, and one that fails leaves the first", func(t *testing.T) {
+	t.Run("a further effect is a part of it, and one that fails leaves the first", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.Claim(callOf("further"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -117,7 +116,7 @@ func TestClaim(t *testing.T) {
 		require.Equal(t, []int{1, 1}, []int{there("further-1"), there("further-2")})
 	})
 
-	part("an effect that fails can be tried again", func(t *testing.T) {
+	t.Run("an effect that fails can be tried again", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.Claim(callOf("tried"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -130,7 +129,7 @@ func TestClaim(t *testing.T) {
 		require.Equal(t, 1, there("tried"))
 	})
 
-	part("what is abandoned never was", func(t *testing.T) {
+	t.Run("what is abandoned never was", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.Claim(callOf("abandoned"))
 		ctx := claim.With(t.Context())
 		require.NoError(t, w.make(ctx, "abandoned"))
@@ -144,7 +143,7 @@ func TestClaim(t *testing.T) {
 		require.Zero(t, w.PoolStats().Acquired)
 	})
 
-	part("of two at once one makes the effect, and the other hears of it", func(t *testing.T) {
+	t.Run("of two at once one makes the effect, and the other hears of it", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		first, twin := w.Claim(callOf("both")), w.Claim(callOf("both"))
 		defer first.Abandon(t.Context())
 		defer twin.Abandon(t.Context())
@@ -162,7 +161,7 @@ func TestClaim(t *testing.T) {
 		require.Zero(t, there("both-2"))
 	})
 
-	part("an answer without an effect of its own is kept, unless there is one", func(t *testing.T) {
+	t.Run("an answer without an effect of its own is kept, unless there is one", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		for i, want := range []bool{true, false} {
 			claim := w.Claim(callOf("without"))
 			ok, err := claim.Keep(t.Context(), []byte{byte(i)})
@@ -172,7 +171,7 @@ func TestClaim(t *testing.T) {
 		}
 	})
 
-	part("an effect whose key was taken by a call without one is taken back", func(t *testing.T) {
+	t.Run("an effect whose key was taken by a call without one is taken back", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.Claim(callOf("taken"))
 		defer claim.Abandon(t.Context())
 		require.NoError(t, w.make(claim.With(t.Context()), "taken"))
@@ -185,7 +184,7 @@ func TestClaim(t *testing.T) {
 		require.Zero(t, there("taken"))
 	})
 
-	part("two uses at once are a mistake that is told", func(t *testing.T) {
+	t.Run("two uses at once are a mistake that is told", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.Claim(callOf("busy"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -196,7 +195,7 @@ func TestClaim(t *testing.T) {
 		}), "twice at once")
 	})
 
-	part("a read that breaks the transaction lets nothing be kept", func(t *testing.T) {
+	t.Run("a read that breaks the transaction lets nothing be kept", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.Claim(callOf("broken"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -211,7 +210,7 @@ func TestClaim(t *testing.T) {
 		require.Zero(t, w.PoolStats().Acquired)
 	})
 
-	part("an effect that panics gives its connection back", func(t *testing.T) {
+	t.Run("an effect that panics gives its connection back", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.Claim(callOf("panics"))
 		defer claim.Abandon(t.Context())
 		require.Panics(t, func() {
