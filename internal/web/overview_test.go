@@ -18,7 +18,7 @@ func TestOverview(t *testing.T) {
 		w.Go("/ui/")
 		w.See("nothing is late or failing")
 		run := w.trigger(tenant)
-		w.See("no worker serves it")  // without a reload
+		w.See("no worker serves it")              // without a reload
 		w.Click("#running-" + run.GetId() + " a") // one
 		w.See("Why it waits")
 		w.See("no worker")
@@ -44,8 +44,10 @@ func TestOverview(t *testing.T) {
 func TestQueuesOf(t *testing.T) {
 	t.Parallel()
 	got := view.QueuesOf([]*servov1.Share{
-		{Pool: "a", Tenant: "one", Waiting: 3, InFlight: 1}, {Pool: "b", Tenant: "one", Waiting: 4, WaitingAtLeast: true},
-		{Pool: "a", Tenant: "two", Waiting: 9}, {Pool: "a", Tenant: "idle"},
+		{Pool: "a", Tenant: "one", Waiting: 3, InFlight: 1},
+		{Pool: "b", Tenant: "one", Waiting: 4, WaitingAtLeast: true},
+		{Pool: "a", Tenant: "two", Waiting: 9},
+		{Pool: "a", Tenant: "idle"},
 	})
 	require.Equal(t, []view.Queue{{Tenant: "two", Waiting: 9}, {Tenant: "one", Waiting: 7, InFlight: 1, AtLeast: true}}, got)
 }
