@@ -164,7 +164,7 @@ func appliedToProto(saved engine.SavedConfig) (*servov1.AppliedConfig, error) {
 
 // ListConfigs implements servov1.ConfigServiceServer.
 func (s configService) ListConfigs(ctx context.Context, req *servov1.ListConfigsRequest) (*servov1.ListConfigsResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -172,35 +172,84 @@ func (s configService) ListConfigs(ctx context.Context, req *servov1.ListConfigs
 	if err != nil {
 		return nil, err
 	}
-	after, err := idPosition[id.Config](page)
-	if err != nil {
-		return nil, err
-	}
-	if after == nil {
-		after = &id.Config{}
-	}
-	filter := store.ConfigFilter{Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Prefix: req.GetNamePrefix()}
-	if req.GetState() != servov1.Config_STATE_UNSPECIFIED {
-		filter.State = req.GetState().String()
-	}
-	if filter.Labels, err = labelsOf(req.GetLabel()); err != nil {
-		return nil, err
-	}
-	configs, err := s.store.ListConfigs(ctx, tenant, filter, *after, page.size+1)
+	configs, err := s.listConfigs(ctx, tenant, req, page)
 	if err != nil {
 		return nil, err
 	}
 	answer := &servov1.ListConfigsResponse{}
-	configs, answer.NextPageToken = cut(page, configs,
-		func(c store.ConfigView) int { return len(c.Spec.Parameters) }, func(c store.ConfigView) string { return c.ID.String() })
+	configs, answer.NextPageToken = cut(page, configs, func(c store.ConfigView) int { return len(c.Spec.Parameters) }, func(c store.ConfigView) string {
+		if req.GetTenant() == "" {
+			return c.Tenant.String() + " " + c.ID.String()
+		}
+		return c.ID.String()
+	})
+	var recent map[id.Config][]store.RecentSlot
+	if req.GetWithRecent() {
+		keys := make([]store.ConfigKey, len(configs))
+		for i, c := range configs {
+			keys[i] = c.Key()
+		}
+		if recent, err = s.store.RecentSlots(ctx, tenant, keys); err != nil {
+			return nil, err
+		}
+	}
 	for _, c := range configs {
-		out, err := configToProto(req.GetTenant(), c.ConfigState)
+		name, err := s.tenants.name(ctx, c.Tenant)
 		if err != nil {
 			return nil, err
 		}
+		out, err := configToProto(name, c.ConfigState)
+		if err != nil {
+			return nil, err
+		}
+		out.Recent = recentToProto(recent[c.ID])
 		answer.Configs = append(answer.Configs, out)
 	}
 	return answer, nil
+}
+
+// listConfigs reads a page and one more, of a tenant or, if it is the zero one, of all.
+func (s configService) listConfigs(ctx context.Context, tenant id.Tenant, req *servov1.ListConfigsRequest, p page) ([]store.ConfigView, error) {
+	filter := store.ConfigFilter{Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Prefix: req.GetNamePrefix(), Failing: req.GetFailing()}
+	if req.GetState() != servov1.Config_STATE_UNSPECIFIED {
+		filter.State = req.GetState().String()
+	}
+	var err error
+	if filter.Labels, err = labelsOf(req.GetLabel()); err != nil {
+		return nil, err
+	}
+	if tenant != (id.Tenant{}) {
+		after, err := idPosition[id.Config](p)
+		if err != nil {
+			return nil, err
+		}
+		if after == nil {
+			after = &id.Config{}
+		}
+		return s.store.ListConfigs(ctx, tenant, filter, *after, p.size+1)
+	}
+	var after store.ConfigKey
+	if p.after != "" {
+		owner, config, _ := strings.Cut(p.after, " ")
+		if after.Tenant, err = id.Parse[id.Tenant]("page_token", owner); err == nil {
+			after.Config, err = id.Parse[id.Config]("page_token", config)
+		}
+		if err != nil {
+			return nil, badToken("is not a page token")
+		}
+	}
+	return s.store.ListAllConfigs(ctx, filter, after, p.size+1)
+}
+
+func recentToProto(recent []store.RecentSlot) (out []*servov1.RecentSlot) {
+	for _, r := range recent {
+		slot := &servov1.RecentSlot{Slot: timestamp(r.At), Outcome: servov1.Slots_Outcome(r.Outcome), Count: r.Slots, State: servov1.Run_State(r.State)}
+		if r.Outcome == config.Fired && r.Run != nil {
+			slot.Run = r.Run.String()
+		}
+		out = append(out, slot)
+	}
+	return out
 }
 
 // labelsOf reads labels that are written as name=value.

@@ -24,6 +24,14 @@ type specReader struct {
 	found []fault.Violation
 }
 
+// at is where a field of the spec lies in the request.
+func (r *specReader) at(field string) string {
+	if r.path == "" {
+		return field
+	}
+	return r.path + "." + field
+}
+
 // duration reads a text such as 1h30m; none is 0.
 func (r *specReader) duration(field, text string) asset.Duration {
 	if text == "" {
@@ -32,7 +40,7 @@ func (r *specReader) duration(field, text string) asset.Duration {
 	d, err := asset.ParseDuration(text)
 	if err != nil {
 		r.found = append(r.found, fault.Violation{
-			Code: fault.InvalidArgument, Field: r.path + "." + field, Message: err.Error(), Remedy: "write a duration such as 90s or 1h30m",
+			Code: fault.InvalidArgument, Field: r.at(field), Message: err.Error(), Remedy: "write a duration such as 90s or 1h30m",
 		})
 	}
 	return d
@@ -71,7 +79,7 @@ func (r *specReader) trigger(p *servov1.ConfigTrigger) (config.Trigger, error) {
 	if e := p.GetEvent(); e != nil {
 		t.Event = &config.Event{Config: e.GetConfig(), Name: e.GetName()}
 	}
-	anchor, err := timeOf(r.path+".trigger.anchor", p.GetAnchor())
+	anchor, err := timeOf(r.at("trigger.anchor"), p.GetAnchor())
 	if !anchor.IsZero() {
 		t.Anchor = &anchor
 	}

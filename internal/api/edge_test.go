@@ -119,6 +119,8 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 		req.Spec = &servov1.ConfigSpec{}
 	case *servov1.ApplyConfigsRequest:
 		req.Configs = []*servov1.ConfigInput{{Name: "nightly", Spec: &servov1.ConfigSpec{}}}
+	case *servov1.PreviewScheduleRequest:
+		req.Trigger = &servov1.ConfigTrigger{Cron: "0 2 * * *"}
 	case *servov1.RescheduleConfigRequest:
 		req.Slot = timestamppb.New(time.Unix(2_000_000_000, 0))
 	case *servov1.ReleaseLockRequest:

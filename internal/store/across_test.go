@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
@@ -171,6 +172,23 @@ var acrossPlans = map[string]struct {
 		t.Helper()
 		must(w.RunningRuns(t.Context(), id.Tenant{}, "", nil, page))(t)
 	}},
+	"configs of all": {"AllConfigs", nil, 20 * page, func(t testing.TB, w *world) {
+		t.Helper()
+		must(w.ListAllConfigs(t.Context(), store.ConfigFilter{}, store.ConfigKey{}, page))(t)
+	}},
+	"configs that fail": {"AllConfigs", []string{"configs_failing"}, 20 * page, func(t testing.TB, w *world) {
+		t.Helper()
+		must(w.ListAllConfigs(t.Context(), store.ConfigFilter{Failing: true}, store.ConfigKey{}, page))(t)
+	}},
+	"the last slots of configs": {"RecentSlots", []string{"slots_pkey", "slot_ranges_pkey"}, 200 * page, func(t testing.TB, w *world) {
+		t.Helper()
+		configs := must(w.ListAllConfigs(t.Context(), store.ConfigFilter{}, store.ConfigKey{}, page))(t)
+		keys := []store.ConfigKey{{Tenant: id.New[id.Tenant](w.mint), Config: id.New[id.Config](w.mint)}}
+		for _, c := range configs {
+			keys = append(keys, c.Key())
+		}
+		must(w.RecentSlots(t.Context(), id.Tenant{}, keys))(t)
+	}},
 	"late": {"LateNow", []string{"live_runs_late", "live_runs_breached"}, 30_000, func(t testing.TB, w *world) {
 		t.Helper()
 		_, _, err := w.ListLateRuns(t.Context(), id.Tenant{}, "", store.RunPlace{}, page)
@@ -213,4 +231,56 @@ func TestAcrossPlans(t *testing.T) {
 		})
 		w.Exec(t, `ANALYZE`)
 	}
+}
+
+func TestConfigsOfAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, b := w.account(t, "acme"), w.account(t, "brick")
+	fine, failing := w.config(t, a, "fine", nil), w.config(t, a, "failing", nil)
+	w.config(t, a, "gone", func(c *store.ConfigState) { c.DeletedAt, c.DueAt = w.now, time.Time{} })
+	theirs := w.config(t, b, "theirs", nil)
+	w.Exec(t, `UPDATE servo.configs SET failures = 1 WHERE name IN ('failing', 'theirs')`)
+	list := func(f store.ConfigFilter, most int) (found []id.Config) {
+		t.Helper()
+		for after := (store.ConfigKey{}); ; {
+			page := must(w.ListAllConfigs(t.Context(), f, after, most))(t)
+			for _, c := range page {
+				require.Equal(t, "default", c.WorkspaceName)
+				found = append(found, c.ID)
+				after = c.Key()
+			}
+			if len(page) < most {
+				return found
+			}
+		}
+	}
+	for _, most := range []int{1, 2, 10} {
+		require.Equal(t, []id.Config{fine.ID, failing.ID, theirs.ID}, list(store.ConfigFilter{}, most))
+		require.Equal(t, []id.Config{failing.ID, theirs.ID}, list(store.ConfigFilter{Failing: true}, most))
+	}
+	require.Equal(t, []id.Config{theirs.ID}, list(store.ConfigFilter{Prefix: "the"}, 2))
+	mine := must(w.ListConfigs(t.Context(), a.tenant, store.ConfigFilter{Failing: true}, id.Config{}, 10))(t)
+	require.Len(t, mine, 1)
+	require.Equal(t, failing.ID, mine[0].ID)
+
+	t.Run("the last slots are those that fired and those that did not, the newest first", func(t *testing.T) {
+		g := w.newRun(t, a, nil, nil)
+		var fired []store.FiredSlot
+		for i := range 25 {
+			fired = append(fired, store.FiredSlot{ConfigKey: fine.Key(), At: w.now.Add(-time.Duration(i+2) * time.Hour), Run: g.run.ID})
+		}
+		w.engine(t, func(tx *Tx) {
+			require.NoError(t, tx.WriteLedger(t.Context(), fired, []store.SkippedSlots{skipped(fine, w.now.Add(-time.Hour), w.now.Add(-time.Hour), 3)}, w.now, "a"))
+		})
+		for _, of := range []id.Tenant{{}, a.tenant} {
+			recent := must(w.RecentSlots(t.Context(), of, []store.ConfigKey{fine.Key(), failing.Key()}))(t)
+			require.Empty(t, recent[failing.ID])
+			slots := recent[fine.ID]
+			require.Len(t, slots, 20)
+			require.Equal(t, store.RecentSlot{At: w.now.Add(-time.Hour), Slots: 3, Outcome: config.SkippedCatchup}, slots[0])
+			require.Equal(t, store.RecentSlot{At: w.now.Add(-2 * time.Hour), Slots: 1, Outcome: config.Fired, Run: &g.run.ID, State: run.RunRunning}, slots[1])
+		}
+		require.Empty(t, must(w.RecentSlots(t.Context(), b.tenant, []store.ConfigKey{fine.Key()}))(t), "of another tenant there is nothing to see")
+	})
 }

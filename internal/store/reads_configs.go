@@ -6,9 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
@@ -69,21 +72,89 @@ type ConfigFilter struct {
 	Prefix    string // of the name
 	State     string // ACTIVE, PAUSED or DISABLED
 	Labels    map[string]string
+	Failing   bool // its last run has failed
+}
+
+// labelText is the labels as statements compare them.
+func (f ConfigFilter) labelText() (string, error) {
+	if f.Labels == nil {
+		return "{}", nil
+	}
+	text, err := json.Marshal(f.Labels)
+	return string(text), err
+}
+
+// ListAllConfigs reads configs of all tenants in the order of their keys, after one.
+func (s *Store) ListAllConfigs(ctx context.Context, f ConfigFilter, after ConfigKey, most int) (configs []ConfigView, err error) {
+	labels, err := f.labelText()
+	if err != nil {
+		return nil, err
+	}
+	err = s.across(ctx, id.Tenant{}, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.AllConfigs(ctx, db.AllConfigsParams{
+			AfterTenant: after.Tenant.UUID, AfterID: after.Config.UUID, Workspace: f.Workspace, Pipeline: f.Pipeline, Prefix: f.Prefix, State: f.State,
+			Labels: labels, Failing: f.Failing, Most: int32(most), //nolint:gosec // a page size
+		})
+		if err != nil {
+			return err
+		}
+		configs, err = convert(rows, func(r db.AllConfigsRow) (ConfigView, error) { return configView(r.ServoConfig, r.Workspace) })
+		return err
+	})
+	return configs, err
+}
+
+// RecentSlot is what became of a slot, or of consecutive slots that did not fire.
+type RecentSlot struct {
+	At      time.Time
+	Slots   int64
+	Outcome config.Outcome
+	Run     *id.Run
+	State   run.State // of the run, if it fired
+}
+
+// maxRecent is how many there are of each config.
+const maxRecent = 20
+
+// RecentSlots reads what became of the last slots of configs, the newest first: of one tenant's,
+// or of anybody's if it is the zero one.
+func (s *Store) RecentSlots(ctx context.Context, tenant id.Tenant, of []ConfigKey) (map[id.Config][]RecentSlot, error) {
+	recent := make(map[id.Config][]RecentSlot, len(of))
+	if len(of) == 0 {
+		return recent, nil
+	}
+	err := s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.RecentSlots(ctx, db.RecentSlotsParams{
+			TenantIds: column(of, func(k ConfigKey) uuid.UUID { return k.Tenant.UUID }), ConfigIds: column(of, func(k ConfigKey) uuid.UUID { return k.Config.UUID }),
+			Most: maxRecent,
+		})
+		for _, r := range rows {
+			key := id.Of[id.Config](r.ConfigID)
+			slot := RecentSlot{At: r.At, Slots: r.Slots, Outcome: config.Outcome(r.Outcome), State: run.State(r.State)}
+			if r.RunID != uuid.Nil {
+				slot.Run = runOf(&r.RunID)
+			}
+			recent[key] = append(recent[key], slot)
+		}
+		return err
+	})
+	for key, slots := range recent {
+		slices.SortFunc(slots, func(a, b RecentSlot) int { return b.At.Compare(a.At) })
+		recent[key] = slots[:min(len(slots), maxRecent)]
+	}
+	return recent, err
 }
 
 // ListConfigs reads configs, the oldest first, that are younger than after.
 func (s *Store) ListConfigs(ctx context.Context, tenant id.Tenant, f ConfigFilter, after id.Config, most int) (configs []ConfigView, err error) {
-	labels, err := json.Marshal(f.Labels)
-	if f.Labels == nil {
-		labels = []byte("{}")
-	}
+	labels, err := f.labelText()
 	if err != nil {
 		return nil, err
 	}
 	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.ListConfigs(ctx, db.ListConfigsParams{
 			TenantID: tenant.UUID, After: after.UUID, Workspace: f.Workspace, Pipeline: f.Pipeline, Prefix: f.Prefix, State: f.State,
-			Labels: string(labels), Most: int32(most), //nolint:gosec // a page size
+			Labels: labels, Failing: f.Failing, Most: int32(most), //nolint:gosec // a page size
 		})
 		if err != nil {
 			return err

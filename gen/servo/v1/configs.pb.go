@@ -131,7 +131,7 @@ func (x AppliedConfig_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AppliedConfig_Action.Descriptor instead.
 func (AppliedConfig_Action) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{12, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Outcome is what became of them.
@@ -206,7 +206,7 @@ func (x Slots_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Slots_Outcome.Descriptor instead.
 func (Slots_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // ConfigSpec is what people say about a config, as they write it in files. Durations are text
@@ -792,8 +792,10 @@ type Config struct {
 	CreatedBy           string                 `protobuf:"bytes,18,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt           *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt           *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// What became of its last slots, at most 20, the newest first; in lists that ask for it.
+	Recent        []*RecentSlot `protobuf:"bytes,21,rep,name=recent,proto3" json:"recent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Config) Reset() {
@@ -966,6 +968,94 @@ func (x *Config) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Config) GetRecent() []*RecentSlot {
+	if x != nil {
+		return x.Recent
+	}
+	return nil
+}
+
+// RecentSlot is what became of a slot, or of consecutive slots that did not fire.
+type RecentSlot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first of them.
+	Slot    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Outcome Slots_Outcome          `protobuf:"varint,2,opt,name=outcome,proto3,enum=servo.v1.Slots_Outcome" json:"outcome,omitempty"`
+	// The run, if it fired.
+	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	// Where that run is.
+	State Run_State `protobuf:"varint,4,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
+	// How many slots it stands for.
+	Count         int64 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecentSlot) Reset() {
+	*x = RecentSlot{}
+	mi := &file_servo_v1_configs_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecentSlot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecentSlot) ProtoMessage() {}
+
+func (x *RecentSlot) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecentSlot.ProtoReflect.Descriptor instead.
+func (*RecentSlot) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RecentSlot) GetSlot() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Slot
+	}
+	return nil
+}
+
+func (x *RecentSlot) GetOutcome() Slots_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Slots_OUTCOME_UNSPECIFIED
+}
+
+func (x *RecentSlot) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RecentSlot) GetState() Run_State {
+	if x != nil {
+		return x.State
+	}
+	return Run_STATE_UNSPECIFIED
+}
+
+func (x *RecentSlot) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // LastRun is the newest run of a config.
 type LastRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -979,7 +1069,7 @@ type LastRun struct {
 
 func (x *LastRun) Reset() {
 	*x = LastRun{}
-	mi := &file_servo_v1_configs_proto_msgTypes[7]
+	mi := &file_servo_v1_configs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1081,7 @@ func (x *LastRun) String() string {
 func (*LastRun) ProtoMessage() {}
 
 func (x *LastRun) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[7]
+	mi := &file_servo_v1_configs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1094,7 @@ func (x *LastRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastRun.ProtoReflect.Descriptor instead.
 func (*LastRun) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LastRun) GetId() string {
@@ -1046,7 +1136,7 @@ type CreateConfigRequest struct {
 
 func (x *CreateConfigRequest) Reset() {
 	*x = CreateConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[8]
+	mi := &file_servo_v1_configs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1148,7 @@ func (x *CreateConfigRequest) String() string {
 func (*CreateConfigRequest) ProtoMessage() {}
 
 func (x *CreateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[8]
+	mi := &file_servo_v1_configs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1161,7 @@ func (x *CreateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateConfigRequest.ProtoReflect.Descriptor instead.
 func (*CreateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateConfigRequest) GetTenant() string {
@@ -1131,7 +1221,7 @@ type ConfigInput struct {
 
 func (x *ConfigInput) Reset() {
 	*x = ConfigInput{}
-	mi := &file_servo_v1_configs_proto_msgTypes[9]
+	mi := &file_servo_v1_configs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1233,7 @@ func (x *ConfigInput) String() string {
 func (*ConfigInput) ProtoMessage() {}
 
 func (x *ConfigInput) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[9]
+	mi := &file_servo_v1_configs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1246,7 @@ func (x *ConfigInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigInput.ProtoReflect.Descriptor instead.
 func (*ConfigInput) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ConfigInput) GetName() string {
@@ -1207,7 +1297,7 @@ type ApplyConfigsRequest struct {
 
 func (x *ApplyConfigsRequest) Reset() {
 	*x = ApplyConfigsRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[10]
+	mi := &file_servo_v1_configs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1309,7 @@ func (x *ApplyConfigsRequest) String() string {
 func (*ApplyConfigsRequest) ProtoMessage() {}
 
 func (x *ApplyConfigsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[10]
+	mi := &file_servo_v1_configs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1322,7 @@ func (x *ApplyConfigsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyConfigsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyConfigsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ApplyConfigsRequest) GetTenant() string {
@@ -1290,7 +1380,7 @@ type ApplyConfigsResponse struct {
 
 func (x *ApplyConfigsResponse) Reset() {
 	*x = ApplyConfigsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[11]
+	mi := &file_servo_v1_configs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1392,7 @@ func (x *ApplyConfigsResponse) String() string {
 func (*ApplyConfigsResponse) ProtoMessage() {}
 
 func (x *ApplyConfigsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[11]
+	mi := &file_servo_v1_configs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1405,7 @@ func (x *ApplyConfigsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyConfigsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyConfigsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApplyConfigsResponse) GetConfigs() []*AppliedConfig {
@@ -1363,7 +1453,7 @@ type AppliedConfig struct {
 
 func (x *AppliedConfig) Reset() {
 	*x = AppliedConfig{}
-	mi := &file_servo_v1_configs_proto_msgTypes[12]
+	mi := &file_servo_v1_configs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1465,7 @@ func (x *AppliedConfig) String() string {
 func (*AppliedConfig) ProtoMessage() {}
 
 func (x *AppliedConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[12]
+	mi := &file_servo_v1_configs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1478,7 @@ func (x *AppliedConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedConfig.ProtoReflect.Descriptor instead.
 func (*AppliedConfig) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AppliedConfig) GetName() string {
@@ -1428,8 +1518,9 @@ func (x *AppliedConfig) GetAfter() *structpb.Struct {
 
 // ListConfigsRequest asks for a page of configs.
 type ListConfigsRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for those of all tenants, which come tenant by tenant.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// All workspaces if not said.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Pipeline  string `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
@@ -1442,14 +1533,18 @@ type ListConfigsRequest struct {
 	// 1 to 100; 20 if not said.
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those whose last run has failed, or that were disabled by failures.
+	Failing bool `protobuf:"varint,9,opt,name=failing,proto3" json:"failing,omitempty"`
+	// With what became of the last slots of each.
+	WithRecent    bool `protobuf:"varint,10,opt,name=with_recent,json=withRecent,proto3" json:"with_recent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListConfigsRequest) Reset() {
 	*x = ListConfigsRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[13]
+	mi := &file_servo_v1_configs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1556,7 @@ func (x *ListConfigsRequest) String() string {
 func (*ListConfigsRequest) ProtoMessage() {}
 
 func (x *ListConfigsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[13]
+	mi := &file_servo_v1_configs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1569,7 @@ func (x *ListConfigsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigsRequest.ProtoReflect.Descriptor instead.
 func (*ListConfigsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListConfigsRequest) GetTenant() string {
@@ -1533,6 +1628,20 @@ func (x *ListConfigsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListConfigsRequest) GetFailing() bool {
+	if x != nil {
+		return x.Failing
+	}
+	return false
+}
+
+func (x *ListConfigsRequest) GetWithRecent() bool {
+	if x != nil {
+		return x.WithRecent
+	}
+	return false
+}
+
 // ListConfigsResponse is a page of configs.
 type ListConfigsResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1545,7 +1654,7 @@ type ListConfigsResponse struct {
 
 func (x *ListConfigsResponse) Reset() {
 	*x = ListConfigsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[14]
+	mi := &file_servo_v1_configs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1666,7 @@ func (x *ListConfigsResponse) String() string {
 func (*ListConfigsResponse) ProtoMessage() {}
 
 func (x *ListConfigsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[14]
+	mi := &file_servo_v1_configs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1679,7 @@ func (x *ListConfigsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigsResponse.ProtoReflect.Descriptor instead.
 func (*ListConfigsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListConfigsResponse) GetConfigs() []*Config {
@@ -1601,7 +1710,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[15]
+	mi := &file_servo_v1_configs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +1722,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[15]
+	mi := &file_servo_v1_configs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +1735,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetConfigRequest) GetTenant() string {
@@ -1672,7 +1781,7 @@ type UpdateConfigRequest struct {
 
 func (x *UpdateConfigRequest) Reset() {
 	*x = UpdateConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[16]
+	mi := &file_servo_v1_configs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1793,7 @@ func (x *UpdateConfigRequest) String() string {
 func (*UpdateConfigRequest) ProtoMessage() {}
 
 func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[16]
+	mi := &file_servo_v1_configs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1806,7 @@ func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConfigRequest.ProtoReflect.Descriptor instead.
 func (*UpdateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdateConfigRequest) GetTenant() string {
@@ -1770,7 +1879,7 @@ type DeleteConfigRequest struct {
 
 func (x *DeleteConfigRequest) Reset() {
 	*x = DeleteConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[17]
+	mi := &file_servo_v1_configs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1891,7 @@ func (x *DeleteConfigRequest) String() string {
 func (*DeleteConfigRequest) ProtoMessage() {}
 
 func (x *DeleteConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[17]
+	mi := &file_servo_v1_configs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1904,7 @@ func (x *DeleteConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConfigRequest.ProtoReflect.Descriptor instead.
 func (*DeleteConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{17}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeleteConfigRequest) GetTenant() string {
@@ -1849,7 +1958,7 @@ type DeleteConfigResponse struct {
 
 func (x *DeleteConfigResponse) Reset() {
 	*x = DeleteConfigResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[18]
+	mi := &file_servo_v1_configs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1970,7 @@ func (x *DeleteConfigResponse) String() string {
 func (*DeleteConfigResponse) ProtoMessage() {}
 
 func (x *DeleteConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[18]
+	mi := &file_servo_v1_configs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1983,7 @@ func (x *DeleteConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConfigResponse.ProtoReflect.Descriptor instead.
 func (*DeleteConfigResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{18}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{19}
 }
 
 // PauseConfigRequest says which config, and why.
@@ -1893,7 +2002,7 @@ type PauseConfigRequest struct {
 
 func (x *PauseConfigRequest) Reset() {
 	*x = PauseConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[19]
+	mi := &file_servo_v1_configs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +2014,7 @@ func (x *PauseConfigRequest) String() string {
 func (*PauseConfigRequest) ProtoMessage() {}
 
 func (x *PauseConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[19]
+	mi := &file_servo_v1_configs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2027,7 @@ func (x *PauseConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseConfigRequest.ProtoReflect.Descriptor instead.
 func (*PauseConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{19}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseConfigRequest) GetTenant() string {
@@ -1965,7 +2074,7 @@ type ResumeConfigRequest struct {
 
 func (x *ResumeConfigRequest) Reset() {
 	*x = ResumeConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[20]
+	mi := &file_servo_v1_configs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2086,7 @@ func (x *ResumeConfigRequest) String() string {
 func (*ResumeConfigRequest) ProtoMessage() {}
 
 func (x *ResumeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[20]
+	mi := &file_servo_v1_configs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2099,7 @@ func (x *ResumeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeConfigRequest.ProtoReflect.Descriptor instead.
 func (*ResumeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{20}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeConfigRequest) GetTenant() string {
@@ -2042,7 +2151,7 @@ type TriggerConfigRequest struct {
 
 func (x *TriggerConfigRequest) Reset() {
 	*x = TriggerConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[21]
+	mi := &file_servo_v1_configs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2163,7 @@ func (x *TriggerConfigRequest) String() string {
 func (*TriggerConfigRequest) ProtoMessage() {}
 
 func (x *TriggerConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[21]
+	mi := &file_servo_v1_configs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2176,7 @@ func (x *TriggerConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerConfigRequest.ProtoReflect.Descriptor instead.
 func (*TriggerConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{21}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TriggerConfigRequest) GetTenant() string {
@@ -2132,7 +2241,7 @@ type RescheduleConfigRequest struct {
 
 func (x *RescheduleConfigRequest) Reset() {
 	*x = RescheduleConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[22]
+	mi := &file_servo_v1_configs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2253,7 @@ func (x *RescheduleConfigRequest) String() string {
 func (*RescheduleConfigRequest) ProtoMessage() {}
 
 func (x *RescheduleConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[22]
+	mi := &file_servo_v1_configs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2266,7 @@ func (x *RescheduleConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleConfigRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{22}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RescheduleConfigRequest) GetTenant() string {
@@ -2220,7 +2329,7 @@ type PreviewConfigRequest struct {
 
 func (x *PreviewConfigRequest) Reset() {
 	*x = PreviewConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[23]
+	mi := &file_servo_v1_configs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2341,7 @@ func (x *PreviewConfigRequest) String() string {
 func (*PreviewConfigRequest) ProtoMessage() {}
 
 func (x *PreviewConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[23]
+	mi := &file_servo_v1_configs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2354,7 @@ func (x *PreviewConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewConfigRequest.ProtoReflect.Descriptor instead.
 func (*PreviewConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{23}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PreviewConfigRequest) GetTenant() string {
@@ -2294,7 +2403,7 @@ type PreviewConfigResponse struct {
 
 func (x *PreviewConfigResponse) Reset() {
 	*x = PreviewConfigResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[24]
+	mi := &file_servo_v1_configs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2415,7 @@ func (x *PreviewConfigResponse) String() string {
 func (*PreviewConfigResponse) ProtoMessage() {}
 
 func (x *PreviewConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[24]
+	mi := &file_servo_v1_configs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2428,7 @@ func (x *PreviewConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewConfigResponse.ProtoReflect.Descriptor instead.
 func (*PreviewConfigResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{24}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PreviewConfigResponse) GetSlots() []*PreviewedSlot {
@@ -2332,6 +2441,167 @@ func (x *PreviewConfigResponse) GetSlots() []*PreviewedSlot {
 func (x *PreviewConfigResponse) GetTimezone() string {
 	if x != nil {
 		return x.Timezone
+	}
+	return ""
+}
+
+// PreviewScheduleRequest says what is tried.
+type PreviewScheduleRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// "default" if not said.
+	Workspace string         `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Trigger   *ConfigTrigger `protobuf:"bytes,3,opt,name=trigger,proto3" json:"trigger,omitempty"`
+	// A name of the IANA database; UTC if not said.
+	Timezone string `protobuf:"bytes,4,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	// Such as 5m: a config fires somewhere in this window after the slot.
+	Jitter string `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	// Slots after this time; those that come next if not said.
+	After *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"`
+	// 1 to 1000; 10 if not said.
+	Count         int32 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewScheduleRequest) Reset() {
+	*x = PreviewScheduleRequest{}
+	mi := &file_servo_v1_configs_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewScheduleRequest) ProtoMessage() {}
+
+func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
+func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PreviewScheduleRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *PreviewScheduleRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *PreviewScheduleRequest) GetTrigger() *ConfigTrigger {
+	if x != nil {
+		return x.Trigger
+	}
+	return nil
+}
+
+func (x *PreviewScheduleRequest) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *PreviewScheduleRequest) GetJitter() string {
+	if x != nil {
+		return x.Jitter
+	}
+	return ""
+}
+
+func (x *PreviewScheduleRequest) GetAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *PreviewScheduleRequest) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// PreviewScheduleResponse is the slots that would come.
+type PreviewScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When each is due is the slot itself: its place in the jitter a config has from its id.
+	Slots    []*PreviewedSlot `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
+	Timezone string           `protobuf:"bytes,2,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	// What the trigger comes down to, if it names a template.
+	Expression    string `protobuf:"bytes,3,opt,name=expression,proto3" json:"expression,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewScheduleResponse) Reset() {
+	*x = PreviewScheduleResponse{}
+	mi := &file_servo_v1_configs_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewScheduleResponse) ProtoMessage() {}
+
+func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
+func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PreviewScheduleResponse) GetSlots() []*PreviewedSlot {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+func (x *PreviewScheduleResponse) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *PreviewScheduleResponse) GetExpression() string {
+	if x != nil {
+		return x.Expression
 	}
 	return ""
 }
@@ -2352,7 +2622,7 @@ type PreviewedSlot struct {
 
 func (x *PreviewedSlot) Reset() {
 	*x = PreviewedSlot{}
-	mi := &file_servo_v1_configs_proto_msgTypes[25]
+	mi := &file_servo_v1_configs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +2634,7 @@ func (x *PreviewedSlot) String() string {
 func (*PreviewedSlot) ProtoMessage() {}
 
 func (x *PreviewedSlot) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[25]
+	mi := &file_servo_v1_configs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +2647,7 @@ func (x *PreviewedSlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewedSlot.ProtoReflect.Descriptor instead.
 func (*PreviewedSlot) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{25}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PreviewedSlot) GetSlot() *timestamppb.Timestamp {
@@ -2426,7 +2696,7 @@ type ListConfigAuditRequest struct {
 
 func (x *ListConfigAuditRequest) Reset() {
 	*x = ListConfigAuditRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[26]
+	mi := &file_servo_v1_configs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2438,7 +2708,7 @@ func (x *ListConfigAuditRequest) String() string {
 func (*ListConfigAuditRequest) ProtoMessage() {}
 
 func (x *ListConfigAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[26]
+	mi := &file_servo_v1_configs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2451,7 +2721,7 @@ func (x *ListConfigAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListConfigAuditRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{26}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListConfigAuditRequest) GetTenant() string {
@@ -2501,7 +2771,7 @@ type ListConfigAuditResponse struct {
 
 func (x *ListConfigAuditResponse) Reset() {
 	*x = ListConfigAuditResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[27]
+	mi := &file_servo_v1_configs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +2783,7 @@ func (x *ListConfigAuditResponse) String() string {
 func (*ListConfigAuditResponse) ProtoMessage() {}
 
 func (x *ListConfigAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[27]
+	mi := &file_servo_v1_configs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +2796,7 @@ func (x *ListConfigAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListConfigAuditResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{27}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListConfigAuditResponse) GetEntries() []*ConfigAudit {
@@ -2564,7 +2834,7 @@ type ConfigAudit struct {
 
 func (x *ConfigAudit) Reset() {
 	*x = ConfigAudit{}
-	mi := &file_servo_v1_configs_proto_msgTypes[28]
+	mi := &file_servo_v1_configs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2846,7 @@ func (x *ConfigAudit) String() string {
 func (*ConfigAudit) ProtoMessage() {}
 
 func (x *ConfigAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[28]
+	mi := &file_servo_v1_configs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2859,7 @@ func (x *ConfigAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigAudit.ProtoReflect.Descriptor instead.
 func (*ConfigAudit) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{28}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ConfigAudit) GetVersion() int32 {
@@ -2670,7 +2940,7 @@ type ListSlotsRequest struct {
 
 func (x *ListSlotsRequest) Reset() {
 	*x = ListSlotsRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[29]
+	mi := &file_servo_v1_configs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +2952,7 @@ func (x *ListSlotsRequest) String() string {
 func (*ListSlotsRequest) ProtoMessage() {}
 
 func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[29]
+	mi := &file_servo_v1_configs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +2965,7 @@ func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlotsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{29}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListSlotsRequest) GetTenant() string {
@@ -2761,7 +3031,7 @@ type FindHolesRequest struct {
 
 func (x *FindHolesRequest) Reset() {
 	*x = FindHolesRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +3043,7 @@ func (x *FindHolesRequest) String() string {
 func (*FindHolesRequest) ProtoMessage() {}
 
 func (x *FindHolesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +3056,7 @@ func (x *FindHolesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindHolesRequest.ProtoReflect.Descriptor instead.
 func (*FindHolesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{30}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FindHolesRequest) GetTenant() string {
@@ -2825,7 +3095,7 @@ type FindHolesResponse struct {
 
 func (x *FindHolesResponse) Reset() {
 	*x = FindHolesResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +3107,7 @@ func (x *FindHolesResponse) String() string {
 func (*FindHolesResponse) ProtoMessage() {}
 
 func (x *FindHolesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +3120,7 @@ func (x *FindHolesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindHolesResponse.ProtoReflect.Descriptor instead.
 func (*FindHolesResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{31}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FindHolesResponse) GetDecidedUntil() *timestamppb.Timestamp {
@@ -2896,7 +3166,7 @@ type Hole struct {
 
 func (x *Hole) Reset() {
 	*x = Hole{}
-	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3178,7 @@ func (x *Hole) String() string {
 func (*Hole) ProtoMessage() {}
 
 func (x *Hole) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3191,7 @@ func (x *Hole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hole.ProtoReflect.Descriptor instead.
 func (*Hole) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{32}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Hole) GetFrom() *timestamppb.Timestamp {
@@ -2966,7 +3236,7 @@ type ExplainConfigRequest struct {
 
 func (x *ExplainConfigRequest) Reset() {
 	*x = ExplainConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3248,7 @@ func (x *ExplainConfigRequest) String() string {
 func (*ExplainConfigRequest) ProtoMessage() {}
 
 func (x *ExplainConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3261,7 @@ func (x *ExplainConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainConfigRequest.ProtoReflect.Descriptor instead.
 func (*ExplainConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExplainConfigRequest) GetTenant() string {
@@ -3027,7 +3297,7 @@ type ListSlotsResponse struct {
 
 func (x *ListSlotsResponse) Reset() {
 	*x = ListSlotsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3309,7 @@ func (x *ListSlotsResponse) String() string {
 func (*ListSlotsResponse) ProtoMessage() {}
 
 func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3322,7 @@ func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlotsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{34}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListSlotsResponse) GetSlots() []*Slots {
@@ -3091,7 +3361,7 @@ type Slots struct {
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	mi := &file_servo_v1_configs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3373,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	mi := &file_servo_v1_configs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3386,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Slots) GetFrom() *timestamppb.Timestamp {
@@ -3195,7 +3465,7 @@ type TickRequest struct {
 
 func (x *TickRequest) Reset() {
 	*x = TickRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	mi := &file_servo_v1_configs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3477,7 @@ func (x *TickRequest) String() string {
 func (*TickRequest) ProtoMessage() {}
 
 func (x *TickRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	mi := &file_servo_v1_configs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3490,7 @@ func (x *TickRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickRequest.ProtoReflect.Descriptor instead.
 func (*TickRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{36}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TickRequest) GetBatchSize() int32 {
@@ -3249,7 +3519,7 @@ type TickResponse struct {
 
 func (x *TickResponse) Reset() {
 	*x = TickResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[37]
+	mi := &file_servo_v1_configs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3261,7 +3531,7 @@ func (x *TickResponse) String() string {
 func (*TickResponse) ProtoMessage() {}
 
 func (x *TickResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[37]
+	mi := &file_servo_v1_configs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3274,7 +3544,7 @@ func (x *TickResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickResponse.ProtoReflect.Descriptor instead.
 func (*TickResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{37}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TickResponse) GetConfigsProcessed() int64 {
@@ -3368,7 +3638,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x06jitter\x18\x05 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\x06jitter\x12)\n" +
 	"\bretry_on\x18\x06 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\aretryOn\x12.\n" +
 	"\vno_retry_on\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\tnoRetryOn\x12>\n" +
-	"\x0etimeout_growth\x18\b \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00R\rtimeoutGrowth\"\xbd\a\n" +
+	"\x0etimeout_growth\x18\b \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00R\rtimeoutGrowth\"\xeb\a\n" +
 	"\x06Config\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -3394,14 +3664,22 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"D\n" +
+	"updated_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12,\n" +
+	"\x06recent\x18\x15 \x03(\v2\x14.servo.v1.RecentSlotR\x06recent\"D\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
 	"\x06ACTIVE\x10\x01\x12\n" +
 	"\n" +
 	"\x06PAUSED\x10\x02\x12\f\n" +
-	"\bDISABLED\x10\x03\"\x81\x01\n" +
+	"\bDISABLED\x10\x03\"\xc2\x01\n" +
+	"\n" +
+	"RecentSlot\x12.\n" +
+	"\x04slot\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x121\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x17.servo.v1.Slots.OutcomeR\aoutcome\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\x12)\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x13.servo.v1.Run.StateR\x05state\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x03R\x05count\"\x81\x01\n" +
 	"\aLastRun\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12)\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x13.servo.v1.Run.StateR\x05state\x12;\n" +
@@ -3447,9 +3725,9 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aCREATED\x10\x01\x12\v\n" +
 	"\aCHANGED\x10\x02\x12\r\n" +
-	"\tUNCHANGED\x10\x03\"\xe0\x02\n" +
-	"\x12ListConfigsRequest\x12!\n" +
-	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
+	"\tUNCHANGED\x10\x03\"\x99\x03\n" +
+	"\x12ListConfigsRequest\x12\x1f\n" +
+	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12$\n" +
 	"\bpipeline\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpipeline\x12'\n" +
 	"\x05label\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10 \"\ar\x05\x10\x01(\xac\x02R\x05label\x126\n" +
@@ -3458,7 +3736,11 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"namePrefix\x12&\n" +
 	"\tpage_size\x18\a \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"i\n" +
+	"page_token\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\x12\x18\n" +
+	"\afailing\x18\t \x01(\bR\afailing\x12\x1f\n" +
+	"\vwith_recent\x18\n" +
+	" \x01(\bR\n" +
+	"withRecent\"i\n" +
 	"\x13ListConfigsResponse\x12*\n" +
 	"\aconfigs\x18\x01 \x03(\v2\x10.servo.v1.ConfigR\aconfigs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x7f\n" +
@@ -3517,7 +3799,22 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05count\"b\n" +
 	"\x15PreviewConfigResponse\x12-\n" +
 	"\x05slots\x18\x01 \x03(\v2\x17.servo.v1.PreviewedSlotR\x05slots\x12\x1a\n" +
-	"\btimezone\x18\x02 \x01(\tR\btimezone\"\x9c\x01\n" +
+	"\btimezone\x18\x02 \x01(\tR\btimezone\"\xb9\x02\n" +
+	"\x16PreviewScheduleRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
+	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x129\n" +
+	"\atrigger\x18\x03 \x01(\v2\x17.servo.v1.ConfigTriggerB\x06\xbaH\x03\xc8\x01\x01R\atrigger\x12$\n" +
+	"\btimezone\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\btimezone\x12 \n" +
+	"\x06jitter\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06jitter\x120\n" +
+	"\x05after\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05after\x12 \n" +
+	"\x05count\x18\a \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05count\"\x84\x01\n" +
+	"\x17PreviewScheduleResponse\x12-\n" +
+	"\x05slots\x18\x01 \x03(\v2\x17.servo.v1.PreviewedSlotR\x05slots\x12\x1a\n" +
+	"\btimezone\x18\x02 \x01(\tR\btimezone\x12\x1e\n" +
+	"\n" +
+	"expression\x18\x03 \x01(\tR\n" +
+	"expression\"\x9c\x01\n" +
 	"\rPreviewedSlot\x12.\n" +
 	"\x04slot\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x121\n" +
 	"\x06due_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12\x14\n" +
@@ -3604,11 +3901,11 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\fTickResponse\x12+\n" +
 	"\x11configs_processed\x18\x01 \x01(\x03R\x10configsProcessed\x12!\n" +
 	"\fruns_created\x18\x02 \x01(\x03R\vrunsCreated\x12B\n" +
-	"\x0fprocessing_time\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eprocessingTime2\xd2\x0e\n" +
+	"\x0fprocessing_time\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eprocessingTime2\xeb\x0f\n" +
 	"\rConfigService\x12h\n" +
 	"\fCreateConfig\x12\x1d.servo.v1.CreateConfigRequest\x1a\x10.servo.v1.Config\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tenants/{tenant}/configs\x12|\n" +
-	"\fApplyConfigs\x12\x1d.servo.v1.ApplyConfigsRequest\x1a\x1e.servo.v1.ApplyConfigsResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/tenants/{tenant}/configs:apply\x12p\n" +
-	"\vListConfigs\x12\x1c.servo.v1.ListConfigsRequest\x1a\x1d.servo.v1.ListConfigsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/tenants/{tenant}/configs\x12h\n" +
+	"\fApplyConfigs\x12\x1d.servo.v1.ApplyConfigsRequest\x1a\x1e.servo.v1.ApplyConfigsResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/tenants/{tenant}/configs:apply\x12\x7f\n" +
+	"\vListConfigs\x12\x1c.servo.v1.ListConfigsRequest\x1a\x1d.servo.v1.ListConfigsResponse\"3\x82\xd3\xe4\x93\x02-Z\r\x12\v/v1/configs\x12\x1c/v1/tenants/{tenant}/configs\x12h\n" +
 	"\tGetConfig\x12\x1a.servo.v1.GetConfigRequest\x1a\x10.servo.v1.Config\"-\x82\xd3\xe4\x93\x02'\x12%/v1/tenants/{tenant}/configs/{config}\x12q\n" +
 	"\fUpdateConfig\x12\x1d.servo.v1.UpdateConfigRequest\x1a\x10.servo.v1.Config\"0\x82\xd3\xe4\x93\x02*:\x01*2%/v1/tenants/{tenant}/configs/{config}\x12|\n" +
 	"\fDeleteConfig\x12\x1d.servo.v1.DeleteConfigRequest\x1a\x1e.servo.v1.DeleteConfigResponse\"-\x82\xd3\xe4\x93\x02'*%/v1/tenants/{tenant}/configs/{config}\x12u\n" +
@@ -3616,7 +3913,8 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\fResumeConfig\x12\x1d.servo.v1.ResumeConfigRequest\x1a\x10.servo.v1.Config\"7\x82\xd3\xe4\x93\x021:\x01*\",/v1/tenants/{tenant}/configs/{config}:resume\x12\x87\x01\n" +
 	"\rTriggerConfig\x12\x1e.servo.v1.TriggerConfigRequest\x1a\x1c.servo.v1.TriggerRunResponse\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/tenants/{tenant}/configs/{config}:trigger\x12\x84\x01\n" +
 	"\x10RescheduleConfig\x12!.servo.v1.RescheduleConfigRequest\x1a\x10.servo.v1.Config\";\x82\xd3\xe4\x93\x025:\x01*\"0/v1/tenants/{tenant}/configs/{config}:reschedule\x12\x87\x01\n" +
-	"\rPreviewConfig\x12\x1e.servo.v1.PreviewConfigRequest\x1a\x1f.servo.v1.PreviewConfigResponse\"5\x82\xd3\xe4\x93\x02/\x12-/v1/tenants/{tenant}/configs/{config}:preview\x12\x8b\x01\n" +
+	"\rPreviewConfig\x12\x1e.servo.v1.PreviewConfigRequest\x1a\x1f.servo.v1.PreviewConfigResponse\"5\x82\xd3\xe4\x93\x02/\x12-/v1/tenants/{tenant}/configs/{config}:preview\x12\x87\x01\n" +
+	"\x0fPreviewSchedule\x12 .servo.v1.PreviewScheduleRequest\x1a!.servo.v1.PreviewScheduleResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/tenants/{tenant}/configs:preview\x12\x8b\x01\n" +
 	"\x0fListConfigAudit\x12 .servo.v1.ListConfigAuditRequest\x1a!.servo.v1.ListConfigAuditResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}/audit\x12y\n" +
 	"\tListSlots\x12\x1a.servo.v1.ListSlotsRequest\x1a\x1b.servo.v1.ListSlotsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}/slots\x12y\n" +
 	"\tFindHoles\x12\x1a.servo.v1.FindHolesRequest\x1a\x1b.servo.v1.FindHolesResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}:holes\x12|\n" +
@@ -3637,7 +3935,7 @@ func file_servo_v1_configs_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_configs_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_servo_v1_configs_proto_goTypes = []any{
 	(Config_State)(0),               // 0: servo.v1.Config.State
 	(AppliedConfig_Action)(0),       // 1: servo.v1.AppliedConfig.Action
@@ -3649,137 +3947,149 @@ var file_servo_v1_configs_proto_goTypes = []any{
 	(*ConfigCatchup)(nil),           // 7: servo.v1.ConfigCatchup
 	(*ConfigRetry)(nil),             // 8: servo.v1.ConfigRetry
 	(*Config)(nil),                  // 9: servo.v1.Config
-	(*LastRun)(nil),                 // 10: servo.v1.LastRun
-	(*CreateConfigRequest)(nil),     // 11: servo.v1.CreateConfigRequest
-	(*ConfigInput)(nil),             // 12: servo.v1.ConfigInput
-	(*ApplyConfigsRequest)(nil),     // 13: servo.v1.ApplyConfigsRequest
-	(*ApplyConfigsResponse)(nil),    // 14: servo.v1.ApplyConfigsResponse
-	(*AppliedConfig)(nil),           // 15: servo.v1.AppliedConfig
-	(*ListConfigsRequest)(nil),      // 16: servo.v1.ListConfigsRequest
-	(*ListConfigsResponse)(nil),     // 17: servo.v1.ListConfigsResponse
-	(*GetConfigRequest)(nil),        // 18: servo.v1.GetConfigRequest
-	(*UpdateConfigRequest)(nil),     // 19: servo.v1.UpdateConfigRequest
-	(*DeleteConfigRequest)(nil),     // 20: servo.v1.DeleteConfigRequest
-	(*DeleteConfigResponse)(nil),    // 21: servo.v1.DeleteConfigResponse
-	(*PauseConfigRequest)(nil),      // 22: servo.v1.PauseConfigRequest
-	(*ResumeConfigRequest)(nil),     // 23: servo.v1.ResumeConfigRequest
-	(*TriggerConfigRequest)(nil),    // 24: servo.v1.TriggerConfigRequest
-	(*RescheduleConfigRequest)(nil), // 25: servo.v1.RescheduleConfigRequest
-	(*PreviewConfigRequest)(nil),    // 26: servo.v1.PreviewConfigRequest
-	(*PreviewConfigResponse)(nil),   // 27: servo.v1.PreviewConfigResponse
-	(*PreviewedSlot)(nil),           // 28: servo.v1.PreviewedSlot
-	(*ListConfigAuditRequest)(nil),  // 29: servo.v1.ListConfigAuditRequest
-	(*ListConfigAuditResponse)(nil), // 30: servo.v1.ListConfigAuditResponse
-	(*ConfigAudit)(nil),             // 31: servo.v1.ConfigAudit
-	(*ListSlotsRequest)(nil),        // 32: servo.v1.ListSlotsRequest
-	(*FindHolesRequest)(nil),        // 33: servo.v1.FindHolesRequest
-	(*FindHolesResponse)(nil),       // 34: servo.v1.FindHolesResponse
-	(*Hole)(nil),                    // 35: servo.v1.Hole
-	(*ExplainConfigRequest)(nil),    // 36: servo.v1.ExplainConfigRequest
-	(*ListSlotsResponse)(nil),       // 37: servo.v1.ListSlotsResponse
-	(*Slots)(nil),                   // 38: servo.v1.Slots
-	(*TickRequest)(nil),             // 39: servo.v1.TickRequest
-	(*TickResponse)(nil),            // 40: servo.v1.TickResponse
-	nil,                             // 41: servo.v1.ConfigSpec.LabelsEntry
-	(*structpb.Struct)(nil),         // 42: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
-	(Run_State)(0),                  // 44: servo.v1.Run.State
-	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
-	(*TriggerRunResponse)(nil),      // 46: servo.v1.TriggerRunResponse
-	(*Explanation)(nil),             // 47: servo.v1.Explanation
+	(*RecentSlot)(nil),              // 10: servo.v1.RecentSlot
+	(*LastRun)(nil),                 // 11: servo.v1.LastRun
+	(*CreateConfigRequest)(nil),     // 12: servo.v1.CreateConfigRequest
+	(*ConfigInput)(nil),             // 13: servo.v1.ConfigInput
+	(*ApplyConfigsRequest)(nil),     // 14: servo.v1.ApplyConfigsRequest
+	(*ApplyConfigsResponse)(nil),    // 15: servo.v1.ApplyConfigsResponse
+	(*AppliedConfig)(nil),           // 16: servo.v1.AppliedConfig
+	(*ListConfigsRequest)(nil),      // 17: servo.v1.ListConfigsRequest
+	(*ListConfigsResponse)(nil),     // 18: servo.v1.ListConfigsResponse
+	(*GetConfigRequest)(nil),        // 19: servo.v1.GetConfigRequest
+	(*UpdateConfigRequest)(nil),     // 20: servo.v1.UpdateConfigRequest
+	(*DeleteConfigRequest)(nil),     // 21: servo.v1.DeleteConfigRequest
+	(*DeleteConfigResponse)(nil),    // 22: servo.v1.DeleteConfigResponse
+	(*PauseConfigRequest)(nil),      // 23: servo.v1.PauseConfigRequest
+	(*ResumeConfigRequest)(nil),     // 24: servo.v1.ResumeConfigRequest
+	(*TriggerConfigRequest)(nil),    // 25: servo.v1.TriggerConfigRequest
+	(*RescheduleConfigRequest)(nil), // 26: servo.v1.RescheduleConfigRequest
+	(*PreviewConfigRequest)(nil),    // 27: servo.v1.PreviewConfigRequest
+	(*PreviewConfigResponse)(nil),   // 28: servo.v1.PreviewConfigResponse
+	(*PreviewScheduleRequest)(nil),  // 29: servo.v1.PreviewScheduleRequest
+	(*PreviewScheduleResponse)(nil), // 30: servo.v1.PreviewScheduleResponse
+	(*PreviewedSlot)(nil),           // 31: servo.v1.PreviewedSlot
+	(*ListConfigAuditRequest)(nil),  // 32: servo.v1.ListConfigAuditRequest
+	(*ListConfigAuditResponse)(nil), // 33: servo.v1.ListConfigAuditResponse
+	(*ConfigAudit)(nil),             // 34: servo.v1.ConfigAudit
+	(*ListSlotsRequest)(nil),        // 35: servo.v1.ListSlotsRequest
+	(*FindHolesRequest)(nil),        // 36: servo.v1.FindHolesRequest
+	(*FindHolesResponse)(nil),       // 37: servo.v1.FindHolesResponse
+	(*Hole)(nil),                    // 38: servo.v1.Hole
+	(*ExplainConfigRequest)(nil),    // 39: servo.v1.ExplainConfigRequest
+	(*ListSlotsResponse)(nil),       // 40: servo.v1.ListSlotsResponse
+	(*Slots)(nil),                   // 41: servo.v1.Slots
+	(*TickRequest)(nil),             // 42: servo.v1.TickRequest
+	(*TickResponse)(nil),            // 43: servo.v1.TickResponse
+	nil,                             // 44: servo.v1.ConfigSpec.LabelsEntry
+	(*structpb.Struct)(nil),         // 45: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),   // 46: google.protobuf.Timestamp
+	(Run_State)(0),                  // 47: servo.v1.Run.State
+	(*durationpb.Duration)(nil),     // 48: google.protobuf.Duration
+	(*TriggerRunResponse)(nil),      // 49: servo.v1.TriggerRunResponse
+	(*Explanation)(nil),             // 50: servo.v1.Explanation
 }
 var file_servo_v1_configs_proto_depIdxs = []int32{
-	41, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
-	42, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
+	44, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
+	45, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
 	4,  // 2: servo.v1.ConfigSpec.trigger:type_name -> servo.v1.ConfigTrigger
 	6,  // 3: servo.v1.ConfigSpec.depends_on:type_name -> servo.v1.ConfigDependency
 	7,  // 4: servo.v1.ConfigSpec.catchup:type_name -> servo.v1.ConfigCatchup
 	8,  // 5: servo.v1.ConfigSpec.retry:type_name -> servo.v1.ConfigRetry
-	43, // 6: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
+	46, // 6: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
 	5,  // 7: servo.v1.ConfigTrigger.event:type_name -> servo.v1.ConfigEvent
 	0,  // 8: servo.v1.Config.state:type_name -> servo.v1.Config.State
 	3,  // 9: servo.v1.Config.spec:type_name -> servo.v1.ConfigSpec
-	43, // 10: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
-	43, // 11: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
-	43, // 12: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
-	43, // 13: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
-	43, // 14: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
-	10, // 15: servo.v1.Config.last_run:type_name -> servo.v1.LastRun
-	43, // 16: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
-	43, // 17: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
-	43, // 18: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
-	44, // 19: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
-	43, // 20: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
-	3,  // 21: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	3,  // 22: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
-	12, // 23: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
-	15, // 24: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
-	1,  // 25: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
-	42, // 26: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
-	42, // 27: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
-	0,  // 28: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
-	9,  // 29: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
-	3,  // 30: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	45, // 31: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	43, // 32: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
-	43, // 33: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
-	28, // 34: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
-	43, // 35: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
-	43, // 36: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
-	31, // 37: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
-	43, // 38: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
-	42, // 39: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
-	42, // 40: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
-	43, // 41: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
-	43, // 42: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
-	43, // 43: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
-	35, // 44: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
-	43, // 45: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
-	43, // 46: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
-	38, // 47: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
-	43, // 48: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
-	43, // 49: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
-	2,  // 50: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
-	43, // 51: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
-	45, // 52: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
-	45, // 53: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
-	11, // 54: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
-	13, // 55: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
-	16, // 56: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
-	18, // 57: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
-	19, // 58: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
-	20, // 59: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
-	22, // 60: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
-	23, // 61: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
-	24, // 62: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
-	25, // 63: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
-	26, // 64: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
-	29, // 65: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
-	32, // 66: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
-	33, // 67: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
-	36, // 68: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
-	39, // 69: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
-	9,  // 70: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
-	14, // 71: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
-	17, // 72: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
-	9,  // 73: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
-	9,  // 74: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
-	21, // 75: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
-	9,  // 76: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
-	9,  // 77: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
-	46, // 78: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
-	9,  // 79: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
-	27, // 80: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
-	30, // 81: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
-	37, // 82: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
-	34, // 83: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
-	47, // 84: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
-	40, // 85: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
-	70, // [70:86] is the sub-list for method output_type
-	54, // [54:70] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	46, // 10: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
+	46, // 11: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
+	46, // 12: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
+	46, // 13: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
+	46, // 14: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
+	11, // 15: servo.v1.Config.last_run:type_name -> servo.v1.LastRun
+	46, // 16: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
+	46, // 17: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
+	46, // 18: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
+	10, // 19: servo.v1.Config.recent:type_name -> servo.v1.RecentSlot
+	46, // 20: servo.v1.RecentSlot.slot:type_name -> google.protobuf.Timestamp
+	2,  // 21: servo.v1.RecentSlot.outcome:type_name -> servo.v1.Slots.Outcome
+	47, // 22: servo.v1.RecentSlot.state:type_name -> servo.v1.Run.State
+	47, // 23: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
+	46, // 24: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
+	3,  // 25: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
+	3,  // 26: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
+	13, // 27: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
+	16, // 28: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
+	1,  // 29: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
+	45, // 30: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
+	45, // 31: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
+	0,  // 32: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
+	9,  // 33: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
+	3,  // 34: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
+	48, // 35: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	46, // 36: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
+	46, // 37: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
+	31, // 38: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
+	4,  // 39: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
+	46, // 40: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	31, // 41: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
+	46, // 42: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
+	46, // 43: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
+	34, // 44: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
+	46, // 45: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
+	45, // 46: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
+	45, // 47: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
+	46, // 48: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
+	46, // 49: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
+	46, // 50: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
+	38, // 51: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
+	46, // 52: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
+	46, // 53: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
+	41, // 54: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
+	46, // 55: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
+	46, // 56: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
+	2,  // 57: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
+	46, // 58: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
+	48, // 59: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
+	48, // 60: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
+	12, // 61: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
+	14, // 62: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
+	17, // 63: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
+	19, // 64: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
+	20, // 65: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
+	21, // 66: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
+	23, // 67: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
+	24, // 68: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
+	25, // 69: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
+	26, // 70: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
+	27, // 71: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
+	29, // 72: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
+	32, // 73: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
+	35, // 74: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
+	36, // 75: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
+	39, // 76: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
+	42, // 77: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
+	9,  // 78: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
+	15, // 79: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
+	18, // 80: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
+	9,  // 81: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
+	9,  // 82: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
+	22, // 83: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
+	9,  // 84: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
+	9,  // 85: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
+	49, // 86: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
+	9,  // 87: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
+	28, // 88: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
+	30, // 89: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
+	33, // 90: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
+	40, // 91: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
+	37, // 92: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
+	50, // 93: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
+	43, // 94: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
+	78, // [78:95] is the sub-list for method output_type
+	61, // [61:78] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_configs_proto_init() }
@@ -3791,16 +4101,16 @@ func file_servo_v1_configs_proto_init() {
 	file_servo_v1_why_proto_init()
 	file_servo_v1_configs_proto_msgTypes[0].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[4].OneofWrappers = []any{}
-	file_servo_v1_configs_proto_msgTypes[8].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[9].OneofWrappers = []any{}
-	file_servo_v1_configs_proto_msgTypes[16].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[10].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_configs_proto_rawDesc), len(file_servo_v1_configs_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   39,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

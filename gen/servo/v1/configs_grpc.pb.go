@@ -30,6 +30,7 @@ const (
 	ConfigService_TriggerConfig_FullMethodName    = "/servo.v1.ConfigService/TriggerConfig"
 	ConfigService_RescheduleConfig_FullMethodName = "/servo.v1.ConfigService/RescheduleConfig"
 	ConfigService_PreviewConfig_FullMethodName    = "/servo.v1.ConfigService/PreviewConfig"
+	ConfigService_PreviewSchedule_FullMethodName  = "/servo.v1.ConfigService/PreviewSchedule"
 	ConfigService_ListConfigAudit_FullMethodName  = "/servo.v1.ConfigService/ListConfigAudit"
 	ConfigService_ListSlots_FullMethodName        = "/servo.v1.ConfigService/ListSlots"
 	ConfigService_FindHoles_FullMethodName        = "/servo.v1.ConfigService/FindHoles"
@@ -71,6 +72,9 @@ type ConfigServiceClient interface {
 	RescheduleConfig(ctx context.Context, in *RescheduleConfigRequest, opts ...grpc.CallOption) (*Config, error)
 	// PreviewConfig says which slots come next.
 	PreviewConfig(ctx context.Context, in *PreviewConfigRequest, opts ...grpc.CallOption) (*PreviewConfigResponse, error)
+	// PreviewSchedule lists the slots of a trigger that nothing has been saved for. What is wrong
+	// with it is said as when a config is saved.
+	PreviewSchedule(ctx context.Context, in *PreviewScheduleRequest, opts ...grpc.CallOption) (*PreviewScheduleResponse, error)
 	// ListConfigAudit reads what was done to a config, the oldest first.
 	ListConfigAudit(ctx context.Context, in *ListConfigAuditRequest, opts ...grpc.CallOption) (*ListConfigAuditResponse, error)
 	// ListSlots reads what became of the slots of a config, the newest first.
@@ -200,6 +204,16 @@ func (c *configServiceClient) PreviewConfig(ctx context.Context, in *PreviewConf
 	return out, nil
 }
 
+func (c *configServiceClient) PreviewSchedule(ctx context.Context, in *PreviewScheduleRequest, opts ...grpc.CallOption) (*PreviewScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PreviewScheduleResponse)
+	err := c.cc.Invoke(ctx, ConfigService_PreviewSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *configServiceClient) ListConfigAudit(ctx context.Context, in *ListConfigAuditRequest, opts ...grpc.CallOption) (*ListConfigAuditResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListConfigAuditResponse)
@@ -275,6 +289,9 @@ type ConfigServiceServer interface {
 	RescheduleConfig(context.Context, *RescheduleConfigRequest) (*Config, error)
 	// PreviewConfig says which slots come next.
 	PreviewConfig(context.Context, *PreviewConfigRequest) (*PreviewConfigResponse, error)
+	// PreviewSchedule lists the slots of a trigger that nothing has been saved for. What is wrong
+	// with it is said as when a config is saved.
+	PreviewSchedule(context.Context, *PreviewScheduleRequest) (*PreviewScheduleResponse, error)
 	// ListConfigAudit reads what was done to a config, the oldest first.
 	ListConfigAudit(context.Context, *ListConfigAuditRequest) (*ListConfigAuditResponse, error)
 	// ListSlots reads what became of the slots of a config, the newest first.
@@ -326,6 +343,9 @@ func (UnimplementedConfigServiceServer) RescheduleConfig(context.Context, *Resch
 }
 func (UnimplementedConfigServiceServer) PreviewConfig(context.Context, *PreviewConfigRequest) (*PreviewConfigResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PreviewConfig not implemented")
+}
+func (UnimplementedConfigServiceServer) PreviewSchedule(context.Context, *PreviewScheduleRequest) (*PreviewScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PreviewSchedule not implemented")
 }
 func (UnimplementedConfigServiceServer) ListConfigAudit(context.Context, *ListConfigAuditRequest) (*ListConfigAuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListConfigAudit not implemented")
@@ -558,6 +578,24 @@ func _ConfigService_PreviewConfig_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ConfigService_PreviewSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PreviewScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConfigServiceServer).PreviewSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConfigService_PreviewSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConfigServiceServer).PreviewSchedule(ctx, req.(*PreviewScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ConfigService_ListConfigAudit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListConfigAuditRequest)
 	if err := dec(in); err != nil {
@@ -680,6 +718,10 @@ var ConfigService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PreviewConfig",
 			Handler:    _ConfigService_PreviewConfig_Handler,
+		},
+		{
+			MethodName: "PreviewSchedule",
+			Handler:    _ConfigService_PreviewSchedule_Handler,
 		},
 		{
 			MethodName: "ListConfigAudit",

@@ -86,3 +86,29 @@ LEFT   JOIN LATERAL (SELECT q.task_id, q.asset, b.phase, b.stage, b.fraction, b.
                      ORDER  BY b.updated_at DESC
                      LIMIT  1) AS p ON true
 ORDER  BY l.run_id;
+
+-- name: AllConfigs :many
+-- Along the key: by tenant, then by age.
+SELECT sqlc.embed(c), w.name AS workspace
+FROM   servo.configs c
+JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
+WHERE  (c.tenant_id, c.id) > (@after_tenant::uuid, @after_id::uuid) AND c.deleted_at IS NULL
+AND    (@workspace::text = '' OR w.name = @workspace::text)
+AND    (@pipeline::text = '' OR c.pipeline = @pipeline::text)
+AND    (@prefix::text = '' OR starts_with(c.name, @prefix::text))
+AND    c.labels @> (@labels::text)::jsonb
+AND    (@state::text = '' OR @state::text = CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END)
+AND    (NOT @failing::bool OR c.failures > 0)
+ORDER  BY c.tenant_id, c.id
+LIMIT  @most::int;
+
+-- name: RecentSlots :many
+-- What became of the last slots of each config of a page.
+SELECT n.config_id::uuid AS config_id, s.at::timestamptz AS at, s.slots::bigint AS slots, s.outcome::smallint AS outcome, coalesce(s.run_id, '00000000-0000-0000-0000-000000000000')::uuid AS run_id, coalesce(r.state, 0)::smallint AS state
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@config_ids::uuid[]) AS config_id) AS n
+JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id FROM servo.slots x
+                 WHERE  x.tenant_id = n.tenant_id AND x.config_id = n.config_id ORDER BY x.slot_at DESC LIMIT @most::int)
+                UNION ALL
+                (SELECT y.from_at, y.slots, y.outcome, y.run_id FROM servo.slot_ranges y
+                 WHERE  y.tenant_id = n.tenant_id AND y.config_id = n.config_id ORDER BY y.from_at DESC LIMIT @most::int)) AS s ON true
+LEFT   JOIN LATERAL (SELECT z.state FROM servo.runs z WHERE z.tenant_id = n.tenant_id AND z.id = s.run_id AND s.outcome = 1 OFFSET 0) AS r ON true;

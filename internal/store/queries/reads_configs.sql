@@ -23,6 +23,7 @@ AND    (@pipeline::text = '' OR c.pipeline = @pipeline::text)
 AND    (@prefix::text = '' OR starts_with(c.name, @prefix::text))
 AND    c.labels @> (@labels::text)::jsonb
 AND    (@state::text = '' OR @state::text = CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END)
+AND    (NOT @failing::bool OR c.failures > 0)
 ORDER  BY c.id LIMIT @most::int;
 
 -- name: ListSlots :many

@@ -12,6 +12,103 @@ import (
 	"github.com/google/uuid"
 )
 
+const allConfigs = `-- name: AllConfigs :many
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
+FROM   servo.configs c
+JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
+WHERE  (c.tenant_id, c.id) > ($1::uuid, $2::uuid) AND c.deleted_at IS NULL
+AND    ($3::text = '' OR w.name = $3::text)
+AND    ($4::text = '' OR c.pipeline = $4::text)
+AND    ($5::text = '' OR starts_with(c.name, $5::text))
+AND    c.labels @> ($6::text)::jsonb
+AND    ($7::text = '' OR $7::text = CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END)
+AND    (NOT $8::bool OR c.failures > 0)
+ORDER  BY c.tenant_id, c.id
+LIMIT  $9::int
+`
+
+type AllConfigsParams struct {
+	AfterTenant uuid.UUID
+	AfterID     uuid.UUID
+	Workspace   string
+	Pipeline    string
+	Prefix      string
+	Labels      string
+	State       string
+	Failing     bool
+	Most        int32
+}
+
+type AllConfigsRow struct {
+	ServoConfig ServoConfig
+	Workspace   string
+}
+
+// Along the key: by tenant, then by age.
+func (q *Queries) AllConfigs(ctx context.Context, arg AllConfigsParams) ([]AllConfigsRow, error) {
+	rows, err := q.db.Query(ctx, allConfigs,
+		arg.AfterTenant,
+		arg.AfterID,
+		arg.Workspace,
+		arg.Pipeline,
+		arg.Prefix,
+		arg.Labels,
+		arg.State,
+		arg.Failing,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AllConfigsRow
+	for rows.Next() {
+		var i AllConfigsRow
+		if err := rows.Scan(
+			&i.ServoConfig.TenantID,
+			&i.ServoConfig.ID,
+			&i.ServoConfig.WorkspaceID,
+			&i.ServoConfig.Name,
+			&i.ServoConfig.Version,
+			&i.ServoConfig.Pipeline,
+			&i.ServoConfig.Labels,
+			&i.ServoConfig.Spec,
+			&i.ServoConfig.Enabled,
+			&i.ServoConfig.DisabledReason,
+			&i.ServoConfig.PausedAt,
+			&i.ServoConfig.PauseNote,
+			&i.ServoConfig.MovedTo,
+			&i.ServoConfig.CreatedBy,
+			&i.ServoConfig.CreatedAt,
+			&i.ServoConfig.UpdatedAt,
+			&i.ServoConfig.DeletedAt,
+			&i.ServoConfig.DecidedUntil,
+			&i.ServoConfig.NextSlot,
+			&i.ServoConfig.DueAt,
+			&i.ServoConfig.ZoneData,
+			&i.ServoConfig.RangeFrom,
+			&i.ServoConfig.LastSlot,
+			&i.ServoConfig.LastRunID,
+			&i.ServoConfig.LastRunState,
+			&i.ServoConfig.LastRunAt,
+			&i.ServoConfig.LastSuccessAt,
+			&i.ServoConfig.Failures,
+			&i.ServoConfig.AfterConfig,
+			&i.ServoConfig.OnEvent,
+			&i.ServoConfig.DependsOn,
+			&i.ServoConfig.Template,
+			&i.Workspace,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const enterAcross = `-- name: EnterAcross :exec
 
 SELECT set_config('role', 'servo_engine', true),
@@ -93,6 +190,60 @@ func (q *Queries) LateNow(ctx context.Context, arg LateNowParams) ([]LateNowRow,
 			&i.Workspace,
 			&i.Config,
 			&i.StartBy,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recentSlots = `-- name: RecentSlots :many
+SELECT n.config_id::uuid AS config_id, s.at::timestamptz AS at, s.slots::bigint AS slots, s.outcome::smallint AS outcome, coalesce(s.run_id, '00000000-0000-0000-0000-000000000000')::uuid AS run_id, coalesce(r.state, 0)::smallint AS state
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS config_id) AS n
+JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id FROM servo.slots x
+                 WHERE  x.tenant_id = n.tenant_id AND x.config_id = n.config_id ORDER BY x.slot_at DESC LIMIT $3::int)
+                UNION ALL
+                (SELECT y.from_at, y.slots, y.outcome, y.run_id FROM servo.slot_ranges y
+                 WHERE  y.tenant_id = n.tenant_id AND y.config_id = n.config_id ORDER BY y.from_at DESC LIMIT $3::int)) AS s ON true
+LEFT   JOIN LATERAL (SELECT z.state FROM servo.runs z WHERE z.tenant_id = n.tenant_id AND z.id = s.run_id AND s.outcome = 1 OFFSET 0) AS r ON true
+`
+
+type RecentSlotsParams struct {
+	TenantIds []uuid.UUID
+	ConfigIds []uuid.UUID
+	Most      int32
+}
+
+type RecentSlotsRow struct {
+	ConfigID uuid.UUID
+	At       time.Time
+	Slots    int64
+	Outcome  int16
+	RunID    uuid.UUID
+	State    int16
+}
+
+// What became of the last slots of each config of a page.
+func (q *Queries) RecentSlots(ctx context.Context, arg RecentSlotsParams) ([]RecentSlotsRow, error) {
+	rows, err := q.db.Query(ctx, recentSlots, arg.TenantIds, arg.ConfigIds, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RecentSlotsRow
+	for rows.Next() {
+		var i RecentSlotsRow
+		if err := rows.Scan(
+			&i.ConfigID,
+			&i.At,
+			&i.Slots,
+			&i.Outcome,
+			&i.RunID,
+			&i.State,
 		); err != nil {
 			return nil, err
 		}

@@ -258,7 +258,8 @@ AND    ($4::text = '' OR c.pipeline = $4::text)
 AND    ($5::text = '' OR starts_with(c.name, $5::text))
 AND    c.labels @> ($6::text)::jsonb
 AND    ($7::text = '' OR $7::text = CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END)
-ORDER  BY c.id LIMIT $8::int
+AND    (NOT $8::bool OR c.failures > 0)
+ORDER  BY c.id LIMIT $9::int
 `
 
 type ListConfigsParams struct {
@@ -269,6 +270,7 @@ type ListConfigsParams struct {
 	Prefix    string
 	Labels    string
 	State     string
+	Failing   bool
 	Most      int32
 }
 
@@ -287,6 +289,7 @@ func (q *Queries) ListConfigs(ctx context.Context, arg ListConfigsParams) ([]Lis
 		arg.Prefix,
 		arg.Labels,
 		arg.State,
+		arg.Failing,
 		arg.Most,
 	)
 	if err != nil {
