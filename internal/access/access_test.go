@@ -261,13 +261,13 @@ func TestCaller(t *testing.T) {
 	t.Run("a key of one workspace does not leave it", func(t *testing.T) {
 		t.Parallel()
 		c := of(access.TenantAdmin)
-		c.Workspace = "prod"
+		c.Workspaces = []string{"prod"}
 		require.NoError(t, c.May(read, access.Request{Tenant: "acme", Workspace: "prod"}))
 		require.Error(t, c.May(read, access.Request{Tenant: "acme"}), "all of them")
 		require.Error(t, c.May(write, access.Request{Tenant: "acme"}), "the default one")
 		require.NoError(t, c.May(write, access.Request{Tenant: "acme", Workspace: "prod"}))
 		require.Error(t, c.May(access.Methods()["/servo.v1.KeyService/CreateKey"], access.Request{Tenant: "acme", Workspace: "prod"}), "it would make one that may do more")
-		c.Workspace = "default"
+		c.Workspaces = []string{"default"}
 		require.NoError(t, c.May(write, access.Request{Tenant: "acme"}))
 		require.True(t, c.Reaches("default"))
 		require.False(t, c.Reaches("prod"))

@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.arco.dev/servo/internal/fault"
@@ -15,9 +16,11 @@ type Caller struct {
 	Role       Role
 	Tenant     id.Tenant // zero for the installation's own
 	TenantName string
-	Workspace  string    // "" is the whole tenant
+	Workspaces []string  // none is the whole tenant
 	Pools      []string  // of a worker
 	ExpiresAt  time.Time // of what it shows; zero if that does not expire
+	Person     bool      // known by a token and not by a key
+	Grants     []Grant   // all that a person has, in whatever tenant
 }
 
 // Open is everybody, where no keys are asked for.
@@ -30,7 +33,11 @@ func (k Key) Caller(tenantName string) Caller {
 	if k.Tenant == (id.Tenant{}) {
 		actor = "platform/" + k.Name
 	}
-	return Caller{Actor: actor, Role: k.Role, Tenant: k.Tenant, TenantName: tenantName, Workspace: k.Workspace, Pools: k.Pools, ExpiresAt: k.ExpiresAt}
+	c := Caller{Actor: actor, Role: k.Role, Tenant: k.Tenant, TenantName: tenantName, Pools: k.Pools, ExpiresAt: k.ExpiresAt}
+	if k.Workspace != "" {
+		c.Workspaces = []string{k.Workspace}
+	}
+	return c
 }
 
 // Everywhere says that the caller may reach every tenant.
@@ -60,6 +67,9 @@ const defaultWorkspace = "default"
 func (c Caller) May(m Method, r Request) error {
 	if c.Everywhere() {
 		return nil
+	}
+	if c.Person && c.Role == "" {
+		return c.ungranted(m.Permission)
 	}
 	if c.Role == Worker {
 		return c.mayWork(m, r)
@@ -100,9 +110,9 @@ func (c Caller) mayWork(m Method, r Request) error {
 	return nil
 }
 
-// within holds a key of one workspace to it.
+// within holds whoever is for some workspaces to them.
 func (c Caller) within(m Method, r Request) error {
-	if c.Workspace == "" {
+	if len(c.Workspaces) == 0 {
 		return nil
 	}
 	named := r.Workspace
@@ -115,15 +125,19 @@ func (c Caller) within(m Method, r Request) error {
 		}
 	case Filtered, Whole:
 	}
-	if m.Within != Whole && named == c.Workspace {
+	if m.Within != Whole && slices.Contains(c.Workspaces, named) {
 		return nil
 	}
-	remedy := "use a key of the whole tenant"
-	if m.Within != Whole {
-		remedy = "name the workspace " + c.Workspace + ", or use a key of the whole tenant"
+	own := strings.Join(c.Workspaces, " or ")
+	message, remedy := "this key is for the workspace "+own, "use a key of the whole tenant"
+	if c.Person {
+		message, remedy = "your grant is for the workspace "+own, "ask for a grant of the whole tenant"
 	}
-	return fault.New(fault.Forbidden, "this key is for the workspace "+c.Workspace, fault.Field("workspace"), fault.Remedy(remedy),
-		fault.Value("permission", string(m.Permission)), fault.Value("workspace", c.Workspace))
+	if m.Within != Whole {
+		remedy = "name the workspace " + own + ", or " + remedy
+	}
+	return fault.New(fault.Forbidden, message, fault.Field("workspace"), fault.Remedy(remedy),
+		fault.Value("permission", string(m.Permission)), fault.Value("workspace", own))
 }
 
 // ForAll says whether a caller may make a call about the installation, which names no tenant.
@@ -135,10 +149,22 @@ func (c Caller) ForAll(m Method, r Request) error {
 }
 
 // Reaches says whether something in a workspace of the caller's tenant may be shown.
-func (c Caller) Reaches(workspace string) bool { return c.Workspace == "" || c.Workspace == workspace }
+func (c Caller) Reaches(workspace string) bool {
+	return len(c.Workspaces) == 0 || slices.Contains(c.Workspaces, workspace)
+}
 
 func (c Caller) forbidden(p Permission) error {
-	return fault.New(fault.Forbidden, fmt.Sprintf("the role %s does not have the permission %s", c.Role, p),
-		fault.Remedy(fmt.Sprintf("use a key with the role %s", Least(p))),
+	remedy := fmt.Sprintf("use a key with the role %s", Least(p))
+	if c.Person {
+		remedy = fmt.Sprintf("ask for a grant of the role %s", Least(p))
+	}
+	return fault.New(fault.Forbidden, fmt.Sprintf("the role %s does not have the permission %s", c.Role, p), fault.Remedy(remedy),
+		fault.Value("permission", string(p)), fault.Value("role", string(Least(p))))
+}
+
+// ungranted is told to somebody who is known, and may do nothing.
+func (c Caller) ungranted(p Permission) error {
+	return fault.New(fault.Forbidden, fmt.Sprintf("%s is known, and may do nothing here", c.Actor),
+		fault.Remedy("ask the operator for a grant: no rule of servo server --oidc fits this token's claims"),
 		fault.Value("permission", string(p)), fault.Value("role", string(Least(p))))
 }

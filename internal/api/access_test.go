@@ -54,9 +54,13 @@ func setupGuarded(t testing.TB) *guarded {
 }
 
 // another is one more server on the same database.
-func (g *guarded) another(t testing.TB) *guarded {
+func (g *guarded) another(t testing.TB, changes ...func(*api.Config)) *guarded {
 	t.Helper()
-	made := api.New(api.Config{Store: g.db.Store, Engine: g.engine, Name: "guarded", Logger: slog.New(g.log)})
+	config := api.Config{Store: g.db.Store, Engine: g.engine, Name: "guarded", Logger: slog.New(g.log)}
+	for _, change := range changes {
+		change(&config)
+	}
+	made := api.New(config)
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(made.Unary()), grpc.ChainStreamInterceptor(made.Stream()))
 	made.Register(server)

@@ -62,7 +62,10 @@ func (s *Server) audit(ctx context.Context, method string, req any, allowed bool
 // auditedTenant is where a call is written down: with the tenant that it names, if the caller
 // may reach it, else with the caller's own.
 func (s *Server) auditedTenant(ctx context.Context, caller access.Caller, name string) id.Tenant {
-	if !caller.Everywhere() || name == "" {
+	switch {
+	case !caller.Everywhere() && caller.Person: // who is granted something by the name of a tenant
+		name = caller.TenantName
+	case !caller.Everywhere() || name == "":
 		return caller.Tenant
 	}
 	found, err := s.tenants.id(ctx, name)

@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/oidc"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -36,6 +37,8 @@ type authenticator struct {
 	store *store.Store
 	log   *slog.Logger
 	open  bool // no keys are asked for
+	// tokens knows people by those of trusted issuers; nil trusts none.
+	tokens *oidc.Verifier
 
 	reading singleflight.Group
 	mu      sync.RWMutex
@@ -62,22 +65,33 @@ type seenKey struct {
 	ahead  time.Duration // of the database's clock
 }
 
-func newAuthenticator(s *store.Store, log *slog.Logger, open bool) *authenticator {
-	return &authenticator{store: s, log: log, open: open, known: map[string]*knownKey{}, unknown: map[string]time.Time{}, gather: usedBatch}
+func newAuthenticator(config Config) *authenticator {
+	return &authenticator{store: config.Store, log: config.Logger, open: config.Open, tokens: config.Tokens, known: map[string]*knownKey{}, unknown: map[string]time.Time{}, gather: usedBatch}
 }
 
-// identity is who calls, and the key that says so.
+// identity is who calls, and the key or token that says so.
 type identity struct {
 	access.Caller
 
 	secret    access.Secret
-	keyed     bool // by that
-	presigned bool // by the URL that was called
+	keyed     bool           // by that
+	presigned bool           // by the URL that was called
+	person    *access.Person // whom a token speaks of; who that is for a call depends on its tenant
+	token     string
 }
 
-// unauthenticated is the one answer to everybody whose key is not believed: why is for the log.
+// as is who calls for one request.
+func (i identity) as(m access.Method, req any) access.Caller {
+	if i.person != nil {
+		return i.person.For(m, named(req))
+	}
+	return i.Caller
+}
+
+// unauthenticated is the one answer to everybody whose key or token is not believed: why is for
+// the log.
 func unauthenticated() error {
-	return fault.New(fault.Unauthenticated, "this call needs an API key that is known and alive",
+	return fault.New(fault.Unauthenticated, "this call needs an API key or a token that is known and alive",
 		fault.Remedy("send Authorization: Bearer sk_… or x-api-key: sk_…; the command line takes SERVO_API_KEY or servo login"))
 }
 
@@ -86,11 +100,14 @@ func (a *authenticator) identify(ctx context.Context, method string) (identity, 
 	if a.open {
 		return identity{Caller: access.Open()}, nil
 	}
-	text, reason := shown(ctx)
+	text, bearer, reason := shown(ctx)
 	if reason != "" {
 		return identity{}, a.refuse(ctx, method, "", reason)
 	}
 	secret, ok := access.ParseSecret(text)
+	if !ok && bearer && a.tokens != nil && oidc.IsToken(text) {
+		return a.recognise(ctx, method, text)
+	}
 	if !ok {
 		return identity{}, a.refuse(ctx, method, "", "what was shown is not a key")
 	}
@@ -104,27 +121,39 @@ func (a *authenticator) identify(ctx context.Context, method string) (identity, 
 	return identity{Caller: caller, secret: secret, keyed: true}, nil
 }
 
+// recognise says who shows a token.
+func (a *authenticator) recognise(ctx context.Context, method, text string) (identity, error) {
+	person, reason, err := a.tokens.Verify(ctx, text)
+	if err != nil {
+		return identity{}, err
+	}
+	if reason != "" {
+		return identity{}, a.refuse(ctx, method, "", reason)
+	}
+	return identity{person: &person, token: text}, nil
+}
+
 func (a *authenticator) refuse(ctx context.Context, method, key, reason string) error {
 	a.log.InfoContext(ctx, "a caller is not known", "method", method, "key", key, "reason", reason, "address", addressOf(ctx))
 	return unauthenticated()
 }
 
-// shown is the key that a call brings, or why there is none.
-func shown(ctx context.Context) (text, reason string) {
+// shown is the key or, as a bearer's, the token that a call brings, or why there is none.
+func shown(ctx context.Context) (text string, asBearer bool, reason string) {
 	bearer, plain := metadata.ValueFromIncomingContext(ctx, "authorization"), metadata.ValueFromIncomingContext(ctx, "x-api-key")
 	switch {
 	case len(bearer)+len(plain) == 0:
-		return "", "no key was shown"
+		return "", false, "no key was shown"
 	case len(bearer)+len(plain) > 1:
-		return "", "several keys were shown"
+		return "", false, "several keys were shown"
 	case len(plain) == 1:
-		return plain[0], ""
+		return plain[0], false, ""
 	}
 	scheme, text, _ := strings.Cut(bearer[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", "the authorization is not of the kind Bearer"
+		return "", false, "the authorization is not of the kind Bearer"
 	}
-	return strings.TrimLeft(text, " "), ""
+	return strings.TrimLeft(text, " "), true, ""
 }
 
 // judge says whose key this is, or why it is not believed.
@@ -216,24 +245,24 @@ func (a *authenticator) forget(publicID string) {
 	delete(a.unknown, publicID)
 }
 
-// whileAlive ends the context of a call when the key that it was made with is not believed any
-// more: streams and claims that wait may be open for long.
+// whileAlive ends the context of a call when the key or token that it was made with is not
+// believed any more: streams and claims that wait may be open for long.
 func (a *authenticator) whileAlive(ctx context.Context, who identity) (context.Context, func()) {
-	if !who.keyed {
+	if !who.keyed && who.person == nil {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var timer *time.Timer
 	ready := make(chan struct{})
-	timer = time.AfterFunc(lookAgain, func() {
+	timer = time.AfterFunc(who.soon(), func() {
 		<-ready
-		_, reason, err := a.judge(ctx, who.secret)
-		if err == nil && reason != "" { // a database that is away is no reason
+		reason, err := a.again(ctx, who)
+		if err == nil && reason != "" { // a database or an issuer that is away is no reason
 			cancel(unauthenticated())
 			return
 		}
 		if ctx.Err() == nil {
-			timer.Reset(lookAgain)
+			timer.Reset(who.soon())
 		}
 	})
 	close(ready)
@@ -241,6 +270,27 @@ func (a *authenticator) whileAlive(ctx context.Context, who identity) (context.C
 		timer.Stop()
 		cancel(nil)
 	}
+}
+
+// soon is when to look at a caller again: before long, and when the token ends.
+func (i identity) soon() time.Duration {
+	if i.person == nil {
+		return lookAgain
+	}
+	return max(min(lookAgain, time.Until(i.person.ExpiresAt)), time.Millisecond)
+}
+
+// again says why a caller who was believed is not any more.
+func (a *authenticator) again(ctx context.Context, who identity) (reason string, err error) {
+	if who.person == nil {
+		_, reason, err = a.judge(ctx, who.secret)
+		return reason, err
+	}
+	if !time.Now().Before(who.person.ExpiresAt) { // whether or not the issuer can be reached
+		return "the token has expired", nil
+	}
+	_, reason, err = a.tokens.Verify(ctx, who.token)
+	return reason, err
 }
 
 // used notes that a key was used, to be written later together with others.

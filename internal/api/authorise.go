@@ -64,7 +64,8 @@ func (s *Server) Operator(ctx context.Context, path string, authorization, apiKe
 	if err != nil {
 		return s.explain(ctx, path, err)
 	}
-	return who.May(access.Method{Permission: access.PlatformRead, Scope: access.OfPlatform}, access.Request{})
+	m := access.Method{Permission: access.PlatformRead, Scope: access.OfPlatform}
+	return who.as(m, nil).May(m, access.Request{})
 }
 
 // reaches refuses what is in a workspace that the caller's key is not for, as if it were not

@@ -42,7 +42,7 @@ func (s *Server) unary(identify func(ctx context.Context, method string) (identi
 		if err != nil {
 			return nil, err
 		}
-		ctx = withCaller(ctx, who.Caller)
+		ctx = withCaller(ctx, who.as(s.methods[info.FullMethod], req))
 		if who.presigned {
 			if err := s.validator.check(req); err != nil {
 				return nil, err
@@ -86,7 +86,7 @@ func (s *Server) Stream() grpc.StreamServerInterceptor {
 		}
 		alive, done := s.callers.whileAlive(withCaller(ctx, who.Caller), who)
 		defer done()
-		checked.ctx, ctx = alive, alive
+		checked.ctx, checked.who, ctx = alive, who, alive
 		seated := s.seated(info.FullMethod, checked)
 		defer seated.done()
 		return s.explain(ctx, info.FullMethod, handler(srv, seated))
@@ -99,6 +99,7 @@ type checkedStream struct {
 
 	ctx    context.Context //nolint:containedctx // of the stream, which gives it to its handler
 	server *Server
+	who    identity
 	method string
 	tenant string
 }
@@ -112,6 +113,7 @@ func (c *checkedStream) RecvMsg(m any) error {
 		return err
 	}
 	c.tenant = tenantOf(m)
+	c.ctx = withCaller(c.ctx, c.who.as(c.server.methods[c.method], m))
 	if err := c.server.authorise(c.ctx, c.method, m); err != nil {
 		return err
 	}

@@ -86,8 +86,14 @@ func (s keyService) ListKeys(ctx context.Context, req *servov1.ListKeysRequest) 
 func (s keyService) WhoAmI(ctx context.Context, _ *servov1.WhoAmIRequest) (*servov1.Caller, error) {
 	caller := callerOf(ctx)
 	answer := &servov1.Caller{
-		Actor: caller.Actor, Role: string(caller.Role), Tenant: caller.TenantName, Workspace: caller.Workspace, Pools: caller.Pools,
+		Actor: caller.Actor, Role: string(caller.Role), Tenant: caller.TenantName, Pools: caller.Pools,
 		Open: s.config.Open, ExpiresAt: timestamp(caller.ExpiresAt),
+	}
+	if len(caller.Workspaces) > 0 {
+		answer.Workspace = caller.Workspaces[0]
+	}
+	for _, g := range caller.Grants {
+		answer.Grants = append(answer.Grants, &servov1.Grant{Role: string(g.Role), Tenant: g.Tenant, Workspace: g.Workspace})
 	}
 	for _, p := range caller.Role.Permissions() {
 		answer.Permissions = append(answer.Permissions, string(p))

@@ -29,7 +29,7 @@ func (s *Server) runKey(ctx context.Context, req interface {
 	}
 	wanted, err := id.Parse[id.Run]("run", req.GetRun())
 	key := store.RunKey{Tenant: tenant, Run: wanted}
-	if err != nil || callerOf(ctx).Workspace == "" {
+	if err != nil || len(callerOf(ctx).Workspaces) == 0 {
 		return key, err
 	}
 	found, err := s.store.GetRun(ctx, key)

@@ -15,6 +15,7 @@ import (
 	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/oidc"
 	"go.arco.dev/servo/internal/rate"
 	"go.arco.dev/servo/internal/store"
 )
@@ -31,6 +32,8 @@ type Config struct {
 	Breakers  Breakers     // nil knows of none
 	Rates     rate.Limits  // of each tenant; the zero value has none
 	Open      bool         // no keys are asked for: whoever calls may do everything
+
+	Tokens *oidc.Verifier // of issuers that are trusted; nil trusts none. It is for the caller to start and stop
 }
 
 // Server implements the services of the contract.
@@ -62,7 +65,7 @@ func New(config Config) *Server {
 		config: config, store: config.Store, engine: config.Engine, log: config.Logger,
 		validator: newValidator(), tenants: newTenantNames(config.Store), manifests: newManifests(config.Store), tokens: newSealer(config.Store),
 		rates:   newLimiter(config.Store, config.Rates, config.Logger),
-		callers: newAuthenticator(config.Store, config.Logger, config.Open), methods: access.Methods(),
+		callers: newAuthenticator(config), methods: access.Methods(),
 		patience: twinPatience,
 	}
 	s.closing, s.close = context.WithCancel(context.Background())

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/fault"
@@ -48,7 +49,9 @@ func (s tenantService) ListTenants(ctx context.Context, req *servov1.ListTenants
 		return nil, err
 	}
 	answer := &servov1.ListTenantsResponse{}
-	if caller := callerOf(ctx); !caller.Everywhere() { // who has one sees that one
+	if caller := callerOf(ctx); caller.Person && !caller.Everywhere() {
+		return s.grantedTenants(ctx, caller.Tenants(), page)
+	} else if !caller.Everywhere() { // who has one sees that one
 		own, err := s.store.GetTenant(ctx, caller.Tenant)
 		if err != nil {
 			return nil, err
@@ -62,6 +65,36 @@ func (s tenantService) ListTenants(ctx context.Context, req *servov1.ListTenants
 	}
 	tenants, answer.NextPageToken = cut(page, tenants, small, func(t store.TenantView) string { return t.Name })
 	for _, t := range tenants {
+		answer.Tenants = append(answer.Tenants, tenantToProto(t))
+	}
+	return answer, nil
+}
+
+// grantedTenants lists the tenants that a person has grants in. A grant of a tenant that is not
+// there yet shows nothing.
+func (s tenantService) grantedTenants(ctx context.Context, names []string, page page) (*servov1.ListTenantsResponse, error) {
+	names = slices.Sorted(slices.Values(names))
+	var own []store.TenantView
+	for _, name := range names {
+		if name <= page.after || len(own) > page.size {
+			continue
+		}
+		found, err := s.tenants.id(ctx, name)
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		view, err := s.store.GetTenant(ctx, found)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, view)
+	}
+	answer := &servov1.ListTenantsResponse{}
+	own, answer.NextPageToken = cut(page, own, small, func(t store.TenantView) string { return t.Name })
+	for _, t := range own {
 		answer.Tenants = append(answer.Tenants, tenantToProto(t))
 	}
 	return answer, nil

@@ -43,6 +43,7 @@ type serverContext struct {
 	CA      string   `yaml:"tls_ca,omitempty"` // the file of the authority that signs for the servers
 	Tenant  string   `yaml:"tenant,omitempty"`
 	Key     string   `yaml:"key,omitempty"`
+	Command string   `yaml:"token_command,omitempty"` // prints a token, instead of a key
 }
 
 // variable is the value of an environment variable.
@@ -144,6 +145,7 @@ type contextShown struct {
 	Servers []string `json:"servers"`
 	Tenant  string   `json:"tenant,omitempty"`
 	Key     string   `json:"key,omitempty"`
+	Command string   `json:"token_command,omitempty"`
 }
 
 func (c contexts) shown(name string) contextShown {
@@ -154,7 +156,7 @@ func (c contexts) shown(name string) contextShown {
 	} else if key != "" {
 		key = "…"
 	}
-	return contextShown{Name: name, Current: name == c.Current, Servers: of.Servers, Tenant: of.Tenant, Key: key}
+	return contextShown{Name: name, Current: name == c.Current, Servers: of.Servers, Tenant: of.Tenant, Key: key, Command: of.Command}
 }
 
 func newContextList() *cobra.Command {
@@ -191,7 +193,7 @@ func contextTable(w io.Writer, list []contextShown) {
 		if c.Current {
 			mark = "*"
 		}
-		t.add(mark, c.Name, strings.Join(c.Servers, ","), orDash(c.Tenant), orDash(c.Key))
+		t.add(mark, c.Name, strings.Join(c.Servers, ","), orDash(c.Tenant), orDash(firstText(c.Key, c.Command)))
 	}
 	t.print(w)
 }

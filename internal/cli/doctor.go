@@ -51,9 +51,9 @@ database (--database), and with what servo dev needs on this machine. What was n
 and is not there is skipped.
 
 With --production the list of what an installation needs before others depend on it is walked
-instead of what servo dev needs: TLS, keys, the schema and its row-level security, the role of
-the database, clocks, fsync, backups, alerts, versions. It wants --database, and runs where the
-server does, or where its callers are.
+instead of what servo dev needs: TLS, keys, the issuers of --oidc, the schema and its row-level
+security, the role of the database, clocks, fsync, backups, alerts, versions. It wants
+--database, and runs where the server does, or where its callers are.
 
 Exits with 1 if a check fails.`,
 		Example: `  servo doctor
@@ -80,6 +80,7 @@ Exits with 1 if a check fails.`,
 	flags.StringVar(&d.http, "http", defaultHTTP, "address of the server's REST, metrics and health, with https:// if it speaks TLS")
 	addDatabase(cmd, &d.database)
 	addTLSCA(cmd)
+	addOIDC(cmd, &d.oidc)
 	flags.BoolVar(&d.forProduction, "production", false, "walk the list of what an installation needs before others depend on it")
 	flags.StringVar(&d.dir, "data-dir", defaultDevDir(), "where servo dev keeps its database")
 	addOutput(cmd, &form)

@@ -39,7 +39,8 @@ const (
 type doctor struct {
 	flags                  *pflag.FlagSet
 	http, database, dir    string
-	serverGiven, httpGiven bool // somebody has named them: then they should be there
+	oidc                   string // a file, as servers have it
+	serverGiven, httpGiven bool   // somebody has named them: then they should be there
 	forProduction          bool
 
 	reachable bool // a server answers
@@ -68,7 +69,11 @@ func (d *doctor) server(ctx context.Context) []finding {
 	if err != nil {
 		return failing(err)
 	}
-	c, err := client.New(client.Options{Servers: settings.Servers, TLS: encryption, APIKey: settings.APIKey, Patience: patience, UserAgent: "servo-doctor"})
+	shown, err := settings.shown(ctx, io.Discard)
+	if err != nil {
+		return failing(err)
+	}
+	c, err := client.New(client.Options{Servers: settings.Servers, TLS: encryption, APIKey: shown, Patience: patience, UserAgent: "servo-doctor"})
 	if err != nil {
 		return one(failed, err.Error(), "")
 	}

@@ -38,6 +38,7 @@ func (d *doctor) production(ctx context.Context) []finding {
 		all = append(all, encrypted(ctx, server, settings))
 	}
 	all = append(all, authenticated(ctx, settings))
+	all = append(all, d.trusted(ctx)...)
 	return append(all, d.guarded(ctx)...)
 }
 

@@ -25,6 +25,7 @@ func newLogin() *cobra.Command {
 	var (
 		servers      []string
 		name, tenant string
+		command      string
 	)
 	cmd := &cobra.Command{
 		Use:   "login",
@@ -33,10 +34,14 @@ func newLogin() *cobra.Command {
 standard input, or asked for without showing it. It is tried before it is kept, in a file that
 only you can read, beside the configuration file.
 
-A key in ` + keyVariable + ` is stronger than that of the context. The key of a context is sent
+With --token-command no key is kept but a command, which each later command runs to get a
+token of an OpenID Connect issuer that the server trusts.
+
+A key or a token in ` + keyVariable + ` is stronger than that of the context. The key of a context is sent
 to its own servers and to no others.`,
 		Example: `  servo login --server servo.example.com:8081 --context prod
-  servo keys create ci --role developer -o json | jq -r .secret | servo login --context ci`,
+  servo keys create ci --role developer -o json | jq -r .secret | servo login --context ci
+  servo login --server servo.example.com:8081 --token-command 'gcloud auth print-identity-token'`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := readSettings(cmd.Flags(), os.Environ)
@@ -46,7 +51,7 @@ to its own servers and to no others.`,
 			if !contextName.MatchString(name) {
 				return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a name", name), fault.Field("--context"), fault.Remedy("use letters, digits, - _ and ., such as prod"))
 			}
-			key, err := readKey(cmd)
+			key, kept, err := loginWith(cmd, command)
 			if err != nil {
 				return err
 			}
@@ -60,7 +65,7 @@ to its own servers and to no others.`,
 			if settings.TLS.CA, err = absolute(settings.TLS.CA); err != nil {
 				return err
 			}
-			c.Contexts[name] = serverContext{Servers: settings.Servers, CA: settings.TLS.CA, Tenant: tenant, Key: key}
+			c.Contexts[name] = serverContext{Servers: settings.Servers, CA: settings.TLS.CA, Tenant: tenant, Key: kept, Command: command}
 			c.Current = name
 			if err := c.write(); err != nil {
 				return err
@@ -72,8 +77,19 @@ to its own servers and to no others.`,
 	cmd.Flags().StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
 	addTLSCA(cmd)
 	cmd.Flags().StringVar(&name, "context", "default", "the name to keep it by")
+	cmd.Flags().StringVar(&command, "token-command", "", "a command of the shell that prints a token, to be run each time instead of keeping a key")
 	cmd.Flags().StringVarP(&tenant, "tenant", "t", "", "the tenant that is meant if no other is named")
 	return cmd
+}
+
+// loginWith is what to show to the server, and the key to keep: none if there is a command.
+func loginWith(cmd *cobra.Command, command string) (key, kept string, err error) {
+	if command != "" {
+		key, err = tokenFrom(cmd.Context(), command, cmd.ErrOrStderr())
+		return key, "", err
+	}
+	key, err = readKey(cmd)
+	return key, key, err
 }
 
 // readKey reads a key from standard input, or asks for it.
@@ -120,7 +136,8 @@ func tryKey(ctx context.Context, at settings, key string) error {
 	}
 	s := &session{settings: at}
 	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == client.Unauthenticated {
-		return fault.New(fault.Unauthenticated, "the server does not know this key", fault.Field("key"), fault.Remedy("see servo keys list on the server: it may be expired or revoked"))
+		return fault.New(fault.Unauthenticated, "the server does not know this key", fault.Field("key"),
+			fault.Remedy("see servo keys list on the server: it may be expired or revoked; why a token is refused is in the server's log"))
 	}
 	return s.explain(err)
 }

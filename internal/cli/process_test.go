@@ -18,6 +18,7 @@ import (
 
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/certs"
+	"go.arco.dev/servo/internal/servotest/issuer"
 )
 
 // certain is the longest that something certain may take on a busy machine.
@@ -42,9 +43,12 @@ const certain = time.Minute
 //	secret NAME       the API key that the last command has printed, in $NAME
 //	write FILE TEXT   a file with a text
 //	private FILE      nobody but its owner can read a file
+//	envsubst FILE     put the values of variables into a file
+//	issuer            an OpenID Connect issuer, in $ISSUER
+//	token NAME SUB [GROUP...]  a token of it, of somebody in groups, in $NAME
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	var authorities sync.Map // by their file
+	var authorities, issuers sync.Map // by their file; by their URL
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "process"),
 		RequireExplicitExec: true,
@@ -138,6 +142,18 @@ func TestProcesses(t *testing.T) {
 				if mode := info.Mode().Perm(); mode != 0o600 {
 					ts.Fatalf("%s has mode %o", args[0], mode)
 				}
+			},
+			"envsubst": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
+			},
+			"issuer": func(ts *testscript.TestScript, _ bool, _ []string) {
+				made := issuer.New(t)
+				issuers.Store(made.URL, made)
+				ts.Setenv("ISSUER", made.URL)
+			},
+			"token": func(ts *testscript.TestScript, _ bool, args []string) {
+				of, _ := issuers.Load(ts.Getenv("ISSUER"))
+				ts.Setenv(args[0], of.(*issuer.Issuer).Token(t, map[string]any{"sub": args[1], "groups": args[2:]})) //nolint:forcetypeassert // nothing else is kept
 			},
 			"silent": func(ts *testscript.TestScript, _ bool, args []string) {
 				wait(ts, "silence at "+args[0], func() bool { return !listens(args[0]) })

@@ -107,9 +107,13 @@ func connect(cmd *cobra.Command, patience time.Duration) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	shown, err := read.shown(cmd.Context(), cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
 	s.client, err = client.New(client.Options{
 		Servers:     read.Servers,
-		APIKey:      read.APIKey,
+		APIKey:      shown,
 		TLS:         encryption,
 		Patience:    patience,
 		UserAgent:   "servo-cli/" + thisBuild().Version,

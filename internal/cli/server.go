@@ -25,6 +25,7 @@ const (
 // serverOptions are the flags of servo server.
 type serverOptions struct {
 	config daemon.Config
+	oidc   string // a file
 	log    logging
 }
 
@@ -38,8 +39,8 @@ func newServer() *cobra.Command {
 number of servers may share one database.
 
 REST, metrics and health are at --http, gRPC, which workers and this command line speak, at
---grpc. Callers show API keys; servo keys bootstrap makes the first one. They travel as they
-are: where others can listen, put TLS in front. With --open no keys are asked for, and whoever
+--grpc. Callers show API keys; servo keys bootstrap makes the first one. With --oidc they may
+show tokens of OpenID Connect issuers instead. Both travel as they are: where others can listen, put TLS in front. With --open no keys are asked for, and whoever
 reaches these addresses may do everything: that is refused for an address that other machines
 reach. /healthz, /readyz and /openapi.json are for everybody, /metrics too if only this machine
 reaches it, else for platform keys.
@@ -75,6 +76,7 @@ by that, but what was in flight is not answered.`,
 	flags.BoolVar(&o.config.Open, "open", false, "ask for no API keys: whoever reaches the server may do everything; on this machine only")
 	addRates(cmd, &o.config.Rates)
 	addServerTLS(cmd, &o.config.TLS)
+	addOIDC(cmd, &o.oidc)
 	addLogging(cmd, &o.log, "info")
 	return cmd
 }
@@ -89,6 +91,9 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	if o.config.ListenURL == "" {
 		o.config.ListenURL = os.Getenv("SERVO_LISTEN_DATABASE_URL")
+	}
+	if o.config.OIDC, err = readOIDC(o.oidc); err != nil {
+		return err
 	}
 	if err := o.check(); err != nil {
 		return err
@@ -167,7 +172,7 @@ func (o *serverOptions) check() error {
 			return openFault(f.flag, f.address, "listen on 127.0.0.1, or leave --open out and give out keys: servo keys bootstrap")
 		}
 	}
-	return nil
+	return openOIDC(o.config.Open, o.config.OIDC)
 }
 
 // openFault refuses an address that other machines can reach.

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -38,6 +40,7 @@ type settings struct {
 	Form      output
 	TLS       client.TLSFiles
 	APIKey    string // "" is nobody
+	Command   string // prints a token, if there is no key
 }
 
 // readSettings gathers the settings of a command with these flags.
@@ -76,10 +79,18 @@ func readSettings(flags *pflag.FlagSet, environ func() []string) (settings, erro
 	if read.APIKey = variable(environ, keyVariable); read.APIKey == "" {
 		elsewhere := func(server string) bool { return !slices.Contains(chosen.Servers, server) }
 		if !slices.ContainsFunc(read.Servers, elsewhere) { // it is for its own servers
-			read.APIKey = chosen.Key
+			read.APIKey, read.Command = chosen.Key, chosen.Command
 		}
 	}
 	return read, err
+}
+
+// shown is the key or token that a command shows to the servers; "" is none.
+func (s settings) shown(ctx context.Context, stderr io.Writer) (string, error) {
+	if s.APIKey != "" || s.Command == "" {
+		return s.APIKey, nil
+	}
+	return tokenFrom(ctx, s.Command, stderr)
 }
 
 // chooseContext takes the settings of the context that is used, if one is.

@@ -22,6 +22,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/feed"
 	"go.arco.dev/servo/internal/metrics"
+	"go.arco.dev/servo/internal/oidc"
 	"go.arco.dev/servo/internal/presence"
 	"go.arco.dev/servo/internal/push"
 	"go.arco.dev/servo/internal/rate"
@@ -58,6 +59,7 @@ type Config struct {
 	TenantLabels    int                // how many tenants have labels of their own in metrics; 0 is metrics.DefaultTenants
 	AssetLabels     int                // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
 	Open            bool               // no keys are asked for: whoever reaches the addresses may do everything; on loopback only
+	OIDC            oidc.Settings      // whose tokens are believed beside keys; the zero value has nobody's
 	TLS             TLS                // what both addresses are encrypted with; none is plain text
 	Rates           rate.Limits        // what each tenant may do, on all servers together; the zero value has no limits
 	PublicURL       string             // where push workers reach the servers; "" is the HTTP address
@@ -82,7 +84,8 @@ type Daemon struct {
 	dispatch  atomic.Pointer[dispatch.Dispatch]
 	api       *api.Server
 	pages     *web.Web
-	tls       *certificates // nil is plain text
+	tls       *certificates  // nil is plain text
+	tokens    *oidc.Verifier // nil believes none
 
 	grpc     *grpc.Server
 	http     *http.Server
@@ -123,6 +126,9 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 	if d.tls, err = startTLS(d.config.TLS, d.config.Logger); err != nil { //nolint:contextcheck // it lives until Stop
 		return err
 	}
+	if err := d.startTokens(); err != nil { //nolint:contextcheck // it lives until Stop
+		return err
+	}
 	if d.store, err = openStore(ctx, d.config); err != nil {
 		return err
 	}
@@ -141,6 +147,19 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 		return err
 	}
 	d.startDispatch(ctx)
+	return nil
+}
+
+// startTokens begins to fetch the keys of the issuers. One that cannot be reached is no reason
+// not to start: its tokens have to wait.
+func (d *Daemon) startTokens() (err error) {
+	if len(d.config.OIDC.Issuers) == 0 {
+		return nil
+	}
+	if d.tokens, err = oidc.NewVerifier(d.config.OIDC, oidc.Config{Logger: d.config.Logger}); err != nil {
+		return err
+	}
+	d.tokens.Start(d.config.Logger)
 	return nil
 }
 
@@ -202,6 +221,7 @@ func (d *Daemon) shutDown(ctx context.Context) error {
 		d.engine.Stop()
 	}
 	d.tls.stop()
+	d.tokens.Stop()
 	if d.store != nil {
 		d.store.Close()
 	}

@@ -42,12 +42,12 @@ const (
 func (d *Daemon) listen(ctx context.Context) error {
 	d.api = api.New(api.Config{
 		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(), Tracer: d.config.Traces.Tracer(),
-		Breakers: breakers{d}, Open: d.config.Open, Rates: d.config.Rates,
+		Breakers: breakers{d}, Open: d.config.Open, Rates: d.config.Rates, Tokens: d.tokens,
 	})
 	if err := d.api.Prepare(ctx); err != nil {
 		return err
 	}
-	channel := rest.Inside(d.api) //nolint:contextcheck,nolintlint // it lives as long as the server; seen or not, by what is cached
+	channel := rest.Inside(d.api)                       //nolint:contextcheck,nolintlint // it lives as long as the server; seen or not, by what is cached
 	handler, err := rest.Over(channel, d.config.Logger) //nolint:contextcheck,nolintlint // likewise
 	if err != nil {
 		return err

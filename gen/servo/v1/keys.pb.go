@@ -534,9 +534,10 @@ func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
 // Caller is who makes a call.
 type Caller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As events and the audit name it, such as key/ci.
+	// As events and the audit name it, such as key/ci or oidc/jo@example.com.
 	Actor string `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
-	// viewer, operator, developer, admin, worker or platform.
+	// viewer, operator, developer, admin, worker or platform. Who has shown a token and was
+	// granted several things is told the first tenant here, and all of them in grants.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
 	// Empty for the installation: every tenant can be reached.
 	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -549,7 +550,9 @@ type Caller struct {
 	// The server asks for no keys: everybody is this caller.
 	Open bool `protobuf:"varint,7,opt,name=open,proto3" json:"open,omitempty"`
 	// Missing for a caller whose key does not expire.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// What somebody who has shown a token may do, and where; empty for keys.
+	Grants        []*Grant `protobuf:"bytes,9,rep,name=grants,proto3" json:"grants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -640,6 +643,77 @@ func (x *Caller) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Caller) GetGrants() []*Grant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+// Grant is a role of a person in a tenant.
+type Grant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// viewer, operator, developer, admin or platform.
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	// Empty with the role platform: every tenant can be reached.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Empty for the whole tenant.
+	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grant) Reset() {
+	*x = Grant{}
+	mi := &file_servo_v1_keys_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grant) ProtoMessage() {}
+
+func (x *Grant) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_keys_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grant.ProtoReflect.Descriptor instead.
+func (*Grant) Descriptor() ([]byte, []int) {
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Grant) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Grant) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Grant) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
 // RotateKeyRequest names a key.
 type RotateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -655,7 +729,7 @@ type RotateKeyRequest struct {
 
 func (x *RotateKeyRequest) Reset() {
 	*x = RotateKeyRequest{}
-	mi := &file_servo_v1_keys_proto_msgTypes[7]
+	mi := &file_servo_v1_keys_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +741,7 @@ func (x *RotateKeyRequest) String() string {
 func (*RotateKeyRequest) ProtoMessage() {}
 
 func (x *RotateKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[7]
+	mi := &file_servo_v1_keys_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +754,7 @@ func (x *RotateKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeyRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeyRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RotateKeyRequest) GetTenant() string {
@@ -719,7 +793,7 @@ type RevokeKeyRequest struct {
 
 func (x *RevokeKeyRequest) Reset() {
 	*x = RevokeKeyRequest{}
-	mi := &file_servo_v1_keys_proto_msgTypes[8]
+	mi := &file_servo_v1_keys_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +805,7 @@ func (x *RevokeKeyRequest) String() string {
 func (*RevokeKeyRequest) ProtoMessage() {}
 
 func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[8]
+	mi := &file_servo_v1_keys_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +818,7 @@ func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RevokeKeyRequest) GetTenant() string {
@@ -787,7 +861,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_servo_v1_keys_proto_msgTypes[9]
+	mi := &file_servo_v1_keys_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +873,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[9]
+	mi := &file_servo_v1_keys_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +886,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListAuditRequest) GetTenant() string {
@@ -862,7 +936,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_servo_v1_keys_proto_msgTypes[10]
+	mi := &file_servo_v1_keys_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +948,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[10]
+	mi := &file_servo_v1_keys_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +961,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListAuditResponse) GetEntries() []*AuditEntry {
@@ -930,7 +1004,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_servo_v1_keys_proto_msgTypes[11]
+	mi := &file_servo_v1_keys_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1016,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_keys_proto_msgTypes[11]
+	mi := &file_servo_v1_keys_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1029,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_servo_v1_keys_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_keys_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AuditEntry) GetId() string {
@@ -1080,7 +1154,7 @@ const file_servo_v1_keys_proto_rawDesc = "" +
 	"\x10ListKeysResponse\x12!\n" +
 	"\x04keys\x18\x01 \x03(\v2\r.servo.v1.KeyR\x04keys\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x0f\n" +
-	"\rWhoAmIRequest\"\xef\x01\n" +
+	"\rWhoAmIRequest\"\x98\x02\n" +
 	"\x06Caller\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
@@ -1090,7 +1164,12 @@ const file_servo_v1_keys_proto_rawDesc = "" +
 	"\vpermissions\x18\x06 \x03(\tR\vpermissions\x12\x12\n" +
 	"\x04open\x18\a \x01(\bR\x04open\x129\n" +
 	"\n" +
-	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x8f\x01\n" +
+	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12'\n" +
+	"\x06grants\x18\t \x03(\v2\x0f.servo.v1.GrantR\x06grants\"Q\n" +
+	"\x05Grant\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
+	"\tworkspace\x18\x03 \x01(\tR\tworkspace\"\x8f\x01\n" +
 	"\x10RotateKeyRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12\x1b\n" +
 	"\x03key\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x03key\x12=\n" +
@@ -1148,7 +1227,7 @@ func file_servo_v1_keys_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_keys_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_keys_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_servo_v1_keys_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_servo_v1_keys_proto_goTypes = []any{
 	(Key_State)(0),                // 0: servo.v1.Key.State
 	(*Key)(nil),                   // 1: servo.v1.Key
@@ -1158,47 +1237,49 @@ var file_servo_v1_keys_proto_goTypes = []any{
 	(*ListKeysResponse)(nil),      // 5: servo.v1.ListKeysResponse
 	(*WhoAmIRequest)(nil),         // 6: servo.v1.WhoAmIRequest
 	(*Caller)(nil),                // 7: servo.v1.Caller
-	(*RotateKeyRequest)(nil),      // 8: servo.v1.RotateKeyRequest
-	(*RevokeKeyRequest)(nil),      // 9: servo.v1.RevokeKeyRequest
-	(*ListAuditRequest)(nil),      // 10: servo.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),     // 11: servo.v1.ListAuditResponse
-	(*AuditEntry)(nil),            // 12: servo.v1.AuditEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(*structpb.Struct)(nil),       // 15: google.protobuf.Struct
+	(*Grant)(nil),                 // 8: servo.v1.Grant
+	(*RotateKeyRequest)(nil),      // 9: servo.v1.RotateKeyRequest
+	(*RevokeKeyRequest)(nil),      // 10: servo.v1.RevokeKeyRequest
+	(*ListAuditRequest)(nil),      // 11: servo.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),     // 12: servo.v1.ListAuditResponse
+	(*AuditEntry)(nil),            // 13: servo.v1.AuditEntry
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*structpb.Struct)(nil),       // 16: google.protobuf.Struct
 }
 var file_servo_v1_keys_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Key.state:type_name -> servo.v1.Key.State
-	13, // 1: servo.v1.Key.created_at:type_name -> google.protobuf.Timestamp
-	13, // 2: servo.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 3: servo.v1.Key.revoked_at:type_name -> google.protobuf.Timestamp
-	13, // 4: servo.v1.Key.last_used_at:type_name -> google.protobuf.Timestamp
-	14, // 5: servo.v1.CreateKeyRequest.expires_in:type_name -> google.protobuf.Duration
+	14, // 1: servo.v1.Key.created_at:type_name -> google.protobuf.Timestamp
+	14, // 2: servo.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 3: servo.v1.Key.revoked_at:type_name -> google.protobuf.Timestamp
+	14, // 4: servo.v1.Key.last_used_at:type_name -> google.protobuf.Timestamp
+	15, // 5: servo.v1.CreateKeyRequest.expires_in:type_name -> google.protobuf.Duration
 	1,  // 6: servo.v1.CreateKeyResponse.key:type_name -> servo.v1.Key
 	1,  // 7: servo.v1.ListKeysResponse.keys:type_name -> servo.v1.Key
-	13, // 8: servo.v1.Caller.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 9: servo.v1.RotateKeyRequest.overlap:type_name -> google.protobuf.Duration
-	13, // 10: servo.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	12, // 11: servo.v1.ListAuditResponse.entries:type_name -> servo.v1.AuditEntry
-	13, // 12: servo.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
-	15, // 13: servo.v1.AuditEntry.request:type_name -> google.protobuf.Struct
-	2,  // 14: servo.v1.KeyService.CreateKey:input_type -> servo.v1.CreateKeyRequest
-	4,  // 15: servo.v1.KeyService.ListKeys:input_type -> servo.v1.ListKeysRequest
-	6,  // 16: servo.v1.KeyService.WhoAmI:input_type -> servo.v1.WhoAmIRequest
-	8,  // 17: servo.v1.KeyService.RotateKey:input_type -> servo.v1.RotateKeyRequest
-	9,  // 18: servo.v1.KeyService.RevokeKey:input_type -> servo.v1.RevokeKeyRequest
-	10, // 19: servo.v1.AuditService.ListAudit:input_type -> servo.v1.ListAuditRequest
-	3,  // 20: servo.v1.KeyService.CreateKey:output_type -> servo.v1.CreateKeyResponse
-	5,  // 21: servo.v1.KeyService.ListKeys:output_type -> servo.v1.ListKeysResponse
-	7,  // 22: servo.v1.KeyService.WhoAmI:output_type -> servo.v1.Caller
-	3,  // 23: servo.v1.KeyService.RotateKey:output_type -> servo.v1.CreateKeyResponse
-	1,  // 24: servo.v1.KeyService.RevokeKey:output_type -> servo.v1.Key
-	11, // 25: servo.v1.AuditService.ListAudit:output_type -> servo.v1.ListAuditResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	14, // 8: servo.v1.Caller.expires_at:type_name -> google.protobuf.Timestamp
+	8,  // 9: servo.v1.Caller.grants:type_name -> servo.v1.Grant
+	15, // 10: servo.v1.RotateKeyRequest.overlap:type_name -> google.protobuf.Duration
+	14, // 11: servo.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	13, // 12: servo.v1.ListAuditResponse.entries:type_name -> servo.v1.AuditEntry
+	14, // 13: servo.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
+	16, // 14: servo.v1.AuditEntry.request:type_name -> google.protobuf.Struct
+	2,  // 15: servo.v1.KeyService.CreateKey:input_type -> servo.v1.CreateKeyRequest
+	4,  // 16: servo.v1.KeyService.ListKeys:input_type -> servo.v1.ListKeysRequest
+	6,  // 17: servo.v1.KeyService.WhoAmI:input_type -> servo.v1.WhoAmIRequest
+	9,  // 18: servo.v1.KeyService.RotateKey:input_type -> servo.v1.RotateKeyRequest
+	10, // 19: servo.v1.KeyService.RevokeKey:input_type -> servo.v1.RevokeKeyRequest
+	11, // 20: servo.v1.AuditService.ListAudit:input_type -> servo.v1.ListAuditRequest
+	3,  // 21: servo.v1.KeyService.CreateKey:output_type -> servo.v1.CreateKeyResponse
+	5,  // 22: servo.v1.KeyService.ListKeys:output_type -> servo.v1.ListKeysResponse
+	7,  // 23: servo.v1.KeyService.WhoAmI:output_type -> servo.v1.Caller
+	3,  // 24: servo.v1.KeyService.RotateKey:output_type -> servo.v1.CreateKeyResponse
+	1,  // 25: servo.v1.KeyService.RevokeKey:output_type -> servo.v1.Key
+	12, // 26: servo.v1.AuditService.ListAudit:output_type -> servo.v1.ListAuditResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_keys_proto_init() }
@@ -1212,7 +1293,7 @@ func file_servo_v1_keys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_keys_proto_rawDesc), len(file_servo_v1_keys_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

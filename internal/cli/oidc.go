@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/oidc"
+)
+
+const (
+	oidcFlag     = "--oidc"
+	oidcVariable = "SERVO_OIDC"
+)
+
+// addOIDC gives a command --oidc.
+func addOIDC(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "oidc", "", "YAML or JSON file with the OpenID Connect issuers whose tokens are believed, and what is granted to whom ("+oidcVariable+")")
+}
+
+// readOIDC reads the issuers that are trusted; there may be none.
+func readOIDC(path string) (oidc.Settings, error) {
+	if path == "" {
+		path = os.Getenv(oidcVariable)
+	}
+	if path == "" {
+		return oidc.Settings{}, nil
+	}
+	return oidc.Read(path, oidcFlag)
+}
+
+// openOIDC refuses tokens where nobody is asked for any.
+func openOIDC(open bool, settings oidc.Settings) error {
+	if open && len(settings.Issuers) > 0 {
+		return fault.New(fault.InvalidArgument, "is of no use with --open, which asks nobody who they are", fault.Field(oidcFlag), fault.Remedy("leave one of the two out"))
+	}
+	return nil
+}
+
+// trusted: the issuers can be reached, and have keys.
+func (d *doctor) trusted(ctx context.Context) []finding {
+	settings, err := readOIDC(d.oidc)
+	if err != nil {
+		return under("OIDC", failing(err))
+	}
+	found := []finding{}
+	for _, issuer := range settings.Issuers {
+		ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+		keys, err := oidc.Probe(ctx, issuer)
+		cancel()
+		f := finding{Check: "OIDC", Verdict: passed, Message: issuer.URL + " has " + count(keys, "key")}
+		switch {
+		case err != nil:
+			f.Verdict, f.Message, f.Remedy = failed, issuer.URL+" cannot be used: "+err.Error(), "see that the servers reach it, and that the file has the issuer as its tokens write it"
+		case keys == 0:
+			f.Verdict, f.Message, f.Remedy = failed, issuer.URL+" has no key that can be used", "let it publish keys with ids for RS256 or ES256 at its jwks_uri"
+		}
+		found = append(found, f)
+	}
+	return found
+}

@@ -1,0 +1,131 @@
+package oidc_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/access"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/oidc"
+)
+
+const goodFile = `
+issuers:
+  - issuer: https://login.example.com/realms/data
+    audiences: [servo, servo-cli]
+    subject: email
+    grants:
+      - {claim: groups, value: data-team, role: operator, tenant: acme, workspace: dev}
+      - {claim: /realm_access/roles, value: servo-admins, role: platform}
+`
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a file says whom to trust and what to grant", func(t *testing.T) {
+		t.Parallel()
+		s, err := oidc.Parse([]byte(goodFile), "oidc.yaml")
+		require.NoError(t, err)
+		require.Equal(t, oidc.Settings{Issuers: []oidc.Issuer{{
+			URL: "https://login.example.com/realms/data", Audiences: []string{"servo", "servo-cli"}, Algorithms: []string{"RS256", "ES256"}, Subject: "email",
+			Rules: []oidc.Rule{
+				{Claim: "groups", Value: "data-team", Grant: access.Grant{Role: access.Operator, Tenant: "acme", Workspace: "dev"}},
+				{Claim: "/realm_access/roles", Value: "servo-admins", Grant: access.Grant{Role: access.Platform}},
+			},
+		}}}, s)
+	})
+
+	t.Run("JSON is as good", func(t *testing.T) {
+		t.Parallel()
+		s, err := oidc.Parse([]byte(`{"issuers": [{"issuer": "http://127.0.0.1:9000", "audiences": ["a"], "algorithms": ["EdDSA"], "ca": "ca.pem",
+			"grants": [{"claim": "sub", "value": "jo", "role": "admin", "tenant": "acme"}]}]}`), filepath.Join("etc", "oidc.json"))
+		require.NoError(t, err)
+		require.Equal(t, []string{"EdDSA"}, s.Issuers[0].Algorithms)
+		require.Equal(t, "sub", s.Issuers[0].Subject)
+		require.Equal(t, filepath.Join("etc", "ca.pem"), s.Issuers[0].CA)
+	})
+
+	for name, c := range map[string]struct{ old, replaced, field, message string }{
+		"an unknown field":               {"audiences:", "audience:", "issuers[0].audience", "did you mean audiences"},
+		"no audience":                    {"    audiences: [servo, servo-cli]\n", "", "issuers[0].audiences", "is missing"},
+		"a list that is none":            {"[servo, servo-cli]", "servo", "issuers[0].audiences", "is no list"},
+		"a role that is none":            {"operator", "operater", "issuers[0].grants[0].role", "did you mean operator"},
+		"the role of workers":            {"operator", "worker", "issuers[0].grants[0].role", "worker is not a role of people"},
+		"a role without its tenant":      {"tenant: acme, ", "", "issuers[0].grants[0].tenant", "is missing"},
+		"a tenant of the platform":       {"role: platform", "role: platform, tenant: acme", "issuers[0].grants[1].tenant", "platform is not a role of a tenant"},
+		"a workspace of the platform":    {"role: platform", "role: platform, workspace: w", "issuers[0].grants[1].workspace", "is for the roles of a tenant"},
+		"a name that is none":            {"acme", "Acme Inc", "issuers[0].grants[0].tenant", "is not the name of a tenant"},
+		"no value":                       {"value: data-team, ", "", "issuers[0].grants[0].value", "is missing"},
+		"an empty value":                 {"data-team", `""`, "issuers[0].grants[0].value", "has 0 bytes"},
+		"plain text over the network":    {"https://login", "http://login", "issuers[0].issuer", "is not encrypted"},
+		"another scheme":                 {"https://login", "ftp://login", "issuers[0].issuer", "is not https://"},
+		"no URL":                         {"https://login.example.com/realms/data", "login", "issuers[0].issuer", "is not a URL"},
+		"a query":                        {"realms/data", "realms/data?x=1", "issuers[0].issuer", "has a user, a query or a fragment"},
+		"a symmetric algorithm":          {"subject: email", "algorithms: [HS256]", "issuers[0].algorithms[0]", "cannot be used"},
+		"no algorithm at all":            {"subject: email", "algorithms: [none]", "issuers[0].algorithms[0]", "cannot be used"},
+		"something twice":                {"subject: email", "subject: email\n    subject: sub", "issuers[0].subject", "is there twice"},
+		"a mapping that is none":         {"{claim: groups, value: data-team, role: operator, tenant: acme, workspace: dev}", "operator", "issuers[0].grants[0]", "is no mapping"},
+		"a reference instead of a value": {"subject: email", "subject: &x email\n    name: *x", "issuers[0].name", "is no text"},
+	} {
+		t.Run("it is refused with file, line and field: "+name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(goodFile, c.old, c.replaced, 1)
+			require.NotEqual(t, goodFile, text)
+			_, err := oidc.Parse([]byte(text), "oidc.yaml")
+			f, ok := fault.As(err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, c.field, f.Violation.Field)
+			require.Contains(t, f.Message, c.message)
+			require.Regexp(t, `^oidc\.yaml:\d+: `, f.Message)
+			require.NotEmpty(t, f.Violation.Remedy)
+		})
+	}
+
+	t.Run("all mistakes are told at once", func(t *testing.T) {
+		t.Parallel()
+		_, err := oidc.Parse([]byte("issuers:\n  - {issuer: x}\n  - {issuer: x}\n"), "oidc.yaml")
+		f, ok := fault.As(err)
+		require.True(t, ok)
+		var fields []string
+		for _, v := range f.Violations() {
+			fields = append(fields, v.Field)
+		}
+		require.Subset(t, fields, []string{"issuers[0].issuer", "issuers[0].audiences", "issuers[0].grants", "issuers[0].name", "issuers[1].issuer", "issuers[1].name"})
+	})
+
+	t.Run("what is no file of settings is refused", func(t *testing.T) {
+		t.Parallel()
+		for _, text := range []string{"", "issuers: []", "[]", "a: b: c", "issuers: {}", "\x00"} {
+			_, err := oidc.Parse([]byte(text), "oidc.yaml")
+			require.True(t, fault.Is(err, fault.InvalidArgument), "%q %v", text, err)
+		}
+	})
+
+	t.Run("a file that is not there names its flag", func(t *testing.T) {
+		t.Parallel()
+		_, err := oidc.Read(filepath.Join(t.TempDir(), "none.yaml"), "--oidc")
+		f, ok := fault.As(err)
+		require.True(t, ok)
+		require.Equal(t, "--oidc", f.Violation.Field)
+		path := filepath.Join(t.TempDir(), "oidc.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(goodFile), 0o600))
+		_, err = oidc.Read(path, "--oidc")
+		require.NoError(t, err)
+	})
+}
+
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "operate.md"))
+	require.NoError(t, err)
+	_, example, found := strings.Cut(string(page), "```yaml\n# oidc.yaml\n")
+	require.True(t, found)
+	example, _, _ = strings.Cut(example, "```")
+	s, err := oidc.Parse([]byte(example), "oidc.yaml")
+	require.NoError(t, err)
+	require.Len(t, s.Issuers[0].Rules, 3)
+}
