@@ -19,6 +19,10 @@ const (
 type done struct {
 	To     string // the page to go to
 	Notice string // what to say there
+
+	// Shown is the answer itself, for what is shown once and kept nowhere, such as a secret: no
+	// address leads to it and no cookie carries it.
+	Shown *view.Page
 }
 
 // perform does what a form asks for and shows the page that it leads to. Forms are plain ones:
@@ -37,6 +41,10 @@ func (s *Web) perform(w http.ResponseWriter, r *http.Request, a action) {
 	did, err := a(v)
 	if err != nil {
 		s.fail(w, r, err)
+		return
+	}
+	if did.Shown != nil {
+		s.write(w, r, http.StatusOK, view.Document(s.frame(v), *did.Shown))
 		return
 	}
 	setNotice(w, did.Notice, s.config.Secure)

@@ -103,6 +103,7 @@ func (s *Web) routes() {
 
 	s.show("/{$}", s.overview)
 	s.runRoutes()
+	s.tenantRoutes()
 }
 
 // show registers a page: the document, and the stream of its body.

@@ -1,0 +1,129 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Column is what a chart stacks over one label.
+type Column struct {
+	Label string // under it, where there is room
+	Title string // all of it in words
+	Parts []Part
+}
+
+// Part is a piece of a column.
+type Part struct {
+	Value float64
+	Class string
+}
+
+// Bars is a chart of columns, laid out.
+type Bars struct {
+	Title         string
+	Width, Height int
+	Base          int // where columns stand
+	Lines         []Mark
+	Columns       []laidColumn
+	Labels        []Mark
+	Empty         bool // nothing is over zero
+}
+
+// Mark is a text on an axis.
+type Mark struct {
+	At    int
+	Label string
+}
+
+type laidColumn struct {
+	X, Width int
+	Title    string
+	Pieces   []piece
+}
+
+type piece struct {
+	Y, Height int
+	Class     string
+}
+
+// The sizes of a chart.
+const (
+	barsLeft   = 52
+	barsTop    = 10
+	barsPlot   = 110
+	barsBelow  = 20
+	barsAcross = 840
+	widestBar  = 44
+	labelRoom  = 58
+)
+
+// BarsOf lays out columns. A value over zero is never so small that it is not seen.
+func BarsOf(title string, columns []Column, format func(float64) string) Bars {
+	out := Bars{Title: title, Height: barsTop + barsPlot + barsBelow, Base: barsTop + barsPlot, Width: barsLeft + barsAcross + 8, Empty: true}
+	if len(columns) == 0 {
+		return out
+	}
+	most := 0.0
+	for _, c := range columns {
+		sum := 0.0
+		for _, p := range c.Parts {
+			sum += p.Value
+		}
+		most = max(most, sum)
+	}
+	out.Empty = most == 0
+	top := ceiling(most)
+	for _, share := range []float64{0, 0.5, 1} {
+		out.Lines = append(out.Lines, Mark{At: out.Base - int(share*barsPlot), Label: format(top * share)})
+	}
+	step := float64(barsAcross) / float64(len(columns))
+	width := max(2, min(widestBar, int(step*0.75)))
+	each := max(1, int(math.Ceil(labelRoom/step)))
+	for i, c := range columns {
+		middle := barsLeft + int(step*(float64(i)+0.5))
+		laid := laidColumn{X: middle - width/2, Width: width, Title: c.Title}
+		y := out.Base
+		for _, p := range c.Parts {
+			if p.Value <= 0 {
+				continue
+			}
+			height := max(2, int(p.Value/top*barsPlot))
+			y -= height
+			laid.Pieces = append(laid.Pieces, piece{Y: y, Height: height, Class: p.Class})
+		}
+		out.Columns = append(out.Columns, laid)
+		if (len(columns)-1-i)%each == 0 { // the last one always has its label
+			out.Labels = append(out.Labels, Mark{At: middle, Label: c.Label})
+		}
+	}
+	return out
+}
+
+// ceiling is a round number that is not below.
+func ceiling(most float64) float64 {
+	if most <= 0 {
+		return 1
+	}
+	size := math.Pow(10, math.Floor(math.Log10(most)))
+	for _, step := range []float64{1, 2, 4, 5, 10} {
+		if most <= step*size {
+			return step * size
+		}
+	}
+	return 10 * size
+}
+
+// wholeNumber writes a value of an axis; a part of a thing is none.
+func wholeNumber(value float64) string {
+	if value != math.Trunc(value) {
+		return ""
+	}
+	return Count(int64(value), false)
+}
+
+// seconds writes a duration on an axis.
+func seconds(value float64) string { return Duration(time.Duration(value * float64(time.Second))) }
+
+// viewBox is the whole of a drawing.
+func viewBox(width, height int) string { return fmt.Sprintf("0 0 %d %d", width, height) }
