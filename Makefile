@@ -76,6 +76,10 @@ soak: setup ## run the chaos tests for long (soak=20m for each): servers, worker
 bench: setup ## measure the engine against a PostgreSQL with fsync on
 	go run ./cmd/servo bench engine
 
+.PHONY: screenshots
+screenshots: setup build ## write pictures of every page of a busy server to docs/ui
+	@scripts/screenshots.sh
+
 .PHONY: check
 check: verify lint test/race ## everything a change must pass; the test summary comes last
 

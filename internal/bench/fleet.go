@@ -28,6 +28,7 @@ type fleet struct {
 	postmaster int
 	server     *process
 	address    string // of the server's gRPC
+	web        string // of its pages
 	client     *client.Client
 	admin      *pgx.Conn
 	undo       []func()
@@ -48,12 +49,12 @@ func startFleet(ctx context.Context, o TaskOptions) (*fleet, error) {
 		return f, err
 	}
 	web := ports[0]
-	f.address = ports[1]
+	f.address, f.web = ports[1], "http://"+web
 	f.server, err = f.start(ctx, "server", "--open", "--rate-trigger", "0", "--rate-list", "0", "--rate-deploy", "0", "--max-streams", "0", "--database", f.database, "--migrate", "--http", web, "--grpc", f.address, "--log-level", "warn")
 	if err != nil {
 		return f, err
 	}
-	if err := f.server.waitReady(ctx, "http://"+web+"/readyz"); err != nil {
+	if err := f.server.waitReady(ctx, f.web+"/readyz"); err != nil {
 		return f, err
 	}
 	if f.admin, err = pgx.Connect(ctx, f.database); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -267,6 +268,17 @@ func (w *Window) Press(key string) {
 func (w *Window) Shoot(path string) {
 	w.t.Helper()
 	require.NoError(w.t, os.WriteFile(path, Get(w, chromedp.FullScreenshot(100)), 0o600))
+}
+
+// Snap takes a picture of what the window shows, as a JPEG.
+func (w *Window) Snap(path string) {
+	w.t.Helper()
+	picture := Get(w, func(ctx context.Context, t *chromedp.Target) ([]byte, error) {
+		format, quality := page.CaptureScreenshotFormatJpeg, int64(85)
+		taken, err := cdp.Call(ctx, t, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: format, Quality: &quality})
+		return taken.Data, err
+	})
+	require.NoError(w.t, os.WriteFile(path, picture, 0o644)) //nolint:gosec // pictures of pages are for everybody
 }
 
 // Address is where the window is, without the server.
