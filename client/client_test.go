@@ -200,11 +200,22 @@ func TestRepeats(t *testing.T) {
 		require.Len(t, calls, 1)
 	})
 
-	t.Run("what would be told that the name is taken is not repeated", func(t *testing.T) {
+	t.Run("what would be told that the name is taken is repeated under one key", func(t *testing.T) {
 		t.Parallel()
-		f := &fake{failures: []error{unavailable(t)}}
+		atWork := refusal(t, codes.FailedPrecondition, &servov1.Problem{Code: "CONFLICT", Message: "at work", Field: "idempotency_key", RetryAfter: durationpb.New(1)})
+		f := &fake{failures: []error{unavailable(t), atWork}}
 		_, err := f.dial(t, client.Options{}).Tenants().CreateTenant(t.Context(), &servov1.CreateTenantRequest{})
-		require.True(t, client.Is(err, client.Unavailable))
+		require.NoError(t, err)
+		_, keys := f.seen()
+		require.Len(t, keys, 3)
+		require.Equal(t, []string{keys[0], keys[0], keys[0]}, keys)
+	})
+
+	t.Run("a key that was used for another request is no reason to try again", func(t *testing.T) {
+		t.Parallel()
+		f := &fake{failures: []error{refusal(t, codes.FailedPrecondition, &servov1.Problem{Code: "CONFLICT", Message: "used", Field: "idempotency_key"})}}
+		_, err := f.dial(t, client.Options{}).Tenants().CreateTenant(client.WithIdempotencyKey(t.Context(), "mine"), &servov1.CreateTenantRequest{})
+		require.True(t, client.Is(err, client.Conflict))
 		calls, _ := f.seen()
 		require.Len(t, calls, 1)
 	})

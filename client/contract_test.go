@@ -12,12 +12,6 @@ import (
 
 func TestRepeatsOfEveryCall(t *testing.T) {
 	t.Parallel()
-	never := map[string]bool{
-		"CreateTenant": true, "ReleaseLock": true, "CreateWorkspace": true, "CreatePool": true, "UpdatePool": true, "DeletePool": true,
-		"CreateSigningKey": true, "RotateSigningKeys": true, "CreateConfig": true, "UpdateConfig": true, "DeleteConfig": true, "RescheduleConfig": true,
-		"DeleteTemplate": true, "CreateAlertChannel": true, "DeleteAlertChannel": true,
-		"CreateSubscription": true, "ReplaySubscription": true, "DeleteSubscription": true, "CreateKey": true, "RotateKey": true,
-	}
 	known := 0
 	protoregistry.GlobalFiles.RangeFilesByPackage("servo.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
@@ -26,7 +20,7 @@ func TestRepeatsOfEveryCall(t *testing.T) {
 				method := methods.Get(j)
 				known++
 				kind := repeats("/" + string(method.Parent().FullName()) + "/" + string(method.Name()))
-				require.Equal(t, never[string(method.Name())], kind == repeatNever, "decide what a repeat of %s does", method.FullName())
+				require.NotEqual(t, repeatNever, kind, "decide what a repeat of %s does", method.FullName())
 				require.Equal(t, method.IsStreamingServer(), kind == repeatResume, method.FullName())
 			}
 		}

@@ -16,6 +16,8 @@
 //
 // A call that a server has refused with UNAVAILABLE, or whose connection was cut, is made
 // again if a second time does no harm: reads, and changes that the server knows by an id.
-// Triggers and retries of runs get an idempotency key if they have none, so that a repeat
-// never makes a second run. How long all of it may take is the context's to say.
+// What would be made twice, or be told that it is so already, gets an idempotency key if it has
+// none, so that a repeat never has a second effect. Secrets are shown once: where the answer that
+// had one was lost, the repeat has none, and the key or channel must be made anew. How long all
+// of it may take is the context's to say.
 package client

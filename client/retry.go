@@ -21,7 +21,7 @@ const (
 	// retryBase and retryMax are the pause before a repeat, doubled each time.
 	retryBase = 100 * time.Millisecond
 	retryMax  = 5 * time.Second
-	// keyHeader is the metadata by which the server knows a repeat of a trigger.
+	// keyHeader is the metadata by which the server knows a repeat.
 	keyHeader = "idempotency-key"
 )
 
@@ -52,15 +52,21 @@ func repeats(method string) repeat {
 		return repeatSafe
 	case "TriggerRun", "RetryRun", "TriggerConfig":
 		return repeatByKey
+	case "CreateTenant", "CreateWorkspace", "ReleaseLock", "CreatePool", "UpdatePool", "DeletePool", "CreateSigningKey", "RotateSigningKeys",
+		"CreateConfig", "UpdateConfig", "DeleteConfig", "RescheduleConfig", "DeleteTemplate", "CreateAlertChannel", "DeleteAlertChannel",
+		"CreateSubscription", "ReplaySubscription", "DeleteSubscription", "CreateKey", "RotateKey":
+		return repeatByKey
 	case "WatchRun":
 		return repeatResume
-	default: // ReleaseLock: another run may hold it by then; CreateTenant, CreateWorkspace, pools, configs, alert channels, subscriptions: a repeat would be told that it is so already; keys: there would be two
+	default:
 		return repeatNever
 	}
 }
 
-// WithIdempotencyKey makes triggers and retries under the context known by a key of the
-// caller's choice: the same key again gives the first run. At most 255 bytes.
+// WithIdempotencyKey makes changes under the context known by a key of the caller's choice, for
+// a day: the same request with the same key again gives the first answer, without secrets; of a
+// trigger or a retry, the first run. Another request with it is a conflict. 1 to 255 printable
+// characters of ASCII.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, keyHeader, key)
 }
@@ -84,7 +90,7 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 			}
 			return nil
 		}
-		if kind == repeatNever || attempt == maxAttempts || !Is(err, Unavailable) || ctx.Err() != nil || c.outOfPatience(began) {
+		if kind == repeatNever || attempt == maxAttempts || !worthRepeating(kind, err) || ctx.Err() != nil || c.outOfPatience(began) {
 			return err
 		}
 		c.log.DebugContext(ctx, "repeat a call", "method", method, "attempt", attempt, "error", err)
@@ -92,6 +98,13 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 			return err
 		}
 	}
+}
+
+// worthRepeating says whether the same call may go well the next time: the server could not take
+// it, or is still at work on a try of which we have lost the answer.
+func worthRepeating(kind repeat, err error) bool {
+	p, ok := errors.AsType[*Problem](err)
+	return Is(err, Unavailable) || (kind == repeatByKey && ok && p.Code == Conflict && p.Field == "idempotency_key" && p.RetryAfter > 0)
 }
 
 // stream opens a stream. Its reader decides about repeats: only it knows what it has seen.

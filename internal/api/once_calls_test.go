@@ -159,3 +159,38 @@ func contains(list []protoreflect.Name, name protoreflect.Name) bool {
 	}
 	return false
 }
+
+// TestSecretsAreMarked walks all answers: what has the name of a secret is not kept.
+func TestSecretsAreMarked(t *testing.T) {
+	t.Parallel()
+	harmless := []protoreflect.FullName{ // names of things, and places
+		"servo.v1.Asset.key", "servo.v1.Lock.key",
+	}
+	seen, marked := map[protoreflect.FullName]bool{}, 0
+	var walk func(m protoreflect.MessageDescriptor)
+	walk = func(m protoreflect.MessageDescriptor) {
+		if seen[m.FullName()] || m.IsMapEntry() { // what a deployment says is kept with it
+			return
+		}
+		seen[m.FullName()] = true
+		for i := range m.Fields().Len() {
+			field := m.Fields().Get(i)
+			if api.SecretField(field) {
+				marked++
+				continue
+			}
+			if holds := field.Kind() == protoreflect.StringKind || field.Kind() == protoreflect.BytesKind; holds && api.SecretName.MatchString(string(field.Name())) {
+				require.Contains(t, harmless, field.FullName(), "mark it with debug_redact, or say here that it is none")
+			}
+			if field.Message() != nil {
+				walk(field.Message())
+			}
+		}
+	}
+	for _, method := range methods(t) {
+		if api.TakesKey(access.Methods()[pathOf(method)]) {
+			walk(method.Output())
+		}
+	}
+	require.Equal(t, 4, marked, "secrets of keys, channels, subscriptions, and keys of workers")
+}

@@ -426,6 +426,27 @@ func TestCommitsThatAreCut(t *testing.T) {
 	require.Positive(t, proxy.Cuts())
 }
 
+// TestKeysCostFewStatements counts what a key adds to a call: the look before it, the lock and
+// the look under it, and the row of the answer.
+func TestKeysCostFewStatements(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	server, own := through(t, b.db, b.db.URL, 2)
+	cost := func(ctx context.Context, name string) store.Stats {
+		before := own.Stats()
+		_, err := servov1.NewTenantServiceClient(server).CreateWorkspace(ctx, &servov1.CreateWorkspaceRequest{Tenant: "acme", Name: name})
+		require.NoError(t, err)
+		after := own.Stats()
+		return store.Stats{Transactions: after.Transactions - before.Transactions, Statements: after.Statements - before.Statements}
+	}
+	cost(t.Context(), "first") // names of tenants are remembered
+	plain, first, again := cost(t.Context(), "plain"), cost(keyed(t.Context(), "k"), "keyed"), cost(keyed(t.Context(), "k"), "keyed")
+	t.Logf("without a key %+v, with one %+v, repeated %+v", plain, first, again)
+	require.LessOrEqual(t, first.Statements-plain.Statements, int64(6))
+	require.LessOrEqual(t, first.Transactions, plain.Transactions, "what it reads after its effect is in the same transaction")
+	require.Less(t, again.Statements, plain.Statements)
+}
+
 func TestFewConnections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -442,39 +463,4 @@ func TestFewConnections(t *testing.T) {
 	all.Wait()
 	require.Equal(t, 20, b.db.Count(t, `SELECT count(*) FROM servo.workspaces WHERE name LIKE 'few-%'`))
 	require.Zero(t, own.PoolStats().Acquired)
-}
-
-// TestSecretsAreMarked walks all answers: what has the name of a secret is not kept.
-func TestSecretsAreMarked(t *testing.T) {
-	t.Parallel()
-	harmless := []protoreflect.FullName{ // names of things, and places
-		"servo.v1.Asset.key", "servo.v1.Lock.key",
-	}
-	seen, marked := map[protoreflect.FullName]bool{}, 0
-	var walk func(m protoreflect.MessageDescriptor)
-	walk = func(m protoreflect.MessageDescriptor) {
-		if seen[m.FullName()] || m.IsMapEntry() { // what a deployment says is kept with it
-			return
-		}
-		seen[m.FullName()] = true
-		for i := range m.Fields().Len() {
-			field := m.Fields().Get(i)
-			if api.SecretField(field) {
-				marked++
-				continue
-			}
-			if holds := field.Kind() == protoreflect.StringKind || field.Kind() == protoreflect.BytesKind; holds && api.SecretName.MatchString(string(field.Name())) {
-				require.Contains(t, harmless, field.FullName(), "mark it with debug_redact, or say here that it is none")
-			}
-			if field.Message() != nil {
-				walk(field.Message())
-			}
-		}
-	}
-	for _, method := range methods(t) {
-		if api.TakesKey(access.Methods()[pathOf(method)]) {
-			walk(method.Output())
-		}
-	}
-	require.Equal(t, 4, marked, "secrets of keys, channels, subscriptions, and keys of workers")
 }

@@ -144,7 +144,7 @@ The secret that they are signed with is printed once.`,
 			}
 			return s.show(made, func(w io.Writer) {
 				fmt.Fprintf(w, "channel %s hears of alerts from now on\ngive its receiver this secret; it is not shown again:\n  %s\n",
-					clean(made.GetChannel().GetName()), clean(made.GetSecret()))
+					clean(made.GetChannel().GetName()), shownOnce(made.GetSecret()))
 			})
 		}),
 	}

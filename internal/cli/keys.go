@@ -65,7 +65,16 @@ is a platform key that is alive it is refused, unless --force says that they are
 }
 
 func keyMade(w io.Writer, name, id, role, secret string) {
-	fmt.Fprintf(w, "key %s (%s) has the role %s\nkeep it; it is not shown again:\n  %s\n", clean(name), clean(id), clean(role), clean(secret))
+	fmt.Fprintf(w, "key %s (%s) has the role %s\nkeep it; it is not shown again:\n  %s\n", clean(name), clean(id), clean(role), shownOnce(secret))
+}
+
+// shownOnce is a secret that an answer had, unless the answer that had it was lost: a repeat has
+// none.
+func shownOnce(secret string) string {
+	if secret == "" {
+		return "(the answer that had it was lost on its way: end this one, and make another)"
+	}
+	return clean(secret)
 }
 
 func newAPIKeysCreate() *cobra.Command {

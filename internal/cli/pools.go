@@ -98,7 +98,7 @@ func workerKeys(w io.Writer, keys []*servov1.WorkerKey) {
 	}
 	fmt.Fprintln(w, "give the workers these keys; they are not shown again:")
 	for _, k := range keys {
-		fmt.Fprintf(w, "  %s  %s\n", clean(k.GetPool()), clean(k.GetKey()))
+		fmt.Fprintf(w, "  %s  %s\n", clean(k.GetPool()), shownOnce(k.GetKey()))
 	}
 }
 

@@ -57,7 +57,7 @@ The secret that calls are signed with is printed once.`,
 			}
 			return s.show(made, func(w io.Writer) {
 				fmt.Fprintf(w, "subscription %s hears of events after %s\ngive its receiver this secret; it is not shown again:\n  %s\n",
-					clean(made.GetSubscription().GetName()), made.GetSubscription().GetPosition(), clean(made.GetSecret()))
+					clean(made.GetSubscription().GetName()), made.GetSubscription().GetPosition(), shownOnce(made.GetSecret()))
 			})
 		}),
 	}

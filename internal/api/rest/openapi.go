@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.arco.dev/servo/gen/openapi"
+	"go.arco.dev/servo/internal/access"
+	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/api/problem"
 	"go.arco.dev/servo/internal/fault"
 )
@@ -233,6 +235,7 @@ func (f *finisher) operation(r *route, o object) error {
 	}
 	if takesIdempotencyKey(r.name) {
 		parameters = append(parameters, ref("parameters/IdempotencyKey"))
+		at(responses, "200", "headers")["Idempotency-Replayed"] = ref("headers/IdempotencyReplayed")
 	}
 	if r.name == eventsCall {
 		parameters = append(parameters, ref("parameters/LastEventID"), ref("parameters/After"))
@@ -249,10 +252,10 @@ const streamDescription = "With Accept: text/event-stream. Each event has the id
 	"The last one is \"end\", with the Run as data; \"problem\" says why the stream broke off, with a problem document as data. " +
 	"A comment comes every 15 seconds. Go on after the last id with Last-Event-ID; after \"end\", do not come back."
 
-// takesIdempotencyKey says which calls a repeat would do twice without a key. The others
-// are the same twice as once.
+// takesIdempotencyKey says which calls can be made known by a key: all that change something.
 func takesIdempotencyKey(call string) bool {
-	return call == "servo.v1.RunService.TriggerRun" || call == "servo.v1.RunService.RetryRun"
+	dot := strings.LastIndexByte(call, '.')
+	return api.TakesKey(access.Methods()["/"+call[:dot]+"/"+call[dot+1:]])
 }
 
 // parameter shortens what the generator copies from the well-known types.
@@ -341,6 +344,7 @@ func (f *finisher) components() {
 		},
 		"content": object{problem.ContentType: object{"schema": ref("schemas/ProblemDocument")}},
 	}
+	at(components, "headers")["IdempotencyReplayed"] = object{"description": "true, if the answer was given before to the same Idempotency-Key.", "schema": text}
 	at(components, "headers")["RequestId"] = object{"description": "Names the request in logs: the caller's, or a new one.", "schema": text}
 	components["securitySchemes"] = object{
 		"bearer": object{"type": "http", "scheme": "bearer", "description": "An API key: sk_…"},
@@ -348,8 +352,8 @@ func (f *finisher) components() {
 	}
 	parameters := at(components, "parameters")
 	parameters["IdempotencyKey"] = object{
-		"name": "Idempotency-Key", "in": "header", "description": "A repeat with the same key is answered with what the first has made.",
-		"schema": object{"type": "string", "minLength": 1, "maxLength": 255},
+		"name": "Idempotency-Key", "in": "header", "description": "The same request with the same key, within a day, is answered as the first was, without its secrets; another request with it is a conflict (409).",
+		"schema": object{"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]*$"},
 	}
 	parameters["LastEventID"] = object{"name": "Last-Event-ID", "in": "header", "description": "Of a stream: go on after the event with this id.", "schema": object{"type": "string", "maxLength": 100}}
 	parameters["After"] = object{"name": "after", "in": "query", "description": "Of a stream: the same as Last-Event-ID, which is stronger.", "schema": object{"type": "string", "maxLength": 100}}

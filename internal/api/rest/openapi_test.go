@@ -144,7 +144,13 @@ func TestOpenAPI(t *testing.T) {
 		require.Contains(t, at(events, "responses", "200", "content"), "text/event-stream")
 		require.Contains(t, at(events, "responses", "200", "content"), "application/json")
 		require.Contains(t, events["parameters"], any(ref("parameters/LastEventID")))
-		require.Contains(t, operations["POST /v1/tenants/{tenant}/runs"]["parameters"], any(ref("parameters/IdempotencyKey")))
+		key := any(ref("parameters/IdempotencyKey"))
+		for _, change := range []string{"POST /v1/tenants/{tenant}/runs", "POST /v1/tenants", "PATCH /v1/tenants/{tenant}/configs/{config}", "POST /v1/scheduler/tick"} {
+			require.Contains(t, operations[change]["parameters"], key, change)
+		}
+		for _, other := range []string{"GET /v1/tenants/{tenant}/runs", "POST /v1/tasks/{task}/attempts/{attempt}:fail"} {
+			require.NotContains(t, operations[other]["parameters"], key, other)
+		}
 		require.NotContains(t, string(e.openapi.body), "onnect-")
 		require.NotContains(t, at(root, "components", "schemas", "servo.v1.TriggerRunRequest", "properties"), "tenant", "the path says it")
 	})
