@@ -170,3 +170,30 @@ func TestPreviewSchedule(t *testing.T) {
 		_ = name
 	}
 }
+
+func TestRecordedEvents(t *testing.T) {
+	t.Parallel()
+	g := twoTenants(t)
+	made := g.trigger(t, "single")
+	events := servov1.NewEventServiceClient(g.conn)
+	operator := with(t.Context(), g.roleKey(t, access.Platform))
+	admin, viewer := with(t.Context(), g.roleKey(t, access.TenantAdmin)), with(t.Context(), g.roleKey(t, access.Viewer))
+	all, err := events.ListEvents(operator, &servov1.ListEventsRequest{PageSize: 100})
+	require.NoError(t, err)
+	tenants := map[string]bool{}
+	for _, e := range all.GetEvents() {
+		tenants[e.GetTenant()] = true
+	}
+	require.True(t, tenants["acme"] && tenants["brick"])
+	mine, err := events.ListEvents(admin, &servov1.ListEventsRequest{Tenant: "acme", Type: "run.created"})
+	require.NoError(t, err)
+	require.Len(t, mine.GetEvents(), 1)
+	require.Equal(t, made.GetId(), mine.GetEvents()[0].GetRun())
+	require.Equal(t, "acme", mine.GetEvents()[0].GetTenant())
+	_, err = events.ListEvents(admin, &servov1.ListEventsRequest{})
+	require.Equal(t, codes.PermissionDenied, status.Code(err), "%v", err)
+	_, err = events.ListEvents(viewer, &servov1.ListEventsRequest{Tenant: "acme"})
+	require.Equal(t, codes.PermissionDenied, status.Code(err), "the log has the URLs of webhooks: %v", err)
+	_, err = events.ListEvents(admin, &servov1.ListEventsRequest{Tenant: "brick"})
+	require.Equal(t, codes.NotFound, status.Code(err), "%v", err)
+}

@@ -189,6 +189,16 @@ var acrossPlans = map[string]struct {
 		}
 		must(w.RecentSlots(t.Context(), id.Tenant{}, keys))(t)
 	}},
+	"the newest events": {"EventsNewest", []string{"run_events_txid_idx"}, 60 * page, func(t testing.TB, w *world) {
+		t.Helper()
+		_, _, err := w.RecordedEvents(t.Context(), store.RecordedFilter{Type: "task."}, store.EventPlace{}, page)
+		require.NoError(t, err)
+	}},
+	"how far a filter of events is tried": {"EventsFloor", []string{"run_events_txid_idx"}, 20_000, func(t testing.TB, w *world) {
+		t.Helper()
+		_, _, err := w.RecordedEvents(t.Context(), store.RecordedFilter{}, store.EventPlace{}, page)
+		require.NoError(t, err)
+	}},
 	"late": {"LateNow", []string{"live_runs_late", "live_runs_breached"}, 30_000, func(t testing.TB, w *world) {
 		t.Helper()
 		_, _, err := w.ListLateRuns(t.Context(), id.Tenant{}, "", store.RunPlace{}, page)
@@ -283,4 +293,38 @@ func TestConfigsOfAll(t *testing.T) {
 		}
 		require.Empty(t, must(w.RecentSlots(t.Context(), b.tenant, []store.ConfigKey{fine.Key()}))(t), "of another tenant there is nothing to see")
 	})
+}
+
+func TestRecordedEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, b := w.account(t, "acme"), w.account(t, "brick")
+	mine, theirs := w.newRun(t, a, nil, nil, nil), w.newRun(t, b, nil, nil)
+	list := func(f store.RecordedFilter, most int) (found []store.RecordedEvent) {
+		t.Helper()
+		for place := (store.EventPlace{}); ; {
+			events, next, err := w.RecordedEvents(t.Context(), f, place, most)
+			require.NoError(t, err)
+			found = append(found, events...)
+			if next == nil {
+				return found
+			}
+			place = *next
+		}
+	}
+	all := list(store.RecordedFilter{}, 100)
+	require.Equal(t, all, list(store.RecordedFilter{}, 1), "page by page")
+	require.Equal(t, theirs.run.ID, *all[0].Run, "the newest first")
+	for i := range all[1:] {
+		require.True(t, all[i].Tx > all[i+1].Tx || all[i].Tx == all[i+1].Tx && all[i].Position > all[i+1].Position)
+	}
+	for _, e := range list(store.RecordedFilter{Tenant: a.tenant}, 2) {
+		require.Equal(t, a.tenant, e.Tenant)
+	}
+	require.Len(t, list(store.RecordedFilter{Tenant: a.tenant, Type: "run."}, 2), 1)
+	require.Len(t, list(store.RecordedFilter{Type: "tenant.created"}, 2), 2)
+	require.Len(t, list(store.RecordedFilter{Subject: mine.run.ID.String()}, 2), 3)
+	require.Empty(t, list(store.RecordedFilter{Tenant: b.tenant, Subject: mine.run.ID.String()}, 2), "of another tenant there is nothing to see")
+	require.Empty(t, list(store.RecordedFilter{From: w.now.Add(time.Hour)}, 2))
+	require.Empty(t, list(store.RecordedFilter{To: w.now.Add(-time.Hour)}, 2))
 }

@@ -427,6 +427,283 @@ func (x *OutsideEvent) GetSkipped() map[string]int32 {
 	return nil
 }
 
+// ListEventsRequest asks for a page of recorded events.
+type ListEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for those of all tenants and of the installation.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// How the type begins, such as task. or run.ended.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// The id of what they are about, or of the run that it is in.
+	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Recorded at or after.
+	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
+	// Recorded before.
+	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
+	// 1 to 100; 20 if not said.
+	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsRequest) Reset() {
+	*x = ListEventsRequest{}
+	mi := &file_servo_v1_events_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsRequest) ProtoMessage() {}
+
+func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_events_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListEventsRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_events_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListEventsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListEventsRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ListEventsRequest) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *ListEventsRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ListEventsRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ListEventsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListEventsResponse is a page of recorded events.
+type ListEventsResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Events []*RecordedEvent       `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsResponse) Reset() {
+	*x = ListEventsResponse{}
+	mi := &file_servo_v1_events_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsResponse) ProtoMessage() {}
+
+func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_events_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListEventsResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_events_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListEventsResponse) GetEvents() []*RecordedEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ListEventsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// RecordedEvent is a fact that Servo has recorded.
+type RecordedEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its transaction and its position in the log.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Such as config.paused.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// Empty for the installation.
+	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The run that it is about, or that the task is in.
+	Run string `protobuf:"bytes,4,opt,name=run,proto3" json:"run,omitempty"`
+	// The id of what it is about.
+	Subject string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Counts the events of the subject.
+	Version       int32                  `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
+	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	Actor         string                 `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`
+	Trace         string                 `protobuf:"bytes,9,opt,name=trace,proto3" json:"trace,omitempty"`
+	Data          *structpb.Struct       `protobuf:"bytes,10,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordedEvent) Reset() {
+	*x = RecordedEvent{}
+	mi := &file_servo_v1_events_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordedEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordedEvent) ProtoMessage() {}
+
+func (x *RecordedEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_events_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordedEvent.ProtoReflect.Descriptor instead.
+func (*RecordedEvent) Descriptor() ([]byte, []int) {
+	return file_servo_v1_events_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RecordedEvent) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RecordedEvent) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *RecordedEvent) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *RecordedEvent) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RecordedEvent) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *RecordedEvent) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *RecordedEvent) GetRecordedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RecordedAt
+	}
+	return nil
+}
+
+func (x *RecordedEvent) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *RecordedEvent) GetTrace() string {
+	if x != nil {
+		return x.Trace
+	}
+	return ""
+}
+
+func (x *RecordedEvent) GetData() *structpb.Struct {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_servo_v1_events_proto protoreflect.FileDescriptor
 
 const file_servo_v1_events_proto_rawDesc = "" +
@@ -475,10 +752,38 @@ const file_servo_v1_events_proto_rawDesc = "" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\b\n" +
-	"\x04DONE\x10\x022\xe8\x01\n" +
+	"\x04DONE\x10\x02\"\xa2\x02\n" +
+	"\x11ListEventsRequest\x12\x1f\n" +
+	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12\x1b\n" +
+	"\x04type\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\x04type\x12\"\n" +
+	"\asubject\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\asubject\x12.\n" +
+	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12&\n" +
+	"\tpage_size\x18\x06 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"m\n" +
+	"\x12ListEventsResponse\x12/\n" +
+	"\x06events\x18\x01 \x03(\v2\x17.servo.v1.RecordedEventR\x06events\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa7\x02\n" +
+	"\rRecordedEvent\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03run\x18\x04 \x01(\tR\x03run\x12\x18\n" +
+	"\asubject\x18\x05 \x01(\tR\asubject\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\x05R\aversion\x12;\n" +
+	"\vrecorded_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"recordedAt\x12\x14\n" +
+	"\x05actor\x18\b \x01(\tR\x05actor\x12\x14\n" +
+	"\x05trace\x18\t \x01(\tR\x05trace\x12+\n" +
+	"\x04data\x18\n" +
+	" \x01(\v2\x17.google.protobuf.StructR\x04data2\xe4\x02\n" +
 	"\fEventService\x12l\n" +
 	"\tSendEvent\x12\x1a.servo.v1.SendEventRequest\x1a\x1b.servo.v1.SendEventResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/tenants/{tenant}/events\x12j\n" +
-	"\bGetEvent\x12\x19.servo.v1.GetEventRequest\x1a\x16.servo.v1.OutsideEvent\"+\x82\xd3\xe4\x93\x02%\x12#/v1/tenants/{tenant}/events/{event}B(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
+	"\bGetEvent\x12\x19.servo.v1.GetEventRequest\x1a\x16.servo.v1.OutsideEvent\"+\x82\xd3\xe4\x93\x02%\x12#/v1/tenants/{tenant}/events/{event}\x12z\n" +
+	"\n" +
+	"ListEvents\x12\x1b.servo.v1.ListEventsRequest\x1a\x1c.servo.v1.ListEventsResponse\"1\x82\xd3\xe4\x93\x02+Z\f\x12\n" +
+	"/v1/events\x12\x1b/v1/tenants/{tenant}/eventsB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
 var (
 	file_servo_v1_events_proto_rawDescOnce sync.Once
@@ -493,34 +798,44 @@ func file_servo_v1_events_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_events_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_events_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_servo_v1_events_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_servo_v1_events_proto_goTypes = []any{
 	(OutsideEvent_State)(0),       // 0: servo.v1.OutsideEvent.State
 	(*SendEventRequest)(nil),      // 1: servo.v1.SendEventRequest
 	(*SendEventResponse)(nil),     // 2: servo.v1.SendEventResponse
 	(*GetEventRequest)(nil),       // 3: servo.v1.GetEventRequest
 	(*OutsideEvent)(nil),          // 4: servo.v1.OutsideEvent
-	nil,                           // 5: servo.v1.OutsideEvent.SkippedEntry
-	(*structpb.Struct)(nil),       // 6: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*ListEventsRequest)(nil),     // 5: servo.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),    // 6: servo.v1.ListEventsResponse
+	(*RecordedEvent)(nil),         // 7: servo.v1.RecordedEvent
+	nil,                           // 8: servo.v1.OutsideEvent.SkippedEntry
+	(*structpb.Struct)(nil),       // 9: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_servo_v1_events_proto_depIdxs = []int32{
-	6, // 0: servo.v1.SendEventRequest.parameters:type_name -> google.protobuf.Struct
-	4, // 1: servo.v1.SendEventResponse.event:type_name -> servo.v1.OutsideEvent
-	6, // 2: servo.v1.OutsideEvent.parameters:type_name -> google.protobuf.Struct
-	7, // 3: servo.v1.OutsideEvent.received_at:type_name -> google.protobuf.Timestamp
-	0, // 4: servo.v1.OutsideEvent.state:type_name -> servo.v1.OutsideEvent.State
-	7, // 5: servo.v1.OutsideEvent.done_at:type_name -> google.protobuf.Timestamp
-	5, // 6: servo.v1.OutsideEvent.skipped:type_name -> servo.v1.OutsideEvent.SkippedEntry
-	1, // 7: servo.v1.EventService.SendEvent:input_type -> servo.v1.SendEventRequest
-	3, // 8: servo.v1.EventService.GetEvent:input_type -> servo.v1.GetEventRequest
-	2, // 9: servo.v1.EventService.SendEvent:output_type -> servo.v1.SendEventResponse
-	4, // 10: servo.v1.EventService.GetEvent:output_type -> servo.v1.OutsideEvent
-	9, // [9:11] is the sub-list for method output_type
-	7, // [7:9] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	9,  // 0: servo.v1.SendEventRequest.parameters:type_name -> google.protobuf.Struct
+	4,  // 1: servo.v1.SendEventResponse.event:type_name -> servo.v1.OutsideEvent
+	9,  // 2: servo.v1.OutsideEvent.parameters:type_name -> google.protobuf.Struct
+	10, // 3: servo.v1.OutsideEvent.received_at:type_name -> google.protobuf.Timestamp
+	0,  // 4: servo.v1.OutsideEvent.state:type_name -> servo.v1.OutsideEvent.State
+	10, // 5: servo.v1.OutsideEvent.done_at:type_name -> google.protobuf.Timestamp
+	8,  // 6: servo.v1.OutsideEvent.skipped:type_name -> servo.v1.OutsideEvent.SkippedEntry
+	10, // 7: servo.v1.ListEventsRequest.from:type_name -> google.protobuf.Timestamp
+	10, // 8: servo.v1.ListEventsRequest.to:type_name -> google.protobuf.Timestamp
+	7,  // 9: servo.v1.ListEventsResponse.events:type_name -> servo.v1.RecordedEvent
+	10, // 10: servo.v1.RecordedEvent.recorded_at:type_name -> google.protobuf.Timestamp
+	9,  // 11: servo.v1.RecordedEvent.data:type_name -> google.protobuf.Struct
+	1,  // 12: servo.v1.EventService.SendEvent:input_type -> servo.v1.SendEventRequest
+	3,  // 13: servo.v1.EventService.GetEvent:input_type -> servo.v1.GetEventRequest
+	5,  // 14: servo.v1.EventService.ListEvents:input_type -> servo.v1.ListEventsRequest
+	2,  // 15: servo.v1.EventService.SendEvent:output_type -> servo.v1.SendEventResponse
+	4,  // 16: servo.v1.EventService.GetEvent:output_type -> servo.v1.OutsideEvent
+	6,  // 17: servo.v1.EventService.ListEvents:output_type -> servo.v1.ListEventsResponse
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_events_proto_init() }
@@ -534,7 +849,7 @@ func file_servo_v1_events_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_events_proto_rawDesc), len(file_servo_v1_events_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

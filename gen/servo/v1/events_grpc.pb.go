@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	EventService_SendEvent_FullMethodName = "/servo.v1.EventService/SendEvent"
-	EventService_GetEvent_FullMethodName  = "/servo.v1.EventService/GetEvent"
+	EventService_SendEvent_FullMethodName  = "/servo.v1.EventService/SendEvent"
+	EventService_GetEvent_FullMethodName   = "/servo.v1.EventService/GetEvent"
+	EventService_ListEvents_FullMethodName = "/servo.v1.EventService/ListEvents"
 )
 
 // EventServiceClient is the client API for EventService service.
@@ -37,6 +38,10 @@ type EventServiceClient interface {
 	SendEvent(ctx context.Context, in *SendEventRequest, opts ...grpc.CallOption) (*SendEventResponse, error)
 	// GetEvent reads what became of an event, for at least 7 days.
 	GetEvent(ctx context.Context, in *GetEventRequest, opts ...grpc.CallOption) (*OutsideEvent, error)
+	// ListEvents reads what Servo has recorded, the newest first; without a tenant of all, with what
+	// is of the installation itself. A page tries a filter on 5,000 events of each kind at most: it
+	// may have few entries, or none, and still another page after it.
+	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
 }
 
 type eventServiceClient struct {
@@ -67,6 +72,16 @@ func (c *eventServiceClient) GetEvent(ctx context.Context, in *GetEventRequest, 
 	return out, nil
 }
 
+func (c *eventServiceClient) ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEventsResponse)
+	err := c.cc.Invoke(ctx, EventService_ListEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // EventServiceServer is the server API for EventService service.
 // All implementations must embed UnimplementedEventServiceServer
 // for forward compatibility.
@@ -81,6 +96,10 @@ type EventServiceServer interface {
 	SendEvent(context.Context, *SendEventRequest) (*SendEventResponse, error)
 	// GetEvent reads what became of an event, for at least 7 days.
 	GetEvent(context.Context, *GetEventRequest) (*OutsideEvent, error)
+	// ListEvents reads what Servo has recorded, the newest first; without a tenant of all, with what
+	// is of the installation itself. A page tries a filter on 5,000 events of each kind at most: it
+	// may have few entries, or none, and still another page after it.
+	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
 	mustEmbedUnimplementedEventServiceServer()
 }
 
@@ -96,6 +115,9 @@ func (UnimplementedEventServiceServer) SendEvent(context.Context, *SendEventRequ
 }
 func (UnimplementedEventServiceServer) GetEvent(context.Context, *GetEventRequest) (*OutsideEvent, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetEvent not implemented")
+}
+func (UnimplementedEventServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
 }
 func (UnimplementedEventServiceServer) mustEmbedUnimplementedEventServiceServer() {}
 func (UnimplementedEventServiceServer) testEmbeddedByValue()                      {}
@@ -154,6 +176,24 @@ func _EventService_GetEvent_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _EventService_ListEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EventServiceServer).ListEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EventService_ListEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EventServiceServer).ListEvents(ctx, req.(*ListEventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // EventService_ServiceDesc is the grpc.ServiceDesc for EventService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -168,6 +208,10 @@ var EventService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetEvent",
 			Handler:    _EventService_GetEvent_Handler,
+		},
+		{
+			MethodName: "ListEvents",
+			Handler:    _EventService_ListEvents_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -112,3 +112,39 @@ JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id FROM
                 (SELECT y.from_at, y.slots, y.outcome, y.run_id FROM servo.slot_ranges y
                  WHERE  y.tenant_id = n.tenant_id AND y.config_id = n.config_id ORDER BY y.from_at DESC LIMIT @most::int)) AS s ON true
 LEFT   JOIN LATERAL (SELECT z.state FROM servo.runs z WHERE z.tenant_id = n.tenant_id AND z.id = s.run_id AND s.outcome = 1 OFFSET 0) AS r ON true;
+
+-- name: EventsNewest :many
+-- The log against its order, before a place and down to a bound.
+SELECT f.tx::bigint AS tx, f.position, f.tenant_id, f.run_id, f.subject::text AS subject, f.version, f.recorded_at, f.type, f.actor, f.trace, f.data
+FROM   (
+        (SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+         FROM   servo.run_events e
+         WHERE  e.txid >= (@floor::text)::xid8 AND e.txid <= (@tx::text)::xid8 AND (e.txid < (@tx::text)::xid8 OR e.position < @position::bigint)
+         AND    e.recorded_at >= @from_at::timestamptz AND e.recorded_at < @to_at::timestamptz AND (@type::text = '' OR starts_with(e.type, @type::text))
+         AND    (@tenant_id::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = @tenant_id::uuid)
+         AND    (@subject::text = '' OR e.subject_id::text = @subject::text OR e.run_id::text = @subject::text)
+         ORDER  BY e.txid DESC, e.position DESC LIMIT @most::int)
+        UNION ALL
+        (SELECT (e.txid::text)::bigint, e.position, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+         FROM   servo.entity_events e
+         WHERE  e.txid >= (@floor::text)::xid8 AND e.txid <= (@tx::text)::xid8 AND (e.txid < (@tx::text)::xid8 OR e.position < @position::bigint)
+         AND    e.recorded_at >= @from_at::timestamptz AND e.recorded_at < @to_at::timestamptz AND (@type::text = '' OR starts_with(e.type, @type::text))
+         AND    (@tenant_id::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = @tenant_id::uuid)
+         AND    (@subject::text = '' OR e.subject_id::text = @subject::text)
+         ORDER  BY e.txid DESC, e.position DESC LIMIT @most::int)
+        UNION ALL
+        (SELECT (e.txid::text)::bigint, e.position, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+         FROM   servo.platform_events e
+         WHERE  e.txid >= (@floor::text)::xid8 AND e.txid <= (@tx::text)::xid8 AND (e.txid < (@tx::text)::xid8 OR e.position < @position::bigint)
+         AND    e.recorded_at >= @from_at::timestamptz AND e.recorded_at < @to_at::timestamptz AND (@type::text = '' OR starts_with(e.type, @type::text))
+         AND    @tenant_id::uuid = '00000000-0000-0000-0000-000000000000' AND (@subject::text = '' OR e.subject = @subject::text)
+         ORDER  BY e.txid DESC, e.position DESC LIMIT @most::int)) AS f
+ORDER  BY f.tx DESC, f.position DESC
+LIMIT  @most::int;
+
+-- name: EventsFloor :one
+-- How far back a filter is tried in one page: the transaction of the event that is so many back.
+SELECT greatest(
+    coalesce((SELECT (e.txid::text)::bigint FROM servo.run_events e WHERE e.txid <= (@tx::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET @walk::int), 0),
+    coalesce((SELECT (e.txid::text)::bigint FROM servo.entity_events e WHERE e.txid <= (@tx::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET @walk::int), 0),
+    coalesce((SELECT (e.txid::text)::bigint FROM servo.platform_events e WHERE e.txid <= (@tx::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET @walk::int), 0))::bigint AS tx;

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -128,6 +129,124 @@ SELECT set_config('role', 'servo_engine', true),
 func (q *Queries) EnterAcross(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, enterAcross)
 	return err
+}
+
+const eventsFloor = `-- name: EventsFloor :one
+SELECT greatest(
+    coalesce((SELECT (e.txid::text)::bigint FROM servo.run_events e WHERE e.txid <= ($1::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET $2::int), 0),
+    coalesce((SELECT (e.txid::text)::bigint FROM servo.entity_events e WHERE e.txid <= ($1::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET $2::int), 0),
+    coalesce((SELECT (e.txid::text)::bigint FROM servo.platform_events e WHERE e.txid <= ($1::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET $2::int), 0))::bigint AS tx
+`
+
+type EventsFloorParams struct {
+	Tx   string
+	Walk int32
+}
+
+// How far back a filter is tried in one page: the transaction of the event that is so many back.
+func (q *Queries) EventsFloor(ctx context.Context, arg EventsFloorParams) (int64, error) {
+	row := q.db.QueryRow(ctx, eventsFloor, arg.Tx, arg.Walk)
+	var tx int64
+	err := row.Scan(&tx)
+	return tx, err
+}
+
+const eventsNewest = `-- name: EventsNewest :many
+SELECT f.tx::bigint AS tx, f.position, f.tenant_id, f.run_id, f.subject::text AS subject, f.version, f.recorded_at, f.type, f.actor, f.trace, f.data
+FROM   (
+        (SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+         FROM   servo.run_events e
+         WHERE  e.txid >= ($1::text)::xid8 AND e.txid <= ($2::text)::xid8 AND (e.txid < ($2::text)::xid8 OR e.position < $3::bigint)
+         AND    e.recorded_at >= $4::timestamptz AND e.recorded_at < $5::timestamptz AND ($6::text = '' OR starts_with(e.type, $6::text))
+         AND    ($7::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = $7::uuid)
+         AND    ($8::text = '' OR e.subject_id::text = $8::text OR e.run_id::text = $8::text)
+         ORDER  BY e.txid DESC, e.position DESC LIMIT $9::int)
+        UNION ALL
+        (SELECT (e.txid::text)::bigint, e.position, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+         FROM   servo.entity_events e
+         WHERE  e.txid >= ($1::text)::xid8 AND e.txid <= ($2::text)::xid8 AND (e.txid < ($2::text)::xid8 OR e.position < $3::bigint)
+         AND    e.recorded_at >= $4::timestamptz AND e.recorded_at < $5::timestamptz AND ($6::text = '' OR starts_with(e.type, $6::text))
+         AND    ($7::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = $7::uuid)
+         AND    ($8::text = '' OR e.subject_id::text = $8::text)
+         ORDER  BY e.txid DESC, e.position DESC LIMIT $9::int)
+        UNION ALL
+        (SELECT (e.txid::text)::bigint, e.position, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+         FROM   servo.platform_events e
+         WHERE  e.txid >= ($1::text)::xid8 AND e.txid <= ($2::text)::xid8 AND (e.txid < ($2::text)::xid8 OR e.position < $3::bigint)
+         AND    e.recorded_at >= $4::timestamptz AND e.recorded_at < $5::timestamptz AND ($6::text = '' OR starts_with(e.type, $6::text))
+         AND    $7::uuid = '00000000-0000-0000-0000-000000000000' AND ($8::text = '' OR e.subject = $8::text)
+         ORDER  BY e.txid DESC, e.position DESC LIMIT $9::int)) AS f
+ORDER  BY f.tx DESC, f.position DESC
+LIMIT  $9::int
+`
+
+type EventsNewestParams struct {
+	Floor    string
+	Tx       string
+	Position int64
+	FromAt   time.Time
+	ToAt     time.Time
+	Type     string
+	TenantID uuid.UUID
+	Subject  string
+	Most     int32
+}
+
+type EventsNewestRow struct {
+	Tx         int64
+	Position   int64
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
+	Subject    string
+	Version    int32
+	RecordedAt time.Time
+	Type       string
+	Actor      string
+	Trace      string
+	Data       json.RawMessage
+}
+
+// The log against its order, before a place and down to a bound.
+func (q *Queries) EventsNewest(ctx context.Context, arg EventsNewestParams) ([]EventsNewestRow, error) {
+	rows, err := q.db.Query(ctx, eventsNewest,
+		arg.Floor,
+		arg.Tx,
+		arg.Position,
+		arg.FromAt,
+		arg.ToAt,
+		arg.Type,
+		arg.TenantID,
+		arg.Subject,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EventsNewestRow
+	for rows.Next() {
+		var i EventsNewestRow
+		if err := rows.Scan(
+			&i.Tx,
+			&i.Position,
+			&i.TenantID,
+			&i.RunID,
+			&i.Subject,
+			&i.Version,
+			&i.RecordedAt,
+			&i.Type,
+			&i.Actor,
+			&i.Trace,
+			&i.Data,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lateNow = `-- name: LateNow :many
