@@ -29,6 +29,7 @@ func (w *world) furnish() map[string]string {
 		Spec: &servov1.ConfigSpec{Pipeline: "shop", Trigger: &servov1.ConfigTrigger{Cron: "30 2 * * *"}, Timezone: "Europe/Berlin", Labels: map[string]string{"provider": "AWS"}},
 	})
 	require.NoError(w.t, err)
+	w.keysAndChannels()
 	failed := w.trigger(tenant)
 	w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door: "+strings.Repeat("a_very_long_word_", 12))
 	w.trigger(tenant)
@@ -39,6 +40,19 @@ func (w *world) furnish() map[string]string {
 	return map[string]string{
 		"{tenant}": tenant, "{run}": lease.GetRun(), "{task}": lease.GetTask(), "{config}": "shop-nightly", "{namespace}": "shop", "{name}": "clean",
 		"failed": failed.GetId(),
+	}
+}
+
+// keysAndChannels gives the lists of what can be made a row each.
+func (w *world) keysAndChannels() {
+	w.t.Helper()
+	for owner, role := range map[string]string{"": "platform", tenant: "viewer"} {
+		_, err := servov1.NewKeyServiceClient(w.conn).CreateKey(w.t.Context(), &servov1.CreateKeyRequest{Tenant: owner, Name: "fleet", Role: role})
+		require.NoError(w.t, err)
+		_, err = servov1.NewAlertServiceClient(w.conn).CreateAlertChannel(w.t.Context(), &servov1.CreateAlertChannelRequest{Tenant: owner, Name: "on-call", Url: "https://hooks.example.com/" + strings.Repeat("long", 30)})
+		require.NoError(w.t, err)
+		_, err = servov1.NewSubscriptionServiceClient(w.conn).CreateSubscription(w.t.Context(), &servov1.CreateSubscriptionRequest{Tenant: owner, Name: "warehouse", Url: "https://hooks.example.com/" + strings.Repeat("long", 30)})
+		require.NoError(w.t, err)
 	}
 }
 
@@ -104,6 +118,8 @@ func TestEveryPage(t *testing.T) {
 	addresses := []string{
 		"/ui/runs?tenant=" + tenant, "/ui/?tenant=" + tenant, "/ui/tenants/{tenant}/runs/failed", "/ui/tenants/{tenant}/runs/{run}?tab=gantt",
 		"/ui/tenants/{tenant}/runs/{run}?tab=tasks", "/ui/tenants/{tenant}/runs/{run}?tab=events", "/ui/tenants/{tenant}/runs/{run}?tab=parameters",
+		"/ui/tenants/{tenant}?tab=quotas", "/ui/tenants/{tenant}?tab=keys", "/ui/tenants/{tenant}?tab=workspaces", "/ui/tenants/{tenant}?tab=audit",
+		"/ui/admin?tab=keys", "/ui/admin?tab=signing", "/ui/admin?tab=subscriptions", "/ui/admin?tab=projections", "/ui/admin?tab=audit", "/ui/alerts?tenant={tenant}",
 	}
 	addresses = append(addresses, patterns(t)...)
 	for _, screen := range []struct {

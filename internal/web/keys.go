@@ -47,6 +47,14 @@ func keysAt(v *visit) (tenant, at string) {
 	return tenant, view.TenantPath(tenant) + "?tab=keys"
 }
 
+// keysSection is the entry of the navigation that keys are under.
+func keysSection(tenant string) string {
+	if tenant == "" {
+		return "admin"
+	}
+	return "tenants"
+}
+
 func (s *Web) createKey(v *visit) (done, error) {
 	tenant, at := keysAt(v)
 	req := &servov1.CreateKeyRequest{Tenant: tenant, Name: v.field("name"), Role: v.field("role"), Workspace: v.field("workspace"), Pools: listed(v.field("pools"))}
@@ -58,7 +66,7 @@ func (s *Web) createKey(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	return secretOnce("The key "+made.GetKey().GetName()+" was made", "Whoever has it may do what a "+made.GetKey().GetRole()+" may.", made.GetSecret(), at, "tenants", tenant), nil
+	return secretOnce("The key "+made.GetKey().GetName()+" was made", "Whoever has it may do what a "+made.GetKey().GetRole()+" may.", made.GetSecret(), at, keysSection(tenant)), nil
 }
 
 func (s *Web) rotateKey(v *visit) (done, error) {
@@ -71,7 +79,7 @@ func (s *Web) rotateKey(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	return secretOnce("The key "+made.GetKey().GetName()+" has a successor", "Put it in the place of the old one before that one ends.", made.GetSecret(), at, "tenants", tenant), nil
+	return secretOnce("The key "+made.GetKey().GetName()+" has a successor", "Put it in the place of the old one before that one ends.", made.GetSecret(), at, keysSection(tenant)), nil
 }
 
 func (s *Web) revokeKey(v *visit) (done, error) {
@@ -82,10 +90,7 @@ func (s *Web) revokeKey(v *visit) (done, error) {
 
 // secretOnce is a page with a secret. It is the answer to a form, is not kept by browsers, and
 // has no address at which it could be seen again.
-func secretOnce(title, text, secret, at, section, tenant string) done {
-	if tenant == "" && section == "tenants" {
-		section = "admin"
-	}
+func secretOnce(title, text, secret, at, section string) done {
 	return done{Shown: &view.Page{Title: title, Section: section, Body: view.Secret(view.SecretModel{Title: title, Text: text, Secret: secret, At: at})}}
 }
 

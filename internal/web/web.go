@@ -104,6 +104,8 @@ func (s *Web) routes() {
 	s.show("/{$}", s.overview)
 	s.runRoutes()
 	s.tenantRoutes()
+	s.alertRoutes()
+	s.adminRoutes()
 }
 
 // show registers a page: the document, and the stream of its body.

@@ -248,37 +248,6 @@ func auditResult(e *servov1.AuditEntry) Look {
 	return Look{toneOK, "check", "done"}
 }
 
-// alertAbout is where what an alert is about can be seen; "" is nowhere.
-func alertAbout(tenant string, a *servov1.Alert) string {
-	switch a.GetKind() {
-	case "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN":
-		if workspace, config, ok := strings.Cut(a.GetName(), "/"); ok && tenant != "" {
-			return ConfigPath(tenant, workspace, config)
-		}
-	case "SLA_BREACHES":
-		if tenant != "" {
-			return TenantPath(tenant)
-		}
-	}
-	return ""
-}
-
-// AlertPath is the page of an alert; without a tenant it is one of the installation.
-func AlertPath(tenant, alert string) string {
-	if tenant == "" {
-		return Path("alerts", alert)
-	}
-	return Path("tenants", tenant, "alerts", alert)
-}
-
-// alertState says whether an alert is over.
-func alertState(a *servov1.Alert) string {
-	if a.GetResolvedAt() != nil {
-		return "RESOLVED"
-	}
-	return "OPEN"
-}
-
 // summed are sums over runs, of a day or of a provider.
 type summed interface {
 	GetTotalRuns() int64
