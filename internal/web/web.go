@@ -106,6 +106,7 @@ func (s *Web) routes() {
 	s.tenantRoutes()
 	s.alertRoutes()
 	s.adminRoutes()
+	s.eventRoutes()
 }
 
 // show registers a page: the document, and the stream of its body.

@@ -72,7 +72,7 @@ func sections() [][]section {
 		},
 		{
 			{Name: "tenants", Label: "Tenants", Path: "/ui/tenants", Icon: "people"},
-			{Name: "events", Label: "Events", Path: "/ui/events", Icon: "list"},
+			{Name: "events", Label: "Events", Path: "/ui/events", Icon: "list", Permission: "AUDIT_READ"},
 			{Name: "admin", Label: "Admin", Path: "/ui/admin", Icon: "gear", Permission: "PLATFORM_READ"},
 		},
 	}
