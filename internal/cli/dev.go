@@ -6,25 +6,26 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
-	"go.arco.dev/servo/examples/cloudcost"
-	"go.arco.dev/servo/examples/hello"
+	"go.arco.dev/servo/examples/seed"
 	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/devpg"
 	"go.arco.dev/servo/internal/fault"
 )
 
-// The times of servo dev: its example's tasks take seconds.
+// The times and sizes of servo dev: its examples' tasks take seconds.
 const (
 	devGrace = 5 * time.Second // for tasks, when it ends
 	devDrain = 5 * time.Second // for calls
 	devLook  = time.Second     // how often PostgreSQL is looked at
+	devSlots = 4               // tasks at once of the worker for what people deploy
 )
 
 // devOptions are the flags of servo dev.
@@ -39,12 +40,13 @@ func newDev() *cobra.Command {
 	var o devOptions
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run everything on this machine: PostgreSQL, a server and an example",
-		Long: `Run everything on this machine, for development: a private PostgreSQL, a server, and an
-example pipeline with its worker, which is triggered every few seconds. It listens on this
-machine only, and asks for no keys: whoever can run programs here may do everything.
+		Short: "Run everything on this machine: PostgreSQL, a server and examples",
+		Long: `Run everything on this machine, for development: a private PostgreSQL, a server, and the
+examples with their workers: four tenants whose pipelines run on schedules and are triggered,
+often in the first minutes and now and then afterwards. It listens on this machine only, and
+asks for no keys: whoever can run programs here may do everything.
 
-A second worker runs exec and http assets of the pool default: what you deploy runs at once.
+Another worker runs exec and http assets of the pool default: what you deploy runs at once.
 It has no Go functions of yours; give assets written in Go a pool of their own.
 
 The database is kept between starts; --reset begins anew. Ctrl-C ends everything in order,
@@ -60,7 +62,7 @@ and nothing is left running, however this command ends.`,
 	flags.StringVar(&o.dir, "data-dir", defaultDevDir(), "where the database is kept")
 	flags.StringVar(&o.http, "http", defaultHTTP, "address of REST, metrics and health")
 	flags.StringVar(&o.grpc, "grpc", defaultGRPC, "address of gRPC")
-	flags.BoolVar(&o.noDemo, "no-demo", false, "leave out the example and the workers")
+	flags.BoolVar(&o.noDemo, "no-demo", false, "leave out the examples and the workers")
 	flags.BoolVar(&o.reset, "reset", false, "remove the database of earlier starts first")
 	addLogging(cmd, &o.log, "warn")
 	return cmd
@@ -109,9 +111,9 @@ type dev struct {
 	postgres *devpg.Server
 	server   *daemon.Daemon
 	client   *client.Client
-	demo     *demo
 	workers  []*servo.Worker
 	worked   chan error         // how each of them ended
+	seeding  sync.WaitGroup     // what triggers runs
 	rest     context.CancelFunc // tells them to stop
 }
 
@@ -136,40 +138,39 @@ func (d *dev) start(ctx context.Context) (err error) {
 	if err != nil {
 		return devFault(err)
 	}
-	d.client, err = client.New(client.Options{Servers: []string{d.server.GRPCAddr()}, UserAgent: "servo-dev", Logger: d.log.With("from", "demo")})
+	d.client, err = client.New(client.Options{Servers: []string{d.server.GRPCAddr()}, UserAgent: "servo-dev", Logger: d.log.With("from", "client")})
 	if err != nil {
 		return err
 	}
 	if o.noDemo {
 		return nil
 	}
-	d.startWorkers(ctx)
-	if d.demo, err = startDemo(ctx, d.client, d.log); err != nil {
+	working, rest := context.WithCancel(context.WithoutCancel(ctx)) // they stop in their turn
+	d.rest = rest
+	d.startWorkers(working)
+	examples := seed.New(seed.Options{Client: d.client, By: "servo dev", Logger: d.log.With("from", "seed")})
+	if err := examples.Fill(ctx); err != nil {
 		return err
 	}
-	return startCloudcost(ctx, d.client)
+	d.seeding.Go(func() { examples.Run(working) })
+	return nil
 }
 
 // startWorkers runs the examples' assets in this process, and what people deploy into the
 // pool that is the default. Workers of their own, because the examples' functions have names that
 // others use too: nobody's bronze/orders should be made by the example's code.
 func (d *dev) startWorkers(ctx context.Context) {
-	example, clouds, others := d.newWorker("dev", hello.Pool), d.newWorker("dev-"+cloudcost.Pool, cloudcost.Pool), d.newWorker("dev-"+asset.DefaultPool, asset.DefaultPool)
-	hello.Register(example)
-	cloudcost.New(cloudcost.Options{Dir: d.home.lake()}).Register(clouds)
-	d.workers = []*servo.Worker{example, clouds, others}
-	ctx, d.rest = context.WithCancel(context.WithoutCancel(ctx)) // they stop in their turn
+	log := d.log.With("from", "worker")
+	d.workers = append(
+		seed.Workers(seed.WorkerOptions{Conn: d.client.Conn(), Name: "dev", Dir: d.home.lake(), Grace: devGrace, Logger: log}),
+		servo.NewWorker(servo.WorkerOptions{
+			Conn: d.client.Conn(), ID: "dev-" + asset.DefaultPool, Pools: []string{asset.DefaultPool}, Concurrency: devSlots,
+			Grace: devGrace, Exec: &servo.ExecOptions{}, HTTP: true, Logger: log.With("worker", "dev-"+asset.DefaultPool),
+		}))
 	d.worked = make(chan error, len(d.workers))
 	for _, w := range d.workers {
 		go func() { d.worked <- w.Run(ctx) }()
 	}
-}
-
-func (d *dev) newWorker(id, pool string) *servo.Worker {
-	return servo.NewWorker(servo.WorkerOptions{
-		Conn: d.client.Conn(), ID: id, Pools: []string{pool}, Concurrency: 4, Grace: devGrace,
-		Exec: &servo.ExecOptions{}, HTTP: true, Logger: d.log.With("from", "worker", "worker", id),
-	})
 }
 
 // watch waits for the end: the one that was asked for, or another.
@@ -212,12 +213,10 @@ func (d *dev) stop(ctx context.Context, impatient <-chan struct{}) error {
 		}
 	}()
 	var errs []error
-	if d.demo != nil {
-		d.demo.stop()
-	}
 	if d.rest != nil {
 		d.rest()
 	}
+	d.seeding.Wait()
 	for range d.workers {
 		errs = append(errs, <-d.worked)
 	}

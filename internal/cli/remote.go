@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/client"
+	"go.arco.dev/servo/examples/seed"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/fault"
 )
@@ -184,8 +185,8 @@ func (s *session) requireTenant(ctx context.Context) (string, error) {
 		s.say("using tenant %s, the only one", s.Tenant)
 		return s.Tenant, nil
 	default:
-		if slices.ContainsFunc(found, func(t *servov1.Tenant) bool { return t.GetName() == demoTenant }) && s.loopback() {
-			s.Tenant = demoTenant
+		if slices.ContainsFunc(found, func(t *servov1.Tenant) bool { return t.GetName() == seed.Tenant }) && s.loopback() {
+			s.Tenant = seed.Tenant
 			s.say("using tenant %s, that of servo dev; --tenant names another", s.Tenant)
 			return s.Tenant, nil
 		}

@@ -1,0 +1,179 @@
+// Package shards is the example of much work in small pieces: an asset that finds out how many
+// pieces there are and adds a task for each, and one that joins what they have found. It shows a
+// fan-out with a barrier, progress and logs of many tasks at once, and, with several tenants and
+// few workers, how fairly a long queue is shared. It computes nothing and reads nothing: a piece
+// takes its time by waiting, and what it finds is generated, the same for the same table.
+package shards
+
+import (
+	"context"
+	_ "embed" // the manifest
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"go.arco.dev/servo"
+)
+
+// Manifest declares the assets and the pipeline.
+//
+//go:embed servo.yaml
+var Manifest []byte
+
+// Pool is the queue that the manifest puts the scans into. Its workers are few, so that it
+// grows long. What begins and ends a run is in PlanPool, and need not wait behind them.
+const (
+	Pool     = "shards"
+	PlanPool = "shards-plan"
+)
+
+// Pools are those that a worker serves, the preferred first.
+func Pools() []string { return []string{PlanPool, Pool} }
+
+// Pipeline is the name of the pipeline.
+const Pipeline = "shards"
+
+// The keys of the assets.
+const (
+	split = "shards/split"
+	scan  = "shards/scan"
+	join  = "shards/join"
+)
+
+// Register gives a worker the functions, under the keys of the manifest.
+func Register(w *servo.Worker) {
+	servo.Asset(w, split, Split)
+	servo.Asset(w, scan, Scan)
+	servo.Asset(w, join, Join)
+}
+
+// Params are the parameters of the pipeline. Defaults stand in the manifest.
+type Params struct {
+	Table  string `json:"table"`   // what is scanned
+	Shards int    `json:"shards"`  // in how many pieces
+	WorkMS int    `json:"work_ms"` // how long a piece takes at least; at most twice as long
+}
+
+// The limits of the parameters.
+const (
+	maxShards = 1000
+	maxWorkMS = 60_000
+)
+
+// check refuses what no other attempt would mend.
+func (p Params) check() error {
+	switch {
+	case p.Shards < 1 || p.Shards > maxShards:
+		return &servo.Error{Code: servo.InvalidConfiguration, Message: fmt.Sprintf("shards is %d", p.Shards), SuggestedAction: fmt.Sprintf("use 1 to %d", maxShards)}
+	case p.WorkMS < 0 || p.WorkMS > maxWorkMS:
+		return &servo.Error{Code: servo.InvalidConfiguration, Message: fmt.Sprintf("work_ms is %d", p.WorkMS), SuggestedAction: fmt.Sprintf("use 0 to %d", maxWorkMS)}
+	}
+	return nil
+}
+
+// Splitting is what shards/split knows.
+type Splitting struct {
+	Table  string `json:"table"`
+	Shards int    `json:"shards"` // each is a task of shards/scan
+}
+
+// Split makes shards/split: it adds a task for each piece of the table to the run. shards/join
+// waits for all of them.
+func Split(ctx context.Context, task *servo.Task, p Params) (Splitting, error) {
+	if err := p.check(); err != nil {
+		return Splitting{}, err
+	}
+	// The tasks have the parameters of the run; what is theirs alone is in the partition.
+	pieces := make([]servo.Mapped, p.Shards)
+	for i := range pieces {
+		pieces[i] = servo.Mapped{Asset: scan, Partition: fmt.Sprintf("%04d", i)}
+	}
+	if _, err := task.FanOut(ctx, pieces, servo.Barrier()); err != nil {
+		return Splitting{}, err
+	}
+	task.Log().Info("split", "table", p.Table, "shards", p.Shards)
+	return Splitting{Table: p.Table, Shards: p.Shards}, nil
+}
+
+// Found is what shards/scan has found in its piece.
+type Found struct {
+	Rows  int64 `json:"rows"`
+	Bytes int64 `json:"bytes"`
+}
+
+// steps is how often a scan says how far it is.
+const steps = 4
+
+// Scan makes shards/scan: one piece of the table, in steps that take their time.
+func Scan(ctx context.Context, task *servo.Task, p Params) (Found, error) {
+	if err := p.check(); err != nil {
+		return Found{}, err
+	}
+	d := dice(p.Table, task.Partition)
+	all := Found{Rows: 1000 + d.Int64N(9000)}
+	all.Bytes = all.Rows * (80 + d.Int64N(80))
+	takes := time.Duration(float64(p.WorkMS) * (1 + d.Float64()) * float64(time.Millisecond))
+	for step := range int64(steps) {
+		if err := pause(ctx, takes/steps); err != nil {
+			return Found{}, err
+		}
+		task.Progress(servo.Progress{
+			Phase: "EXTRACT", Stage: "scan", Fraction: float32(step+1) / steps,
+			RecordsExtracted: all.Rows * (step + 1) / steps, Bytes: all.Bytes * (step + 1) / steps,
+		})
+	}
+	task.Log().Info("scanned", "shard", task.Partition, "rows", all.Rows, "bytes", all.Bytes)
+	return all, nil
+}
+
+// Report is what shards/join gives.
+type Report struct {
+	Table   string `json:"table"`
+	Shards  int    `json:"shards"`
+	Rows    int64  `json:"rows"`
+	Bytes   int64  `json:"bytes"`
+	Largest string `json:"largest"` // the piece with most rows
+}
+
+// Join makes shards/join: it adds up what the pieces have found, if all of them are there.
+func Join(ctx context.Context, task *servo.Task, _ Params) (Report, error) {
+	whole, err := servo.Upstream[Splitting](ctx, task, split)
+	if err != nil {
+		return Report{}, err
+	}
+	report, most := Report{Table: whole.Table}, int64(-1)
+	for piece, err := range servo.MappedResults[Found](ctx, task, scan) {
+		if err != nil {
+			return Report{}, err
+		}
+		report.Shards, report.Rows, report.Bytes = report.Shards+1, report.Rows+piece.Value.Rows, report.Bytes+piece.Value.Bytes
+		if piece.Value.Rows > most {
+			report.Largest, most = piece.Partition, piece.Value.Rows
+		}
+	}
+	if report.Shards != whole.Shards {
+		return Report{}, &servo.Error{Code: servo.MissingInput, Message: fmt.Sprintf("%d shards of %d are there", report.Shards, whole.Shards)}
+	}
+	task.Log().Info("joined", "table", report.Table, "shards", report.Shards, "rows", report.Rows, "largest", report.Largest)
+	return report, nil
+}
+
+// dice are thrown the same way for the same piece of the same table.
+func dice(table, piece string) *rand.Rand {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(table + "/" + piece)) // never fails
+	return rand.New(rand.NewPCG(sum.Sum64(), 1))  //nolint:gosec // made-up data
+}
+
+// pause waits, unless the task is to end before.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx) // cancelled, interrupted or timed out: Servo knows which
+	}
+}
