@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/a-h/templ"
+
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/web/view"
 )
@@ -23,32 +25,50 @@ type done struct {
 	// Shown is the answer itself, for what is shown once and kept nowhere, such as a secret: no
 	// address leads to it and no cookie carries it.
 	Shown *view.Page
+	Again bool // it is the form once more, with what is wrong with what was typed
 }
 
 // perform does what a form asks for and shows the page that it leads to. Forms are plain ones:
 // they work before any script is loaded.
 func (s *Web) perform(w http.ResponseWriter, r *http.Request, a action) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		s.fail(w, r, fault.New(fault.InvalidArgument, "the form cannot be read", fault.Remedy("load the page again and send it once more"), fault.Cause(err)))
-		return
-	}
-	v, err := s.visit(r)
+	v, err := s.sent(w, r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	did, err := a(v)
-	if err != nil {
+	switch {
+	case err != nil:
 		s.fail(w, r, err)
-		return
-	}
-	if did.Shown != nil {
+	case did.Shown != nil && did.Again:
+		s.write(w, r, http.StatusUnprocessableEntity, view.Document(s.frame(v), *did.Shown))
+	case did.Shown != nil:
 		s.write(w, r, http.StatusOK, view.Document(s.frame(v), *did.Shown))
-		return
+	default:
+		setNotice(w, did.Notice, s.config.Secure)
+		http.Redirect(w, r, back(did.To), http.StatusSeeOther)
 	}
-	setNotice(w, did.Notice, s.config.Secure)
-	http.Redirect(w, r, back(did.To), http.StatusSeeOther)
+}
+
+// sent is a visit with what was typed.
+func (s *Web) sent(w http.ResponseWriter, r *http.Request) (*visit, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return nil, fault.New(fault.InvalidArgument, "the form cannot be read", fault.Remedy("load the page again and send it once more"), fault.Cause(err))
+	}
+	return s.visit(r)
+}
+
+// asYouType registers a piece of a page that follows what is typed into its form.
+func (s *Web) asYouType(path string, piece func(v *visit) templ.Component) {
+	s.mux.HandleFunc("POST /ui"+path, func(w http.ResponseWriter, r *http.Request) {
+		v, err := s.sent(w, r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		s.write(w, r, http.StatusOK, piece(v))
+	})
 }
 
 // field is a text of the form.

@@ -26,6 +26,7 @@ type services struct {
 	status        servov1.StatusServiceClient
 	subscriptions servov1.SubscriptionServiceClient
 	tasks         servov1.TaskServiceClient
+	templates     servov1.TemplateServiceClient
 	tenants       servov1.TenantServiceClient
 	workers       servov1.WorkerServiceClient
 }
@@ -50,6 +51,7 @@ func newServices(c grpc.ClientConnInterface) services {
 		status:        servov1.NewStatusServiceClient(c),
 		subscriptions: servov1.NewSubscriptionServiceClient(c),
 		tasks:         servov1.NewTaskServiceClient(c),
+		templates:     servov1.NewTemplateServiceClient(c),
 		tenants:       servov1.NewTenantServiceClient(c),
 		workers:       servov1.NewWorkerServiceClient(c),
 	}

@@ -103,6 +103,8 @@ func (s *Web) routes() {
 
 	s.show("/{$}", s.overview)
 	s.runRoutes()
+	s.configRoutes()
+	s.simulatorRoutes()
 	s.tenantRoutes()
 	s.alertRoutes()
 	s.adminRoutes()
