@@ -13,7 +13,7 @@ import (
 
 // newBench measures Servo on this machine.
 func newBench() *cobra.Command {
-	return group("bench", "Measure Servo on this machine", newBenchEngine(), newBenchFairness(), newBenchPages(), newBenchSchedules(), newBenchTasks(), newBenchWorker())
+	return group("bench", "Measure Servo on this machine", newBenchAPI(), newBenchEngine(), newBenchFairness(), newBenchPages(), newBenchSchedules(), newBenchTasks(), newBenchWorker())
 }
 
 func newBenchEngine() *cobra.Command {
