@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -55,6 +56,35 @@ func poolsOf(ctx context.Context) []string {
 		return append([]string{}, worker.Pools...)
 	}
 	return nil
+}
+
+// strangers are the leases that a caller may not speak of: those of other pools than its own. A
+// lease that is over is left to who looks at leases anyway.
+func (s *Server) strangers(ctx context.Context, leases []handle) (map[int]bool, error) {
+	mine := poolsOf(ctx)
+	if mine == nil || len(leases) == 0 {
+		return nil, nil //nolint:nilnil // none is a good answer
+	}
+	keys := make([]store.PulseKey, len(leases))
+	for i, h := range leases {
+		keys[i] = store.PulseKey{TaskKey: h.TaskKey, Token: h.token}
+	}
+	pools, err := s.store.LeasePools(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]bool{}
+	for i, pool := range pools {
+		if pool != "" && !slices.Contains(mine, pool) {
+			found[i] = true
+		}
+	}
+	return found, nil
+}
+
+// otherPool refuses what is said of a lease of another pool.
+func otherPool() error {
+	return fault.New(fault.Forbidden, "this key is not for the pool of the lease", fault.Field("lease"), fault.Remedy("report with the key that the task was claimed with"))
 }
 
 // decodeHandle reads what encode wrote.

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -200,6 +201,7 @@ func TestKeyService(t *testing.T) {
 		refused, err := workers.Report(with(t.Context(), others), &servov1.ReportRequest{WorkerId: "w", Items: []*servov1.ReportItem{item}})
 		require.NoError(t, err)
 		require.Equal(t, "FORBIDDEN", refused.GetAnswers()[0].GetError().GetCode())
+		requireHeldToPool(t, workers, fleet, with(t.Context(), others), claimed.GetLeases()[0].GetLease())
 		done, err := workers.Report(fleet, &servov1.ReportRequest{WorkerId: "w", Items: []*servov1.ReportItem{item}})
 		require.NoError(t, err)
 		require.Nil(t, done.GetAnswers()[0].GetError())
@@ -231,4 +233,28 @@ func TestKeyService(t *testing.T) {
 		_, err = servov1.NewWorkerServiceClient(fresh.conn).Claim(with(t.Context(), key), claim)
 		require.Equal(t, codes.PermissionDenied, codeOf(err), "the pool is not the tenant's any more")
 	})
+}
+
+// requireHeldToPool: who may speak of the lease beats, logs and tells its progress, and a key of
+// another pool does not, nor keep the others from being heard.
+func requireHeldToPool(t *testing.T, workers servov1.WorkerServiceClient, mine, others context.Context, lease string) {
+	t.Helper()
+	log := &servov1.ReportItem{Lease: lease, Action: &servov1.ReportItem_Log{Log: &servov1.LogChunk{Seq: 1, Text: "hello"}}}
+	progress := &servov1.ReportItem{Lease: lease, Action: &servov1.ReportItem_Progress{Progress: &servov1.Progress{Fraction: 0.5}}}
+	for ctx, code := range map[context.Context]string{mine: "", others: "FORBIDDEN"} {
+		answer, err := workers.Report(ctx, &servov1.ReportRequest{WorkerId: "w", Items: []*servov1.ReportItem{log, progress}})
+		require.NoError(t, err)
+		for _, a := range answer.GetAnswers() {
+			require.Equal(t, code, a.GetError().GetCode())
+		}
+		for _, said := range []*servov1.Progress{nil, {Fraction: 0.7}} {
+			beat, err := workers.Heartbeat(ctx, &servov1.HeartbeatRequest{WorkerId: "w", Leases: []*servov1.HeartbeatItem{{Lease: lease, Progress: said}}})
+			if code != "" {
+				requireRefused(t, err, codes.PermissionDenied, "leases[0].lease")
+				continue
+			}
+			require.NoError(t, err)
+			require.True(t, beat.GetLeases()[0].GetHeld())
+		}
+	}
 }

@@ -17,6 +17,9 @@ import (
 // attempt that the completion ends.
 func (s workerService) Report(ctx context.Context, req *servov1.ReportRequest) (*servov1.ReportResponse, error) {
 	b := newBatch(ctx, req.GetItems())
+	if err := s.refuseStrangers(ctx, b); err != nil {
+		return nil, err
+	}
 	s.applyLogs(ctx, b)
 	s.applyProgress(ctx, b)
 	s.applyReports(ctx, b)
@@ -63,6 +66,41 @@ func newBatch(ctx context.Context, items []*servov1.ReportItem) *batch {
 		b.errs[i] = err
 	}
 	return b
+}
+
+// refuseStrangers takes what is said of leases of other pools out of the logs and the progress.
+// Reports are held to their pools where they are decided.
+func (s workerService) refuseStrangers(ctx context.Context, b *batch) error {
+	if poolsOf(ctx) == nil || len(b.logs.items)+len(b.progress.items) == 0 {
+		return nil
+	}
+	handles := make([]handle, 0, len(b.logs.items)+len(b.progress.items))
+	for _, l := range b.logs.items {
+		handles = append(handles, handle{TaskKey: l.TaskKey, token: l.Token})
+	}
+	for _, p := range b.progress.items {
+		handles = append(handles, handle{TaskKey: p.Key, token: p.Token})
+	}
+	strangers, err := s.strangers(ctx, handles)
+	if err != nil || len(strangers) == 0 {
+		return err
+	}
+	first := len(b.logs.items)
+	b.logs = b.logs.without(func(i int) bool { return strangers[i] }, b.errs)
+	b.progress = b.progress.without(func(i int) bool { return strangers[first+i] }, b.errs)
+	return nil
+}
+
+// without is a lot without some of its items, which are refused.
+func (l lot[T]) without(stranger func(i int) bool, errs []error) (kept lot[T]) {
+	for i, item := range l.items {
+		if stranger(i) {
+			errs[l.places[i]] = otherPool()
+			continue
+		}
+		kept.add(l.places[i], item)
+	}
+	return kept
 }
 
 // sort puts an item where it belongs.

@@ -135,12 +135,14 @@ const progressPatience = time.Second
 // Heartbeat implements servov1.WorkerServiceServer.
 func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequest) (*servov1.HeartbeatResponse, error) {
 	beats := make([]engine.Heartbeat, len(req.GetLeases()))
+	handles := make([]handle, len(req.GetLeases()))
 	var said []engine.Progress
 	for i, item := range req.GetLeases() {
 		h, err := leaseOf(ctx, item.GetLease())
 		if err != nil {
 			return nil, under(fmt.Sprintf("leases[%d]", i), err)
 		}
+		handles[i] = h
 		beats[i] = engine.Heartbeat{Key: h.TaskKey, Token: h.token}
 		if item.GetProgress() == nil {
 			continue
@@ -150,6 +152,15 @@ func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequ
 			return nil, under(fmt.Sprintf("leases[%d].progress", i), err)
 		}
 		said = append(said, progress)
+	}
+	strangers, err := s.strangers(ctx, handles)
+	if err != nil {
+		return nil, err
+	}
+	for i := range handles {
+		if strangers[i] {
+			return nil, under(fmt.Sprintf("leases[%d]", i), otherPool())
+		}
 	}
 	s.engine.WorkerAlive(req.GetWorkerId())
 	pulses, err := s.engine.Heartbeats(ctx, beats)

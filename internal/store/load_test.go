@@ -232,6 +232,11 @@ func (w *world) sendReads(t testing.TB) {
 	require.True(t, starts)
 	must(w.Overdue(ctx))(t)
 	require.Len(t, must(w.Heartbeat(ctx, pulses))(t), probe)
+	beating := make([]store.PulseKey, len(pulses))
+	for i, p := range pulses {
+		beating[i] = store.PulseKey{TaskKey: p.Key, Token: p.Token}
+	}
+	require.NotContains(t, must(w.LeasePools(ctx, beating))(t), "", "each is held")
 	w.undone(t, func(tx *Tx) { require.Len(t, must(tx.WriteProgress(ctx, reports))(t), probe) })
 	w.undone(t, func(tx *Tx) {
 		_, full, err := tx.WriteLogs(ctx, chunks, 0)

@@ -86,6 +86,7 @@ var plans = map[string][]string{
 	"LockLeases":       {"heartbeats_pkey", "leases_pkey"},
 	"LeasesOfClaims":   {"leases_claim", "runs_pkey", "tasks_pkey"},
 	"Heartbeat":        {"leases_pkey"},
+	"PoolsOfLeases":    {"leases_pkey"},
 	"DueLeases":        {"leases_due"},
 	"UpdateLeases":     {"leases_pkey"},
 	"RescheduleLeases": {"leases_pkey"},

@@ -71,6 +71,29 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]Pul
 	return answers, err
 }
 
+// LeasePools is the pool of each lease that is held; "" of the others.
+func (s *Store) LeasePools(ctx context.Context, leases []PulseKey) ([]string, error) {
+	pools := make([]string, len(leases))
+	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
+		nths := make([]int32, len(leases))
+		for i := range nths {
+			nths[i] = int32(i) //nolint:gosec // a batch
+		}
+		rows, err := tx.q.PoolsOfLeases(ctx, db.PoolsOfLeasesParams{
+			Nths:      nths,
+			TenantIds: column(leases, func(l PulseKey) uuid.UUID { return l.Tenant.UUID }),
+			RunIds:    column(leases, func(l PulseKey) uuid.UUID { return l.Run.UUID }),
+			TaskIds:   column(leases, func(l PulseKey) uuid.UUID { return l.Task.UUID }),
+			Tokens:    column(leases, func(l PulseKey) int64 { return l.Token }),
+		})
+		for _, r := range rows {
+			pools[r.Nth] = r.Pool
+		}
+		return err
+	})
+	return pools, err
+}
+
 // WriteProgress writes how far attempts are, where that has changed, and answers for the leases
 // that are held. A lease that was not renewed for a while is renewed by it. Each lease may
 // appear once.

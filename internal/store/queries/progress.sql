@@ -80,3 +80,12 @@ WITH alive AS (
     AND    d.seq = x.stages - 49
 )
 SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive;
+
+-- name: PoolsOfLeases :many
+-- Which pools leases are of that are held with these tokens, for a caller who may speak of some
+-- pools only. A lease stays in its pool.
+SELECT n.nth::int AS nth, q.pool
+FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
+               unnest(@task_ids::uuid[]) AS task_id, unnest(@tokens::bigint[]) AS token) AS n
+JOIN   LATERAL (SELECT l.pool FROM servo.leases l
+                WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id AND l.token = n.token OFFSET 0) AS q ON true;

@@ -81,6 +81,55 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]Heartbe
 	return items, nil
 }
 
+const poolsOfLeases = `-- name: PoolsOfLeases :many
+SELECT n.nth::int AS nth, q.pool
+FROM   (SELECT unnest($1::int[]) AS nth, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id,
+               unnest($4::uuid[]) AS task_id, unnest($5::bigint[]) AS token) AS n
+JOIN   LATERAL (SELECT l.pool FROM servo.leases l
+                WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id AND l.token = n.token OFFSET 0) AS q ON true
+`
+
+type PoolsOfLeasesParams struct {
+	Nths      []int32
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+	TaskIds   []uuid.UUID
+	Tokens    []int64
+}
+
+type PoolsOfLeasesRow struct {
+	Nth  int32
+	Pool string
+}
+
+// Which pools leases are of that are held with these tokens, for a caller who may speak of some
+// pools only. A lease stays in its pool.
+func (q *Queries) PoolsOfLeases(ctx context.Context, arg PoolsOfLeasesParams) ([]PoolsOfLeasesRow, error) {
+	rows, err := q.db.Query(ctx, poolsOfLeases,
+		arg.Nths,
+		arg.TenantIds,
+		arg.RunIds,
+		arg.TaskIds,
+		arg.Tokens,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PoolsOfLeasesRow
+	for rows.Next() {
+		var i PoolsOfLeasesRow
+		if err := rows.Scan(&i.Nth, &i.Pool); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const writeProgress = `-- name: WriteProgress :many
 WITH alive AS (
     SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.attempt, q.cancel_requested, q.lease_ms, n.now, n.phase, n.stage, n.fraction,
