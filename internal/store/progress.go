@@ -77,7 +77,7 @@ func (s *Store) LeasePools(ctx context.Context, leases []PulseKey) ([]string, er
 	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
 		nths := make([]int32, len(leases))
 		for i := range nths {
-			nths[i] = int32(i) //nolint:gosec // a batch
+			nths[i] = int32(i)
 		}
 		rows, err := tx.q.PoolsOfLeases(ctx, db.PoolsOfLeasesParams{
 			Nths:      nths,
