@@ -102,6 +102,7 @@ func (s *Web) routes() {
 	s.mux.HandleFunc("GET /ui/{rest...}", func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, noSuchPage(r.URL.Path)) })
 
 	s.show("/{$}", s.overview)
+	s.assetRoutes()
 	s.runRoutes()
 	s.configRoutes()
 	s.simulatorRoutes()

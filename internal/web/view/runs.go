@@ -127,32 +127,6 @@ func eventLine(e *servov1.Event) string {
 	return Clip(strings.Join(strings.Fields(string(raw)), " "), 300)
 }
 
-// The sizes of a graph.
-func graphSizes() graph.Sizes {
-	return graph.Sizes{Width: 200, Height: 40, GapX: 56, GapY: 14, Margin: 8}
-}
-
-// maxBoxes is how many tasks are drawn one by one; more are drawn by asset.
-const maxBoxes = 500
-
-// Graph is the picture of a run.
-type Graph struct {
-	Boxes         []Box
-	Paths         []string
-	Width, Height int
-	Grouped       bool // boxes are assets, not tasks
-	MoreEdges     bool
-}
-
-// Box is a task, or an asset's tasks.
-type Box struct {
-	graph.Point
-	Look          Look
-	Title, Detail string
-	At            string
-	Fraction      float32
-}
-
 // GraphOf lays out a run.
 func GraphOf(g *servov1.RunGraph) Graph {
 	if n := len(g.GetNodes()); n > 0 && n <= maxBoxes {
@@ -244,27 +218,4 @@ func groupDetail(group *servov1.GraphGroup) string {
 		parts = append(parts, Count(c.n, false)+" "+LookOf(c.state).Label)
 	}
 	return Clip(strings.Join(parts, ", "), 34)
-}
-
-// drawn is a picture with its edges as curves.
-func drawn(p graph.Picture) Graph {
-	out := Graph{Width: p.Width, Height: p.Height}
-	for _, path := range p.Paths {
-		if len(path) < 2 {
-			continue
-		}
-		var b strings.Builder
-		fmt.Fprintf(&b, "M%d %d", path[0].X, path[0].Y)
-		for i := 1; i < len(path); i++ {
-			a, z := path[i-1], path[i]
-			middle := (a.X + z.X) / 2
-			if a.Y == z.Y {
-				fmt.Fprintf(&b, "H%d", z.X)
-			} else {
-				fmt.Fprintf(&b, "C%d %d %d %d %d %d", middle, a.Y, middle, z.Y, z.X, z.Y)
-			}
-		}
-		out.Paths = append(out.Paths, b.String())
-	}
-	return out
 }

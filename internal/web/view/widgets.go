@@ -41,7 +41,11 @@ func sentence(field, message string) string {
 	if text == "" {
 		return ""
 	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
+	text = strings.ToUpper(text[:1]) + text[1:]
+	if strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
 }
 
 func prefixed(text, prefix string) bool { return strings.HasPrefix(text, prefix) }
