@@ -103,6 +103,7 @@ func (s *Web) routes() {
 
 	s.show("/{$}", s.overview)
 	s.assetRoutes()
+	s.capacityRoutes()
 	s.runRoutes()
 	s.configRoutes()
 	s.simulatorRoutes()
