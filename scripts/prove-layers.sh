@@ -38,6 +38,7 @@ forbidden=(
   "internal/cli       database/sql"
   "internal/engine    github.com/stretchr/testify/require"
   "internal/plan      github.com/google/uuid"
+  "examples/seed      $module/internal/engine"
 )
 allowed=(
   "cmd/servo          $module/internal/cli"
@@ -59,6 +60,7 @@ allowed=(
   "internal/run       $module/internal/event"
   "internal/event     $module/internal/id"
   "internal/id        $module/internal/fault"
+  "examples/seed      google.golang.org/grpc"
 )
 
 # plant NAME PAIR...: a scratch module with these imports and no others.
@@ -70,7 +72,7 @@ plant() {
   for pair in "$@"; do
     read -r from to <<<"$pair"
     for name in "$from" "${to#"$module/"}"; do
-      case $name in internal/* | cmd/*) ;; *) continue ;; esac
+      case $name in internal/* | cmd/* | examples/*) ;; *) continue ;; esac
       mkdir -p "$dir/$name"
       if [[ $name == cmd/* ]]; then
         printf '// Package main is a stub.\npackage main\n\nfunc main() {}\n' >"$dir/$name/stub.go"
