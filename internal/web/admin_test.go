@@ -63,7 +63,7 @@ func TestAdmin(t *testing.T) {
 	w.See("is paused")
 	w.Click("#subscription-warehouse button")
 	w.Click("#subscription-warehouse dialog button[type=submit]")
-	w.See("goes on where it was")
+	w.Until(`document.querySelector(".toast")?.textContent.includes("goes on where it was")`) // the question says so, too
 
 	w.Go("/ui/admin?tab=signing")
 	w.See("Signing keys")
