@@ -27,7 +27,7 @@ type HourChart struct {
 	Area          string // the path of the hours
 	Days          []Spot // where days begin
 	Marks         []Spot // peaks
-	Clocks        []Spot // changes of the clock
+	Clocks        []Spot // changes of the clock; with a y where there is room for the text
 	Levels        []Spot // with a number at the side
 	Limit         int    // y of the quota; 0 if it is not in the picture
 	LimitLabel    string
@@ -46,6 +46,8 @@ const (
 	chartLeft   = 44
 	chartTop    = 24
 	chartBottom = 168
+
+	clockTextWidth = 230
 )
 
 // Drawn is the model with its pictures.
@@ -109,8 +111,13 @@ func (m SimulatorModel) chart(label string, value func(simulate.Hour) int, limit
 	fmt.Fprintf(&area, "H%dV%dZ", m.x(m.Report.Until), chartBottom)
 	c.Area = area.String()
 	c.Days = m.days()
+	room := 0 // up to here a text stands already
 	for _, change := range m.Report.ClockChanges {
-		c.Clocks = append(c.Clocks, Spot{X: m.x(change.At), Label: clockText(change)})
+		spot := Spot{X: m.x(change.At), Label: clockText(change)}
+		if spot.X >= room {
+			spot.Y, room = 12, spot.X+clockTextWidth
+		}
+		c.Clocks = append(c.Clocks, spot)
 	}
 	c.Levels = []Spot{{Y: yOf(highest, highest), Label: Count(highest, false)}, {Y: chartBottom, Label: "0"}}
 	if highest >= 4 {

@@ -1,0 +1,108 @@
+package view //nolint:testpackage // how a day looks is nobody else's business
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+func TestCronWords(t *testing.T) {
+	t.Parallel()
+	for cron, words := range map[string]string{
+		"30 2 * * *": "daily at 02:30", "* * * * *": "every minute", "*/15 * * * *": "every 15 minutes", "5 * * * *": "hourly at :05", "0 8 * * 1-5": "on workdays at 08:00",
+		"0 8 * * 7": "on Sundays at 08:00", "0 8 * * tue": "on Tuesdays at 08:00", "0 0 1 * *": "monthly on day 1 at 00:00", "0 0 L * *": "on the last of the month at 00:00",
+		// What has no short words stays an expression.
+		"0 8 1 * 1": "0 8 1 * 1", "0 8 * 3 *": "0 8 * 3 *", "0 8,9 * * *": "0 8,9 * * *", "@daily": "@daily", "0 0 8 * * *": "0 0 8 * * *", "0 8 * * 1#2": "0 8 * * 1#2",
+	} {
+		require.Equal(t, words, cronWords(cron), cron)
+	}
+}
+
+func TestCalendar(t *testing.T) {
+	t.Parallel()
+	zone := ZoneOf("Europe/Berlin")
+	now := time.Date(2026, 11, 4, 12, 0, 0, 0, zone) // a Wednesday
+	slot := func(day, hour int, outcome servov1.Slots_Outcome, run string) *servov1.Slots {
+		at := timestamppb.New(time.Date(2026, 11, day, hour, 30, 0, 0, zone))
+		return &servov1.Slots{From: at, To: at, Count: 1, Outcome: outcome, Run: run}
+	}
+	dayOf := func(t *testing.T, c Calendar, date string) Day {
+		t.Helper()
+		for _, week := range c.Weeks {
+			for _, d := range week {
+				if d.Date == date {
+					return d
+				}
+			}
+		}
+		require.Fail(t, "there is no such day", date)
+		return Day{}
+	}
+
+	t.Run("five weeks from a Monday, the last of which has today", func(t *testing.T) {
+		t.Parallel()
+		c := CalendarOf(nil, nil, now, zone, false)
+		require.Len(t, c.Weeks, 5)
+		require.Equal(t, "2026-10-05", c.Weeks[0][0].Date)
+		require.Equal(t, "2026-11-08", c.Weeks[4][6].Date)
+		require.False(t, dayOf(t, c, "2026-11-04").Future)
+		require.True(t, dayOf(t, c, "2026-11-05").Future)
+		require.Equal(t, "no slots", dayOf(t, c, "2026-11-02").Says())
+	})
+
+	t.Run("a day looks like the worst of its slots, and a slot that fired like its run", func(t *testing.T) {
+		t.Parallel()
+		states := map[string]servov1.Run_State{"a": servov1.Run_SUCCEEDED, "b": servov1.Run_FAILED}
+		c := CalendarOf([]*servov1.Slots{slot(2, 1, servov1.Slots_FIRED, "a"), slot(2, 2, servov1.Slots_FIRED, "b"), slot(2, 3, servov1.Slots_FIRED, "a"), slot(3, 0, servov1.Slots_FIRED, "gone")}, states, now, zone, false)
+		require.Equal(t, "2 succeeded, 1 failed", dayOf(t, c, "2026-11-02").Says())
+		require.Equal(t, toneBad, dayOf(t, c, "2026-11-02").Tone)
+		require.Equal(t, "1 fired", dayOf(t, c, "2026-11-03").Says()) // by a clock in Berlin; in UTC it is the day before
+	})
+
+	t.Run("a range over days is seen on each of them, also if it began before the calendar", func(t *testing.T) {
+		t.Parallel()
+		paused := &servov1.Slots{
+			From: timestamppb.New(time.Date(2026, 9, 1, 0, 0, 0, 0, zone)), To: timestamppb.New(time.Date(2026, 10, 6, 0, 0, 0, 0, zone)), Count: 36, Outcome: servov1.Slots_SKIPPED_PAUSED,
+		}
+		c := CalendarOf([]*servov1.Slots{slot(2, 1, servov1.Slots_FIRED, ""), paused}, nil, now, zone, true)
+		require.Contains(t, dayOf(t, c, "2026-10-06").Says(), "some skipped: paused")
+		require.Equal(t, "no slots", dayOf(t, c, "2026-10-07").Says())
+	})
+}
+
+func TestFieldOf(t *testing.T) {
+	t.Parallel()
+	for path, field := range map[string]string{
+		"spec.trigger.cron": "cron", "spec.trigger": "kind", "spec.trigger.event.config": "event_config", "spec.trigger.event": "event_name", "spec.labels": "labels",
+		"spec.labels[\"a\"]": "labels", "spec.parameters.day": "parameters", "spec.retry.max_attempts": "retry_attempts", "spec.retry.max_delay": "retry_attempts",
+		"spec.catchup.max_slots": "catchup_max_slots", "name": "name", "version": "", "": "", "spec.pipelines": "",
+	} {
+		require.Equal(t, field, FieldOf(path), path)
+	}
+}
+
+func TestChangeOf(t *testing.T) {
+	t.Parallel()
+	object := func(v map[string]any) *structpb.Struct {
+		out, err := structpb.NewStruct(v)
+		require.NoError(t, err)
+		return out
+	}
+	c := ChangeOf(&servov1.ConfigAudit{
+		Before: object(map[string]any{"trigger": map[string]any{"cron": "0 2 * * *"}, "jitter": "5m", "priority": 5}),
+		After:  object(map[string]any{"trigger": map[string]any{"cron": "0 3 * * *"}, "priority": 5, "paused": true}),
+	})
+	require.Equal(t, []FieldChange{{"jitter", "5m", ""}, {"paused", "", "true"}, {"trigger.cron", "0 2 * * *", "0 3 * * *"}}, c.Fields)
+}
+
+func TestConfigValues(t *testing.T) {
+	t.Parallel()
+	stored := map[string]string{"cron": "0 2 * * *", "labels": "a=b\nc=d", "jitter": "5m"}
+	typed := map[string]string{"cron": "0 3 * * *", "labels": "a=b\r\nc=d", "jitter": "5m", "reason": "why not"}
+	require.Equal(t, []FieldChange{{"Cron expression", "0 2 * * *", "0 3 * * *"}}, DifferingValues(stored, typed))
+}
