@@ -128,7 +128,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 func addPlatform(add func(service string, methods map[string]Method)) {
 	worker := Method{Permission: TasksWork, Scope: OfWorker}
 	add("SchedulerService", map[string]Method{"Tick": platform(SchedulerTick)})
-	add("StatusService", map[string]Method{"GetStatus": platform(PlatformRead)})
+	add("StatusService", map[string]Method{"GetStatus": platform(PlatformRead), "GetActivity": tenant(RunsRead, Whole)})
 	add("FairnessService", map[string]Method{"ListShares": platform(PlatformRead)})
 	add("PoolService", map[string]Method{
 		"CreatePool": platform(PoolsManage), "UpdatePool": platform(PoolsManage), "DeletePool": platform(PoolsManage),

@@ -199,6 +199,7 @@ func TestClientMadeOfTheDocument(t *testing.T) {
 	d.call(t, "ListAudit", map[string]any{"tenant": "acme"})
 	d.call(t, "GetQuotas", map[string]any{"tenant": "acme"})
 	d.call(t, "GetStatus", nil)
+	d.call(t, "GetActivity", map[string]any{"tenant": "acme", "hours": 2})
 
 	// An error is what the document says of every call.
 	problem := d.send(t, http.MethodGet, "/v1/tenants/nobody", nil, http.StatusNotFound)

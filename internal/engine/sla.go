@@ -165,7 +165,7 @@ func (w *working) total() {
 		provider string
 	}
 	places := map[key]int{}
-	of := func(r run.Run) *store.Totals {
+	of := func(r run.Run) *store.RunDelta {
 		k := key{r.Tenant, r.Provider}
 		i, known := places[k]
 		if !known {
@@ -173,11 +173,13 @@ func (w *working) total() {
 			places[k] = i
 			w.changes.Deltas = append(w.changes.Deltas, store.RunDelta{Tenant: r.Tenant, Provider: r.Provider})
 		}
-		return &w.changes.Deltas[i].Totals
+		return &w.changes.Deltas[i]
 	}
 	for _, r := range w.touched {
 		if r.run.State.Terminal() && !r.from.Terminal() {
-			of(r.run).Add(endOf(r.run))
+			d := of(r.run)
+			d.Add(endOf(r.run))
+			d.Delay = max(d.Delay, delayOf(r.run))
 		}
 	}
 	for _, b := range w.broken {
@@ -205,4 +207,17 @@ func endOf(r run.Run) store.Totals {
 		t.Breached = 1
 	}
 	return t
+}
+
+// delayOf is how many seconds a run waited to be started since it was due, or else since it was
+// made; one that never was has not waited.
+func delayOf(r run.Run) float64 {
+	if r.StartedAt.IsZero() {
+		return 0
+	}
+	due := r.CreatedAt
+	if !r.StartBy.IsZero() {
+		due = r.StartBy.Add(-time.Duration(r.StartLimit) * time.Second)
+	}
+	return max(0, r.StartedAt.Sub(due).Seconds())
 }

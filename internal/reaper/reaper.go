@@ -68,11 +68,16 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 		if _, _, err = s.Forget(ctx, keepKeysFor); err != nil {
 			return false, err
 		}
-		if _, more, err = s.ForgetAnsweredCalls(ctx); err != nil {
+		_, moreCalls, err := s.ForgetAnsweredCalls(ctx)
+		if err != nil {
+			return false, err
+		}
+		_, moreHours, err := s.ForgetHours(ctx)
+		if err != nil {
 			return false, err
 		}
 		_, _, err = s.ForgetPresence(ctx)
-		return more, err
+		return moreCalls || moreHours, err
 	}
 	return &Reaper{loops: []*loop.Loop{
 		loop.Start(loop.Config{Name: "reaper", Every: every, Wake: e.FollowUp, RunOnce: due, Logger: config.Logger}),

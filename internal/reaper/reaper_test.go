@@ -193,11 +193,13 @@ func TestReaper(t *testing.T) {
 		_, err = s.TriggerRun(t.Context(), engine.Trigger{Tenant: s.tenant, IdempotencyKey: "new"})
 		require.NoError(t, err)
 		s.db.Exec(t, `INSERT INTO servo.answered_calls SELECT gen_random_uuid(), 'old', '', sha256(''), '', '2000-01-01' FROM generate_series(1, 2500)`)
+		s.db.Exec(t, `INSERT INTO servo.run_hours SELECT gen_random_uuid(), '2000-01-01', 1, 0, 0, 0, 0, 0, 0, 0 FROM generate_series(1, 2500)`)
 		r := reaper.Start(s.db.Store, s.Engine, reaper.Config{})
 		t.Cleanup(r.Stop)
 		s.until(t, 0, `SELECT count(*) FROM servo.idempotency_keys WHERE key = 'old'`)
 		require.Equal(t, 1, s.db.Count(t, `SELECT count(*) FROM servo.idempotency_keys`))
 		s.until(t, 0, `SELECT count(*) FROM servo.answered_calls`)
+		s.until(t, 0, `SELECT count(*) FROM servo.run_hours WHERE hour < '2001-01-01'`)
 	})
 }
 

@@ -53,7 +53,7 @@ func (tx *Tx) insertAnsweredCall(ctx context.Context, of Call, answer []byte) (b
 	return n == 1, err
 }
 
-// forgottenAtOnce bounds one statement that forgets answers.
+// forgottenAtOnce bounds one statement that forgets what is old.
 const forgottenAtOnce = 1000
 
 // ForgetAnsweredCalls deletes answers that nobody can ask for any more. More says that there

@@ -42,6 +42,8 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	w.audited(t, a.tenant, "key/ci", w.now)
 	w.Exec(t, `INSERT INTO servo.run_totals (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 		SELECT tenant_id, '2026-01-01', '', 1, 1, 0, 0, 0, 1, 1, 0, 0 FROM servo.runs ON CONFLICT DO NOTHING`)
+	w.Exec(t, `INSERT INTO servo.run_hours (tenant_id, hour, succeeded, failed, timed_out, cancelled, started, seconds, breaches, delay)
+		SELECT tenant_id, '2026-01-01', 1, 0, 0, 0, 1, 1, 0, 0 FROM servo.runs ON CONFLICT DO NOTHING`)
 	w.Exec(t, `INSERT INTO servo.run_deltas (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 		SELECT tenant_id, '2026-01-01', '', 1, 1, 0, 0, 0, 1, 1, 0, 0 FROM servo.runs`)
 	w.alert(t, a.tenant, alert.PipelineFailing, w.channel(t, a.tenant, "mine"))

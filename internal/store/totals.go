@@ -111,6 +111,7 @@ type RunDelta struct {
 
 	Tenant   id.Tenant
 	Provider string
+	Delay    float64 // the seconds that a run of these waited to be started, at most
 }
 
 func (tx *Tx) insertRunDeltas(ctx context.Context, c Changes) error {
@@ -121,6 +122,7 @@ func (tx *Tx) insertRunDeltas(ctx context.Context, c Changes) error {
 	return tx.writes.write("insert run_deltas", len(rows), func(q *db.Queries) error {
 		return q.InsertRunDeltas(ctx, db.InsertRunDeltasParams{
 			Day:        dayOf(c.Now),
+			Hour:       int16(c.Now.UTC().Hour()), //nolint:gosec // of a day
 			TenantIds:  column(rows, func(d RunDelta) uuid.UUID { return d.Tenant.UUID }),
 			Providers:  column(rows, func(d RunDelta) string { return d.Provider }),
 			Endeds:     of(func(d RunDelta) int64 { return d.Ended }),
@@ -132,6 +134,7 @@ func (tx *Tx) insertRunDeltas(ctx context.Context, c Changes) error {
 			Seconds:    column(rows, func(d RunDelta) float64 { return d.Seconds }),
 			Breacheds:  of(func(d RunDelta) int64 { return d.Breached }),
 			Breaches:   of(func(d RunDelta) int64 { return d.Breaches }),
+			Delays:     column(rows, func(d RunDelta) float64 { return d.Delay }),
 		})
 	})
 }
@@ -142,8 +145,8 @@ func dayOf(t time.Time) pgtype.Date {
 	return pgtype.Date{Time: time.Date(year, month, day, 0, 0, 0, 0, time.UTC), Valid: true}
 }
 
-// MergeTotals adds up to most of what transactions have added to the totals, and says how many
-// it took. Any server may do it at any time.
+// MergeTotals adds up to most of what transactions have added to the totals, by day and by hour,
+// and says how many it took. Any server may do it at any time.
 func (s *Store) MergeTotals(ctx context.Context, most int) (taken int, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		taken, err = tx.MergeTotals(ctx, most)

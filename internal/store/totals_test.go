@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,8 +100,13 @@ func TestTotalsPlans(t *testing.T) {
 	for name, send := range map[string]func(){
 		"run_totals_pkey": func() { must(w.TenantTotals(t.Context(), tenantOf(t, w), w.now.AddDate(0, 0, -9), w.now))(t) },
 		"run_totals_day":  func() { must(w.Today(t.Context(), w.now))(t) },
+		"run_hours_pkey of a tenant": func() {
+			require.Len(t, must(w.Hours(t.Context(), tenantOf(t, w), w.now.Add(-9*time.Hour), w.now))(t), 10)
+		},
+		"run_hours_pkey of all": func() { require.Len(t, must(w.Hours(t.Context(), id.Tenant{}, w.now.Add(-9*time.Hour), w.now))(t), 10) },
 	} {
 		sent := w.last(t, "", send)
+		index, _, _ := strings.Cut(name, " ")
 		for _, when := range []string{"no statistics", "some"} {
 			conn := w.connection(t)
 			asEngine(t, conn, func(tx pgx.Tx) {
@@ -108,12 +114,12 @@ func TestTotalsPlans(t *testing.T) {
 				used, rows := map[string]bool{}, 0.0
 				root.walk(func(n *node) {
 					used[n.Index] = true
-					if n.Relation == "run_totals" {
+					if n.Relation == "run_totals" || n.Relation == "run_hours" {
 						require.NotEqual(t, "Seq Scan", n.NodeType)
 						rows += n.RemovedByFilter
 					}
 				})
-				require.True(t, used[name], "%s with %s", name, when)
+				require.True(t, used[index], "%s with %s", name, when)
 				require.Zero(t, rows, "rows of totals that were read for nothing")
 			})
 			w.Exec(t, `ANALYZE`)

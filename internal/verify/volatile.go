@@ -40,6 +40,8 @@ func Volatile() []string {
 		// sums of runs, held to their rows and their breaches as an invariant
 		"run_totals.*",
 		"run_deltas.*",
+		// the same sums by hour for a few days, from the same rows in the same statement: for the eye
+		"run_hours.*",
 		// where a config stands in time: written with the ledger of its slots, which is held to
 		// the runs and to itself as an invariant, like the time at which a config is due
 		"configs.decided_until",

@@ -56,6 +56,12 @@ func (s *Web) overview(v *visit) (view.Page, error) {
 			return err
 		})
 	}
+	if !v.scope.HeldTo {
+		parts.Go(func() (err error) {
+			m.Activity, err = s.api.status.GetActivity(ctx, &servov1.GetActivityRequest{Tenant: tenant})
+			return err
+		})
+	}
 	if tenant != "" && !v.scope.HeldTo {
 		parts.Go(func() (err error) {
 			today := v.now.UTC().Format(time.DateOnly)

@@ -35,8 +35,11 @@ func TestOverview(t *testing.T) {
 		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
 		w.Go("/ui/")
 		w.Until(`document.querySelector("a[href='` + view.RunPath(tenant, run.GetId()) + `']")`)
+		w.Until(`[...document.querySelectorAll("#activity title")].some(t => t.textContent.includes("1 run, 1 failed"))`)
+		require.Equal(t, 24, w.Count("#activity g"))
 		w.Go("/ui/?tenant=globex")
 		w.See("No run has failed")
+		w.See("No run has ended") // of this tenant
 		require.Zero(t, w.Count("a[href='"+view.RunPath(tenant, run.GetId())+"']"))
 	})
 }

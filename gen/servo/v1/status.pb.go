@@ -7,6 +7,7 @@
 package servov1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -24,6 +25,232 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// GetActivityRequest names whose activity.
+type GetActivityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for that of all tenants.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// How many hours, with the one that has begun: 1 to 168; 24 if not said.
+	Hours         int32 `protobuf:"varint,2,opt,name=hours,proto3" json:"hours,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetActivityRequest) Reset() {
+	*x = GetActivityRequest{}
+	mi := &file_servo_v1_status_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetActivityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetActivityRequest) ProtoMessage() {}
+
+func (x *GetActivityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_status_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetActivityRequest.ProtoReflect.Descriptor instead.
+func (*GetActivityRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *GetActivityRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *GetActivityRequest) GetHours() int32 {
+	if x != nil {
+		return x.Hours
+	}
+	return 0
+}
+
+// Activity is what happened in the last hours.
+type Activity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant's name; empty for all tenants.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Each hour, the oldest first; the last has not ended.
+	Hours         []*HourActivity `protobuf:"bytes,2,rep,name=hours,proto3" json:"hours,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Activity) Reset() {
+	*x = Activity{}
+	mi := &file_servo_v1_status_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Activity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Activity) ProtoMessage() {}
+
+func (x *Activity) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_status_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Activity.ProtoReflect.Descriptor instead.
+func (*Activity) Descriptor() ([]byte, []int) {
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Activity) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Activity) GetHours() []*HourActivity {
+	if x != nil {
+		return x.Hours
+	}
+	return nil
+}
+
+// HourActivity is what happened in an hour. A run counts in the hour in which it ended.
+type HourActivity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the hour began, by UTC.
+	Hour          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=hour,proto3" json:"hour,omitempty"`
+	SucceededRuns int64                  `protobuf:"varint,2,opt,name=succeeded_runs,json=succeededRuns,proto3" json:"succeeded_runs,omitempty"`
+	// Runs that failed; those that were timed out are apart.
+	FailedRuns    int64 `protobuf:"varint,3,opt,name=failed_runs,json=failedRuns,proto3" json:"failed_runs,omitempty"`
+	TimedOutRuns  int64 `protobuf:"varint,4,opt,name=timed_out_runs,json=timedOutRuns,proto3" json:"timed_out_runs,omitempty"`
+	CancelledRuns int64 `protobuf:"varint,5,opt,name=cancelled_runs,json=cancelledRuns,proto3" json:"cancelled_runs,omitempty"`
+	// Breaches of SLAs that happened in this hour, also of runs that have not ended.
+	Breaches int64 `protobuf:"varint,6,opt,name=breaches,proto3" json:"breaches,omitempty"`
+	// From start to end, of the runs that had started, all together.
+	TotalDuration *durationpb.Duration `protobuf:"bytes,7,opt,name=total_duration,json=totalDuration,proto3" json:"total_duration,omitempty"`
+	// The same on average; left out if none had started.
+	AverageDuration *durationpb.Duration `protobuf:"bytes,8,opt,name=average_duration,json=averageDuration,proto3" json:"average_duration,omitempty"`
+	// The longest that one of these runs had waited to be started since it was due, or else since
+	// it was made; left out if none had started.
+	LongestStartDelay *durationpb.Duration `protobuf:"bytes,9,opt,name=longest_start_delay,json=longestStartDelay,proto3" json:"longest_start_delay,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *HourActivity) Reset() {
+	*x = HourActivity{}
+	mi := &file_servo_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HourActivity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HourActivity) ProtoMessage() {}
+
+func (x *HourActivity) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HourActivity.ProtoReflect.Descriptor instead.
+func (*HourActivity) Descriptor() ([]byte, []int) {
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HourActivity) GetHour() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Hour
+	}
+	return nil
+}
+
+func (x *HourActivity) GetSucceededRuns() int64 {
+	if x != nil {
+		return x.SucceededRuns
+	}
+	return 0
+}
+
+func (x *HourActivity) GetFailedRuns() int64 {
+	if x != nil {
+		return x.FailedRuns
+	}
+	return 0
+}
+
+func (x *HourActivity) GetTimedOutRuns() int64 {
+	if x != nil {
+		return x.TimedOutRuns
+	}
+	return 0
+}
+
+func (x *HourActivity) GetCancelledRuns() int64 {
+	if x != nil {
+		return x.CancelledRuns
+	}
+	return 0
+}
+
+func (x *HourActivity) GetBreaches() int64 {
+	if x != nil {
+		return x.Breaches
+	}
+	return 0
+}
+
+func (x *HourActivity) GetTotalDuration() *durationpb.Duration {
+	if x != nil {
+		return x.TotalDuration
+	}
+	return nil
+}
+
+func (x *HourActivity) GetAverageDuration() *durationpb.Duration {
+	if x != nil {
+		return x.AverageDuration
+	}
+	return nil
+}
+
+func (x *HourActivity) GetLongestStartDelay() *durationpb.Duration {
+	if x != nil {
+		return x.LongestStartDelay
+	}
+	return nil
+}
+
 // GetStatusRequest asks for everything.
 type GetStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -33,7 +260,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_servo_v1_status_proto_msgTypes[0]
+	mi := &file_servo_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -45,7 +272,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[0]
+	mi := &file_servo_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -58,7 +285,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{0}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 // Status is how this installation is doing.
@@ -87,7 +314,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_servo_v1_status_proto_msgTypes[1]
+	mi := &file_servo_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -99,7 +326,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[1]
+	mi := &file_servo_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -112,7 +339,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{1}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Status) GetVersion() string {
@@ -211,7 +438,7 @@ type Today struct {
 
 func (x *Today) Reset() {
 	*x = Today{}
-	mi := &file_servo_v1_status_proto_msgTypes[2]
+	mi := &file_servo_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -223,7 +450,7 @@ func (x *Today) String() string {
 func (*Today) ProtoMessage() {}
 
 func (x *Today) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[2]
+	mi := &file_servo_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -236,7 +463,7 @@ func (x *Today) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Today.ProtoReflect.Descriptor instead.
 func (*Today) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Today) GetDay() string {
@@ -318,7 +545,7 @@ type Dispatch struct {
 
 func (x *Dispatch) Reset() {
 	*x = Dispatch{}
-	mi := &file_servo_v1_status_proto_msgTypes[3]
+	mi := &file_servo_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +557,7 @@ func (x *Dispatch) String() string {
 func (*Dispatch) ProtoMessage() {}
 
 func (x *Dispatch) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[3]
+	mi := &file_servo_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +570,7 @@ func (x *Dispatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dispatch.ProtoReflect.Descriptor instead.
 func (*Dispatch) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Dispatch) GetPaused() bool {
@@ -387,7 +614,7 @@ type Server struct {
 
 func (x *Server) Reset() {
 	*x = Server{}
-	mi := &file_servo_v1_status_proto_msgTypes[4]
+	mi := &file_servo_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +626,7 @@ func (x *Server) String() string {
 func (*Server) ProtoMessage() {}
 
 func (x *Server) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[4]
+	mi := &file_servo_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +639,7 @@ func (x *Server) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Server.ProtoReflect.Descriptor instead.
 func (*Server) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Server) GetName() string {
@@ -456,7 +683,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_servo_v1_status_proto_msgTypes[5]
+	mi := &file_servo_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +695,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[5]
+	mi := &file_servo_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -481,7 +708,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StateCount) GetState() string {
@@ -521,7 +748,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_servo_v1_status_proto_msgTypes[6]
+	mi := &file_servo_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +760,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[6]
+	mi := &file_servo_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +773,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PoolStatus) GetPool() string {
@@ -598,7 +825,7 @@ type Duty struct {
 
 func (x *Duty) Reset() {
 	*x = Duty{}
-	mi := &file_servo_v1_status_proto_msgTypes[7]
+	mi := &file_servo_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +837,7 @@ func (x *Duty) String() string {
 func (*Duty) ProtoMessage() {}
 
 func (x *Duty) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[7]
+	mi := &file_servo_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +850,7 @@ func (x *Duty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Duty.ProtoReflect.Descriptor instead.
 func (*Duty) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Duty) GetName() string {
@@ -658,7 +885,25 @@ var File_servo_v1_status_proto protoreflect.FileDescriptor
 
 const file_servo_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"\x15servo/v1/status.proto\x12\bservo.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
+	"\x15servo/v1/status.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"W\n" +
+	"\x12GetActivityRequest\x12\x1f\n" +
+	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12 \n" +
+	"\x05hours\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xa8\x01(\x00R\x05hours\"P\n" +
+	"\bActivity\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12,\n" +
+	"\x05hours\x18\x02 \x03(\v2\x16.servo.v1.HourActivityR\x05hours\"\xc2\x03\n" +
+	"\fHourActivity\x12.\n" +
+	"\x04hour\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04hour\x12%\n" +
+	"\x0esucceeded_runs\x18\x02 \x01(\x03R\rsucceededRuns\x12\x1f\n" +
+	"\vfailed_runs\x18\x03 \x01(\x03R\n" +
+	"failedRuns\x12$\n" +
+	"\x0etimed_out_runs\x18\x04 \x01(\x03R\ftimedOutRuns\x12%\n" +
+	"\x0ecancelled_runs\x18\x05 \x01(\x03R\rcancelledRuns\x12\x1a\n" +
+	"\bbreaches\x18\x06 \x01(\x03R\bbreaches\x12@\n" +
+	"\x0etotal_duration\x18\a \x01(\v2\x19.google.protobuf.DurationR\rtotalDuration\x12D\n" +
+	"\x10average_duration\x18\b \x01(\v2\x19.google.protobuf.DurationR\x0faverageDuration\x12I\n" +
+	"\x13longest_start_delay\x18\t \x01(\v2\x19.google.protobuf.DurationR\x11longestStartDelay\"\x12\n" +
 	"\x10GetStatusRequest\"\xa6\x03\n" +
 	"\x06Status\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
@@ -715,10 +960,11 @@ const file_servo_v1_status_proto_rawDesc = "" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x129\n" +
 	"\n" +
-	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt2^\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt2\xd6\x01\n" +
 	"\rStatusService\x12M\n" +
 	"\tGetStatus\x12\x1a.servo.v1.GetStatusRequest\x1a\x10.servo.v1.Status\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/statusB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
+	"/v1/status\x12v\n" +
+	"\vGetActivity\x12\x1c.servo.v1.GetActivityRequest\x1a\x12.servo.v1.Activity\"5\x82\xd3\xe4\x93\x02/Z\x0e\x12\f/v1/activity\x12\x1d/v1/tenants/{tenant}/activityB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
 var (
 	file_servo_v1_status_proto_rawDescOnce sync.Once
@@ -732,40 +978,50 @@ func file_servo_v1_status_proto_rawDescGZIP() []byte {
 	return file_servo_v1_status_proto_rawDescData
 }
 
-var file_servo_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_servo_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_servo_v1_status_proto_goTypes = []any{
-	(*GetStatusRequest)(nil),      // 0: servo.v1.GetStatusRequest
-	(*Status)(nil),                // 1: servo.v1.Status
-	(*Today)(nil),                 // 2: servo.v1.Today
-	(*Dispatch)(nil),              // 3: servo.v1.Dispatch
-	(*Server)(nil),                // 4: servo.v1.Server
-	(*StateCount)(nil),            // 5: servo.v1.StateCount
-	(*PoolStatus)(nil),            // 6: servo.v1.PoolStatus
-	(*Duty)(nil),                  // 7: servo.v1.Duty
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
+	(*GetActivityRequest)(nil),    // 0: servo.v1.GetActivityRequest
+	(*Activity)(nil),              // 1: servo.v1.Activity
+	(*HourActivity)(nil),          // 2: servo.v1.HourActivity
+	(*GetStatusRequest)(nil),      // 3: servo.v1.GetStatusRequest
+	(*Status)(nil),                // 4: servo.v1.Status
+	(*Today)(nil),                 // 5: servo.v1.Today
+	(*Dispatch)(nil),              // 6: servo.v1.Dispatch
+	(*Server)(nil),                // 7: servo.v1.Server
+	(*StateCount)(nil),            // 8: servo.v1.StateCount
+	(*PoolStatus)(nil),            // 9: servo.v1.PoolStatus
+	(*Duty)(nil),                  // 10: servo.v1.Duty
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
 }
 var file_servo_v1_status_proto_depIdxs = []int32{
-	8,  // 0: servo.v1.Status.started_at:type_name -> google.protobuf.Timestamp
-	8,  // 1: servo.v1.Status.now:type_name -> google.protobuf.Timestamp
-	5,  // 2: servo.v1.Status.tasks:type_name -> servo.v1.StateCount
-	6,  // 3: servo.v1.Status.pools:type_name -> servo.v1.PoolStatus
-	7,  // 4: servo.v1.Status.duties:type_name -> servo.v1.Duty
-	4,  // 5: servo.v1.Status.servers:type_name -> servo.v1.Server
-	3,  // 6: servo.v1.Status.dispatch:type_name -> servo.v1.Dispatch
-	2,  // 7: servo.v1.Status.today:type_name -> servo.v1.Today
-	9,  // 8: servo.v1.Today.average_duration:type_name -> google.protobuf.Duration
-	8,  // 9: servo.v1.Dispatch.changed_at:type_name -> google.protobuf.Timestamp
-	8,  // 10: servo.v1.Server.started_at:type_name -> google.protobuf.Timestamp
-	8,  // 11: servo.v1.Server.last_seen_at:type_name -> google.protobuf.Timestamp
-	8,  // 12: servo.v1.Duty.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 13: servo.v1.StatusService.GetStatus:input_type -> servo.v1.GetStatusRequest
-	1,  // 14: servo.v1.StatusService.GetStatus:output_type -> servo.v1.Status
-	14, // [14:15] is the sub-list for method output_type
-	13, // [13:14] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	2,  // 0: servo.v1.Activity.hours:type_name -> servo.v1.HourActivity
+	11, // 1: servo.v1.HourActivity.hour:type_name -> google.protobuf.Timestamp
+	12, // 2: servo.v1.HourActivity.total_duration:type_name -> google.protobuf.Duration
+	12, // 3: servo.v1.HourActivity.average_duration:type_name -> google.protobuf.Duration
+	12, // 4: servo.v1.HourActivity.longest_start_delay:type_name -> google.protobuf.Duration
+	11, // 5: servo.v1.Status.started_at:type_name -> google.protobuf.Timestamp
+	11, // 6: servo.v1.Status.now:type_name -> google.protobuf.Timestamp
+	8,  // 7: servo.v1.Status.tasks:type_name -> servo.v1.StateCount
+	9,  // 8: servo.v1.Status.pools:type_name -> servo.v1.PoolStatus
+	10, // 9: servo.v1.Status.duties:type_name -> servo.v1.Duty
+	7,  // 10: servo.v1.Status.servers:type_name -> servo.v1.Server
+	6,  // 11: servo.v1.Status.dispatch:type_name -> servo.v1.Dispatch
+	5,  // 12: servo.v1.Status.today:type_name -> servo.v1.Today
+	12, // 13: servo.v1.Today.average_duration:type_name -> google.protobuf.Duration
+	11, // 14: servo.v1.Dispatch.changed_at:type_name -> google.protobuf.Timestamp
+	11, // 15: servo.v1.Server.started_at:type_name -> google.protobuf.Timestamp
+	11, // 16: servo.v1.Server.last_seen_at:type_name -> google.protobuf.Timestamp
+	11, // 17: servo.v1.Duty.expires_at:type_name -> google.protobuf.Timestamp
+	3,  // 18: servo.v1.StatusService.GetStatus:input_type -> servo.v1.GetStatusRequest
+	0,  // 19: servo.v1.StatusService.GetActivity:input_type -> servo.v1.GetActivityRequest
+	4,  // 20: servo.v1.StatusService.GetStatus:output_type -> servo.v1.Status
+	1,  // 21: servo.v1.StatusService.GetActivity:output_type -> servo.v1.Activity
+	20, // [20:22] is the sub-list for method output_type
+	18, // [18:20] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_status_proto_init() }
@@ -779,7 +1035,7 @@ func file_servo_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_status_proto_rawDesc), len(file_servo_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

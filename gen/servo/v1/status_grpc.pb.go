@@ -19,7 +19,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	StatusService_GetStatus_FullMethodName = "/servo.v1.StatusService/GetStatus"
+	StatusService_GetStatus_FullMethodName   = "/servo.v1.StatusService/GetStatus"
+	StatusService_GetActivity_FullMethodName = "/servo.v1.StatusService/GetActivity"
 )
 
 // StatusServiceClient is the client API for StatusService service.
@@ -30,6 +31,9 @@ const (
 type StatusServiceClient interface {
 	// GetStatus reads the state of the server and of the queues.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*Status, error)
+	// GetActivity reads what ended and what broke in each of the last hours: of a tenant, or of
+	// all together, which needs a platform key.
+	GetActivity(ctx context.Context, in *GetActivityRequest, opts ...grpc.CallOption) (*Activity, error)
 }
 
 type statusServiceClient struct {
@@ -50,6 +54,16 @@ func (c *statusServiceClient) GetStatus(ctx context.Context, in *GetStatusReques
 	return out, nil
 }
 
+func (c *statusServiceClient) GetActivity(ctx context.Context, in *GetActivityRequest, opts ...grpc.CallOption) (*Activity, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Activity)
+	err := c.cc.Invoke(ctx, StatusService_GetActivity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // StatusServiceServer is the server API for StatusService service.
 // All implementations must embed UnimplementedStatusServiceServer
 // for forward compatibility.
@@ -58,6 +72,9 @@ func (c *statusServiceClient) GetStatus(ctx context.Context, in *GetStatusReques
 type StatusServiceServer interface {
 	// GetStatus reads the state of the server and of the queues.
 	GetStatus(context.Context, *GetStatusRequest) (*Status, error)
+	// GetActivity reads what ended and what broke in each of the last hours: of a tenant, or of
+	// all together, which needs a platform key.
+	GetActivity(context.Context, *GetActivityRequest) (*Activity, error)
 	mustEmbedUnimplementedStatusServiceServer()
 }
 
@@ -70,6 +87,9 @@ type UnimplementedStatusServiceServer struct{}
 
 func (UnimplementedStatusServiceServer) GetStatus(context.Context, *GetStatusRequest) (*Status, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
+}
+func (UnimplementedStatusServiceServer) GetActivity(context.Context, *GetActivityRequest) (*Activity, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetActivity not implemented")
 }
 func (UnimplementedStatusServiceServer) mustEmbedUnimplementedStatusServiceServer() {}
 func (UnimplementedStatusServiceServer) testEmbeddedByValue()                       {}
@@ -110,6 +130,24 @@ func _StatusService_GetStatus_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _StatusService_GetActivity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetActivityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StatusServiceServer).GetActivity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: StatusService_GetActivity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StatusServiceServer).GetActivity(ctx, req.(*GetActivityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // StatusService_ServiceDesc is the grpc.ServiceDesc for StatusService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -120,6 +158,10 @@ var StatusService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetStatus",
 			Handler:    _StatusService_GetStatus_Handler,
+		},
+		{
+			MethodName: "GetActivity",
+			Handler:    _StatusService_GetActivity_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

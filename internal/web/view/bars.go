@@ -11,6 +11,7 @@ type Column struct {
 	Label string // under it, where there is room
 	Title string // all of it in words
 	Parts []Part
+	Mark  string // the class of a dot over it; none if empty
 }
 
 // Part is a piece of a column.
@@ -40,6 +41,7 @@ type laidColumn struct {
 	X, Width int
 	Title    string
 	Pieces   []piece
+	Mark     string
 }
 
 type piece struct {
@@ -82,7 +84,7 @@ func BarsOf(title string, columns []Column, format func(float64) string) Bars {
 	each := max(1, int(math.Ceil(labelRoom/step)))
 	for i, c := range columns {
 		middle := barsLeft + int(step*(float64(i)+0.5))
-		laid := laidColumn{X: middle - width/2, Width: width, Title: c.Title}
+		laid := laidColumn{X: middle - width/2, Width: width, Title: c.Title, Mark: c.Mark}
 		y := out.Base
 		for _, p := range c.Parts {
 			if p.Value <= 0 {

@@ -13,6 +13,7 @@ type OverviewModel struct {
 	Platform bool
 	Status   *servov1.Status        // nil for whoever sees one tenant
 	Metrics  *servov1.TenantMetrics // of the tenant, today
+	Activity *servov1.Activity      // of the tenant, or of all; nil for whoever sees one workspace
 	Late     []*servov1.LateRun
 	MoreLate bool
 	Running  []*servov1.RunningRun

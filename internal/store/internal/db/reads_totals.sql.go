@@ -7,10 +7,75 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 )
+
+const tenantHours = `-- name: TenantHours :many
+SELECT x.hour::timestamptz AS hour, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed, sum(x.timed_out)::bigint AS timed_out,
+       sum(x.cancelled)::bigint AS cancelled, sum(x.started)::bigint AS started, sum(x.seconds)::float8 AS seconds, sum(x.breaches)::bigint AS breaches,
+       max(x.delay)::float8 AS delay
+FROM   (SELECT h.hour, h.succeeded, h.failed, h.timed_out, h.cancelled, h.started, h.seconds, h.breaches, h.delay
+        FROM   servo.run_hours h WHERE h.tenant_id = $1::uuid AND h.hour BETWEEN $2::timestamptz AND $3::timestamptz
+        UNION ALL
+        SELECT z.at, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breaches, d.delay
+        FROM   servo.run_deltas d
+        CROSS  JOIN LATERAL (SELECT (d.day + make_interval(hours => d.hour)) AT TIME ZONE 'UTC' AS at) AS z
+        WHERE  d.tenant_id = $1::uuid AND z.at BETWEEN $2::timestamptz AND $3::timestamptz) AS x
+GROUP  BY x.hour
+ORDER  BY x.hour
+`
+
+type TenantHoursParams struct {
+	TenantID uuid.UUID
+	FromHour time.Time
+	ToHour   time.Time
+}
+
+type TenantHoursRow struct {
+	Hour      time.Time
+	Succeeded int64
+	Failed    int64
+	TimedOut  int64
+	Cancelled int64
+	Started   int64
+	Seconds   float64
+	Breaches  int64
+	Delay     float64
+}
+
+// The sums of a tenant by hour: what was merged, and what is not yet.
+func (q *Queries) TenantHours(ctx context.Context, arg TenantHoursParams) ([]TenantHoursRow, error) {
+	rows, err := q.db.Query(ctx, tenantHours, arg.TenantID, arg.FromHour, arg.ToHour)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TenantHoursRow
+	for rows.Next() {
+		var i TenantHoursRow
+		if err := rows.Scan(
+			&i.Hour,
+			&i.Succeeded,
+			&i.Failed,
+			&i.TimedOut,
+			&i.Cancelled,
+			&i.Started,
+			&i.Seconds,
+			&i.Breaches,
+			&i.Delay,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const tenantTotals = `-- name: TenantTotals :many
 SELECT x.day, x.provider, sum(x.ended)::bigint AS ended, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed,

@@ -13,6 +13,69 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const allHours = `-- name: AllHours :many
+SELECT x.hour::timestamptz AS hour, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed, sum(x.timed_out)::bigint AS timed_out,
+       sum(x.cancelled)::bigint AS cancelled, sum(x.started)::bigint AS started, sum(x.seconds)::float8 AS seconds, sum(x.breaches)::bigint AS breaches,
+       max(x.delay)::float8 AS delay
+FROM   (SELECT h.hour, h.succeeded, h.failed, h.timed_out, h.cancelled, h.started, h.seconds, h.breaches, h.delay
+        FROM   servo.run_hours h WHERE h.tenant_id = '00000000-0000-0000-0000-000000000000'::uuid AND h.hour BETWEEN $1::timestamptz AND $2::timestamptz
+        UNION ALL
+        SELECT z.at, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breaches, d.delay
+        FROM   servo.run_deltas d
+        CROSS  JOIN LATERAL (SELECT (d.day + make_interval(hours => d.hour)) AT TIME ZONE 'UTC' AS at) AS z
+        WHERE  z.at BETWEEN $1::timestamptz AND $2::timestamptz) AS x
+GROUP  BY x.hour
+ORDER  BY x.hour
+`
+
+type AllHoursParams struct {
+	FromHour time.Time
+	ToHour   time.Time
+}
+
+type AllHoursRow struct {
+	Hour      time.Time
+	Succeeded int64
+	Failed    int64
+	TimedOut  int64
+	Cancelled int64
+	Started   int64
+	Seconds   float64
+	Breaches  int64
+	Delay     float64
+}
+
+// The sums of all tenants by hour, which are kept together: what was merged, and what is not yet.
+func (q *Queries) AllHours(ctx context.Context, arg AllHoursParams) ([]AllHoursRow, error) {
+	rows, err := q.db.Query(ctx, allHours, arg.FromHour, arg.ToHour)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AllHoursRow
+	for rows.Next() {
+		var i AllHoursRow
+		if err := rows.Scan(
+			&i.Hour,
+			&i.Succeeded,
+			&i.Failed,
+			&i.TimedOut,
+			&i.Cancelled,
+			&i.Started,
+			&i.Seconds,
+			&i.Breaches,
+			&i.Delay,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const begunInTime = `-- name: BegunInTime :many
 SELECT n.run_id::uuid AS run_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::timestamptz[]) AS start_by) AS n
@@ -49,16 +112,39 @@ func (q *Queries) BegunInTime(ctx context.Context, arg BegunInTimeParams) ([]uui
 	return items, nil
 }
 
+const forgetHours = `-- name: ForgetHours :execrows
+DELETE FROM servo.run_hours h
+USING (
+    SELECT o.tenant_id, o.hour FROM servo.run_hours o WHERE o.hour < $1::timestamptz
+    ORDER  BY o.hour LIMIT $2::int FOR UPDATE SKIP LOCKED
+) AS old
+WHERE  h.tenant_id = old.tenant_id AND h.hour = old.hour
+`
+
+type ForgetHoursParams struct {
+	Before time.Time
+	Most   int32
+}
+
+func (q *Queries) ForgetHours(ctx context.Context, arg ForgetHoursParams) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetHours, arg.Before, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const insertRunDeltas = `-- name: InsertRunDeltas :exec
-INSERT INTO servo.run_deltas (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
-SELECT unnest($1::uuid[]), $2::date, unnest($3::text[]), unnest($4::int[]), unnest($5::int[]),
-       unnest($6::int[]), unnest($7::int[]), unnest($8::int[]), unnest($9::int[]), unnest($10::float8[]),
-       unnest($11::int[]), unnest($12::int[])
+INSERT INTO servo.run_deltas (tenant_id, day, hour, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay)
+SELECT unnest($1::uuid[]), $2::date, $3::smallint, unnest($4::text[]), unnest($5::int[]), unnest($6::int[]),
+       unnest($7::int[]), unnest($8::int[]), unnest($9::int[]), unnest($10::int[]), unnest($11::float8[]),
+       unnest($12::int[]), unnest($13::int[]), unnest($14::float8[])
 `
 
 type InsertRunDeltasParams struct {
 	TenantIds  []uuid.UUID
 	Day        pgtype.Date
+	Hour       int16
 	Providers  []string
 	Endeds     []int32
 	Succeededs []int32
@@ -69,6 +155,7 @@ type InsertRunDeltasParams struct {
 	Seconds    []float64
 	Breacheds  []int32
 	Breaches   []int32
+	Delays     []float64
 }
 
 // What one transaction adds to the totals.
@@ -76,6 +163,7 @@ func (q *Queries) InsertRunDeltas(ctx context.Context, arg InsertRunDeltasParams
 	_, err := q.db.Exec(ctx, insertRunDeltas,
 		arg.TenantIds,
 		arg.Day,
+		arg.Hour,
 		arg.Providers,
 		arg.Endeds,
 		arg.Succeededs,
@@ -86,6 +174,7 @@ func (q *Queries) InsertRunDeltas(ctx context.Context, arg InsertRunDeltasParams
 		arg.Seconds,
 		arg.Breacheds,
 		arg.Breaches,
+		arg.Delays,
 	)
 	return err
 }
@@ -150,7 +239,7 @@ const mergeRunDeltas = `-- name: MergeRunDeltas :one
 WITH taken AS (
     DELETE FROM servo.run_deltas
     WHERE  id = ANY (ARRAY(SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT $1::int FOR UPDATE SKIP LOCKED))
-    RETURNING tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches
+    RETURNING tenant_id, day, hour, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay
 ), merged AS (
     INSERT INTO servo.run_totals AS t (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
     SELECT x.tenant_id, x.day, x.provider, sum(x.ended), sum(x.succeeded), sum(x.failed), sum(x.timed_out), sum(x.cancelled), sum(x.started),
@@ -162,12 +251,27 @@ WITH taken AS (
     SET    ended = t.ended + excluded.ended, succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
            timed_out = t.timed_out + excluded.timed_out, cancelled = t.cancelled + excluded.cancelled, started = t.started + excluded.started,
            seconds = t.seconds + excluded.seconds, breached = t.breached + excluded.breached, breaches = t.breaches + excluded.breaches
+    RETURNING 1
+), hours AS (
+    INSERT INTO servo.run_hours AS h (tenant_id, hour, succeeded, failed, timed_out, cancelled, started, seconds, breaches, delay)
+    SELECT y.owner, y.hour, sum(y.succeeded), sum(y.failed), sum(y.timed_out), sum(y.cancelled), sum(y.started), sum(y.seconds), sum(y.breaches), max(y.delay)
+    FROM   (SELECT unnest(ARRAY['00000000-0000-0000-0000-000000000000', x.tenant_id]::uuid[]) AS owner,
+                   (x.day + make_interval(hours => x.hour)) AT TIME ZONE 'UTC' AS hour,
+                   x.succeeded, x.failed, x.timed_out, x.cancelled, x.started, x.seconds, x.breaches, x.delay
+            FROM   taken x
+            WHERE  (SELECT count(*) FROM merged) > 0) AS y
+    GROUP  BY y.owner, y.hour
+    ORDER  BY y.owner, y.hour
+    ON CONFLICT (tenant_id, hour) DO UPDATE
+    SET    succeeded = h.succeeded + excluded.succeeded, failed = h.failed + excluded.failed, timed_out = h.timed_out + excluded.timed_out,
+           cancelled = h.cancelled + excluded.cancelled, started = h.started + excluded.started, seconds = h.seconds + excluded.seconds,
+           breaches = h.breaches + excluded.breaches, delay = greatest(h.delay, excluded.delay)
 )
 SELECT count(*)::int AS taken FROM taken
 `
 
-// Takes what nobody else takes, the oldest first, and adds it up. The totals are locked in the
-// order of their key.
+// Takes what nobody else takes, the oldest first, and adds it up, by day and by hour. Rows are locked
+// in the order of their keys, the totals before the hours, the hours of all tenants together first.
 func (q *Queries) MergeRunDeltas(ctx context.Context, most int32) (int32, error) {
 	row := q.db.QueryRow(ctx, mergeRunDeltas, most)
 	var taken int32

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// HoursKept is how long sums by hour are kept: a week, and the day that has begun.
+const HoursKept = 8 * 24 * time.Hour
+
+// Hour is what ended and what broke in an hour.
+type Hour struct {
+	At                                     time.Time // its beginning
+	Succeeded, Failed, TimedOut, Cancelled int64
+
+	Started  int64   // of those that ended: which had started, and have Seconds
+	Seconds  float64 // from start to end
+	Breaches int64   // that happened then, of whatever run
+	Delay    float64 // the seconds that one of those that ended had waited to be started, at most
+}
+
+// Hours reads the sums of a tenant, or of all together, from one hour to another, both included.
+// Hours in which nothing happened are left out. They are exact: what was not added up yet is
+// added here.
+func (s *Store) Hours(ctx context.Context, owner id.Tenant, from, to time.Time) (hours []Hour, err error) {
+	from, to = from.UTC().Truncate(time.Hour), to.UTC().Truncate(time.Hour)
+	if owner == (id.Tenant{}) {
+		err = s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+			rows, err := tx.q.AllHours(ctx, db.AllHoursParams{FromHour: from, ToHour: to})
+			hours = column(rows, func(r db.AllHoursRow) Hour { return hourOf(db.TenantHoursRow(r)) })
+			return err
+		})
+		return hours, err
+	}
+	err = s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.TenantHours(ctx, db.TenantHoursParams{TenantID: owner.UUID, FromHour: from, ToHour: to})
+		hours = column(rows, hourOf)
+		return err
+	})
+	return hours, err
+}
+
+func hourOf(r db.TenantHoursRow) Hour {
+	return Hour{
+		At: r.Hour.UTC(), Succeeded: r.Succeeded, Failed: r.Failed, TimedOut: r.TimedOut, Cancelled: r.Cancelled,
+		Started: r.Started, Seconds: r.Seconds, Breaches: r.Breaches, Delay: r.Delay,
+	}
+}
+
+// ForgetHours deletes sums by hour that are too old to be shown. More says that there may be
+// others.
+func (s *Store) ForgetHours(ctx context.Context) (n int64, more bool, err error) {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		n, err = tx.q.ForgetHours(ctx, db.ForgetHoursParams{Before: now.Add(-HoursKept), Most: forgottenAtOnce})
+		return err
+	})
+	return n, n == forgottenAtOnce, err
+}
