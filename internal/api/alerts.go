@@ -43,6 +43,9 @@ func (s alertService) ListAlerts(ctx context.Context, req *servov1.ListAlertsReq
 			return nil, err
 		}
 	}
+	if req.GetAllTenants() {
+		return s.listAll(ctx, req, p, filter)
+	}
 	if filter.Tenant, err = s.ownerOfAlerts(ctx, req.GetTenant()); err != nil {
 		return nil, err
 	}
@@ -57,6 +60,28 @@ func (s alertService) ListAlerts(ctx context.Context, req *servov1.ListAlertsReq
 	}
 	for _, a := range found {
 		answer.Alerts = append(answer.Alerts, alertToProto(a))
+	}
+	return answer, nil
+}
+
+// listAll lists what is open anywhere.
+func (s alertService) listAll(ctx context.Context, req *servov1.ListAlertsRequest, p page, filter store.AlertFilter) (*servov1.ListAlertsResponse, error) {
+	if req.GetTenant() != "" {
+		return nil, fault.New(fault.InvalidArgument, "contradicts tenant", fault.Field("all_tenants"), fault.Remedy("leave one of them out"))
+	}
+	found, err := s.store.AllOpenAlerts(ctx, filter, p.size+1)
+	if err != nil {
+		return nil, err
+	}
+	answer := &servov1.ListAlertsResponse{}
+	if len(found) > p.size {
+		found = found[:p.size]
+		answer.NextPageToken = p.next(found[p.size-1].ID.String())
+	}
+	for _, a := range found {
+		shown := alertToProto(a.Alert)
+		shown.Tenant = a.TenantName
+		answer.Alerts = append(answer.Alerts, shown)
 	}
 	return answer, nil
 }

@@ -43,6 +43,15 @@ func TestAlerts(t *testing.T) {
 		mine, err := alerts.ListAlerts(t.Context(), &servov1.ListAlertsRequest{})
 		require.NoError(t, err)
 		require.Empty(t, mine.GetAlerts(), "the installation has its own")
+		everywhere, err := alerts.ListAlerts(t.Context(), &servov1.ListAlertsRequest{AllTenants: true, PageSize: 3})
+		require.NoError(t, err)
+		require.Len(t, everywhere.GetAlerts(), 3)
+		require.Equal(t, "acme", everywhere.GetAlerts()[0].GetTenant())
+		rest, err := alerts.ListAlerts(t.Context(), &servov1.ListAlertsRequest{AllTenants: true, PageSize: 3, PageToken: everywhere.GetNextPageToken()})
+		require.NoError(t, err)
+		require.Len(t, rest.GetAlerts(), 1, "one is over")
+		_, err = alerts.ListAlerts(t.Context(), &servov1.ListAlertsRequest{AllTenants: true, Tenant: "acme"})
+		require.Equal(t, codes.InvalidArgument, codeOf(err))
 
 		one := all.GetAlerts()[0]
 		got, err := alerts.GetAlert(t.Context(), &servov1.GetAlertRequest{Tenant: "acme", Alert: one.GetId()})

@@ -168,6 +168,10 @@ var acrossPlans = map[string]struct {
 		t.Helper()
 		require.Len(t, must(w.RunningRuns(t.Context(), id.Tenant{}, "", nil, page))(t), page)
 	}},
+	"open alerts": {"ListAllOpenAlerts", []string{"alerts_open_newest"}, 20, func(t testing.TB, w *world) {
+		t.Helper()
+		must(w.AllOpenAlerts(t.Context(), store.AlertFilter{}, page))(t)
+	}},
 	"runs by key": {"RunsByKey", []string{"runs_pkey"}, 20 * page, func(t testing.TB, w *world) {
 		t.Helper()
 		must(w.RunningRuns(t.Context(), id.Tenant{}, "", nil, page))(t)

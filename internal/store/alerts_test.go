@@ -69,6 +69,10 @@ func TestAlertRows(t *testing.T) {
 		require.Equal(t, []alert.Alert{first}, list(store.AlertFilter{Tenant: acme.tenant, Kind: alert.PipelineFailing}))
 		require.Empty(t, list(store.AlertFilter{Tenant: brick.tenant}))
 		require.Equal(t, []alert.Alert{own}, list(store.AlertFilter{}))
+		everywhere := must(w.AllOpenAlerts(t.Context(), store.AlertFilter{}, 10))(t)
+		require.Equal(t, []store.OwnedAlert{{Alert: own}, {Alert: second, TenantName: "acme"}}, everywhere)
+		require.Equal(t, everywhere[1:], must(w.AllOpenAlerts(t.Context(), store.AlertFilter{Before: own.ID}, 10))(t))
+		require.Empty(t, must(w.AllOpenAlerts(t.Context(), store.AlertFilter{Kind: alert.PipelineFailing}, 10))(t))
 		require.Equal(t, []alert.Channel{mine}, must(w.Channels(t.Context(), acme.tenant))(t))
 
 		w.engine(t, func(tx *Tx) { require.NoError(t, tx.DeleteChannel(t.Context(), mine, w.now)) })

@@ -57,6 +57,30 @@ func (s *Store) Alerts(ctx context.Context, f AlertFilter, most int) (found []al
 	return found, err
 }
 
+// OwnedAlert is an alert with the name of its tenant; "" is the installation.
+type OwnedAlert struct {
+	alert.Alert
+
+	TenantName string
+}
+
+// AllOpenAlerts lists the open alerts of all tenants and of the installation, the newest first. Of
+// the filter, kind and beginning hold.
+func (s *Store) AllOpenAlerts(ctx context.Context, f AlertFilter, most int) (found []OwnedAlert, err error) {
+	before := f.Before.UUID
+	if before == uuid.Nil {
+		before = uuid.Max
+	}
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListAllOpenAlerts(ctx, db.ListAllOpenAlertsParams{Before: before, Kind: string(f.Kind), Most: int32(most)}) //nolint:gosec // a page
+		found = column(rows, func(r db.ListAllOpenAlertsRow) OwnedAlert {
+			return OwnedAlert{Alert: alertFromRow(r.ServoAlert), TenantName: r.Tenant}
+		})
+		return err
+	})
+	return found, err
+}
+
 // GetAlert reads an alert, with what became of the messages about it.
 func (s *Store) GetAlert(ctx context.Context, tenant id.Tenant, of id.Alert) (found alert.Alert, sent []Delivery, err error) {
 	err = s.as(ctx, tenant, func(ctx context.Context, tx *Tx) error {

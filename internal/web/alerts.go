@@ -15,7 +15,8 @@ func (s *Web) alertRoutes() {
 	s.act("/tenants/{tenant}/alerts/channels/{channel}/delete", s.deleteChannel)
 }
 
-// alerts is what is wrong, then what was: of a tenant, or without one of the installation.
+// alerts is what is wrong, then what was: of a tenant, or without one what is wrong anywhere and
+// what was wrong with the installation itself.
 func (s *Web) alerts(v *visit) (view.Page, error) {
 	tenant := v.scope.Tenant
 	m := view.AlertsModel{
@@ -27,7 +28,7 @@ func (s *Web) alerts(v *visit) (view.Page, error) {
 		return view.Page{Title: "Alert", Section: "alerts", Live: true, Body: view.Alert(v.scope, one)}, err
 	}
 	if m.First {
-		open, err := s.api.alerts.ListAlerts(v.ctx, &servov1.ListAlertsRequest{Tenant: tenant, Open: true, Kind: m.Kind, PageSize: rowsOfOpen})
+		open, err := s.api.alerts.ListAlerts(v.ctx, &servov1.ListAlertsRequest{Tenant: tenant, AllTenants: tenant == "", Open: true, Kind: m.Kind, PageSize: rowsOfOpen})
 		if err != nil {
 			return view.Page{}, err
 		}

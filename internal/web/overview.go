@@ -40,7 +40,7 @@ func (s *Web) overview(v *visit) (view.Page, error) {
 	})
 	if v.may(access.AlertsRead) && !v.scope.HeldTo {
 		parts.Go(func() error {
-			list, err := s.api.alerts.ListAlerts(ctx, &servov1.ListAlertsRequest{Tenant: tenant, Open: true, PageSize: rowsOfCard})
+			list, err := s.api.alerts.ListAlerts(ctx, &servov1.ListAlertsRequest{Tenant: tenant, AllTenants: tenant == "", Open: true, PageSize: rowsOfCard})
 			m.Alerts = list.GetAlerts()
 			return err
 		})

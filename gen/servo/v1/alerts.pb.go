@@ -97,7 +97,9 @@ type Alert struct {
 	// When it was over; missing while it is open.
 	ResolvedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=resolved_at,json=resolvedAt,proto3" json:"resolved_at,omitempty"`
 	// What became of the messages about it; only GetAlert reads them.
-	Deliveries    []*AlertDelivery `protobuf:"bytes,9,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
+	Deliveries []*AlertDelivery `protobuf:"bytes,9,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
+	// Whose it is; empty for the installation's own. Said where alerts of all tenants are listed.
+	Tenant        string `protobuf:"bytes,10,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -193,6 +195,13 @@ func (x *Alert) GetDeliveries() []*AlertDelivery {
 		return x.Deliveries
 	}
 	return nil
+}
+
+func (x *Alert) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 // AlertDelivery is a message about an alert on its way to a channel.
@@ -390,7 +399,9 @@ type ListAlertsRequest struct {
 	// 1 to 100; 20 if not said.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Those of all tenants and of the installation that are open: without a tenant, for platform keys.
+	AllTenants    bool `protobuf:"varint,6,opt,name=all_tenants,json=allTenants,proto3" json:"all_tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,6 +469,13 @@ func (x *ListAlertsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListAlertsRequest) GetAllTenants() bool {
+	if x != nil {
+		return x.AllTenants
+	}
+	return false
 }
 
 // ListAlertsResponse is a page of alerts.
@@ -890,7 +908,7 @@ var File_servo_v1_alerts_proto protoreflect.FileDescriptor
 
 const file_servo_v1_alerts_proto_rawDesc = "" +
 	"\n" +
-	"\x15servo/v1/alerts.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x03\n" +
+	"\x15servo/v1/alerts.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x03\n" +
 	"\x05Alert\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x124\n" +
@@ -903,7 +921,9 @@ const file_servo_v1_alerts_proto_rawDesc = "" +
 	"resolvedAt\x127\n" +
 	"\n" +
 	"deliveries\x18\t \x03(\v2\x17.servo.v1.AlertDeliveryR\n" +
-	"deliveries\"Q\n" +
+	"deliveries\x12\x16\n" +
+	"\x06tenant\x18\n" +
+	" \x01(\tR\x06tenant\"Q\n" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\a\n" +
 	"\x03LOW\x10\x01\x12\n" +
@@ -927,14 +947,16 @@ const file_servo_v1_alerts_proto_rawDesc = "" +
 	"\n" +
 	"created_by\x18\x06 \x01(\tR\tcreatedBy\x129\n" +
 	"\n" +
-	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xb6\x01\n" +
+	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xd7\x01\n" +
 	"\x11ListAlertsRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12\x12\n" +
 	"\x04open\x18\x02 \x01(\bR\x04open\x12\x1b\n" +
 	"\x04kind\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\x04kind\x12&\n" +
 	"\tpage_size\x18\x04 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"e\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\x12\x1f\n" +
+	"\vall_tenants\x18\x06 \x01(\bR\n" +
+	"allTenants\"e\n" +
 	"\x12ListAlertsResponse\x12'\n" +
 	"\x06alerts\x18\x01 \x03(\v2\x0f.servo.v1.AlertR\x06alerts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Q\n" +

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
@@ -60,6 +61,9 @@ func alertAbout(tenant string, a *servov1.Alert) string {
 	}
 	return ""
 }
+
+// ownerOf is whose an alert is: the list's tenant, or the one that a list of all tenants says.
+func ownerOf(tenant string, a *servov1.Alert) string { return cmp.Or(a.GetTenant(), tenant) }
 
 // AlertPath is the page of an alert; without a tenant it is one of the installation.
 func AlertPath(tenant, alert string) string {
