@@ -156,6 +156,9 @@ func (c *Client) Fairness() servov1.FairnessServiceClient {
 // Configs looks after configs, and reads their slots.
 func (c *Client) Configs() servov1.ConfigServiceClient { return servov1.NewConfigServiceClient(c.conn) }
 
+// Search finds things by an id, or by how a name begins.
+func (c *Client) Search() servov1.SearchServiceClient { return servov1.NewSearchServiceClient(c.conn) }
+
 // Simulation shows what configs will do.
 func (c *Client) Simulation() servov1.SimulationServiceClient {
 	return servov1.NewSimulationServiceClient(c.conn)

@@ -43,7 +43,7 @@ func repeats(method string) repeat {
 		"VerifyProjections", "GetDispatch", "GetQuotas", "GetTenantMetrics", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys",
 		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots", "FindHoles", "GetEvent", "ListTemplates", "ExplainConfig", "Simulate",
 		"ListAlerts", "GetAlert", "ListAlertChannels", "ListSubscriptions", "GetSubscription", "ListKeys", "ListAudit",
-		"GetRunGraph", "WhoAmI", "ListLateRuns", "ListRunningRuns", "PreviewSchedule", "ListEvents", "GetActivity":
+		"GetRunGraph", "WhoAmI", "ListLateRuns", "ListRunningRuns", "PreviewSchedule", "ListEvents", "GetActivity", "Search":
 		return repeatSafe
 	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey", "RevokeKey",
 		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate", "PauseSubscription", "ResumeSubscription": // the same state, however often

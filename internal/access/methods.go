@@ -104,6 +104,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 		"ListTemplates": tenant(ConfigsRead, Whole), "SetTemplate": tenant(ConfigsWrite, Whole), "DeleteTemplate": tenant(ConfigsWrite, Whole),
 	})
 	add("EventService", map[string]Method{"SendEvent": tenant(EventsSend, Named), "GetEvent": tenant(EventsRead, Whole), "ListEvents": tenant(AuditRead, Whole)})
+	add("SearchService", map[string]Method{"Search": tenant(RunsRead, Filtered)})
 	add("SimulationService", map[string]Method{"Simulate": tenant(ConfigsRead, Whole)})
 	add("LockService", map[string]Method{"ListLocks": tenant(LocksRead, Whole), "ReleaseLock": tenant(LocksRelease, Whole)})
 	add("SubscriptionService", map[string]Method{

@@ -123,6 +123,8 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 		req.Trigger = &servov1.ConfigTrigger{Cron: "0 2 * * *"}
 	case *servov1.RescheduleConfigRequest:
 		req.Slot = timestamppb.New(time.Unix(2_000_000_000, 0))
+	case *servov1.SearchRequest:
+		req.Q = "night"
 	case *servov1.ReleaseLockRequest:
 		req.Key = "default/daily"
 	case *servov1.SetTemplateRequest:

@@ -44,6 +44,21 @@ func (m *manifests) active(ctx context.Context, tenant id.Tenant, workspace stri
 	return m.read(view.Deployment)
 }
 
+// of gives a deployment by its id, and reads its manifest only if it is not known.
+func (m *manifests) of(ctx context.Context, tenant id.Tenant, deployment id.Deployment) (*deployed, error) {
+	m.mu.Lock()
+	found, ok := m.latest[deployment]
+	m.mu.Unlock()
+	if ok {
+		return found, nil
+	}
+	view, err := m.store.GetDeployment(ctx, tenant, deployment)
+	if err != nil {
+		return nil, err
+	}
+	return m.read(view.Deployment)
+}
+
 // read parses a deployment, or finds it parsed.
 func (m *manifests) read(d store.Deployment) (*deployed, error) {
 	m.mu.Lock()

@@ -33,6 +33,7 @@ func rateClasses() map[string]rate.Class {
 		servov1.ConfigService_TriggerConfig_FullMethodName:   rate.Trigger,
 		servov1.EventService_SendEvent_FullMethodName:        rate.Trigger,
 		servov1.DeploymentService_Deploy_FullMethodName:      rate.Deploy,
+		servov1.SearchService_Search_FullMethodName:          rate.List,
 		servov1.RunService_WatchRun_FullMethodName:           rate.Stream,    // server-sent events come through it too
 		servov1.TaskService_ListUpstreamTasks_FullMethodName: rate.Unlimited, // a worker reads what its task depends on
 	}

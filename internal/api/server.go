@@ -102,6 +102,7 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterSchedulerServiceServer(to, schedulerService{Server: s})
 	servov1.RegisterEventServiceServer(to, eventService{Server: s})
 	servov1.RegisterTemplateServiceServer(to, templateService{Server: s})
+	servov1.RegisterSearchServiceServer(to, searchService{Server: s})
 	servov1.RegisterSimulationServiceServer(to, newSimulationService(s))
 }
 

@@ -35,7 +35,7 @@ func Contract() []protoreflect.FileDescriptor {
 	return []protoreflect.FileDescriptor{
 		servov1.File_servo_v1_admin_proto, servov1.File_servo_v1_alerts_proto, servov1.File_servo_v1_assets_proto, servov1.File_servo_v1_configs_proto, servov1.File_servo_v1_deployments_proto, servov1.File_servo_v1_events_proto, servov1.File_servo_v1_templates_proto, servov1.File_servo_v1_fairness_proto, servov1.File_servo_v1_keys_proto, servov1.File_servo_v1_locks_proto,
 		servov1.File_servo_v1_metrics_proto, servov1.File_servo_v1_pools_proto,
-		servov1.File_servo_v1_problem_proto, servov1.File_servo_v1_runs_proto, servov1.File_servo_v1_simulation_proto, servov1.File_servo_v1_status_proto,
+		servov1.File_servo_v1_problem_proto, servov1.File_servo_v1_runs_proto, servov1.File_servo_v1_search_proto, servov1.File_servo_v1_simulation_proto, servov1.File_servo_v1_status_proto,
 		servov1.File_servo_v1_subscriptions_proto,
 		servov1.File_servo_v1_tasks_proto, servov1.File_servo_v1_tenants_proto, servov1.File_servo_v1_why_proto,
 		servov1.File_servo_v1_workers_proto,

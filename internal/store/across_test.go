@@ -203,6 +203,34 @@ var acrossPlans = map[string]struct {
 		_, _, err := w.RecordedEvents(t.Context(), store.RecordedFilter{}, store.EventPlace{}, page)
 		require.NoError(t, err)
 	}},
+	"whose an id is": {"OwnersOf", []string{"tenants_pkey", "runs_pkey", "entity_events_pkey"}, 20_000, func(t testing.TB, w *world) {
+		t.Helper()
+		require.Empty(t, must(w.FindByID(t.Context(), id.Tenant{}, id.New[id.Task](w.mint).UUID))(t))
+	}},
+	"whose task an id is": {"OwnersOfTask", []string{"tenants_pkey", "runs_pkey", "tasks_pkey"}, 50_000, func(t testing.TB, w *world) {
+		t.Helper()
+		require.Empty(t, must(w.FindByID(t.Context(), id.Tenant{}, id.New[id.Task](w.mint).UUID))(t))
+	}},
+	"what has an id": {"ThingsByID", []string{"runs_pkey", "configs_pkey", "api_keys_pkey"}, 100, func(t testing.TB, w *world) {
+		t.Helper()
+		runs, _, err := w.ListAllRuns(t.Context(), store.RunFilter{}, store.RunPlace{}, 1)
+		require.NoError(t, err)
+		require.Len(t, must(w.FindByID(t.Context(), id.Tenant{}, runs[0].ID.UUID))(t), 1)
+	}},
+	"tenants by name": {"TenantsNamed", []string{"tenants_name_key"}, 1_000, func(t testing.TB, w *world) {
+		t.Helper()
+		must(w.FindTenants(t.Context(), "nobody", 5))(t)
+	}},
+	"configs by name": {"ConfigsNamed", nil, 40_000, func(t testing.TB, w *world) {
+		t.Helper()
+		must(w.FindConfigs(t.Context(), id.Tenant{}, "", "nothing", 5))(t)
+	}},
+	"locks by name": {"LocksNamed", []string{"live_runs_lock"}, 40_000, func(t testing.TB, w *world) {
+		t.Helper()
+		runs, _, err := w.ListAllRuns(t.Context(), store.RunFilter{}, store.RunPlace{}, 1)
+		require.NoError(t, err)
+		must(w.FindLocks(t.Context(), runs[0].Tenant, "", "nothing", 5))(t)
+	}},
 	"late": {"LateNow", []string{"live_runs_late", "live_runs_breached"}, 30_000, func(t testing.TB, w *world) {
 		t.Helper()
 		_, _, err := w.ListLateRuns(t.Context(), id.Tenant{}, "", store.RunPlace{}, page)

@@ -21,6 +21,7 @@ type services struct {
 	metrics       servov1.MetricsServiceClient
 	pools         servov1.PoolServiceClient
 	runs          servov1.RunServiceClient
+	search        servov1.SearchServiceClient
 	signingKeys   servov1.SigningKeyServiceClient
 	simulation    servov1.SimulationServiceClient
 	status        servov1.StatusServiceClient
@@ -46,6 +47,7 @@ func newServices(c grpc.ClientConnInterface) services {
 		metrics:       servov1.NewMetricsServiceClient(c),
 		pools:         servov1.NewPoolServiceClient(c),
 		runs:          servov1.NewRunServiceClient(c),
+		search:        servov1.NewSearchServiceClient(c),
 		signingKeys:   servov1.NewSigningKeyServiceClient(c),
 		simulation:    servov1.NewSimulationServiceClient(c),
 		status:        servov1.NewStatusServiceClient(c),

@@ -109,6 +109,7 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 		with(servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
 		with(servov1.NewEventServiceClient, servov1.RegisterEventServiceHandlerClient),
 		with(servov1.NewTemplateServiceClient, servov1.RegisterTemplateServiceHandlerClient),
+		with(servov1.NewSearchServiceClient, servov1.RegisterSearchServiceHandlerClient),
 		with(servov1.NewSimulationServiceClient, servov1.RegisterSimulationServiceHandlerClient),
 	} {
 		if err := register(context.Background(), e.mux, channel); err != nil {
