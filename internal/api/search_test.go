@@ -26,7 +26,9 @@ func TestSearch(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
-	key, err := keys.CreateKey(t.Context(), &servov1.CreateKeyRequest{Tenant: "acme", Name: "ci", Role: "viewer"})
+	_, err := servov1.NewPoolServiceClient(g.bundle.conn).CreatePool(t.Context(), &servov1.CreatePoolRequest{Name: "quick", Kind: servov1.Pool_PULL})
+	require.NoError(t, err)
+	_, err = keys.CreateKey(t.Context(), &servov1.CreateKeyRequest{Tenant: "acme", Name: "ci", Role: "viewer"})
 	require.NoError(t, err)
 	search := servov1.NewSearchServiceClient(g.conn)
 	operator, viewer, admin := with(t.Context(), g.roleKey(t, access.Platform)), with(t.Context(), g.roleKey(t, access.Viewer)), with(t.Context(), g.roleKey(t, access.TenantAdmin))
@@ -83,23 +85,28 @@ func TestSearch(t *testing.T) {
 	})
 	t.Run("what the caller may not read is not found", func(t *testing.T) {
 		t.Parallel()
-		require.Empty(t, find(t, "viewer", &servov1.SearchRequest{Q: key.GetKey().GetId(), Tenant: "acme"}))
-		require.Equal(t, []string{"key ci acme"}, find(t, "admin", &servov1.SearchRequest{Q: key.GetKey().GetId(), Tenant: "acme"}))
+		made, err := servov1.NewEventServiceClient(g.bundle.conn).ListEvents(t.Context(), &servov1.ListEventsRequest{Tenant: "acme", Type: "key.created"})
+		require.NoError(t, err)
+		require.NotEmpty(t, made.GetEvents())
+		for _, e := range made.GetEvents() {
+			require.Empty(t, find(t, "viewer", &servov1.SearchRequest{Q: e.GetSubject(), Tenant: "acme"}))
+			require.Len(t, find(t, "admin", &servov1.SearchRequest{Q: e.GetSubject(), Tenant: "acme"}), 1)
+		}
 	})
 	t.Run("a name is found by its beginning, of all tenants without what needs one", func(t *testing.T) {
 		t.Parallel()
 		require.ElementsMatch(t, []string{"config singular-acme acme", "config singular-brick brick"}, find(t, "operator", &servov1.SearchRequest{Q: "sing"}))
 		require.Contains(t, find(t, "operator", &servov1.SearchRequest{Q: "bri"}), "tenant brick brick")
-		require.Contains(t, find(t, "operator", &servov1.SearchRequest{Q: "defau"}), "pool default")
+		require.Contains(t, find(t, "operator", &servov1.SearchRequest{Q: "qui"}), "pool quick")
 		answer, err := search.Search(operator, &servov1.SearchRequest{Q: "nothing"})
 		require.NoError(t, err)
 		require.True(t, answer.GetPartial())
 		require.Empty(t, answer.GetFound())
 	})
-	t.Run("of one tenant its pipelines, assets and locks too", func(t *testing.T) {
+	t.Run("of one tenant its pipelines and assets too", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, []string{"config singular-acme acme", "pipeline single acme"}, find(t, "viewer", &servov1.SearchRequest{Q: "sing", Tenant: "acme"}))
-		require.Contains(t, find(t, "viewer", &servov1.SearchRequest{Q: "default/sing", Tenant: "acme"}), "lock default/single acme")
+		require.Contains(t, find(t, "viewer", &servov1.SearchRequest{Q: "scan", Tenant: "acme"}), "asset f/scan acme", "by its name without the namespace")
 		require.Empty(t, find(t, "viewer", &servov1.SearchRequest{Q: "sing", Tenant: "acme", Workspace: "other"}))
 	})
 	t.Run("a key of one workspace names it, and finds what is in it", func(t *testing.T) {

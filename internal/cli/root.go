@@ -47,6 +47,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newEvents(),
 		newExitCodes(),
 		newFairness(),
+		newFind(),
 		newKeys(),
 		newLocks(),
 		newLogin(),

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+)
+
+// newFind finds things by an id, or by how a name begins.
+func newFind() *cobra.Command {
+	var r remote
+	cmd := &cobra.Command{
+		Use:   "find TEXT",
+		Short: "Find what has an id, or a name that begins with a text",
+		Long: `Find what has an id, or a name that begins with a text: runs, tasks, configs, pipelines,
+assets, deployments, alerts, keys, tenants, pools, locks. Up to 5 of each kind are shown, and
+only what the caller may read.
+
+Without --tenant it looks in all tenants, which needs a platform key; pipelines, assets and locks
+are looked for in one tenant only. A task that a fan-out has added is found by its run.`,
+		Example: "  servo find 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10\n  servo find nightly --tenant acme",
+		Args:    exactly(1),
+		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			answer, err := s.client.Search().Search(ctx, &servov1.SearchRequest{Q: args[0], Tenant: s.Tenant, Workspace: s.Workspace})
+			if err != nil {
+				return err
+			}
+			if answer.GetPartial() {
+				s.say("pipelines, assets and locks are looked for with --tenant only")
+			}
+			return showAll(s, answer.GetFound(), "nothing found", func(w io.Writer) {
+				var t table
+				t.add("KIND", "NAME", "STATE", "TENANT", "WORKSPACE", "ID", "RUN")
+				for _, f := range answer.GetFound() {
+					t.add(f.GetKind(), clip(f.GetName(), 60), orDash(f.GetState()), orDash(clean(f.GetTenant())), orDash(clean(f.GetWorkspace())), orDash(f.GetId()), orDash(f.GetRun()))
+				}
+				t.print(w)
+			})
+		}),
+	}
+	addRemote(cmd, &r)
+	addTenant(cmd, &r)
+	return cmd
+}
