@@ -111,6 +111,7 @@ func (s *Web) routes() {
 	s.alertRoutes()
 	s.adminRoutes()
 	s.eventRoutes()
+	s.searchRoutes()
 }
 
 // show registers a page: the document, and the stream of its body.
