@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/config"
@@ -247,7 +246,7 @@ func TestAcrossPlans(t *testing.T) {
 	for name, plan := range acrossPlans {
 		sent[name] = w.last(t, plan.query, func() { plan.send(t, w) })
 	}
-	for _, when := range []string{"with no statistics", "with statistics of today"} {
+	for _, when := range []string{"with no statistics", "with statistics of today"} { //nolint:paralleltest // the statistics come in between
 		t.Run(when, func(t *testing.T) {
 			for name, plan := range acrossPlans {
 				t.Run(name, func(t *testing.T) {
@@ -255,7 +254,7 @@ func TestAcrossPlans(t *testing.T) {
 					tx, err := conn.Begin(t.Context())
 					require.NoError(t, err)
 					defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-					require.NoError(t, db.New(pgx.Tx(tx)).EnterAcross(t.Context()))
+					require.NoError(t, db.New(tx).EnterAcross(t.Context()))
 					root := explain(t, tx, name, sent[name])
 					used := map[string]bool{}
 					root.walk(func(n *node) {

@@ -259,7 +259,7 @@ func TestEdge(t *testing.T) {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", target.Host)
 		require.NoError(t, err)
 		defer conn.Close()
-		_, err = io.WriteString(conn, "POST /v1/tenants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"name\":")
+		_, err = io.WriteString(conn, "POST /v1/tenants HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"name\":")
 		require.NoError(t, err)
 		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
 		answered, err := io.ReadAll(conn)
