@@ -49,7 +49,7 @@ func (s *Web) searchPage(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	text, answer, err := s.look(v) //nolint:contextcheck // it is the request's, with the key
+	text, answer, err := s.look(v)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -70,7 +70,7 @@ func (s *Web) suggest(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	text, answer, err := s.look(v) //nolint:contextcheck // it is the request's, with the key
+	text, answer, err := s.look(v)
 	if err != nil {
 		_, doc := docOf(err)
 		s.write(w, r, http.StatusOK, view.NoSuggestions(doc.Message))
