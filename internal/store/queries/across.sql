@@ -148,3 +148,12 @@ SELECT greatest(
     coalesce((SELECT (e.txid::text)::bigint FROM servo.run_events e WHERE e.txid <= (@tx::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET @walk::int), 0),
     coalesce((SELECT (e.txid::text)::bigint FROM servo.entity_events e WHERE e.txid <= (@tx::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET @walk::int), 0),
     coalesce((SELECT (e.txid::text)::bigint FROM servo.platform_events e WHERE e.txid <= (@tx::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET @walk::int), 0))::bigint AS tx;
+
+-- name: ListAllOpenAlerts :many
+-- Those of all tenants that are open, the newest first.
+SELECT sqlc.embed(a), coalesce(t.name, '')::text AS tenant
+FROM   servo.alerts a
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = a.tenant_id OFFSET 0) AS t ON true
+WHERE  a.resolved_at IS NULL AND a.id < @before::uuid
+AND    (@kind::text = '' OR a.kind = @kind::text)
+ORDER  BY a.id DESC LIMIT @most::int;

@@ -14,15 +14,6 @@ WHERE  a.tenant_id = @tenant_id::uuid AND a.resolved_at IS NULL AND a.id < @befo
 AND    (@kind::text = '' OR a.kind = @kind::text)
 ORDER  BY a.id DESC LIMIT @most::int;
 
--- name: ListAllOpenAlerts :many
--- Those of all tenants that are open, the newest first.
-SELECT sqlc.embed(a), coalesce(t.name, '')::text AS tenant
-FROM   servo.alerts a
-LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = a.tenant_id OFFSET 0) AS t ON true
-WHERE  a.resolved_at IS NULL AND a.id < @before::uuid
-AND    (@kind::text = '' OR a.kind = @kind::text)
-ORDER  BY a.id DESC LIMIT @most::int;
-
 -- name: GetAlert :one
 SELECT sqlc.embed(a) FROM servo.alerts a WHERE a.tenant_id = @tenant_id::uuid AND a.id = @id::uuid;
 

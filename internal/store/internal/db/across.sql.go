@@ -320,6 +320,59 @@ func (q *Queries) LateNow(ctx context.Context, arg LateNowParams) ([]LateNowRow,
 	return items, nil
 }
 
+const listAllOpenAlerts = `-- name: ListAllOpenAlerts :many
+SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at, coalesce(t.name, '')::text AS tenant
+FROM   servo.alerts a
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = a.tenant_id OFFSET 0) AS t ON true
+WHERE  a.resolved_at IS NULL AND a.id < $1::uuid
+AND    ($2::text = '' OR a.kind = $2::text)
+ORDER  BY a.id DESC LIMIT $3::int
+`
+
+type ListAllOpenAlertsParams struct {
+	Before uuid.UUID
+	Kind   string
+	Most   int32
+}
+
+type ListAllOpenAlertsRow struct {
+	ServoAlert ServoAlert
+	Tenant     string
+}
+
+// Those of all tenants that are open, the newest first.
+func (q *Queries) ListAllOpenAlerts(ctx context.Context, arg ListAllOpenAlertsParams) ([]ListAllOpenAlertsRow, error) {
+	rows, err := q.db.Query(ctx, listAllOpenAlerts, arg.Before, arg.Kind, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListAllOpenAlertsRow
+	for rows.Next() {
+		var i ListAllOpenAlertsRow
+		if err := rows.Scan(
+			&i.ServoAlert.TenantID,
+			&i.ServoAlert.ID,
+			&i.ServoAlert.Version,
+			&i.ServoAlert.Kind,
+			&i.ServoAlert.Severity,
+			&i.ServoAlert.AboutID,
+			&i.ServoAlert.Name,
+			&i.ServoAlert.Message,
+			&i.ServoAlert.RaisedAt,
+			&i.ServoAlert.ResolvedAt,
+			&i.Tenant,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const recentSlots = `-- name: RecentSlots :many
 SELECT n.config_id::uuid AS config_id, s.at::timestamptz AS at, s.slots::bigint AS slots, s.outcome::smallint AS outcome, coalesce(s.run_id, '00000000-0000-0000-0000-000000000000')::uuid AS run_id, coalesce(r.state, 0)::smallint AS state
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS config_id) AS n

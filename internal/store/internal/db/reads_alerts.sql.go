@@ -151,59 +151,6 @@ func (q *Queries) ListAlerts(ctx context.Context, arg ListAlertsParams) ([]ListA
 	return items, nil
 }
 
-const listAllOpenAlerts = `-- name: ListAllOpenAlerts :many
-SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at, coalesce(t.name, '')::text AS tenant
-FROM   servo.alerts a
-LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = a.tenant_id OFFSET 0) AS t ON true
-WHERE  a.resolved_at IS NULL AND a.id < $1::uuid
-AND    ($2::text = '' OR a.kind = $2::text)
-ORDER  BY a.id DESC LIMIT $3::int
-`
-
-type ListAllOpenAlertsParams struct {
-	Before uuid.UUID
-	Kind   string
-	Most   int32
-}
-
-type ListAllOpenAlertsRow struct {
-	ServoAlert ServoAlert
-	Tenant     string
-}
-
-// Those of all tenants that are open, the newest first.
-func (q *Queries) ListAllOpenAlerts(ctx context.Context, arg ListAllOpenAlertsParams) ([]ListAllOpenAlertsRow, error) {
-	rows, err := q.db.Query(ctx, listAllOpenAlerts, arg.Before, arg.Kind, arg.Most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListAllOpenAlertsRow
-	for rows.Next() {
-		var i ListAllOpenAlertsRow
-		if err := rows.Scan(
-			&i.ServoAlert.TenantID,
-			&i.ServoAlert.ID,
-			&i.ServoAlert.Version,
-			&i.ServoAlert.Kind,
-			&i.ServoAlert.Severity,
-			&i.ServoAlert.AboutID,
-			&i.ServoAlert.Name,
-			&i.ServoAlert.Message,
-			&i.ServoAlert.RaisedAt,
-			&i.ServoAlert.ResolvedAt,
-			&i.Tenant,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const listOpenAlerts = `-- name: ListOpenAlerts :many
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at FROM servo.alerts a
 WHERE  a.tenant_id = $1::uuid AND a.resolved_at IS NULL AND a.id < $2::uuid
