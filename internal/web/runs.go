@@ -127,7 +127,7 @@ func (s *Web) runTab(v *visit, m *view.RunModel) error {
 	if err != nil {
 		return err
 	}
-	m.Graph = view.GraphOf(graph)
+	m.Graph = view.GraphOf(graph, v.query("by") == "task")
 	return nil
 }
 

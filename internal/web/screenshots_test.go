@@ -114,8 +114,8 @@ func found(t *testing.T, base string) map[string]string {
 	ask(t, base+"/v1/tenants/"+run.GetTenant()+"/configs?page_size=100", &configs)
 	require.NotEmpty(t, configs.GetConfigs())
 	config := configs.GetConfigs()[0]
-	for _, candidate := range configs.GetConfigs() { // one that fails explains most
-		if candidate.GetConsecutiveFailures() > config.GetConsecutiveFailures() {
+	for _, candidate := range configs.GetConfigs() { // one that has run shows most
+		if candidate.GetLastSlot().AsTime().After(config.GetLastSlot().AsTime()) {
 			config = candidate
 		}
 	}

@@ -120,7 +120,7 @@ func plannedTasks(e *servov1.Event) []*ganttTask {
 	for _, v := range e.GetData().GetFields()["tasks"].GetListValue().GetValues() {
 		fields := v.GetStructValue().GetFields()
 		label := fields["asset"].GetStringValue()
-		if partition := fields["partition"].GetStringValue(); partition != "" {
+		if partition := fields["part"].GetStringValue(); partition != "" {
 			label += " " + partition
 		}
 		out = append(out, &ganttTask{id: fields["id"].GetStringValue(), asset: label})

@@ -23,6 +23,7 @@ type Graph struct {
 	Paths         []string
 	Width, Height int
 	Grouped       bool // boxes are groups: assets for tasks, namespaces for assets
+	Drawable      bool // it could be drawn the other way
 	MoreEdges     bool
 }
 

@@ -127,12 +127,25 @@ func eventLine(e *servov1.Event) string {
 	return Clip(strings.Join(strings.Fields(string(raw)), " "), 300)
 }
 
-// GraphOf lays out a run.
-func GraphOf(g *servov1.RunGraph) Graph {
-	if n := len(g.GetNodes()); n > 0 && n <= maxBoxes {
-		return graphOfTasks(g)
+// maxAlike is how many tasks of one asset are drawn one by one, unless somebody asks for it: a
+// column of a hundred boxes that say the same is no picture.
+const maxAlike = 12
+
+// GraphOf lays out a run: by task, or by asset if there are too many tasks, or many that are
+// alike and nobody has asked to see each of them.
+func GraphOf(g *servov1.RunGraph, each bool) Graph {
+	n, alike := len(g.GetNodes()), false
+	for _, group := range g.GetGroups() {
+		alike = alike || group.GetTotal() > maxAlike
 	}
-	return graphOfGroups(g)
+	if n == 0 || n > maxBoxes || alike && !each {
+		out := graphOfGroups(g)
+		out.Drawable = n > 0 && n <= maxBoxes
+		return out
+	}
+	out := graphOfTasks(g)
+	out.Drawable = alike
+	return out
 }
 
 func graphOfTasks(g *servov1.RunGraph) Graph {
