@@ -72,7 +72,7 @@ func TestRateClasses(t *testing.T) {
 				want := rate.Unlimited
 				switch {
 				case m.Name() == "ListUpstreamTasks": // of workers
-				case strings.HasPrefix(string(m.Name()), "List"):
+				case strings.HasPrefix(string(m.Name()), "List"), m.Name() == "Search":
 					want = rate.List
 				case m.Name() == "TriggerRun", m.Name() == "TriggerConfig", m.Name() == "RetryRun", m.Name() == "SendEvent":
 					want = rate.Trigger

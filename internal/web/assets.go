@@ -140,7 +140,7 @@ func (s *Web) asset(v *visit) (view.Page, error) {
 	if m.Pipelines, err = s.pipelinesWith(v, found); err != nil {
 		return view.Page{}, err
 	}
-	return view.Page{Title: key, Section: "assets", Live: true, Body: view.Asset(m)}, nil
+	return view.Page{Title: key, Section: "assets", Live: true, Rarely: true, Body: view.Asset(m)}, nil
 }
 
 // kin are the assets of a selection.

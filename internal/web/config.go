@@ -41,7 +41,7 @@ func (s *Web) oneConfig(v *visit) (view.Page, error) {
 			return view.Page{}, err
 		}
 	}
-	return view.Page{Title: found.GetName(), Section: "configs", Live: m.First, Body: view.Config(m)}, nil
+	return view.Page{Title: found.GetName(), Section: "configs", Live: m.First, Rarely: true, Body: view.Config(m)}, nil
 }
 
 // configOf is the config that a page or an action is about.

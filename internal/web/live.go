@@ -48,32 +48,43 @@ func (s *Web) live(w http.ResponseWriter, r *http.Request, p page) {
 	tick := time.NewTicker(s.config.Refresh)
 	defer tick.Stop()
 	for {
-		if !s.refresh(ctx, v, p, stream) {
+		rest, goOn := s.refresh(ctx, v, p, stream)
+		if !goOn {
 			return
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+		for range rest {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
 		}
 	}
 }
 
-// refresh renders the page once more and sends it if it is different. It says whether to go on.
-func (s *Web) refresh(ctx context.Context, v *visit, p page, to *stream) bool {
+// rarely is how many times longer a page rests whose looks are dear. Looks count against the
+// rate of lists of the tenant, whose programs want some of it too.
+const rarely = 5
+
+// refresh renders the page once more and sends it if it is different. It says how long to rest
+// then, and whether to go on at all.
+func (s *Web) refresh(ctx context.Context, v *visit, p page, to *stream) (rest int, goOn bool) {
 	again := *v
 	again.ctx, again.now = ctx, time.Now()
 	shown, err := p(&again)
 	if err != nil {
 		// What is there is better than an error in its place, and the database may be back
 		// soon. Whoever may not look any more is sent away by the next request.
-		return !hasCode(err, fault.Unauthenticated) && to.alive(again.now) == nil
+		return rarely, !hasCode(err, fault.Unauthenticated) && to.alive(again.now) == nil
 	}
 	var body bytes.Buffer
 	if err := shown.Body.Render(ctx, &body); err != nil {
-		return ctx.Err() == nil
+		return rarely, ctx.Err() == nil
 	}
-	return to.send(body.Bytes(), again.now) == nil
+	if rest = 1; shown.Rarely {
+		rest = rarely
+	}
+	return rest, to.send(body.Bytes(), again.now) == nil
 }
 
 // stream is a browser that looks at a page.

@@ -81,7 +81,7 @@ func (s *Web) run(v *visit) (view.Page, error) {
 	if err := s.runTab(v, &m); err != nil {
 		return view.Page{}, err
 	}
-	return view.Page{Title: found.GetPipeline() + " " + view.ShortID(run), Section: "runs", Live: m.First, Body: view.Run(m)}, nil
+	return view.Page{Title: found.GetPipeline() + " " + view.ShortID(run), Section: "runs", Live: m.First, Rarely: m.Dear(), Body: view.Run(m)}, nil
 }
 
 // failedTasks are the first tasks that failed, with what went wrong.

@@ -71,7 +71,7 @@ func (s *Web) tenant(v *visit) (view.Page, error) {
 	if err := s.tenantTab(v, &m); err != nil {
 		return view.Page{}, err
 	}
-	return view.Page{Title: name, Section: "tenants", Live: m.First, Body: view.Tenant(m)}, nil
+	return view.Page{Title: name, Section: "tenants", Live: m.First, Rarely: true, Body: view.Tenant(m)}, nil
 }
 
 // tenantTab fills in what the chosen part of the page shows.

@@ -47,6 +47,7 @@ type Page struct {
 	Title   string
 	Section string // the entry of the navigation that it belongs to
 	Live    bool   // it is kept fresh while it is open
+	Rarely  bool   // each fifth time is enough: what it shows costs many calls
 	Body    templ.Component
 }
 
