@@ -55,8 +55,7 @@ func (s *Web) frame(v *visit) view.Frame {
 	f := view.Frame{Files: s.files.byName, Version: s.config.Version, Path: v.URL.Path, Open: s.config.Open, Scope: v.scope, Actor: v.who.GetActor(), Role: v.who.GetRole(), Platform: v.everywhere()}
 	f.May = func(permission string) bool { return v.may(access.Permission(permission)) }
 	f.Has = func(path string) bool { return s.paths[path] }
-	if v.scope.Fixed {
-		f.Tenants = []string{v.who.GetTenant()}
+	if f.Tenants = v.tenants(); f.Tenants != nil {
 		return f
 	}
 	// The frame stands without them: what is missing can be typed into the search.
@@ -152,7 +151,8 @@ func (s *Web) loginPage(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, http.StatusOK, view.Login(view.Frame{Files: s.files.byName, Version: s.config.Version}, back(r.URL.Query().Get("back")), ""))
 }
 
-// login begins a session for whoever shows a key that is known and alive.
+// login begins a session for whoever shows a key, or a token of an identity provider, that is
+// known and alive.
 func (s *Web) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	credential, to := strings.TrimSpace(r.PostFormValue("key")), back(r.PostFormValue("back"))
@@ -160,12 +160,12 @@ func (s *Web) login(w http.ResponseWriter, r *http.Request) {
 		s.write(w, r, status, view.Login(view.Frame{Files: s.files.byName, Version: s.config.Version}, to, text))
 	}
 	if credential == "" || len(credential) > maxCredential || strings.ContainsFunc(credential, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		again(http.StatusBadRequest, "This is not a key: keys begin with sk_ and have no blanks.")
+		again(http.StatusBadRequest, "This is neither a key nor a token: keys begin with sk_, tokens with eyJ, and both have no blanks.")
 		return
 	}
 	_, err := s.api.keys.WhoAmI(withCredential(r, credential), &servov1.WhoAmIRequest{}) //nolint:contextcheck // it is the request's, with the key
 	if hasCode(err, fault.Unauthenticated) {
-		again(http.StatusUnauthorized, "This key is not known, or it has expired or was revoked.")
+		again(http.StatusUnauthorized, "This is not known here, or it has expired or was revoked.")
 		return
 	}
 	if err == nil {

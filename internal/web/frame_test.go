@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/servotest/browser"
+	"go.arco.dev/servo/internal/servotest/issuer"
 	"go.arco.dev/servo/internal/servotest/servertest"
 )
 
@@ -152,7 +154,7 @@ func TestLogin(t *testing.T) {
 		require.Contains(t, w.Address(), "/ui/login")
 		w.Type("#key", "sk_0123456789abcdef_wrong")
 		w.Click("button[type=submit]")
-		w.See("This key is not known")
+		w.See("This is not known here")
 		w.Type("#key", key)
 		w.Click("button[type=submit]")
 		w.Until(`location.pathname === "/ui/"`)
@@ -196,4 +198,39 @@ func TestLogin(t *testing.T) {
 		answer, _ := get(t, server, "/ui/live/runs", nil)
 		require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	})
+}
+
+func TestLoginByToken(t *testing.T) {
+	t.Parallel()
+	from := issuer.New(t)
+	server := servertest.StartBelieving(t, from, map[string]access.Grant{
+		"ops": {Role: access.Platform}, "acme": {Role: access.Operator, Tenant: "acme"}, "globex": {Role: access.Viewer, Tenant: "globex"},
+	})
+	login := func(t *testing.T, token string) *browser.Window {
+		t.Helper()
+		w := chromium.Open(t, server.URL)
+		w.Go("/ui/login")
+		w.Type("#key", token)
+		w.Click("button[type=submit]")
+		w.Until(`location.pathname === "/ui/"`)
+		return w
+	}
+	ops := login(t, from.Token(t, map[string]any{"sub": "jo", "groups": []string{"ops"}}))
+	ops.See("oidc/jo")
+	for _, name := range []string{"acme", "globex", "initech"} {
+		ops.Go("/ui/tenants")
+		ops.Click("[data-dialog]")
+		ops.Type("dialog[open] [name=name]", name)
+		ops.Click("dialog[open] button[type=submit]")
+		ops.Until(`document.querySelector(".toast")`)
+	}
+
+	// Somebody who was granted two tenants chooses between them, and may do in each what he may.
+	al := login(t, from.Token(t, map[string]any{"sub": "al", "groups": []string{"acme", "globex"}}))
+	require.Equal(t, "acme globex", browser.Eval[string](al, `[...document.querySelectorAll("[data-go] option")].map((o) => o.value).join(" ")`))
+	al.Go("/ui/runs?tenant=globex")
+	al.See("No runs here")
+	al.Allow("404")
+	al.Go("/ui/runs?tenant=initech")
+	al.See("Not found")
 }

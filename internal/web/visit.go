@@ -50,11 +50,11 @@ func (s *Web) visit(r *http.Request) (*visit, error) {
 	if v.who, err = s.api.keys.WhoAmI(v.ctx, &servov1.WhoAmIRequest{}); err != nil {
 		return nil, err
 	}
-	v.scope = view.Scope{Tenant: r.PathValue("tenant"), Fixed: v.who.GetTenant() != "", Workspace: v.who.GetWorkspace(), HeldTo: v.who.GetWorkspace() != ""}
+	v.scope = view.Scope{Tenant: r.PathValue("tenant"), Fixed: len(v.tenants()) == 1, Workspace: v.who.GetWorkspace(), HeldTo: v.who.GetWorkspace() != ""}
 	if v.scope.Tenant == "" {
 		v.scope.Tenant = cleaned(r.URL.Query().Get("tenant"))
 	}
-	if v.scope.Fixed && v.scope.Tenant == "" {
+	if v.scope.Tenant == "" {
 		v.scope.Tenant = v.who.GetTenant()
 	}
 	if !v.scope.HeldTo {
@@ -76,9 +76,30 @@ func withCredential(r *http.Request, credential string) context.Context {
 	return metadata.NewOutgoingContext(r.Context(), md)
 }
 
-// may says whether the visitor has a permission. It only hides what would be refused.
+// tenants are those of the visitor, if he may not look at all: one for a key, those of his
+// grants for somebody with a token.
+func (v *visit) tenants() (names []string) {
+	if v.who.GetTenant() == "" {
+		return nil
+	}
+	names = append(names, v.who.GetTenant())
+	for _, g := range v.who.GetGrants() {
+		if !slices.Contains(names, g.GetTenant()) {
+			names = append(names, g.GetTenant())
+		}
+	}
+	return names
+}
+
+// may says whether the visitor has a permission in the tenant that he looks at. It only hides
+// what would be refused.
 func (v *visit) may(p access.Permission) bool {
-	return v.who.GetOpen() || slices.Contains(v.who.GetPermissions(), string(p))
+	if v.who.GetOpen() || len(v.who.GetGrants()) == 0 || v.scope.Tenant == v.who.GetTenant() {
+		return v.who.GetOpen() || slices.Contains(v.who.GetPermissions(), string(p))
+	}
+	return slices.ContainsFunc(v.who.GetGrants(), func(g *servov1.Grant) bool {
+		return (g.GetTenant() == "" || g.GetTenant() == v.scope.Tenant) && slices.Contains(access.Role(g.GetRole()).Permissions(), p)
+	})
 }
 
 // everywhere says whether the visitor may look across tenants.

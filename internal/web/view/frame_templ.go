@@ -803,7 +803,7 @@ func Login(f Frame, back, wrong string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 70, "\" alt=\"\">Servo</span><form class=\"card\" method=\"post\" action=\"/ui/login\"><div class=\"pad stack\"><h1>Log in</h1><label for=\"key\">API key<span class=\"hint\">It begins with sk_. Whoever runs this installation makes one with: servo keys create</span></label> <input id=\"key\" name=\"key\" type=\"password\" autocomplete=\"current-password\" required autofocus> <input type=\"hidden\" name=\"back\" value=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 70, "\" alt=\"\">Servo</span><form class=\"card\" method=\"post\" action=\"/ui/login\"><div class=\"pad stack\"><h1>Log in</h1><label for=\"key\">API key or token<span class=\"hint\">A key begins with sk_; whoever runs this installation makes one with: servo keys create. A token is one of your identity provider, if it is believed here.</span></label> <input id=\"key\" name=\"key\" type=\"password\" autocomplete=\"current-password\" required autofocus> <input type=\"hidden\" name=\"back\" value=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -1,0 +1,24 @@
+package servertest
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"go.arco.dev/servo/internal/access"
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/oidc"
+	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/servotest/issuer"
+)
+
+// StartBelieving starts one that asks for keys and believes the tokens of an issuer: whoever is
+// in a group has its grant.
+func StartBelieving(t testing.TB, from *issuer.Issuer, groups map[string]access.Grant) *Server {
+	t.Helper()
+	one := oidc.Issuer{URL: from.URL, Audiences: []string{issuer.Audience}, Algorithms: []string{"RS256", "ES256"}, Subject: "sub"}
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		one.Rules = append(one.Rules, oidc.Rule{Claim: "groups", Value: group, Grant: groups[group]})
+	}
+	return StartKeyed(t, daemon.Config{DatabaseURL: servotest.DB(t).URL, OIDC: oidc.Settings{Issuers: []oidc.Issuer{one}}})
+}
