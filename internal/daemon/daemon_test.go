@@ -76,7 +76,7 @@ func TestHealth(t *testing.T) {
 		require.JSONEq(t, `{"status": "ready"}`, body)
 		code, _, body = get(t, s.URL+"/")
 		require.Equal(t, http.StatusOK, code)
-		require.Contains(t, body, "/openapi.json")
+		require.Contains(t, body, "<h1>Overview</h1>", "for people who open the address")
 	})
 
 	t.Run("without its database it lives but is not ready, and is again when it is back", func(t *testing.T) {
