@@ -57,11 +57,12 @@ func TestListRuns(t *testing.T) {
 		made = append(made, r)
 		w.later(time.Minute)
 	}
-	add(acme, nil)
+	nightly, unknown := id.New[id.Config](w.mint), id.New[id.Config](w.mint)
+	add(acme, func(r *run.Run) { r.Config = &nightly })
 	add(acme, func(r *run.Run) { r.State = run.RunFailed })
 	add(staging, nil)
-	add(acme, func(r *run.Run) { r.Pipeline, r.Parent = "hourly", &made[1].ID })
-	add(brick, nil)
+	add(acme, func(r *run.Run) { r.Pipeline, r.Parent, r.Config = "hourly", &made[1].ID, &nightly })
+	add(brick, func(r *run.Run) { r.Config = &nightly })
 	add(acme, func(r *run.Run) { r.State = run.RunPending })
 
 	list := func(t *testing.T, f store.RunFilter, before *id.Run, most int) (found []int) {
@@ -88,6 +89,9 @@ func TestListRuns(t *testing.T) {
 		"made after the last time that an id can say": {store.RunFilter{From: time.UnixMilli(1 << 48)}, nil},
 		"made between the ends of time":               {store.RunFilter{From: time.Unix(-1, 0), To: time.UnixMilli(1 << 48)}, []int{5, 3, 2, 1, 0}},
 		"that retry a run":                            {store.RunFilter{Parent: &made[1].ID}, []int{3}},
+		"of a config, and not another tenant's":       {store.RunFilter{Config: &nightly}, []int{3, 0}},
+		"of a config that is not there":               {store.RunFilter{Config: &unknown}, nil},
+		"of a config, in a state":                     {store.RunFilter{Config: &nightly, Pipeline: "hourly"}, []int{3}},
 		"by several things at once":                   {store.RunFilter{Workspace: "default", Pipeline: "daily", States: []run.State{run.RunRunning}}, []int{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
