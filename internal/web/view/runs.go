@@ -234,5 +234,5 @@ func groupDetail(group *servov1.GraphGroup) string {
 	for _, c := range counts {
 		parts = append(parts, Count(c.n, false)+" "+LookOf(c.state).Label)
 	}
-	return Clip(strings.Join(parts, ", "), 34)
+	return Clip(strings.Join(parts, ", "), 28)
 }
