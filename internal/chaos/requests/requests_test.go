@@ -28,7 +28,7 @@ const (
 	// mostGrowth is what a server may hold on to between the first quarter and the end: what it
 	// remembers on purpose has its limits, and is full by then or small.
 	mostGrowth = 48 << 20
-	patience   = time.Minute
+	patience   = 3 * time.Minute // claims and triggers may ask to wait for one
 )
 
 // setting is a number of the environment.
