@@ -54,10 +54,7 @@ func (s alertService) ListAlerts(ctx context.Context, req *servov1.ListAlertsReq
 		return nil, err
 	}
 	answer := &servov1.ListAlertsResponse{}
-	if len(found) > p.size {
-		found = found[:p.size]
-		answer.NextPageToken = p.next(found[p.size-1].ID.String())
-	}
+	found, answer.NextPageToken = cut(p, found, small, func(a alert.Alert) string { return a.ID.String() })
 	for _, a := range found {
 		answer.Alerts = append(answer.Alerts, alertToProto(a))
 	}
@@ -74,10 +71,7 @@ func (s alertService) listAll(ctx context.Context, req *servov1.ListAlertsReques
 		return nil, err
 	}
 	answer := &servov1.ListAlertsResponse{}
-	if len(found) > p.size {
-		found = found[:p.size]
-		answer.NextPageToken = p.next(found[p.size-1].ID.String())
-	}
+	found, answer.NextPageToken = cut(p, found, small, func(a store.OwnedAlert) string { return a.ID.String() })
 	for _, a := range found {
 		shown := alertToProto(a.Alert)
 		shown.Tenant = a.TenantName

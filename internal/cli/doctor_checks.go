@@ -85,10 +85,6 @@ func (d *doctor) server(ctx context.Context) []finding {
 	if client.Is(err, client.Unauthenticated) || client.Is(err, client.Forbidden) {
 		return one(doubted, "a server answers at "+where+", and wants a platform key", "set "+keyVariable+", or use servo login")
 	}
-	if client.Is(err, client.Unauthenticated) {
-		d.reachable = true
-		return one(doubted, "one answers at "+where+" and asks for a key", "give one in "+keyVariable+", or servo login")
-	}
 	if err != nil {
 		if d.serverGiven || where != defaultServer {
 			return one(failed, "no server answers at "+where, "see that one runs there: servo server")

@@ -118,6 +118,7 @@ func TestEveryPage(t *testing.T) {
 	addresses := []string{
 		"/ui/runs?tenant=" + tenant, "/ui/?tenant=" + tenant, "/ui/tenants/{tenant}/runs/failed", "/ui/tenants/{tenant}/runs/{run}?tab=gantt",
 		"/ui/tenants/{tenant}/runs/{run}?tab=tasks", "/ui/tenants/{tenant}/runs/{run}?tab=events", "/ui/tenants/{tenant}/runs/{run}?tab=parameters",
+		"/ui/search", "/ui/search?q=shop", "/ui/search?q=nothing-has-this-name",
 		"/ui/tenants/{tenant}?tab=quotas", "/ui/tenants/{tenant}?tab=keys", "/ui/tenants/{tenant}?tab=workspaces", "/ui/tenants/{tenant}?tab=audit",
 		"/ui/admin?tab=keys", "/ui/admin?tab=signing", "/ui/admin?tab=subscriptions", "/ui/admin?tab=projections", "/ui/admin?tab=audit", "/ui/alerts?tenant={tenant}",
 		"/ui/configs?tenant={tenant}", "/ui/configs/new?tenant={tenant}", "/ui/tenants/{tenant}/configs/{config}?tab=audit", "/ui/tenants/{tenant}/configs/{config}?tab=settings&day=2026-01-05",

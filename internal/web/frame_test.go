@@ -1,11 +1,14 @@
 package web_test
 
 import (
+	"bufio"
+	"context"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,6 +142,51 @@ func TestFrame(t *testing.T) {
 		browser.Eval[bool](w.Window, `(() => { const s = document.querySelector("[data-go]"); s.value = "globex"; s.dispatchEvent(new Event("change", {bubbles: true})); return true })()`)
 		w.Until(`document.querySelector("#run-` + run.GetId() + `")`)
 		require.Equal(t, "/ui/runs?tenant=globex", w.Address())
+	})
+}
+
+// message is the first message of a stream, and its id.
+func message(t *testing.T, server *servertest.Server, path, shown string) (id, body string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, http.NoBody)
+	require.NoError(t, err)
+	req.Header.Set("Last-Event-ID", shown)
+	answer, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		switch line := lines.Text(); {
+		case strings.HasPrefix(line, "id: "):
+			id = strings.TrimPrefix(line, "id: ")
+		case id != "" && line == "":
+			return id, body
+		case id != "":
+			body += strings.TrimPrefix(line, "data: ")
+		}
+	}
+	require.NoError(t, lines.Err())
+	return id, body
+}
+
+func TestStreams(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a page on which nothing happens looks the same each time, and differs when something did", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		at := "/ui/live/runs?tenant=" + tenant
+		shown, body := message(t, w.Server, at, "")
+		require.Contains(t, body, "No runs here")
+		again, _ := message(t, w.Server, at, "of another page")
+		require.Equal(t, shown, again)
+		run := w.trigger(tenant)
+		next, body := message(t, w.Server, at, shown)
+		require.NotEqual(t, shown, next)
+		require.Contains(t, body, run.GetId())
 	})
 }
 

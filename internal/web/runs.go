@@ -28,7 +28,7 @@ const rowsOfList = 50
 func (s *Web) runs(v *visit) (view.Page, error) {
 	m := view.RunsModel{
 		Scope: v.scope, State: v.query("state"), Pipeline: v.query("pipeline"), Config: v.query("config"), Since: v.query("since"),
-		First: v.token() == "", FirstAt: v.with("page", ""), MayTrigger: v.may(access.RunsTrigger),
+		First: v.token() == "", FirstAt: v.with("page", ""),
 	}
 	req := &servov1.ListRunsRequest{
 		Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Pipeline: m.Pipeline, Config: m.Config, PageSize: rowsOfList, PageToken: v.token(),
@@ -66,7 +66,7 @@ func (s *Web) run(v *visit) (view.Page, error) {
 		return view.Page{}, err
 	}
 	m := view.RunModel{
-		Run: found, Tab: v.query("tab"), Now: v.now, MayCancel: v.may(access.RunsCancel), MayRetry: v.may(access.RunsRetry),
+		Run: found, Tab: v.query("tab"), MayCancel: v.may(access.RunsCancel), MayRetry: v.may(access.RunsRetry),
 		First: v.token() == "", FirstAt: v.with("tab", v.query("tab")),
 	}
 	if found.GetFinishedAt() == nil {
@@ -160,7 +160,7 @@ func (s *Web) task(v *visit) (view.Page, error) {
 	if err != nil {
 		return view.Page{}, err
 	}
-	m := view.TaskModel{Run: of, Task: found, Now: v.now, MayCancel: v.may(access.RunsCancel)}
+	m := view.TaskModel{Run: of, Task: found, MayCancel: v.may(access.RunsCancel)}
 	if found.GetFinishedAt() == nil {
 		if why, err := s.api.tasks.ExplainTask(v.ctx, &servov1.ExplainTaskRequest{Tenant: tenant, Run: run, Task: id}); err == nil {
 			m.Why = why

@@ -264,12 +264,6 @@ func (w *Window) Press(key string) {
 	w.Do(chromedp.KeyEvent(key))
 }
 
-// Shoot takes a picture of the whole page.
-func (w *Window) Shoot(path string) {
-	w.t.Helper()
-	require.NoError(w.t, os.WriteFile(path, Get(w, chromedp.FullScreenshot(100)), 0o600))
-}
-
 // Snap takes a picture of what the window shows, as a JPEG.
 func (w *Window) Snap(path string) {
 	w.t.Helper()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -22,14 +21,12 @@ type RunsModel struct {
 	Runs                           []*servov1.Run
 	First                          bool
 	FirstAt, NextAt                string
-	MayTrigger                     bool
 }
 
 // RunModel is one run.
 type RunModel struct {
 	Run                 *servov1.Run
 	Tab, Filter         string
-	Now                 time.Time
 	Why                 *servov1.Explanation
 	Failed              []*servov1.Task
 	Tasks               []*servov1.Task
@@ -50,7 +47,6 @@ type TaskModel struct {
 	MoreUpstream bool
 	Logs         string
 	LogsCut      bool
-	Now          time.Time
 	MayCancel    bool
 }
 

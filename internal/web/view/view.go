@@ -14,7 +14,6 @@ import (
 
 	"github.com/a-h/templ"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // Frame is what surrounds every page.
@@ -214,18 +213,6 @@ func DurationOf(d *durationpb.Duration) string {
 		return ""
 	}
 	return Duration(d.AsDuration())
-}
-
-// Between is how long something took, or has taken until now; "" if it has not begun.
-func Between(from, to *timestamppb.Timestamp, now time.Time) string {
-	if from == nil {
-		return ""
-	}
-	end := now
-	if to != nil {
-		end = to.AsTime()
-	}
-	return Duration(end.Sub(from.AsTime()))
 }
 
 // Count is a number with its thousands apart, and a sign that there may be more.
