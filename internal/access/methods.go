@@ -96,7 +96,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 	add("ConfigService", map[string]Method{
 		"CreateConfig": tenant(ConfigsWrite, Named), "ApplyConfigs": tenant(ConfigsWrite, Named), "UpdateConfig": tenant(ConfigsWrite, Named), "DeleteConfig": tenant(ConfigsWrite, Named),
 		"ListConfigs": tenant(ConfigsRead, Filtered), "GetConfig": tenant(ConfigsRead, Named), "PreviewConfig": tenant(ConfigsRead, Named), "PreviewSchedule": tenant(ConfigsRead, Named),
-		"ListConfigAudit": tenant(ConfigsRead, Named), "ListSlots": tenant(ConfigsRead, Named), "FindHoles": tenant(ConfigsRead, Named), "ExplainConfig": tenant(ConfigsRead, Named),
+		"ListConfigAudit": tenant(ConfigsRead, Named), "ListSlots": tenant(ConfigsRead, Named), "GetOutcomes": tenant(ConfigsRead, Named), "FindHoles": tenant(ConfigsRead, Named), "ExplainConfig": tenant(ConfigsRead, Named),
 		"PauseConfig": tenant(ConfigsOperate, Named), "ResumeConfig": tenant(ConfigsOperate, Named), "RescheduleConfig": tenant(ConfigsOperate, Named),
 		"TriggerConfig": tenant(RunsTrigger, Named),
 	})

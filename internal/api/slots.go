@@ -78,6 +78,10 @@ func (s configService) ListSlots(ctx context.Context, req *servov1.ListSlotsRequ
 	answer := &servov1.ListSlotsResponse{}
 	// No two entries begin with the same slot: that is the place to go on from.
 	entries, answer.NextPageToken = cut(page, entries, small[store.LedgerEntry], func(e store.LedgerEntry) string { return e.From.UTC().Format(time.RFC3339Nano) })
+	states, err := s.store.RunStates(ctx, key.Tenant, firedRuns(entries))
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
 		out := &servov1.Slots{
 			From: timestamp(e.From), To: timestamp(e.To), Count: e.Slots, Outcome: servov1.Slots_Outcome(e.Outcome), Reason: e.Reason,
@@ -86,9 +90,22 @@ func (s configService) ListSlots(ctx context.Context, req *servov1.ListSlotsRequ
 		if e.Run != nil {
 			out.Run = e.Run.String()
 		}
+		if e.Outcome == config.Fired {
+			out.State = servov1.Run_State(states[*e.Run])
+		}
 		answer.Slots = append(answer.Slots, out)
 	}
 	return answer, nil
+}
+
+// firedRuns are the runs that slots have made.
+func firedRuns(entries []store.LedgerEntry) (runs []id.Run) {
+	for _, e := range entries {
+		if e.Outcome == config.Fired {
+			runs = append(runs, *e.Run)
+		}
+	}
+	return runs
 }
 
 // auditBatch is how many events are read at once to see what a config said.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,7 @@ import (
 
 // newSlots reads what became of slots.
 func newSlots() *cobra.Command {
-	return group("slots", "Read what became of the slots of configs", newSlotsList(), newSlotsHoles())
+	return group("slots", "Read what became of the slots of configs", newSlotsList(), newSlotsOutcomes(), newSlotsHoles())
 }
 
 func newSlotsList() *cobra.Command {
@@ -54,6 +55,68 @@ run; slots that did not, one after the other for the same cause, have one line t
 	cmd.Flags().StringVar(&to, "to", "", "slots before, likewise")
 	addLimit(cmd, &limit, "lines")
 	return cmd
+}
+
+func newSlotsOutcomes() *cobra.Command {
+	var (
+		r              remote
+		from, to, zone string
+	)
+	cmd := aboutConfig(&cobra.Command{
+		Use:   "outcomes CONFIG",
+		Short: "Count what became of the slots of a config, day by day",
+		Long: `Count what became of the slots of a config, day by day, in the time zone of the config: how many
+of their runs have succeeded, failed, go on or wait, how many broke what was promised, how many
+slots did not fire and why, and how many are to come. A + says that a line of servo slots list
+over several days has more.`,
+		Example: `  servo slots outcomes acme-aws-cost
+  servo slots outcomes acme-aws-cost --from 2026-01-01 --to 2026-01-31 --timezone UTC`,
+		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			tenant, err := s.requireTenant(ctx)
+			if err != nil {
+				return err
+			}
+			answer, err := s.client.Configs().GetOutcomes(ctx, &servov1.GetOutcomesRequest{
+				Tenant: tenant, Workspace: s.Workspace, Config: args[0], From: from, To: to, Timezone: zone,
+			})
+			if err != nil {
+				return err
+			}
+			return s.show(answer, func(w io.Writer) { outcomesText(w, answer) })
+		}),
+	}, &r)
+	cmd.Flags().StringVar(&from, "from", "", "first day, such as 2026-01-31; 29 days before the last one if not said")
+	cmd.Flags().StringVar(&to, "to", "", "last day; today if not said")
+	cmd.Flags().StringVar(&zone, "timezone", "", "whose days, such as Europe/Berlin; those of the config if not said")
+	return cmd
+}
+
+func outcomesText(w io.Writer, answer *servov1.ConfigOutcomes) {
+	if len(answer.GetDays()) == 0 {
+		fmt.Fprintf(w, "no slots from %s to %s\n", answer.GetFrom(), answer.GetTo())
+		return
+	}
+	var t table
+	t.add("DAY", "SUCCEEDED", "FAILED", "CANCELLED", "RUNNING", "WAITING", "LATE", "NEXT", "SKIPPED")
+	for _, d := range answer.GetDays() {
+		var skipped []string
+		for _, s := range d.GetSkipped() {
+			text := fmt.Sprint(s.GetSlots())
+			if s.GetMore() {
+				text += "+"
+			}
+			skipped = append(skipped, text+" "+strings.TrimPrefix(s.GetOutcome().String(), "SKIPPED_"))
+		}
+		if n := d.GetUnknown(); n > 0 {
+			skipped = append(skipped, fmt.Sprintf("(%d fired whose runs are not kept)", n))
+		}
+		t.add(d.GetDay(), fmt.Sprint(d.GetSucceeded()), fmt.Sprint(d.GetFailed()+d.GetTimedOut()), fmt.Sprint(d.GetCancelled()), fmt.Sprint(d.GetRunning()),
+			fmt.Sprint(d.GetWaiting()), fmt.Sprint(d.GetSlaMissed()), fmt.Sprint(d.GetNext()), orDash(strings.Join(skipped, ", ")))
+	}
+	t.print(w)
+	if answer.GetCountedFrom() != nil {
+		fmt.Fprintf(w, "there are more slots than are counted: days up to the one of %s are not complete\n", instant(answer.GetCountedFrom()))
+	}
 }
 
 func newSlotsHoles() *cobra.Command {

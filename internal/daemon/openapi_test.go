@@ -183,6 +183,7 @@ func TestClientMadeOfTheDocument(t *testing.T) {
 	d.call(t, "ListConfigs", map[string]any{"tenant": "acme"})
 	d.call(t, "PreviewConfig", named)
 	d.call(t, "ListSlots", named)
+	d.call(t, "GetOutcomes", named)
 	d.call(t, "PauseConfig", named)
 	d.call(t, "ExplainConfig", named)
 	d.call(t, "ResumeConfig", named)

@@ -192,6 +192,20 @@ var acrossPlans = map[string]struct {
 		}
 		must(w.RecentSlots(t.Context(), id.Tenant{}, keys))(t)
 	}},
+	"outcomes of a config with more slots than are counted": {"SlotOutcomes", []string{"slots_pkey", "slot_ranges_pkey", "runs_pkey"}, 110_000, func(t testing.TB, w *world) {
+		t.Helper()
+		c := must(w.ListAllConfigs(t.Context(), store.ConfigFilter{}, store.ConfigKey{}, 1))(t)[0]
+		w.Exec(t, fmt.Sprintf(`INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at)
+			SELECT '%[1]s', '%[2]s', servo.clock() - (i || ' minutes')::interval, coalesce((SELECT id FROM servo.runs WHERE tenant_id = '%[1]s' ORDER BY id DESC LIMIT 1), gen_random_uuid()), servo.clock()
+			FROM generate_series(1, 25000) AS i`, c.Tenant, c.ID))
+		bounds := []time.Time{w.now.AddDate(0, 0, -30)}
+		for range 31 {
+			bounds = append(bounds, bounds[len(bounds)-1].AddDate(0, 0, 1))
+		}
+		_, oldest, err := w.SlotOutcomes(t.Context(), c.Key(), bounds)
+		require.NoError(t, err)
+		require.NotZero(t, oldest)
+	}},
 	"the newest events": {"EventsNewest", []string{"run_events_txid_idx"}, 60 * page, func(t testing.TB, w *world) {
 		t.Helper()
 		_, _, err := w.RecordedEvents(t.Context(), store.RecordedFilter{Type: "task."}, store.EventPlace{}, page)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -83,4 +84,9 @@ func ReadInPipeline(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// CappedSlotOutcomes is SlotOutcomes that stops counting earlier.
+func (s *Store) CappedSlotOutcomes(ctx context.Context, key ConfigKey, bounds []time.Time, most int64) ([]SlotOutcome, time.Time, error) {
+	return s.slotOutcomes(ctx, key, bounds, most)
 }

@@ -110,13 +110,13 @@ func (q Quotas) Day(now time.Time) (from, until time.Time, err error) {
 		return from, until, err
 	}
 	year, month, day := now.In(zone).Date()
-	return startOfDay(year, month, day, zone), startOfDay(year, month, day+1, zone), nil
+	return StartOfDay(year, month, day, zone), StartOfDay(year, month, day+1, zone), nil
 }
 
-// startOfDay is the first moment of a date. time.Date is right unless midnight is skipped,
+// StartOfDay is the first moment of a date. time.Date is right unless midnight is skipped,
 // where it may answer with an hour of the day before, or repeated, where it may give the
 // second one.
-func startOfDay(year int, month time.Month, day int, zone *time.Location) time.Time {
+func StartOfDay(year int, month time.Month, day int, zone *time.Location) time.Time {
 	wanted := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 	at := time.Date(year, month, day, 0, 0, 0, 0, zone)
 	same := func(t time.Time) bool {

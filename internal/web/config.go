@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	overdueAfter  = time.Minute // after the time at which a slot is due
-	calendarPages = 10          // of slots, and of runs: 1000 of each
-	auditPages    = 10
-	nextSlots     = 8
-	lastRuns      = 20
+	overdueAfter = time.Minute // after the time at which a slot is due
+	auditPages   = 10
+	nextSlots    = 8
+	lastRuns     = 20
+	manySlots    = 2000 // in a calendar: they are counted with every look
 )
 
 // oneConfig is one config.
@@ -41,7 +41,7 @@ func (s *Web) oneConfig(v *visit) (view.Page, error) {
 			return view.Page{}, err
 		}
 	}
-	return view.Page{Title: found.GetName(), Section: "configs", Live: m.First, Rarely: true, Body: view.Config(m)}, nil
+	return view.Page{Title: found.GetName(), Section: "configs", Live: m.First, Rarely: m.Calendar.Slots() > manySlots, Body: view.Config(m)}, nil
 }
 
 // configOf is the config that a page or an action is about.
@@ -72,34 +72,14 @@ func (s *Web) configNext(v *visit, m *view.ConfigModel) error {
 	return err
 }
 
-// configCalendar is what became of the slots of the last weeks, and of the runs that they made.
+// configCalendar is what became of the slots of the last weeks.
 func (s *Web) configCalendar(v *visit, m *view.ConfigModel) error {
-	from := timestamppb.New(view.CalendarFrom(v.now, m.Zone))
-	req := &servov1.ListSlotsRequest{Tenant: m.Config.GetTenant(), Config: m.Config.GetId(), From: from, PageSize: 100}
-	slots, cut, err := pages(calendarPages, func(token string) ([]*servov1.Slots, string, error) {
-		req.PageToken = token
-		list, err := s.api.configs.ListSlots(v.ctx, req)
-		return list.GetSlots(), list.GetNextPageToken(), err
+	outcomes, err := s.api.configs.GetOutcomes(v.ctx, &servov1.GetOutcomesRequest{
+		Tenant: m.Config.GetTenant(), Config: m.Config.GetId(), Timezone: m.Zone.String(),
+		From: view.CalendarFrom(v.now, m.Zone).Format(time.DateOnly), To: view.CalendarTo(v.now, m.Zone).Format(time.DateOnly),
 	})
-	if err != nil || len(slots) == 0 {
-		m.Calendar = view.CalendarOf(nil, nil, v.now, m.Zone, false)
-		return err
-	}
-	runs := &servov1.ListRunsRequest{Tenant: m.Config.GetTenant(), Config: m.Config.GetId(), From: from, PageSize: 100}
-	made, _, err := pages(calendarPages, func(token string) ([]*servov1.Run, string, error) {
-		runs.PageToken = token
-		list, err := s.api.runs.ListRuns(v.ctx, runs)
-		return list.GetRuns(), list.GetNextPageToken(), err
-	})
-	if err != nil {
-		return err
-	}
-	m.RunStates = map[string]servov1.Run_State{}
-	for _, r := range made {
-		m.RunStates[r.GetId()] = r.GetState()
-	}
-	m.Calendar = view.CalendarOf(slots, m.RunStates, v.now, m.Zone, cut)
-	return nil
+	m.Calendar = view.CalendarOf(outcomes, v.now, m.Zone)
+	return err
 }
 
 // pages reads so many pages of a list, and says whether there are more.

@@ -206,7 +206,7 @@ func (x Slots_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Slots_Outcome.Descriptor instead.
 func (Slots_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{38, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{42, 0}
 }
 
 // ConfigSpec is what people say about a config, as they write it in files. Durations are text
@@ -3017,6 +3017,401 @@ func (x *ListSlotsRequest) GetPageToken() string {
 	return ""
 }
 
+// GetOutcomesRequest says which config, and which days.
+type GetOutcomesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// A name or an id. Of a deleted config, the id.
+	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// Where the name is looked for; "default" if not said.
+	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The first day, such as 2026-01-31; 29 days before the last one if not said.
+	From string `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
+	// The last day, which is included; today if not said. At most 400 days are counted. Days to come
+	// have the slots that come.
+	To string `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
+	// Whose days: a name of the IANA database. That of the config if not said; UTC of one that is
+	// deleted.
+	Timezone      string `protobuf:"bytes,6,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetOutcomesRequest) Reset() {
+	*x = GetOutcomesRequest{}
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetOutcomesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetOutcomesRequest) ProtoMessage() {}
+
+func (x *GetOutcomesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetOutcomesRequest.ProtoReflect.Descriptor instead.
+func (*GetOutcomesRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *GetOutcomesRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *GetOutcomesRequest) GetConfig() string {
+	if x != nil {
+		return x.Config
+	}
+	return ""
+}
+
+func (x *GetOutcomesRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *GetOutcomesRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *GetOutcomesRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *GetOutcomesRequest) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+// ConfigOutcomes are what became of the slots of a config, by day.
+type ConfigOutcomes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the days.
+	Timezone string `protobuf:"bytes,1,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	// The first day and the last.
+	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To   string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// The oldest first, those without a slot left out.
+	Days []*DayOutcomes `protobuf:"bytes,4,rep,name=days,proto3" json:"days,omitempty"`
+	// If there are more slots than are counted (20,000 that fired, and as many lines of those that did
+	// not), the oldest one that was: of its day and those before it not everything is counted.
+	CountedFrom *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=counted_from,json=countedFrom,proto3" json:"counted_from,omitempty"`
+	// If more than 1,000 slots come in these days, the last one that was counted.
+	CountedTo     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=counted_to,json=countedTo,proto3" json:"counted_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigOutcomes) Reset() {
+	*x = ConfigOutcomes{}
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigOutcomes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigOutcomes) ProtoMessage() {}
+
+func (x *ConfigOutcomes) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigOutcomes.ProtoReflect.Descriptor instead.
+func (*ConfigOutcomes) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ConfigOutcomes) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *ConfigOutcomes) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *ConfigOutcomes) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *ConfigOutcomes) GetDays() []*DayOutcomes {
+	if x != nil {
+		return x.Days
+	}
+	return nil
+}
+
+func (x *ConfigOutcomes) GetCountedFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CountedFrom
+	}
+	return nil
+}
+
+func (x *ConfigOutcomes) GetCountedTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CountedTo
+	}
+	return nil
+}
+
+// DayOutcomes are what became of the slots of one day.
+type DayOutcomes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Day   string                 `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"`
+	// When it begins and ends: it may be shorter or longer than 24 hours.
+	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// Slots that fired, by where their runs are.
+	Succeeded int64 `protobuf:"varint,4,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Failed    int64 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
+	TimedOut  int64 `protobuf:"varint,6,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	Cancelled int64 `protobuf:"varint,7,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// Begun, and not ended.
+	Running int64 `protobuf:"varint,8,opt,name=running,proto3" json:"running,omitempty"`
+	// Not begun.
+	Waiting int64 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Whose runs are not kept any more.
+	Unknown int64 `protobuf:"varint,10,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// Of all these, those whose runs began later than was promised, or took too long.
+	SlaMissed int64 `protobuf:"varint,11,opt,name=sla_missed,json=slaMissed,proto3" json:"sla_missed,omitempty"`
+	// Slots that did not fire, by cause.
+	Skipped []*SkippedOutcome `protobuf:"bytes,12,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	// Slots that come.
+	Next          int64 `protobuf:"varint,13,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DayOutcomes) Reset() {
+	*x = DayOutcomes{}
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DayOutcomes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DayOutcomes) ProtoMessage() {}
+
+func (x *DayOutcomes) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DayOutcomes.ProtoReflect.Descriptor instead.
+func (*DayOutcomes) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *DayOutcomes) GetDay() string {
+	if x != nil {
+		return x.Day
+	}
+	return ""
+}
+
+func (x *DayOutcomes) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *DayOutcomes) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *DayOutcomes) GetSucceeded() int64 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *DayOutcomes) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *DayOutcomes) GetTimedOut() int64 {
+	if x != nil {
+		return x.TimedOut
+	}
+	return 0
+}
+
+func (x *DayOutcomes) GetCancelled() int64 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *DayOutcomes) GetRunning() int64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *DayOutcomes) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *DayOutcomes) GetUnknown() int64 {
+	if x != nil {
+		return x.Unknown
+	}
+	return 0
+}
+
+func (x *DayOutcomes) GetSlaMissed() int64 {
+	if x != nil {
+		return x.SlaMissed
+	}
+	return 0
+}
+
+func (x *DayOutcomes) GetSkipped() []*SkippedOutcome {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+func (x *DayOutcomes) GetNext() int64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+// SkippedOutcome are slots of a day that did not fire, for one cause.
+type SkippedOutcome struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Outcome Slots_Outcome          `protobuf:"varint,1,opt,name=outcome,proto3,enum=servo.v1.Slots_Outcome" json:"outcome,omitempty"`
+	// That lie in lines of the ledger of this day alone.
+	Slots int64 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
+	// A line over several days has some here besides, which nobody has counted by day.
+	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkippedOutcome) Reset() {
+	*x = SkippedOutcome{}
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkippedOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkippedOutcome) ProtoMessage() {}
+
+func (x *SkippedOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkippedOutcome.ProtoReflect.Descriptor instead.
+func (*SkippedOutcome) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SkippedOutcome) GetOutcome() Slots_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Slots_OUTCOME_UNSPECIFIED
+}
+
+func (x *SkippedOutcome) GetSlots() int64 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *SkippedOutcome) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 // FindHolesRequest names a config.
 type FindHolesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -3031,7 +3426,7 @@ type FindHolesRequest struct {
 
 func (x *FindHolesRequest) Reset() {
 	*x = FindHolesRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3438,7 @@ func (x *FindHolesRequest) String() string {
 func (*FindHolesRequest) ProtoMessage() {}
 
 func (x *FindHolesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3451,7 @@ func (x *FindHolesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindHolesRequest.ProtoReflect.Descriptor instead.
 func (*FindHolesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FindHolesRequest) GetTenant() string {
@@ -3095,7 +3490,7 @@ type FindHolesResponse struct {
 
 func (x *FindHolesResponse) Reset() {
 	*x = FindHolesResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	mi := &file_servo_v1_configs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3502,7 @@ func (x *FindHolesResponse) String() string {
 func (*FindHolesResponse) ProtoMessage() {}
 
 func (x *FindHolesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	mi := &file_servo_v1_configs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3515,7 @@ func (x *FindHolesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindHolesResponse.ProtoReflect.Descriptor instead.
 func (*FindHolesResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{34}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FindHolesResponse) GetDecidedUntil() *timestamppb.Timestamp {
@@ -3166,7 +3561,7 @@ type Hole struct {
 
 func (x *Hole) Reset() {
 	*x = Hole{}
-	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	mi := &file_servo_v1_configs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3573,7 @@ func (x *Hole) String() string {
 func (*Hole) ProtoMessage() {}
 
 func (x *Hole) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	mi := &file_servo_v1_configs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3586,7 @@ func (x *Hole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hole.ProtoReflect.Descriptor instead.
 func (*Hole) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Hole) GetFrom() *timestamppb.Timestamp {
@@ -3236,7 +3631,7 @@ type ExplainConfigRequest struct {
 
 func (x *ExplainConfigRequest) Reset() {
 	*x = ExplainConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	mi := &file_servo_v1_configs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3643,7 @@ func (x *ExplainConfigRequest) String() string {
 func (*ExplainConfigRequest) ProtoMessage() {}
 
 func (x *ExplainConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	mi := &file_servo_v1_configs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3656,7 @@ func (x *ExplainConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainConfigRequest.ProtoReflect.Descriptor instead.
 func (*ExplainConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{36}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExplainConfigRequest) GetTenant() string {
@@ -3297,7 +3692,7 @@ type ListSlotsResponse struct {
 
 func (x *ListSlotsResponse) Reset() {
 	*x = ListSlotsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[37]
+	mi := &file_servo_v1_configs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3309,7 +3704,7 @@ func (x *ListSlotsResponse) String() string {
 func (*ListSlotsResponse) ProtoMessage() {}
 
 func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[37]
+	mi := &file_servo_v1_configs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3322,7 +3717,7 @@ func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlotsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{37}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListSlotsResponse) GetSlots() []*Slots {
@@ -3354,14 +3749,16 @@ type Slots struct {
 	ConfigVersion int32                  `protobuf:"varint,7,opt,name=config_version,json=configVersion,proto3" json:"config_version,omitempty"`
 	DecidedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
 	// The server that has decided.
-	DecidedBy     string `protobuf:"bytes,9,opt,name=decided_by,json=decidedBy,proto3" json:"decided_by,omitempty"`
+	DecidedBy string `protobuf:"bytes,9,opt,name=decided_by,json=decidedBy,proto3" json:"decided_by,omitempty"`
+	// Where the run is, if it fired; not there if the run is not kept any more.
+	State         Run_State `protobuf:"varint,10,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_servo_v1_configs_proto_msgTypes[38]
+	mi := &file_servo_v1_configs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3770,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[38]
+	mi := &file_servo_v1_configs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3783,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{38}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Slots) GetFrom() *timestamppb.Timestamp {
@@ -3452,6 +3849,13 @@ func (x *Slots) GetDecidedBy() string {
 	return ""
 }
 
+func (x *Slots) GetState() Run_State {
+	if x != nil {
+		return x.State
+	}
+	return Run_STATE_UNSPECIFIED
+}
+
 // TickRequest bounds what is done at once.
 type TickRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3465,7 +3869,7 @@ type TickRequest struct {
 
 func (x *TickRequest) Reset() {
 	*x = TickRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[39]
+	mi := &file_servo_v1_configs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3881,7 @@ func (x *TickRequest) String() string {
 func (*TickRequest) ProtoMessage() {}
 
 func (x *TickRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[39]
+	mi := &file_servo_v1_configs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3894,7 @@ func (x *TickRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickRequest.ProtoReflect.Descriptor instead.
 func (*TickRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{39}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TickRequest) GetBatchSize() int32 {
@@ -3519,7 +3923,7 @@ type TickResponse struct {
 
 func (x *TickResponse) Reset() {
 	*x = TickResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[40]
+	mi := &file_servo_v1_configs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +3935,7 @@ func (x *TickResponse) String() string {
 func (*TickResponse) ProtoMessage() {}
 
 func (x *TickResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[40]
+	mi := &file_servo_v1_configs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3948,7 @@ func (x *TickResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickResponse.ProtoReflect.Descriptor instead.
 func (*TickResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{40}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TickResponse) GetConfigsProcessed() int64 {
@@ -3847,7 +4251,42 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x02to\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12&\n" +
 	"\tpage_size\x18\x06 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"\x7f\n" +
+	"page_token\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"\xdc\x01\n" +
+	"\x12GetOutcomesRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
+	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12\x1b\n" +
+	"\x04from\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18dR\x04from\x12\x17\n" +
+	"\x02to\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18dR\x02to\x12#\n" +
+	"\btimezone\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18dR\btimezone\"\xf5\x01\n" +
+	"\x0eConfigOutcomes\x12\x1a\n" +
+	"\btimezone\x18\x01 \x01(\tR\btimezone\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12)\n" +
+	"\x04days\x18\x04 \x03(\v2\x15.servo.v1.DayOutcomesR\x04days\x12=\n" +
+	"\fcounted_from\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vcountedFrom\x129\n" +
+	"\n" +
+	"counted_to\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcountedTo\"\xa1\x03\n" +
+	"\vDayOutcomes\x12\x10\n" +
+	"\x03day\x18\x01 \x01(\tR\x03day\x12.\n" +
+	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x1c\n" +
+	"\tsucceeded\x18\x04 \x01(\x03R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x05 \x01(\x03R\x06failed\x12\x1b\n" +
+	"\ttimed_out\x18\x06 \x01(\x03R\btimedOut\x12\x1c\n" +
+	"\tcancelled\x18\a \x01(\x03R\tcancelled\x12\x18\n" +
+	"\arunning\x18\b \x01(\x03R\arunning\x12\x18\n" +
+	"\awaiting\x18\t \x01(\x03R\awaiting\x12\x18\n" +
+	"\aunknown\x18\n" +
+	" \x01(\x03R\aunknown\x12\x1d\n" +
+	"\n" +
+	"sla_missed\x18\v \x01(\x03R\tslaMissed\x122\n" +
+	"\askipped\x18\f \x03(\v2\x18.servo.v1.SkippedOutcomeR\askipped\x12\x12\n" +
+	"\x04next\x18\r \x01(\x03R\x04next\"m\n" +
+	"\x0eSkippedOutcome\x121\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x17.servo.v1.Slots.OutcomeR\aoutcome\x12\x14\n" +
+	"\x05slots\x18\x02 \x01(\x03R\x05slots\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"\x7f\n" +
 	"\x10FindHolesRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
@@ -3868,7 +4307,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"b\n" +
 	"\x11ListSlotsResponse\x12%\n" +
 	"\x05slots\x18\x01 \x03(\v2\x0f.servo.v1.SlotsR\x05slots\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa5\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd0\x04\n" +
 	"\x05Slots\x12.\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x14\n" +
@@ -3880,7 +4319,9 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\n" +
 	"decided_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tdecidedAt\x12\x1d\n" +
 	"\n" +
-	"decided_by\x18\t \x01(\tR\tdecidedBy\"\xcb\x01\n" +
+	"decided_by\x18\t \x01(\tR\tdecidedBy\x12)\n" +
+	"\x05state\x18\n" +
+	" \x01(\x0e2\x13.servo.v1.Run.StateR\x05state\"\xcb\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05FIRED\x10\x01\x12\x13\n" +
@@ -3901,7 +4342,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\fTickResponse\x12+\n" +
 	"\x11configs_processed\x18\x01 \x01(\x03R\x10configsProcessed\x12!\n" +
 	"\fruns_created\x18\x02 \x01(\x03R\vrunsCreated\x12B\n" +
-	"\x0fprocessing_time\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eprocessingTime2\xeb\x0f\n" +
+	"\x0fprocessing_time\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eprocessingTime2\xea\x10\n" +
 	"\rConfigService\x12h\n" +
 	"\fCreateConfig\x12\x1d.servo.v1.CreateConfigRequest\x1a\x10.servo.v1.Config\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tenants/{tenant}/configs\x12|\n" +
 	"\fApplyConfigs\x12\x1d.servo.v1.ApplyConfigsRequest\x1a\x1e.servo.v1.ApplyConfigsResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/tenants/{tenant}/configs:apply\x12\x7f\n" +
@@ -3916,7 +4357,8 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\rPreviewConfig\x12\x1e.servo.v1.PreviewConfigRequest\x1a\x1f.servo.v1.PreviewConfigResponse\"5\x82\xd3\xe4\x93\x02/\x12-/v1/tenants/{tenant}/configs/{config}:preview\x12\x87\x01\n" +
 	"\x0fPreviewSchedule\x12 .servo.v1.PreviewScheduleRequest\x1a!.servo.v1.PreviewScheduleResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/tenants/{tenant}/configs:preview\x12\x8b\x01\n" +
 	"\x0fListConfigAudit\x12 .servo.v1.ListConfigAuditRequest\x1a!.servo.v1.ListConfigAuditResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}/audit\x12y\n" +
-	"\tListSlots\x12\x1a.servo.v1.ListSlotsRequest\x1a\x1b.servo.v1.ListSlotsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}/slots\x12y\n" +
+	"\tListSlots\x12\x1a.servo.v1.ListSlotsRequest\x1a\x1b.servo.v1.ListSlotsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}/slots\x12}\n" +
+	"\vGetOutcomes\x12\x1c.servo.v1.GetOutcomesRequest\x1a\x18.servo.v1.ConfigOutcomes\"6\x82\xd3\xe4\x93\x020\x12./v1/tenants/{tenant}/configs/{config}/outcomes\x12y\n" +
 	"\tFindHoles\x12\x1a.servo.v1.FindHolesRequest\x1a\x1b.servo.v1.FindHolesResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/tenants/{tenant}/configs/{config}:holes\x12|\n" +
 	"\rExplainConfig\x12\x1e.servo.v1.ExplainConfigRequest\x1a\x15.servo.v1.Explanation\"4\x82\xd3\xe4\x93\x02.\x12,/v1/tenants/{tenant}/configs/{config}:whyNot2h\n" +
 	"\x10SchedulerService\x12T\n" +
@@ -3935,7 +4377,7 @@ func file_servo_v1_configs_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_configs_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_servo_v1_configs_proto_goTypes = []any{
 	(Config_State)(0),               // 0: servo.v1.Config.State
 	(AppliedConfig_Action)(0),       // 1: servo.v1.AppliedConfig.Action
@@ -3973,123 +4415,137 @@ var file_servo_v1_configs_proto_goTypes = []any{
 	(*ListConfigAuditResponse)(nil), // 33: servo.v1.ListConfigAuditResponse
 	(*ConfigAudit)(nil),             // 34: servo.v1.ConfigAudit
 	(*ListSlotsRequest)(nil),        // 35: servo.v1.ListSlotsRequest
-	(*FindHolesRequest)(nil),        // 36: servo.v1.FindHolesRequest
-	(*FindHolesResponse)(nil),       // 37: servo.v1.FindHolesResponse
-	(*Hole)(nil),                    // 38: servo.v1.Hole
-	(*ExplainConfigRequest)(nil),    // 39: servo.v1.ExplainConfigRequest
-	(*ListSlotsResponse)(nil),       // 40: servo.v1.ListSlotsResponse
-	(*Slots)(nil),                   // 41: servo.v1.Slots
-	(*TickRequest)(nil),             // 42: servo.v1.TickRequest
-	(*TickResponse)(nil),            // 43: servo.v1.TickResponse
-	nil,                             // 44: servo.v1.ConfigSpec.LabelsEntry
-	(*structpb.Struct)(nil),         // 45: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),   // 46: google.protobuf.Timestamp
-	(Run_State)(0),                  // 47: servo.v1.Run.State
-	(*durationpb.Duration)(nil),     // 48: google.protobuf.Duration
-	(*TriggerRunResponse)(nil),      // 49: servo.v1.TriggerRunResponse
-	(*Explanation)(nil),             // 50: servo.v1.Explanation
+	(*GetOutcomesRequest)(nil),      // 36: servo.v1.GetOutcomesRequest
+	(*ConfigOutcomes)(nil),          // 37: servo.v1.ConfigOutcomes
+	(*DayOutcomes)(nil),             // 38: servo.v1.DayOutcomes
+	(*SkippedOutcome)(nil),          // 39: servo.v1.SkippedOutcome
+	(*FindHolesRequest)(nil),        // 40: servo.v1.FindHolesRequest
+	(*FindHolesResponse)(nil),       // 41: servo.v1.FindHolesResponse
+	(*Hole)(nil),                    // 42: servo.v1.Hole
+	(*ExplainConfigRequest)(nil),    // 43: servo.v1.ExplainConfigRequest
+	(*ListSlotsResponse)(nil),       // 44: servo.v1.ListSlotsResponse
+	(*Slots)(nil),                   // 45: servo.v1.Slots
+	(*TickRequest)(nil),             // 46: servo.v1.TickRequest
+	(*TickResponse)(nil),            // 47: servo.v1.TickResponse
+	nil,                             // 48: servo.v1.ConfigSpec.LabelsEntry
+	(*structpb.Struct)(nil),         // 49: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
+	(Run_State)(0),                  // 51: servo.v1.Run.State
+	(*durationpb.Duration)(nil),     // 52: google.protobuf.Duration
+	(*TriggerRunResponse)(nil),      // 53: servo.v1.TriggerRunResponse
+	(*Explanation)(nil),             // 54: servo.v1.Explanation
 }
 var file_servo_v1_configs_proto_depIdxs = []int32{
-	44, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
-	45, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
+	48, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
+	49, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
 	4,  // 2: servo.v1.ConfigSpec.trigger:type_name -> servo.v1.ConfigTrigger
 	6,  // 3: servo.v1.ConfigSpec.depends_on:type_name -> servo.v1.ConfigDependency
 	7,  // 4: servo.v1.ConfigSpec.catchup:type_name -> servo.v1.ConfigCatchup
 	8,  // 5: servo.v1.ConfigSpec.retry:type_name -> servo.v1.ConfigRetry
-	46, // 6: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
+	50, // 6: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
 	5,  // 7: servo.v1.ConfigTrigger.event:type_name -> servo.v1.ConfigEvent
 	0,  // 8: servo.v1.Config.state:type_name -> servo.v1.Config.State
 	3,  // 9: servo.v1.Config.spec:type_name -> servo.v1.ConfigSpec
-	46, // 10: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
-	46, // 11: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
-	46, // 12: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
-	46, // 13: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
-	46, // 14: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
+	50, // 10: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
+	50, // 11: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
+	50, // 12: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
+	50, // 13: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
+	50, // 14: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
 	11, // 15: servo.v1.Config.last_run:type_name -> servo.v1.LastRun
-	46, // 16: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
-	46, // 17: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
-	46, // 18: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
+	50, // 16: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
+	50, // 17: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
+	50, // 18: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
 	10, // 19: servo.v1.Config.recent:type_name -> servo.v1.RecentSlot
-	46, // 20: servo.v1.RecentSlot.slot:type_name -> google.protobuf.Timestamp
+	50, // 20: servo.v1.RecentSlot.slot:type_name -> google.protobuf.Timestamp
 	2,  // 21: servo.v1.RecentSlot.outcome:type_name -> servo.v1.Slots.Outcome
-	47, // 22: servo.v1.RecentSlot.state:type_name -> servo.v1.Run.State
-	47, // 23: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
-	46, // 24: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
+	51, // 22: servo.v1.RecentSlot.state:type_name -> servo.v1.Run.State
+	51, // 23: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
+	50, // 24: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
 	3,  // 25: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
 	3,  // 26: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
 	13, // 27: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
 	16, // 28: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
 	1,  // 29: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
-	45, // 30: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
-	45, // 31: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
+	49, // 30: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
+	49, // 31: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
 	0,  // 32: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
 	9,  // 33: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
 	3,  // 34: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	48, // 35: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	46, // 36: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
-	46, // 37: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
+	52, // 35: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	50, // 36: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
+	50, // 37: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
 	31, // 38: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
 	4,  // 39: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
-	46, // 40: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	50, // 40: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
 	31, // 41: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
-	46, // 42: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
-	46, // 43: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
+	50, // 42: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
+	50, // 43: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
 	34, // 44: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
-	46, // 45: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
-	45, // 46: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
-	45, // 47: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
-	46, // 48: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
-	46, // 49: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
-	46, // 50: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
-	38, // 51: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
-	46, // 52: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
-	46, // 53: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
-	41, // 54: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
-	46, // 55: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
-	46, // 56: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
-	2,  // 57: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
-	46, // 58: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
-	48, // 59: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
-	48, // 60: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
-	12, // 61: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
-	14, // 62: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
-	17, // 63: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
-	19, // 64: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
-	20, // 65: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
-	21, // 66: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
-	23, // 67: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
-	24, // 68: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
-	25, // 69: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
-	26, // 70: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
-	27, // 71: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
-	29, // 72: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
-	32, // 73: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
-	35, // 74: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
-	36, // 75: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
-	39, // 76: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
-	42, // 77: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
-	9,  // 78: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
-	15, // 79: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
-	18, // 80: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
-	9,  // 81: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
-	9,  // 82: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
-	22, // 83: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
-	9,  // 84: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
-	9,  // 85: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
-	49, // 86: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
-	9,  // 87: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
-	28, // 88: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
-	30, // 89: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
-	33, // 90: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
-	40, // 91: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
-	37, // 92: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
-	50, // 93: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
-	43, // 94: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
-	78, // [78:95] is the sub-list for method output_type
-	61, // [61:78] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	50, // 45: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
+	49, // 46: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
+	49, // 47: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
+	50, // 48: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
+	50, // 49: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
+	38, // 50: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
+	50, // 51: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
+	50, // 52: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
+	50, // 53: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
+	50, // 54: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
+	39, // 55: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
+	2,  // 56: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 57: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
+	42, // 58: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
+	50, // 59: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
+	50, // 60: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
+	45, // 61: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
+	50, // 62: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
+	50, // 63: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
+	2,  // 64: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 65: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
+	51, // 66: servo.v1.Slots.state:type_name -> servo.v1.Run.State
+	52, // 67: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
+	52, // 68: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
+	12, // 69: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
+	14, // 70: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
+	17, // 71: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
+	19, // 72: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
+	20, // 73: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
+	21, // 74: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
+	23, // 75: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
+	24, // 76: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
+	25, // 77: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
+	26, // 78: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
+	27, // 79: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
+	29, // 80: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
+	32, // 81: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
+	35, // 82: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
+	36, // 83: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
+	40, // 84: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
+	43, // 85: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
+	46, // 86: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
+	9,  // 87: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
+	15, // 88: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
+	18, // 89: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
+	9,  // 90: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
+	9,  // 91: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
+	22, // 92: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
+	9,  // 93: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
+	9,  // 94: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
+	53, // 95: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
+	9,  // 96: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
+	28, // 97: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
+	30, // 98: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
+	33, // 99: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
+	44, // 100: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
+	37, // 101: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
+	41, // 102: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
+	54, // 103: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
+	47, // 104: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
+	87, // [87:105] is the sub-list for method output_type
+	69, // [69:87] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_configs_proto_init() }
@@ -4110,7 +4566,7 @@ func file_servo_v1_configs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_configs_proto_rawDesc), len(file_servo_v1_configs_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   42,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -33,6 +33,7 @@ const (
 	ConfigService_PreviewSchedule_FullMethodName  = "/servo.v1.ConfigService/PreviewSchedule"
 	ConfigService_ListConfigAudit_FullMethodName  = "/servo.v1.ConfigService/ListConfigAudit"
 	ConfigService_ListSlots_FullMethodName        = "/servo.v1.ConfigService/ListSlots"
+	ConfigService_GetOutcomes_FullMethodName      = "/servo.v1.ConfigService/GetOutcomes"
 	ConfigService_FindHoles_FullMethodName        = "/servo.v1.ConfigService/FindHoles"
 	ConfigService_ExplainConfig_FullMethodName    = "/servo.v1.ConfigService/ExplainConfig"
 )
@@ -79,6 +80,8 @@ type ConfigServiceClient interface {
 	ListConfigAudit(ctx context.Context, in *ListConfigAuditRequest, opts ...grpc.CallOption) (*ListConfigAuditResponse, error)
 	// ListSlots reads what became of the slots of a config, the newest first.
 	ListSlots(ctx context.Context, in *ListSlotsRequest, opts ...grpc.CallOption) (*ListSlotsResponse, error)
+	// GetOutcomes counts what became of the slots of a config, day by day.
+	GetOutcomes(ctx context.Context, in *GetOutcomesRequest, opts ...grpc.CallOption) (*ConfigOutcomes, error)
 	// FindHoles holds the ledger of a config against its history: each slot that it should have had
 	// must have one outcome. Without holes the answer has none.
 	FindHoles(ctx context.Context, in *FindHolesRequest, opts ...grpc.CallOption) (*FindHolesResponse, error)
@@ -234,6 +237,16 @@ func (c *configServiceClient) ListSlots(ctx context.Context, in *ListSlotsReques
 	return out, nil
 }
 
+func (c *configServiceClient) GetOutcomes(ctx context.Context, in *GetOutcomesRequest, opts ...grpc.CallOption) (*ConfigOutcomes, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConfigOutcomes)
+	err := c.cc.Invoke(ctx, ConfigService_GetOutcomes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *configServiceClient) FindHoles(ctx context.Context, in *FindHolesRequest, opts ...grpc.CallOption) (*FindHolesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FindHolesResponse)
@@ -296,6 +309,8 @@ type ConfigServiceServer interface {
 	ListConfigAudit(context.Context, *ListConfigAuditRequest) (*ListConfigAuditResponse, error)
 	// ListSlots reads what became of the slots of a config, the newest first.
 	ListSlots(context.Context, *ListSlotsRequest) (*ListSlotsResponse, error)
+	// GetOutcomes counts what became of the slots of a config, day by day.
+	GetOutcomes(context.Context, *GetOutcomesRequest) (*ConfigOutcomes, error)
 	// FindHoles holds the ledger of a config against its history: each slot that it should have had
 	// must have one outcome. Without holes the answer has none.
 	FindHoles(context.Context, *FindHolesRequest) (*FindHolesResponse, error)
@@ -352,6 +367,9 @@ func (UnimplementedConfigServiceServer) ListConfigAudit(context.Context, *ListCo
 }
 func (UnimplementedConfigServiceServer) ListSlots(context.Context, *ListSlotsRequest) (*ListSlotsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSlots not implemented")
+}
+func (UnimplementedConfigServiceServer) GetOutcomes(context.Context, *GetOutcomesRequest) (*ConfigOutcomes, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetOutcomes not implemented")
 }
 func (UnimplementedConfigServiceServer) FindHoles(context.Context, *FindHolesRequest) (*FindHolesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FindHoles not implemented")
@@ -632,6 +650,24 @@ func _ConfigService_ListSlots_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ConfigService_GetOutcomes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetOutcomesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConfigServiceServer).GetOutcomes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConfigService_GetOutcomes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConfigServiceServer).GetOutcomes(ctx, req.(*GetOutcomesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ConfigService_FindHoles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FindHolesRequest)
 	if err := dec(in); err != nil {
@@ -730,6 +766,10 @@ var ConfigService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSlots",
 			Handler:    _ConfigService_ListSlots_Handler,
+		},
+		{
+			MethodName: "GetOutcomes",
+			Handler:    _ConfigService_GetOutcomes_Handler,
 		},
 		{
 			MethodName: "FindHoles",

@@ -36,6 +36,29 @@ SELECT sqlc.embed(r) FROM servo.slot_ranges r
 WHERE  r.tenant_id = @tenant_id::uuid AND r.config_id = @config_id::uuid AND r.to_at >= @from_at::timestamptz AND r.from_at < @before::timestamptz
 ORDER  BY r.from_at DESC LIMIT @most::int;
 
+-- name: SlotOutcomes :many
+-- How the slots of a config ended, by the days that begin at the bounds; the last bound is the end.
+-- A day is its place among the bounds, 0 what lies before them. The newest are counted, up to a
+-- number of rows of each kind. Ranges do not overlap: at most one begins before the first bound
+-- and ends after it, and it is the last that begins before.
+SELECT n.first_day::int AS first_day, n.last_day::int AS last_day, n.outcome::smallint AS outcome, n.state::smallint AS state, n.missed::bool AS missed,
+       sum(n.slots)::bigint AS slots, count(*)::bigint AS lines, min(n.at)::timestamptz AS oldest
+FROM   (SELECT width_bucket(s.slot_at, @bounds::timestamptz[]) AS first_day, width_bucket(s.slot_at, @bounds::timestamptz[]) AS last_day, 1 AS outcome,
+               coalesce(r.state, 0) AS state, coalesce(r.late OR r.timed_out, false) AS missed, 1 AS slots, s.slot_at AS at
+        FROM   (SELECT x.slot_at, x.run_id FROM servo.slots x
+                WHERE  x.tenant_id = @tenant_id::uuid AND x.config_id = @config_id::uuid AND x.slot_at >= @from_at::timestamptz AND x.slot_at < @before::timestamptz
+                ORDER  BY x.slot_at DESC LIMIT @walk::int) AS s
+        LEFT   JOIN LATERAL (SELECT y.state, y.late, y.timed_out FROM servo.runs y WHERE y.tenant_id = @tenant_id::uuid AND y.id = s.run_id OFFSET 0) AS r ON true
+        UNION ALL
+        SELECT width_bucket(s.from_at, @bounds::timestamptz[]), width_bucket(s.to_at, @bounds::timestamptz[]), s.outcome, 0, false, s.slots, s.from_at
+        FROM   (SELECT x.from_at, x.to_at, x.outcome, x.slots FROM servo.slot_ranges x
+                WHERE  x.tenant_id = @tenant_id::uuid AND x.config_id = @config_id::uuid AND x.from_at < @before::timestamptz
+                AND    x.from_at >= coalesce((SELECT max(y.from_at) FROM servo.slot_ranges y
+                                              WHERE  y.tenant_id = @tenant_id::uuid AND y.config_id = @config_id::uuid AND y.from_at <= @from_at::timestamptz), @from_at::timestamptz)
+                ORDER  BY x.from_at DESC LIMIT @walk::int) AS s
+        WHERE  s.to_at >= @from_at::timestamptz) AS n
+GROUP  BY 1, 2, 3, 4, 5;
+
 -- name: ConfigEvents :many
 -- The events of a config, the oldest first.
 SELECT e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data

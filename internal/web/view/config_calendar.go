@@ -16,89 +16,112 @@ const weeksShown = 5
 // Calendar is what became of the slots of a config, day by day.
 type Calendar struct {
 	Weeks [][]Day
-	Cut   time.Time // days before this one have more slots than were read; zero if all were
+	Cut   time.Time // days up to this one have more slots than were counted; zero if all were
+}
+
+// Slots is how many were counted.
+func (c Calendar) Slots() (n int64) {
+	for _, week := range c.Weeks {
+		for _, d := range week {
+			n += d.Slots
+		}
+	}
+	return n
 }
 
 // Day is a cell of the calendar.
 type Day struct {
 	Date   string // as 2006-01-02
 	Number string // of the month, with the month where it begins
-	Future bool
-	Cut    bool // there are more slots than were read
-	Slots  int64
+	Cut    bool   // there are more slots than were counted
+	Slots  int64  // that were decided
+	Next   int64  // that come
+	Missed int64  // of the runs, those that did not keep what was promised
 	Tone   string // the worst of the day; "" if there was nothing
 	Shape  string
 	counts map[string]int64
 	parts  map[string]bool // ranges of which a part lies here
 }
 
-// CalendarFrom is the first day of the calendar at a time: a Monday.
+// CalendarFrom is noon of the first day of the calendar at a time: a Monday. Noon is there on every
+// day, which midnight is not.
 func CalendarFrom(now time.Time, zone *time.Location) time.Time {
 	local := now.In(zone)
 	sinceMonday := (int(local.Weekday()) + 6) % 7
-	return time.Date(local.Year(), local.Month(), local.Day()-sinceMonday-7*(weeksShown-1), 0, 0, 0, 0, zone)
+	return time.Date(local.Year(), local.Month(), local.Day()-sinceMonday-7*(weeksShown-1), 12, 0, 0, 0, zone)
 }
 
-// CalendarOf puts slots into the days of a zone. A range of slots over several days is seen on
+// CalendarTo is noon of the last day of the calendar at a time: a Sunday.
+func CalendarTo(now time.Time, zone *time.Location) time.Time {
+	return CalendarFrom(now, zone).AddDate(0, 0, 7*weeksShown-1)
+}
+
+// CalendarOf puts what became of slots into weeks. A range of slots over several days is seen on
 // each of them; how many of its slots lie on which is not said, since nobody has counted.
-func CalendarOf(slots []*servov1.Slots, states map[string]servov1.Run_State, now time.Time, zone *time.Location, cut bool) Calendar {
-	first, today := CalendarFrom(now, zone), now.In(zone).Format(time.DateOnly)
-	days := map[string]*Day{}
-	var order []*Day
-	for i := range 7 * weeksShown {
-		at := time.Date(first.Year(), first.Month(), first.Day()+i, 0, 0, 0, 0, zone)
-		d := &Day{Date: at.Format(time.DateOnly), Number: at.Format("2"), counts: map[string]int64{}, parts: map[string]bool{}}
-		if i == 0 || at.Day() == 1 {
-			d.Number = at.Format("2 Jan")
-		}
-		d.Future = d.Date > today
-		days[d.Date], order = d, append(order, d)
-	}
-	for _, s := range slots {
-		look := slotLook(s.GetOutcome(), states[s.GetRun()])
-		from, to := s.GetFrom().AsTime().In(zone), s.GetTo().AsTime().In(zone)
-		if s.GetTo() == nil || from.Format(time.DateOnly) == to.Format(time.DateOnly) {
-			days[from.Format(time.DateOnly)].add(look, s.GetCount())
-			continue
-		}
-		for _, d := range order {
-			if d.Date >= from.Format(time.DateOnly) && d.Date <= to.Format(time.DateOnly) {
-				d.part(look)
-			}
-		}
+func CalendarOf(o *servov1.ConfigOutcomes, now time.Time, zone *time.Location) Calendar {
+	first := CalendarFrom(now, zone)
+	byDay := map[string]*servov1.DayOutcomes{}
+	for _, d := range o.GetDays() {
+		byDay[d.GetDay()] = d
 	}
 	c := Calendar{}
-	if cut && len(slots) > 0 {
-		c.Cut = slots[len(slots)-1].GetFrom().AsTime().In(zone)
+	if o.GetCountedFrom() != nil {
+		c.Cut = o.GetCountedFrom().AsTime().In(zone)
 	}
-	for i := range weeksShown {
-		var week []Day
-		for _, d := range order[i*7 : i*7+7] {
+	for week := range weeksShown {
+		var days []Day
+		for i := range 7 {
+			date := first.AddDate(0, 0, 7*week+i)
+			d := dayOf(date.Format(time.DateOnly), byDay[date.Format(time.DateOnly)])
+			d.Number = date.Format("2")
+			if week+i == 0 || date.Day() == 1 {
+				d.Number = date.Format("2 Jan")
+			}
 			d.Cut = !c.Cut.IsZero() && d.Date <= c.Cut.Format(time.DateOnly)
-			week = append(week, *d)
+			days = append(days, d)
 		}
-		c.Weeks = append(c.Weeks, week)
+		c.Weeks = append(c.Weeks, days)
 	}
 	return c
 }
 
-func (d *Day) add(l Look, n int64) {
-	if d == nil { // a range that began before the calendar
-		return
+func dayOf(date string, o *servov1.DayOutcomes) Day {
+	d := Day{Date: date, Next: o.GetNext(), Missed: o.GetSlaMissed(), counts: map[string]int64{}, parts: map[string]bool{}}
+	for state, n := range map[string]int64{
+		"SUCCEEDED": o.GetSucceeded(), "FAILED": o.GetFailed(), "TIMED_OUT": o.GetTimedOut(), "CANCELLED": o.GetCancelled(),
+		"RUNNING": o.GetRunning(), "PENDING": o.GetWaiting(), "FIRED": o.GetUnknown(),
+	} {
+		d.add(LookOf(state), n, false)
 	}
-	d.counts[l.Label] += max(n, 1)
-	d.Slots += max(n, 1)
-	d.worse(l)
+	for _, s := range o.GetSkipped() {
+		d.add(LookOf(s.GetOutcome().String()), s.GetSlots(), s.GetMore())
+	}
+	if d.Missed > 0 {
+		d.worse(LookOf("LATE"))
+	}
+	return d
 }
 
-func (d *Day) part(l Look) {
-	d.parts[l.Label] = true
-	d.worse(l)
+// add counts slots that ended in one way; more says that there are others that nobody has counted.
+func (d *Day) add(l Look, n int64, more bool) {
+	if n > 0 {
+		d.counts[l.Label] += n
+		d.Slots += n
+	}
+	if more {
+		d.parts[l.Label] = true
+	}
+	if n > 0 || more {
+		d.worse(l)
+	}
 }
 
+// worse has a day look as the worst that has happened on it. Of two that are as bad the look of
+// the one whose shape comes first is taken, so that a day always looks the same.
 func (d *Day) worse(l Look) {
 	order := []string{"", toneOK, toneIdle, toneRun, toneOff, toneWait, toneLate, toneBad}
-	if slices.Index(order, l.Tone) > slices.Index(order, d.Tone) {
+	old, this := slices.Index(order, d.Tone), slices.Index(order, l.Tone)
+	if this > old || this == old && l.Shape < d.Shape {
 		d.Tone, d.Shape = l.Tone, l.Shape
 	}
 }
@@ -114,6 +137,12 @@ func (d Day) Says() string {
 	}
 	for _, l := range slices.Sorted(maps.Keys(d.parts)) {
 		parts = append(parts, "some "+l)
+	}
+	if d.Missed > 0 {
+		parts = append(parts, Count(d.Missed, false)+" of them late or too long")
+	}
+	if d.Next > 0 {
+		parts = append(parts, Count(d.Next, false)+" to come")
 	}
 	if d.Cut {
 		parts = append(parts, "more than are counted here")

@@ -36,7 +36,6 @@ type ConfigModel struct {
 	Calendar                         Calendar
 	Day                              string // whose slots are listed
 	Slots                            []*servov1.Slots
-	RunStates                        map[string]servov1.Run_State
 	Next                             []*servov1.PreviewedSlot
 	Runs                             []*servov1.Run
 	Audit                            []ConfigChange

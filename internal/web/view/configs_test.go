@@ -27,11 +27,7 @@ func TestCalendar(t *testing.T) {
 	t.Parallel()
 	zone := ZoneOf("Europe/Berlin")
 	now := time.Date(2026, 11, 4, 12, 0, 0, 0, zone) // a Wednesday
-	slot := func(day, hour int, outcome servov1.Slots_Outcome, run string) *servov1.Slots {
-		at := timestamppb.New(time.Date(2026, 11, day, hour, 30, 0, 0, zone))
-		return &servov1.Slots{From: at, To: at, Count: 1, Outcome: outcome, Run: run}
-	}
-	dayOf := func(t *testing.T, c Calendar, date string) Day {
+	on := func(t *testing.T, c Calendar, date string) Day {
 		t.Helper()
 		for _, week := range c.Weeks {
 			for _, d := range week {
@@ -46,32 +42,45 @@ func TestCalendar(t *testing.T) {
 
 	t.Run("five weeks from a Monday, the last of which has today", func(t *testing.T) {
 		t.Parallel()
-		c := CalendarOf(nil, nil, now, zone, false)
+		c := CalendarOf(nil, now, zone)
 		require.Len(t, c.Weeks, 5)
+		require.Equal(t, CalendarFrom(now, zone).Format(time.DateOnly), c.Weeks[0][0].Date)
 		require.Equal(t, "2026-10-05", c.Weeks[0][0].Date)
 		require.Equal(t, "2026-11-08", c.Weeks[4][6].Date)
-		require.False(t, dayOf(t, c, "2026-11-04").Future)
-		require.True(t, dayOf(t, c, "2026-11-05").Future)
-		require.Equal(t, "no slots", dayOf(t, c, "2026-11-02").Says())
+		require.Equal(t, CalendarTo(now, zone).Format(time.DateOnly), c.Weeks[4][6].Date)
+		require.Equal(t, "no slots", on(t, c, "2026-11-02").Says())
+		require.Empty(t, on(t, c, "2026-11-02").Tone)
 	})
 
-	t.Run("a day looks like the worst of its slots, and a slot that fired like its run", func(t *testing.T) {
+	t.Run("a day looks like the worst of its slots", func(t *testing.T) {
 		t.Parallel()
-		states := map[string]servov1.Run_State{"a": servov1.Run_SUCCEEDED, "b": servov1.Run_FAILED}
-		c := CalendarOf([]*servov1.Slots{slot(2, 1, servov1.Slots_FIRED, "a"), slot(2, 2, servov1.Slots_FIRED, "b"), slot(2, 3, servov1.Slots_FIRED, "a"), slot(3, 0, servov1.Slots_FIRED, "gone")}, states, now, zone, false)
-		require.Equal(t, "2 succeeded, 1 failed", dayOf(t, c, "2026-11-02").Says())
-		require.Equal(t, toneBad, dayOf(t, c, "2026-11-02").Tone)
-		require.Equal(t, "1 fired", dayOf(t, c, "2026-11-03").Says()) // by a clock in Berlin; in UTC it is the day before
+		c := CalendarOf(&servov1.ConfigOutcomes{Days: []*servov1.DayOutcomes{
+			{Day: "2026-11-02", Succeeded: 2, Failed: 1, Skipped: []*servov1.SkippedOutcome{{Outcome: servov1.Slots_SKIPPED_OVERLAP, Slots: 3}}},
+			{Day: "2026-11-03", Succeeded: 4, SlaMissed: 1},
+			{Day: "2026-11-04", Unknown: 1, Next: 2},
+			{Day: "2026-11-05", Next: 5},
+		}}, now, zone)
+		require.Equal(t, "3 skipped: overlap, 2 succeeded, 1 failed", on(t, c, "2026-11-02").Says())
+		require.Equal(t, toneBad, on(t, c, "2026-11-02").Tone)
+		require.Equal(t, "4 succeeded, 1 of them late or too long", on(t, c, "2026-11-03").Says())
+		require.Equal(t, toneLate, on(t, c, "2026-11-03").Tone)
+		require.Equal(t, "1 fired, 2 to come", on(t, c, "2026-11-04").Says())
+		require.Equal(t, "5 to come", on(t, c, "2026-11-05").Says())
+		require.Empty(t, on(t, c, "2026-11-05").Tone, "there is nothing to look at yet")
+		require.EqualValues(t, 11, c.Slots())
 	})
 
-	t.Run("a range over days is seen on each of them, also if it began before the calendar", func(t *testing.T) {
+	t.Run("a range over days is seen on each of them, and where counting stopped is said", func(t *testing.T) {
 		t.Parallel()
-		paused := &servov1.Slots{
-			From: timestamppb.New(time.Date(2026, 9, 1, 0, 0, 0, 0, zone)), To: timestamppb.New(time.Date(2026, 10, 6, 0, 0, 0, 0, zone)), Count: 36, Outcome: servov1.Slots_SKIPPED_PAUSED,
-		}
-		c := CalendarOf([]*servov1.Slots{slot(2, 1, servov1.Slots_FIRED, ""), paused}, nil, now, zone, true)
-		require.Contains(t, dayOf(t, c, "2026-10-06").Says(), "some skipped: paused")
-		require.Equal(t, "no slots", dayOf(t, c, "2026-10-07").Says())
+		c := CalendarOf(&servov1.ConfigOutcomes{
+			Days: []*servov1.DayOutcomes{
+				{Day: "2026-10-06", Skipped: []*servov1.SkippedOutcome{{Outcome: servov1.Slots_SKIPPED_PAUSED, Slots: 1, More: true}}},
+				{Day: "2026-10-07", Succeeded: 1},
+			},
+			CountedFrom: timestamppb.New(time.Date(2026, 10, 6, 5, 0, 0, 0, zone)),
+		}, now, zone)
+		require.Equal(t, "1 skipped: paused, some skipped: paused, more than are counted here", on(t, c, "2026-10-06").Says())
+		require.Equal(t, "1 succeeded", on(t, c, "2026-10-07").Says())
 	})
 }
 

@@ -488,3 +488,83 @@ func (q *Queries) ListTemplates(ctx context.Context, tenantID uuid.UUID) ([]List
 	}
 	return items, nil
 }
+
+const slotOutcomes = `-- name: SlotOutcomes :many
+SELECT n.first_day::int AS first_day, n.last_day::int AS last_day, n.outcome::smallint AS outcome, n.state::smallint AS state, n.missed::bool AS missed,
+       sum(n.slots)::bigint AS slots, count(*)::bigint AS lines, min(n.at)::timestamptz AS oldest
+FROM   (SELECT width_bucket(s.slot_at, $1::timestamptz[]) AS first_day, width_bucket(s.slot_at, $1::timestamptz[]) AS last_day, 1 AS outcome,
+               coalesce(r.state, 0) AS state, coalesce(r.late OR r.timed_out, false) AS missed, 1 AS slots, s.slot_at AS at
+        FROM   (SELECT x.slot_at, x.run_id FROM servo.slots x
+                WHERE  x.tenant_id = $2::uuid AND x.config_id = $3::uuid AND x.slot_at >= $4::timestamptz AND x.slot_at < $5::timestamptz
+                ORDER  BY x.slot_at DESC LIMIT $6::int) AS s
+        LEFT   JOIN LATERAL (SELECT y.state, y.late, y.timed_out FROM servo.runs y WHERE y.tenant_id = $2::uuid AND y.id = s.run_id OFFSET 0) AS r ON true
+        UNION ALL
+        SELECT width_bucket(s.from_at, $1::timestamptz[]), width_bucket(s.to_at, $1::timestamptz[]), s.outcome, 0, false, s.slots, s.from_at
+        FROM   (SELECT x.from_at, x.to_at, x.outcome, x.slots FROM servo.slot_ranges x
+                WHERE  x.tenant_id = $2::uuid AND x.config_id = $3::uuid AND x.from_at < $5::timestamptz
+                AND    x.from_at >= coalesce((SELECT max(y.from_at) FROM servo.slot_ranges y
+                                              WHERE  y.tenant_id = $2::uuid AND y.config_id = $3::uuid AND y.from_at <= $4::timestamptz), $4::timestamptz)
+                ORDER  BY x.from_at DESC LIMIT $6::int) AS s
+        WHERE  s.to_at >= $4::timestamptz) AS n
+GROUP  BY 1, 2, 3, 4, 5
+`
+
+type SlotOutcomesParams struct {
+	Bounds   []time.Time
+	TenantID uuid.UUID
+	ConfigID uuid.UUID
+	FromAt   time.Time
+	Before   time.Time
+	Walk     int32
+}
+
+type SlotOutcomesRow struct {
+	FirstDay int32
+	LastDay  int32
+	Outcome  int16
+	State    int16
+	Missed   bool
+	Slots    int64
+	Lines    int64
+	Oldest   time.Time
+}
+
+// How the slots of a config ended, by the days that begin at the bounds; the last bound is the end.
+// A day is its place among the bounds, 0 what lies before them. The newest are counted, up to a
+// number of rows of each kind. Ranges do not overlap: at most one begins before the first bound
+// and ends after it, and it is the last that begins before.
+func (q *Queries) SlotOutcomes(ctx context.Context, arg SlotOutcomesParams) ([]SlotOutcomesRow, error) {
+	rows, err := q.db.Query(ctx, slotOutcomes,
+		arg.Bounds,
+		arg.TenantID,
+		arg.ConfigID,
+		arg.FromAt,
+		arg.Before,
+		arg.Walk,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SlotOutcomesRow
+	for rows.Next() {
+		var i SlotOutcomesRow
+		if err := rows.Scan(
+			&i.FirstDay,
+			&i.LastDay,
+			&i.Outcome,
+			&i.State,
+			&i.Missed,
+			&i.Slots,
+			&i.Lines,
+			&i.Oldest,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
