@@ -192,7 +192,7 @@ func AllConfigs(ctx context.Context, c *Client, req *servov1.ListConfigsRequest)
 		c.Configs().ListConfigs, (*servov1.ListConfigsResponse).GetConfigs)
 }
 
-// AllConfigAudit reads all that was done to a config, the oldest first.
+// AllConfigAudit reads all that was done to a config, the newest first.
 func AllConfigAudit(ctx context.Context, c *Client, req *servov1.ListConfigAuditRequest) iter.Seq2[*servov1.ConfigAudit, error] {
 	return all(ctx, req, func(r *servov1.ListConfigAuditRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
 		c.Configs().ListConfigAudit, (*servov1.ListConfigAuditResponse).GetEntries)

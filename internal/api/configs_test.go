@@ -264,7 +264,7 @@ func TestConfigs(t *testing.T) {
 		require.Len(t, slots.GetSlots(), 1)
 		audit, err := b.configs.ListConfigAudit(t.Context(), &servov1.ListConfigAuditRequest{Tenant: "acme", Config: made.GetId()})
 		require.NoError(t, err)
-		last := audit.GetEntries()[len(audit.GetEntries())-1]
+		last := audit.GetEntries()[0]
 		require.Equal(t, "deleted closed", last.GetAction()+" "+last.GetReason())
 		require.Nil(t, last.GetAfter())
 		require.NotEqual(t, made.GetId(), b.create(t, "a", hourly()).GetId())

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -121,11 +123,14 @@ func (s configService) ListConfigAudit(ctx context.Context, req *servov1.ListCon
 	if err != nil {
 		return nil, err
 	}
-	seen, err := indexPosition(page)
+	before, err := indexPosition(page)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := s.audit(ctx, key, max(seen, 0), page.size+1)
+	if before == store.BeforeFirst {
+		before = math.MaxInt32
+	}
+	entries, err := s.audit(ctx, key, before, page.size+1)
 	if err != nil {
 		return nil, err
 	}
@@ -135,35 +140,45 @@ func (s configService) ListConfigAudit(ctx context.Context, req *servov1.ListCon
 	return answer, nil
 }
 
-// audit reads what was done after a version. What the config said before is what all events up
-// to there make of it.
-func (s configService) audit(ctx context.Context, key store.ConfigKey, seen int32, most int) (entries []*servov1.ConfigAudit, err error) {
+// change is something that was done to a config, and what it said before and after.
+type change struct {
+	event         event.Event
+	before, after config.Config
+}
+
+// audit reads what was done before a version, the newest first. What the config said is what all
+// events up to there make of it: they are read from the first one on, and the last are kept.
+func (s configService) audit(ctx context.Context, key store.ConfigKey, before int32, most int) (entries []*servov1.ConfigAudit, err error) {
 	var c config.Config
-	for {
+	var last []change
+	for done := false; !done; {
 		events, err := s.store.ConfigEvents(ctx, key, c.Version, auditBatch)
 		if err != nil {
 			return nil, err
 		}
+		done = len(events) < auditBatch
 		for _, e := range events {
-			before := c
+			if e.Version >= before {
+				done = true
+				break
+			}
+			was := c
 			if c, err = c.Evolve(e); err != nil {
 				return nil, err
 			}
-			if e.Version <= seen {
-				continue
+			if last = append(last, change{event: e, before: was, after: c}); len(last) > most {
+				last = last[1:]
 			}
-			entry, err := auditEntry(e, before, c)
-			if err != nil {
-				return nil, err
-			}
-			if entries = append(entries, entry); len(entries) == most {
-				return entries, nil
-			}
-		}
-		if len(events) < auditBatch {
-			return entries, nil
 		}
 	}
+	for _, c := range slices.Backward(last) {
+		entry, err := auditEntry(c.event, c.before, c.after)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry)
+	}
+	return entries, nil
 }
 
 func auditEntry(e event.Event, before, after config.Config) (*servov1.ConfigAudit, error) {

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -148,7 +149,8 @@ func TestAudit(t *testing.T) {
 		require.Equal(t, noon, e.GetAt().AsTime())
 		told = append(told, fmt.Sprintf("%d %s by %s: %s", e.GetVersion(), e.GetAction(), e.GetActor(), e.GetReason()))
 	}
-	require.Equal(t, []string{"1 created by open: new", "2 changed by open: moved", "3 paused by open: down", "4 resumed by open: up", "5 moved by open: soon"}, told)
+	require.Equal(t, []string{"5 moved by open: soon", "4 resumed by open: up", "3 paused by open: down", "2 changed by open: moved", "1 created by open: new"}, told)
+	slices.Reverse(entries)
 	require.Nil(t, entries[0].GetBefore())
 	for i, e := range entries[1:] {
 		equal(t, entries[i].GetAfter(), e.GetBefore())

@@ -110,8 +110,8 @@ func newConfigsAudit() *cobra.Command {
 	)
 	cmd := aboutConfig(&cobra.Command{
 		Use:     "audit CONFIG",
-		Short:   "Show what was done to a config, by whom and why, the oldest first",
-		Long:    "Show what was done to a config, by whom and why, the oldest first. A deleted config is found by its id.",
+		Short:   "Show what was done to a config, by whom and why, the newest first",
+		Long:    "Show what was done to a config, by whom and why, the newest first. A deleted config is found by its id.",
 		Example: "  servo configs audit acme-aws-cost",
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, err := s.requireTenant(ctx)

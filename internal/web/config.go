@@ -41,7 +41,7 @@ func (s *Web) oneConfig(v *visit) (view.Page, error) {
 			return view.Page{}, err
 		}
 	}
-	return view.Page{Title: found.GetName(), Section: "configs", Live: m.First, Rarely: m.Calendar.Slots() > manySlots, Body: view.Config(m)}, nil
+	return view.Page{Title: found.GetName(), Section: "configs", Live: m.First && v.query("older") == "", Rarely: m.Calendar.Slots() > manySlots, Body: view.Config(m)}, nil
 }
 
 // configOf is the config that a page or an action is about.
@@ -82,22 +82,6 @@ func (s *Web) configCalendar(v *visit, m *view.ConfigModel) error {
 	return err
 }
 
-// pages reads so many pages of a list, and says whether there are more.
-func pages[T any](most int, read func(token string) ([]T, string, error)) (all []T, more bool, err error) {
-	token := ""
-	for range most {
-		page, next, err := read(token)
-		if err != nil {
-			return nil, false, err
-		}
-		if all = append(all, page...); next == "" {
-			return all, false, nil
-		}
-		token = next
-	}
-	return all, true, nil
-}
-
 // configDay is the slots of the day that was chosen.
 func (s *Web) configDay(v *visit, m *view.ConfigModel) error {
 	day, err := time.ParseInLocation(time.DateOnly, v.query("day"), m.Zone)
@@ -119,16 +103,15 @@ func (s *Web) configTab(v *visit, m *view.ConfigModel) error {
 	case "settings":
 		return nil
 	case "audit":
-		req := &servov1.ListConfigAuditRequest{Tenant: m.Config.GetTenant(), Config: m.Config.GetId(), PageSize: 100}
-		entries, more, err := pages(auditPages, func(token string) ([]*servov1.ConfigAudit, string, error) {
-			req.PageToken = token
-			list, err := s.api.configs.ListConfigAudit(v.ctx, req)
-			return list.GetEntries(), list.GetNextPageToken(), err
+		list, err := s.api.configs.ListConfigAudit(v.ctx, &servov1.ListConfigAuditRequest{
+			Tenant: m.Config.GetTenant(), Config: m.Config.GetId(), PageSize: rowsOfList, PageToken: v.query("older"),
 		})
-		for i := range entries { // the newest first
-			m.Audit = append(m.Audit, view.ChangeOf(entries[len(entries)-1-i]))
+		for _, e := range list.GetEntries() {
+			m.Audit = append(m.Audit, view.ChangeOf(e))
 		}
-		m.AuditCut = more
+		if m.AuditFirst, m.AuditFirstAt = v.query("older") == "", v.with("older", ""); list.GetNextPageToken() != "" {
+			m.AuditNextAt = v.with("older", list.GetNextPageToken())
+		}
 		return err
 	}
 	m.Tab = "runs"

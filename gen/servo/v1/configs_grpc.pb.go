@@ -76,7 +76,7 @@ type ConfigServiceClient interface {
 	// PreviewSchedule lists the slots of a trigger that nothing has been saved for. What is wrong
 	// with it is said as when a config is saved.
 	PreviewSchedule(ctx context.Context, in *PreviewScheduleRequest, opts ...grpc.CallOption) (*PreviewScheduleResponse, error)
-	// ListConfigAudit reads what was done to a config, the oldest first.
+	// ListConfigAudit reads what was done to a config, the newest first.
 	ListConfigAudit(ctx context.Context, in *ListConfigAuditRequest, opts ...grpc.CallOption) (*ListConfigAuditResponse, error)
 	// ListSlots reads what became of the slots of a config, the newest first.
 	ListSlots(ctx context.Context, in *ListSlotsRequest, opts ...grpc.CallOption) (*ListSlotsResponse, error)
@@ -305,7 +305,7 @@ type ConfigServiceServer interface {
 	// PreviewSchedule lists the slots of a trigger that nothing has been saved for. What is wrong
 	// with it is said as when a config is saved.
 	PreviewSchedule(context.Context, *PreviewScheduleRequest) (*PreviewScheduleResponse, error)
-	// ListConfigAudit reads what was done to a config, the oldest first.
+	// ListConfigAudit reads what was done to a config, the newest first.
 	ListConfigAudit(context.Context, *ListConfigAuditRequest) (*ListConfigAuditResponse, error)
 	// ListSlots reads what became of the slots of a config, the newest first.
 	ListSlots(context.Context, *ListSlotsRequest) (*ListSlotsResponse, error)

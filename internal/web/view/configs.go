@@ -39,7 +39,8 @@ type ConfigModel struct {
 	Next                             []*servov1.PreviewedSlot
 	Runs                             []*servov1.Run
 	Audit                            []ConfigChange
-	AuditCut                         bool
+	AuditFirst                       bool
+	AuditFirstAt, AuditNextAt        string
 	First                            bool
 	FirstAt, NextAt                  string
 	MayOperate, MayWrite, MayTrigger bool
