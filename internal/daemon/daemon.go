@@ -139,7 +139,7 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 		return err
 	}
 	d.observe()
-	d.config.Engine.Server = d.config.Name
+	d.config.Engine.Server, d.config.Engine.Inline = d.config.Name, true
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
 	d.startPresence(ctx)
 	d.startLoops() //nolint:contextcheck // they live until Stop, not only as long as the start

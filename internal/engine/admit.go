@@ -258,11 +258,11 @@ func (w *working) fill(p *poolRound, tasks map[store.ShareKey][]store.ReadyTask,
 	order, clock := fair.Pick(p.clock, shares, p.room)
 	taken = make([]int, len(shares))
 	for n, i := range order {
-		t := tasks[p.shares[i].ShareKey][taken[i]].Task
-		t.Rank = w.now.UnixMicro() + int64(admitted+n)
-		t.Cost = float32(shares[i].Costs[taken[i]])
+		t := w.add(tasks[p.shares[i].ShareKey][taken[i]].Task)
+		t.task.Rank = w.now.UnixMicro() + int64(admitted+n)
+		t.task.Cost = float32(shares[i].Costs[taken[i]])
 		taken[i]++
-		if err := w.decide(w.add(t), run.Admit{}, event.Meta{Actor: "admission"}); err != nil {
+		if err := w.decide(t, run.Admit{}, event.Meta{Actor: "admission"}); err != nil {
 			return nil, nil, 0, err
 		}
 	}

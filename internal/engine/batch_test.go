@@ -360,10 +360,16 @@ func TestTriggerRetried(t *testing.T) {
 // setupThrough is setup with an engine that reaches the database through a proxy.
 func setupThrough(t testing.TB, db *servotest.Database, proxy *servotest.FaultProxy) *bundle {
 	t.Helper()
+	return setupOn(t, behind(t, db, proxy), engine.Config{})
+}
+
+// behind is a database that is reached through a proxy.
+func behind(t testing.TB, db *servotest.Database, proxy *servotest.FaultProxy) *servotest.Database {
+	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{URL: proxy.URL, MaxConns: 4})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	return setupOn(t, &servotest.Database{Store: s, URL: db.URL}, engine.Config{})
+	return &servotest.Database{Store: s, URL: db.URL}
 }
 
 // holdLeases locks leases in a transaction of their own, until the call of what it returns.

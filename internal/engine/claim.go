@@ -97,34 +97,29 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	}
 	patience := time.NewTimer(r.Wait)
 	defer patience.Stop()
-	for {
+	for first := true; ; first = false {
 		e.sawClaim(r)
-		woken := e.signals.waitAny(r.Pools)
 		cmd := &claimCommand{ClaimRequest: r, renewal: renewal}
-		err := e.work.do(ctx, cmd)
-		if err != nil {
-			woken.stop()
-			return nil, err
-		}
-		if len(cmd.leases) > 0 || r.Wait <= 0 {
-			woken.stop()
-			return cmd.leases, nil
-		}
-		poll := time.NewTimer(e.config.PollEvery)
-		select {
-		case <-woken.ch:
-		case <-poll.C:
-		case <-patience.C:
-			r.Wait = 0
-		case <-ctx.Done():
-			r.Wait = 0
-		}
-		poll.Stop()
+		woken := e.signals.waitAny(r.Pools)
+		over, err := e.claimOrStand(ctx, cmd, first, woken, patience.C)
 		woken.stop()
-		if ctx.Err() != nil || r.Wait == 0 {
-			return nil, nil
+		if err != nil || over || len(cmd.leases) > 0 {
+			return cmd.leases, err
 		}
 	}
+}
+
+// claimOrStand looks for tasks and then waits until it is worth looking again, or something
+// was brought. Who has just come need not look where others have looked in vain.
+func (e *Engine) claimOrStand(ctx context.Context, cmd *claimCommand, first bool, woken waiter, patience <-chan time.Time) (over bool, err error) {
+	waits := cmd.Wait > 0
+	if !first || !waits || !e.config.Inline || !e.signals.dry(cmd.Pools, e.config.PollEvery) {
+		if err := e.work.do(ctx, cmd); err != nil || len(cmd.leases) > 0 || !waits {
+			return true, err
+		}
+		e.signals.ranDry(cmd.Pools, woken)
+	}
+	return e.stand(ctx, cmd, woken.ch, patience), nil
 }
 
 type claimCommand struct {
@@ -148,24 +143,37 @@ func (w *working) giveLeases(claims []*claimCommand) error {
 			}
 		}
 	}
+	giveTwins(claims)
+	return nil
+}
+
+// giveTwins gives each claim what an earlier one with the same id has got.
+func giveTwins(claims []*claimCommand) {
 	for _, c := range claims {
 		if c.twin != nil {
 			c.leases = c.twin.leases
 		}
 	}
-	return nil
 }
 
 // lease gives an offered task to a claim.
 func (w *working) lease(c *claimCommand, offer store.Offer) error {
 	t := w.add(offer.Task)
-	err := w.decide(t, run.Claim{Token: offer.Token, Worker: c.Worker, Claim: c.Claim, Start: c.Start}, c.Meta)
+	if err := w.leaseTo(c, t, offer.Token); err != nil {
+		return err
+	}
+	w.known(offer.Workspace, offer.Trace)
+	c.leases = append(c.leases, leaseOf(t.task, offer))
+	return nil
+}
+
+// leaseTo gives a queued task to a claim.
+func (w *working) leaseTo(c *claimCommand, t *liveTask, token int64) error {
+	err := w.decide(t, run.Claim{Token: token, Worker: c.Worker, Claim: c.Claim, Start: c.Start}, c.Meta)
 	if err != nil {
 		return err
 	}
 	t.task.ExpiresAt, t.task.Lease = w.now.Add(c.Lease), c.renewal
-	w.known(offer.Workspace, offer.Trace)
-	c.leases = append(c.leases, leaseOf(t.task, offer))
 	return nil
 }
 

@@ -29,6 +29,8 @@ type Config struct {
 	Server              string   // its name, for the ledger of slots
 	Round               int      // how many tasks or runs one round of admission takes at most
 	Observer            Observer // is told what was committed; nil costs nothing
+	// Inline lets transactions queue and lease what they make ready, where nobody waits.
+	Inline bool
 }
 
 // DefaultRound is how many tasks or runs one round of admission takes at most.
@@ -69,6 +71,7 @@ type Engine struct {
 	log         *slog.Logger
 	deployments *deployments
 	signals     *signals
+	short       shortWay
 	seen        *seenWorkers
 	keys        *keyring
 	observed    sync.Pool // of *Committed: memory for what the observer is told
@@ -134,8 +137,12 @@ func (e *Engine) RunChanged(run id.Run) (changed <-chan struct{}, stop func()) {
 func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *store.Tx, w *working) error) error {
 	w := newWorking()
 	e.watch(w)
-	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+	var brought *gift
+	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
 		if err := fn(ctx, tx, w); err != nil {
+			return err
+		}
+		if brought, err = e.inline(ctx, tx, w); err != nil {
 			return err
 		}
 		if err := missedStarts(ctx, tx, w); err != nil {
@@ -145,8 +152,12 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 		if err != nil {
 			return err
 		}
-		return tx.Apply(ctx, changes)
+		if err := tx.Apply(ctx, changes); err != nil {
+			return err
+		}
+		return e.fillGift(ctx, tx, w, brought)
 	})
+	brought.end(err == nil)
 	if err != nil {
 		e.tell(w, err)
 		return err

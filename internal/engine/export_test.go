@@ -23,3 +23,17 @@ const MaxAncestors = maxAncestors
 
 // FiringSeats is how many transactions fire at the same time.
 const FiringSeats = firingSeats
+
+// Standing is how many claims wait in this process for a transaction that has something for them.
+func (e *Engine) Standing() int {
+	e.short.stands.mu.Lock()
+	defer e.short.stands.mu.Unlock()
+	return len(e.short.stands.waiting)
+}
+
+// Together puts a claim and a report into one batch, and gives what the claim gets.
+func (e *Engine) Together(ctx context.Context, c ClaimRequest, r Report) ([]Lease, []error) {
+	claim := &claimCommand{ClaimRequest: c, renewal: c.Lease}
+	errs := e.work.doAll(ctx, []workCommand{claim, &reportCommand{Report: r}})
+	return claim.leases, errs
+}

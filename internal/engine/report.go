@@ -166,6 +166,7 @@ func (e *Engine) runWork(ctx context.Context, batch []*call[workCommand]) error 
 		w.at(now)
 		w.addRuns(runs)
 		w.addTasks(leases)
+		w.claims = claims
 		if err := w.giveLeases(claims); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
@@ -101,7 +102,42 @@ type signals struct {
 	// startWanted that one may start by now.
 	startWaits, startWanted atomic.Bool
 	far                     *wakeups // nil tells nobody
+
+	dryMu sync.Mutex // held while a pool is signalled, so that nobody misses both
+	dryAt map[string]time.Time
 }
+
+// dry says that within the last moment somebody has looked for tasks of these pools in vain,
+// and that none was heard of since.
+func (s *signals) dry(pools []string, moment time.Duration) bool {
+	s.dryMu.Lock()
+	defer s.dryMu.Unlock()
+	for _, pool := range pools {
+		if time.Since(s.dryAt[pool]) >= moment {
+			return false
+		}
+	}
+	return true
+}
+
+// ranDry remembers that whoever waits for a signal since before it looked has found nothing in
+// any of these pools.
+func (s *signals) ranDry(pools []string, woken waiter) {
+	s.dryMu.Lock()
+	defer s.dryMu.Unlock()
+	if woken.fired() {
+		return
+	}
+	if s.dryAt == nil || len(s.dryAt) > maxPoolsRemembered {
+		s.dryAt = map[string]time.Time{}
+	}
+	for _, pool := range pools {
+		s.dryAt[pool] = time.Now()
+	}
+}
+
+// maxPoolsRemembered bounds what is remembered of pools: workers may name any.
+const maxPoolsRemembered = 10_000
 
 func newSignals() *signals { return &signals{} }
 
@@ -119,13 +155,18 @@ func (s *signals) everybody() {
 }
 
 func (s *signals) everybodyHere() {
+	s.dryMu.Lock()
+	clear(s.dryAt)
 	s.work.everybody()
+	s.dryMu.Unlock()
 	s.runs.everybody()
 	s.ended.everybody()
 }
 
 // wake signals topics in this process.
 func (s *signals) wake(topics []string) {
+	s.dryMu.Lock()
+	defer s.dryMu.Unlock()
 	for _, topic := range topics {
 		switch topic {
 		case roomTopic:
@@ -140,6 +181,7 @@ func (s *signals) wake(topics []string) {
 			s.startWanted.Store(true)
 			topic = readyTopic
 		}
+		delete(s.dryAt, topic)
 		s.work.signal(topic)
 	}
 }
@@ -231,18 +273,33 @@ func (s *signals) changed(w *working) []id.Run {
 type waiter struct {
 	ch   <-chan struct{}
 	stop func()
+	each []<-chan struct{}
+}
+
+// fired says whether any of the topics was signalled, also if ch is not closed yet.
+func (w waiter) fired() bool {
+	for _, ch := range w.each {
+		select {
+		case <-ch:
+			return true
+		default:
+		}
+	}
+	return false
 }
 
 // waitAny waits for the next signal of any topic. Stop it when done.
 func (s *signals) waitAny(topics []string) waiter {
 	if len(topics) == 1 {
 		ch, stop := s.work.wait(topics[0])
-		return waiter{ch: ch, stop: stop}
+		return waiter{ch: ch, stop: stop, each: []<-chan struct{}{ch}}
 	}
 	merged, done := make(chan struct{}), make(chan struct{})
+	each := make([]<-chan struct{}, len(topics))
 	var once sync.Once
-	for _, topic := range topics {
+	for i, topic := range topics {
 		ch, stop := s.work.wait(topic)
+		each[i] = ch
 		go func() {
 			defer stop()
 			select {
@@ -252,5 +309,5 @@ func (s *signals) waitAny(topics []string) waiter {
 			}
 		}()
 	}
-	return waiter{ch: merged, stop: func() { close(done) }}
+	return waiter{ch: merged, stop: func() { close(done) }, each: each}
 }

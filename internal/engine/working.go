@@ -25,6 +25,7 @@ type working struct {
 	changes store.Changes
 	broken  []brokenPromise
 	seen    *Committed // for the observer; nil without one
+	claims  []*claimCommand
 }
 
 type liveRun struct {

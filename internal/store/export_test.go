@@ -33,9 +33,6 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // Raw is the transaction itself, for SQL that the store would never send.
 func (tx *Tx) Raw() pgx.Tx { return tx.tx }
 
-// Flush sends what was collected now instead of at the end.
-func (tx *Tx) Flush(ctx context.Context) error { return tx.writes.flush(ctx, tx.tx) }
-
 // CappedQueueDepths is QueueDepths that stops counting earlier.
 func (s *Store) CappedQueueDepths(ctx context.Context, most int32) (map[run.TaskState]int, error) {
 	return s.queueDepths(ctx, most)

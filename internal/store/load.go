@@ -239,13 +239,16 @@ func taskIDs(ids []uuid.UUID) []id.Task { return column(ids, id.Of[id.Task]) }
 
 // LockClaims makes a repeated claim wait for its first try, until the transaction ends.
 func (tx *Tx) LockClaims(ctx context.Context, claims []id.Claim) error {
-	return tx.q.LockClaims(ctx, column(claims, func(c id.Claim) int64 {
-		var key int64
-		for _, b := range c.UUID[8:] { // the random half
-			key = key<<8 | int64(b)
-		}
-		return key
-	}))
+	return tx.q.LockClaims(ctx, column(claims, claimLock))
+}
+
+// claimLock is the key of a claim's lock: the random half of its id.
+func claimLock(c id.Claim) int64 {
+	var key int64
+	for _, b := range c.UUID[8:] {
+		key = key<<8 | int64(b)
+	}
+	return key
 }
 
 // LeasesOfClaims are the leases that were given for these claims.

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// stands are where claims wait in this process: for a transaction that has something for them,
+// or for a signal that makes them look themselves. The one that waits longest is served first.
+type stands struct {
+	mu      sync.Mutex
+	waiting []*standing
+}
+
+// standing is a claim that waits.
+type standing struct {
+	*claimCommand
+
+	// done is closed when a transaction that had taken it has ended: it has its leases, or must
+	// look itself.
+	done chan struct{}
+}
+
+func (s *standing) end() { close(s.done) }
+
+func (b *stands) add(c *claimCommand) *standing {
+	s := &standing{claimCommand: c, done: make(chan struct{})}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = append(b.waiting, s)
+	return s
+}
+
+// take gives claims that could take these tasks, as many as are needed for them. Nobody else
+// gets them, and the wait of each must be ended.
+func (b *stands) take(tasks []*liveTask) []*standing {
+	wanted := map[string]int{}
+	for _, t := range tasks {
+		wanted[t.task.Pool]++
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var taken []*standing
+	b.waiting = slices.DeleteFunc(b.waiting, func(s *standing) bool {
+		room := s.Max
+		for _, pool := range s.Pools {
+			n := min(room, wanted[pool])
+			wanted[pool] -= n
+			room -= n
+		}
+		if room < s.Max {
+			taken = append(taken, s)
+		}
+		return room < s.Max
+	})
+	return taken
+}
+
+// leave ends the wait of a claim. False says that a transaction has taken it: then it must wait
+// for the end of that.
+func (b *stands) leave(s *standing) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.waiting, s)
+	if i < 0 {
+		return false
+	}
+	b.waiting = slices.Delete(b.waiting, i, i+1)
+	return true
+}
+
+// stand waits until a claim has leases, should look itself, or has waited long enough.
+func (e *Engine) stand(ctx context.Context, cmd *claimCommand, woken <-chan struct{}, patience <-chan time.Time) (over bool) {
+	s := e.short.stands.add(cmd)
+	poll := time.NewTimer(e.config.PollEvery)
+	defer poll.Stop()
+	select {
+	case <-s.done:
+		return false
+	case <-woken:
+	case <-poll.C:
+	case <-patience:
+		over = true
+	case <-ctx.Done():
+		over = true
+	}
+	if !e.short.stands.leave(s) {
+		<-s.done // bounded by the deadline of the transaction
+	}
+	return over
+}

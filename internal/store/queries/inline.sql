@@ -1,0 +1,67 @@
+-- The short way: admission in the transaction that makes a task ready, where nobody waits.
+-- The three statements travel together (see ReadInline), each with a snapshot of its own: what
+-- the second and the third see was committed before the first had its locks.
+
+-- name: HoldInline :one
+-- Takes the admission duty for this transaction, and the locks of claims that wait here, if
+-- nobody holds them: whoever comes by the short way waits for nobody.
+WITH duty AS MATERIALIZED (
+    SELECT d.name FROM servo.duties d WHERE d.name = @duty::text FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT EXISTS (SELECT FROM duty)::bool AS held,
+       pg_try_advisory_xact_lock_shared(hashtextextended('servo.switch.dispatch', 0))::bool AS dispatches,
+       ARRAY(SELECT pg_try_advisory_xact_lock(k.key) FROM unnest(@keys::bigint[]) WITH ORDINALITY AS k(key, nth) ORDER BY k.nth)::bool[] AS claims;
+
+-- name: InlineShares :many
+-- What bounds the given tenants in the given pools, and the pools, as ReadyShares does; and
+-- whether somebody waits for the pool already. Who waits is looked for among so many tenants
+-- and pools; if there are more, everybody waits.
+WITH RECURSIVE ready AS (
+    (SELECT q.tenant_id, q.pool, 1 AS nth FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.pool, r.nth + 1
+    FROM   ready r
+    JOIN   LATERAL (SELECT q.tenant_id, q.pool FROM servo.ready_q q
+                    WHERE NOT q.held AND (q.tenant_id, q.pool) > (r.tenant_id, r.pool)
+                    ORDER BY q.tenant_id, q.pool LIMIT 1) AS n ON true
+    WHERE  r.nth < @most_ready::int
+), wanted AS (
+    SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool
+), rooms AS MATERIALIZED (
+    SELECT p.pool, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, q.queued, f.in_flight
+    FROM   (SELECT DISTINCT n.pool FROM wanted n) AS p
+    LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+    LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
+    JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
+                    WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)) AS w ON true
+    JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT @most_queued::int) AS y) AS q ON true
+    JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE s.max_concurrency >= 0 AND x.pool = p.pool) AS f ON true
+)
+SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight,
+       EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = n.tenant_id)::bool AS pauses,
+       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock, coalesce(h.waits, false)::bool AS waits,
+       r.max_concurrency::int AS pool_max_concurrency, r.clock::float8 AS pool_clock, r.workers::int AS pool_workers,
+       r.slots::int AS pool_slots, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight,
+       EXISTS (SELECT FROM ready x WHERE x.pool = n.pool OR x.nth = @most_ready::int)::bool AS backlog,
+       EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)::bool AS dispatch_off
+FROM   wanted n
+JOIN   rooms r ON r.pool = n.pool
+JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.deficit) FILTER (WHERE x.pool = n.pool) AS deficit,
+                       max(x.clock) FILTER (WHERE x.pool = n.pool) AS clock, bool_or(x.waits) FILTER (WHERE x.pool = n.pool) AS waits
+                FROM servo.shares x WHERE x.tenant_id = n.tenant_id) AS h ON true
+ORDER  BY n.tenant_id, n.pool;
+
+-- name: InlineTasks :many
+-- A fencing token for each task, its asset if the transaction does not know it, and what that
+-- takes by experience.
+SELECT n.nth::int AS nth, nextval('servo.fencing_token')::bigint AS token, coalesce(t.asset, n.asset)::text AS asset, coalesce(d.seconds, -1)::float8 AS seconds
+FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
+               unnest(@task_ids::uuid[]) AS task_id, unnest(@assets::text[]) AS asset) AS n
+LEFT   JOIN LATERAL (SELECT x.asset FROM servo.tasks x
+                     WHERE n.asset = '' AND x.tenant_id = n.tenant_id AND x.run_id = n.run_id AND x.id = n.task_id OFFSET 0) AS t ON true
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = n.tenant_id AND x.asset = coalesce(t.asset, n.asset) OFFSET 0) AS d ON true;
+
+-- name: ClaimsWithLeases :many
+-- Those of the claims that hold leases: they are repeats, and will look for themselves.
+SELECT DISTINCT q.claim_id FROM servo.leases q WHERE q.claim_id = ANY(@claim_ids::uuid[]);
