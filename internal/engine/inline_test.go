@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/admission"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
@@ -189,12 +188,14 @@ func TestInlineLeaves(t *testing.T) {
 	t.Parallel()
 	for name, hinder := range map[string]func(t *testing.T, b *bundle) (state string){
 		"a tenant has no room in its quota": func(t *testing.T, b *bundle) string {
+			t.Helper()
 			b.limited(t, func(q *tenant.Quotas) { q.MaxConcurrentTasks = 1 })
 			b.trigger(t, "single")
 			require.Len(t, b.claim(t, 1, true), 1)
 			return "READY"
 		},
 		"somebody waits for the pool already": func(t *testing.T, b *bundle) string {
+			t.Helper()
 			long := engine.New(b.db.Store, engine.Config{}, nil) // a server whose tasks all go the long way
 			t.Cleanup(long.Stop)
 			_, err := long.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Pipeline: "single"})
@@ -202,6 +203,7 @@ func TestInlineLeaves(t *testing.T) {
 			return "READY"
 		},
 		"admission is at work": func(t *testing.T, b *bundle) string {
+			t.Helper()
 			tx, err := b.db.Connect(t).Begin(t.Context())
 			require.NoError(t, err)
 			_, err = tx.Exec(t.Context(), `SELECT FROM servo.duties WHERE name = 'admission' FOR NO KEY UPDATE`)
@@ -209,11 +211,13 @@ func TestInlineLeaves(t *testing.T) {
 			return "READY"
 		},
 		"an asset of the tenant is paused": func(t *testing.T, b *bundle) string {
+			t.Helper()
 			_, err := b.PauseAsset(t.Context(), engine.AssetPause{Tenant: b.tenant, Workspace: "default", Asset: "d/a", Meta: engineMeta})
 			require.NoError(t, err)
 			return "READY"
 		},
 		"dispatch is off": func(t *testing.T, b *bundle) string {
+			t.Helper()
 			_, err := b.PauseDispatch(t.Context(), engine.Turn{Meta: engineMeta})
 			require.NoError(t, err)
 			return "QUEUED"
@@ -258,7 +262,7 @@ func TestInlineLostCommit(t *testing.T) {
 	}
 }
 
-// TestInlineTogether lets two servers with all their loops work off chains by the short way and
+// TestInlineTogether lets two servers work off diamonds by the short way and
 // the long one, under a quota: everything is done once, and never more at a time than allowed.
 func TestInlineTogether(t *testing.T) {
 	t.Parallel()
@@ -269,11 +273,6 @@ func TestInlineTogether(t *testing.T) {
 	second := engine.New(db.Store, engine.Config{Inline: true, PollEvery: 50 * time.Millisecond}, nil)
 	t.Cleanup(second.Stop)
 	servers := []*engine.Engine{b.Engine, second}
-	require.NoError(t, db.ReleaseDuty(t.Context(), b.duty))
-	for i, e := range servers {
-		loop := admission.Start(db.Store, e, admission.Config{Holder: fmt.Sprint("server-", i)})
-		t.Cleanup(func() { require.NoError(t, loop.Stop(context.WithoutCancel(t.Context()))) })
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var (
 		working     sync.WaitGroup
@@ -282,6 +281,19 @@ func TestInlineTogether(t *testing.T) {
 		doubles     atomic.Int64
 		seen        sync.Map
 	)
+	working.Go(func() { // the loop of admission
+		for ctx.Err() == nil {
+			ready := b.Ready()
+			if _, more, err := b.Admit(ctx, b.duty, 100); err == nil && more {
+				continue
+			}
+			select {
+			case <-ready:
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	})
 	for i := range workers {
 		working.Go(func() {
 			for ctx.Err() == nil {

@@ -54,7 +54,7 @@ func (tx *Tx) Inline(ctx context.Context, q InlineQuestion) (Inline, error) {
 	claims := column(q.Claims, func(c id.Claim) uuid.UUID { return c.UUID })
 	nths := make([]int32, len(q.Tasks))
 	for i := range nths {
-		nths[i] = int32(i) //nolint:gosec // a batch size
+		nths[i] = int32(i)
 	}
 	found, err := db.ReadInline(ctx, tx.tx, db.HoldInlineParams{Duty: q.Duty, Keys: column(q.Claims, claimLock)},
 		db.InlineSharesParams{

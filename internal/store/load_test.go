@@ -214,7 +214,14 @@ func (w *world) sendReads(t testing.TB) {
 		require.Len(t, must(tx.LockLeasesWithHeartbeats(ctx, leases))(t), probe)
 		require.Len(t, must(tx.LeasesOfClaims(ctx, claims[:5]))(t), 25, "five tasks a run were claimed together")
 		must(tx.ReadyShares(ctx, time.Minute, probe))(t)
-		require.Len(t, must(tx.TakeReady(ctx, w.readyShares(t, tx, 2), []int32{probe / 2, probe / 2}))(t), probe)
+		ready := must(tx.TakeReady(ctx, w.readyShares(t, tx, 2), []int32{probe / 2, probe / 2}))(t)
+		require.Len(t, ready, probe)
+		for i := range ready {
+			ready[i].Asset = "" // as of a task that waited
+		}
+		require.True(t, must(tx.Inline(ctx, store.InlineQuestion{
+			Duty: "admission", Tasks: tasksOf(ready), Claims: claims[:5], Alive: time.Minute, MostQueued: probe,
+		}))(t).Held)
 		require.Len(t, must(tx.TakeQueued(ctx, "pool 1", probe))(t), probe)
 		require.Len(t, must(tx.DueLeases(ctx, far, probe))(t), probe)
 		require.Len(t, must(tx.DueRetries(ctx, far, probe))(t), probe)
