@@ -97,7 +97,8 @@ func (r *Recorder) moved(m *engine.TaskMove, at time.Time) {
 	series, own := r.tenants.of(m.Tenant)
 	switch m.From {
 	case run.Ready:
-		if m.To == run.Queued {
+		if m.To == run.Queued { // by a round of admission, or by the short way
+			r.admitted++
 			series.ready.observe(&waiting, at.Sub(m.Since))
 		}
 	case run.Queued:
@@ -173,7 +174,6 @@ func (r *Recorder) Admitted(round engine.AdmissionRound) {
 		r.rounds[0]++
 	}
 	r.roundSeconds.observe(&waiting, round.Took)
-	r.admitted += uint64(max(0, round.Admitted))
 }
 
 // Decided implements engine.Observer.

@@ -173,7 +173,9 @@ func TestRecorder(t *testing.T) {
 		r.Committed(&engine.Committed{At: noon, Runs: []engine.RunChange{{From: run.RunRunning, Run: &done}}})
 		r.Contended(false, 0)
 		r.Contended(true, time.Second)
-		r.Admitted(engine.AdmissionRound{Admitted: 7, Took: time.Millisecond})
+		r.Admitted(engine.AdmissionRound{Admitted: 2, Took: time.Millisecond})
+		queued := engine.TaskMove{Tenant: tenantID(1), From: run.Ready, To: run.Queued, Since: noon}
+		r.Committed(&engine.Committed{At: noon, Tasks: []engine.TaskMove{queued, queued, queued}}) // one of them by the short way
 		r.Admitted(engine.AdmissionRound{Failed: true})
 		r.Decided([]engine.SlotsDecided{{Outcome: config.Fired, Slots: 1, Lag: time.Second}, {Outcome: config.SkippedOverlap, Slots: 12}})
 		r.Committed(&engine.Committed{At: noon, Breaches: []run.SLA{run.SLAStartDelay, run.SLAExecution, run.SLAStartDelay}})
@@ -184,7 +186,7 @@ func TestRecorder(t *testing.T) {
 		require.Equal(t, served{"": 2}, s.of("pipeline_lock_wait_time_seconds"))
 		require.Equal(t, served{"": 1}, s.of("pipeline_lock_duration_seconds"))
 		require.Equal(t, served{"result=ok": 1, "result=failed": 1}, s.of("servo_admission_rounds_total"))
-		require.Equal(t, served{"": 7}, s.of("servo_admission_admitted_total"))
+		require.Equal(t, served{"": 3}, s.of("servo_admission_admitted_total"))
 		require.EqualValues(t, 1, s.of("servo_slot_total")["outcome=FIRED"])
 		require.EqualValues(t, 12, s.of("servo_slot_total")["outcome=SKIPPED_OVERLAP"])
 		require.Equal(t, served{"": 1}, s.of("servo_slot_lag_seconds"))
