@@ -22,6 +22,10 @@ const (
 	unfinishedPrefix = dataName + ".new-"
 	// throwawayPattern names throwaway directories.
 	throwawayPattern = "servo-pg-"
+	// memoryPath is where Linux has files in memory, and memoryNeeded the room that tests ask
+	// for: their databases, which come and go, and the write-ahead log.
+	memoryPath   = "/dev/shm"
+	memoryNeeded = 4 << 30
 	// socketPathLimit is the longest path of a unix socket that every system takes: macOS
 	// allows 103 bytes, Linux 107.
 	socketPathLimit = 103
@@ -55,13 +59,14 @@ func layoutOf(dir string) layout {
 	return files
 }
 
-// makeDir makes the directory, or a throwaway one, and opens it for the owner. Links are
-// resolved, since PostgreSQL's processes are known by the real path.
-func makeDir(dir string, own owner) (string, error) {
+// makeDir makes the directory, or a throwaway one in parent ("" is where temporary files go),
+// and opens it for the owner. Links are resolved, since PostgreSQL's processes are known by
+// the real path.
+func makeDir(dir, parent string, own owner) (string, error) {
 	throwaway := dir == ""
 	var err error
 	if throwaway {
-		dir, err = os.MkdirTemp("", throwawayPattern)
+		dir, err = os.MkdirTemp(parent, throwawayPattern)
 	} else if dir, err = filepath.Abs(dir); err == nil {
 		err = os.MkdirAll(dir, 0o755) //nolint:gosec // the data below it is closed; this must be passable
 	}
@@ -78,6 +83,20 @@ func makeDir(dir string, own owner) (string, error) {
 		return "", err
 	}
 	return dir, nil
+}
+
+// memoryDir is path if files can be made there and so many bytes are free, else "". What is
+// there and small, as in containers, is not used: a full one would fail tests that are right.
+func memoryDir(path string, needed uint64) string {
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(path, &stat); err != nil || stat.Bavail*uint64(stat.Bsize) < needed { //nolint:gosec // a size; its type differs between systems
+		return ""
+	}
+	probe, err := os.MkdirTemp(path, throwawayPattern)
+	if err != nil || os.Remove(probe) != nil {
+		return ""
+	}
+	return path
 }
 
 // dirLock says that this process runs the cluster of a directory. The kernel releases it

@@ -2,6 +2,7 @@ package devpg
 
 import (
 	"context"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -147,6 +148,25 @@ func TestDirectory(t *testing.T) {
 
 		second := start(t, Options{Dir: dir, Settings: fast()})
 		require.Equal(t, "7", query(t, second, second.URL(""), "SELECT n FROM kept"))
+	})
+
+	t.Run("memory is used where there is room, and left as it was", func(t *testing.T) {
+		t.Parallel()
+		dir := openDir(t)
+		require.Equal(t, dir, memoryDir(dir, 1))
+		require.Empty(t, memoryDir(dir, math.MaxUint64), "too small")
+		require.Empty(t, memoryDir(filepath.Join(dir, "nowhere"), 1))
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, left)
+
+		s := start(t, Options{Memory: true, Settings: fast()})
+		if parent := memoryDir(memoryPath, memoryNeeded); parent != "" {
+			require.Equal(t, parent, filepath.Dir(s.files.dir))
+		}
+		require.Equal(t, "1", query(t, s, s.URL(""), "SELECT 1"))
+		require.NoError(t, s.Stop(t.Context()))
+		require.NoDirExists(t, s.files.dir)
 	})
 
 	t.Run("of many starts on one directory one wins and the others are told who holds it", func(t *testing.T) {

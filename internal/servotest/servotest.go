@@ -109,7 +109,7 @@ func cluster(t testing.TB) string {
 		if shared.url = os.Getenv("SERVO_DATABASE_URL"); shared.url != "" {
 			return
 		}
-		server, err := devpg.Start(context.Background(), devpg.Options{Settings: FastSettings()})
+		server, err := devpg.Start(context.Background(), devpg.Options{Memory: true, Settings: FastSettings()})
 		if err != nil {
 			shared.clusterErr = err
 			return

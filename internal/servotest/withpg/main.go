@@ -4,8 +4,8 @@
 //
 // The command finds the server in SERVO_DATABASE_URL. When it ends, the server and its data
 // are gone, and withpg ends with the command's exit code. If SERVO_DATABASE_URL is already
-// set, that server is used and none is started. The data is not durable (fsync is off unless
-// --set says otherwise): this is for tests, never for figures.
+// set, that server is used and none is started. The data is not durable (in memory if there is
+// room, and fsync is off unless --set says otherwise): this is for tests, never for figures.
 package main
 
 import (
@@ -107,7 +107,7 @@ func start(settings map[string]string, signals <-chan os.Signal) (*devpg.Server,
 		case <-started:
 		}
 	}()
-	server, err := devpg.Start(ctx, devpg.Options{Settings: settings})
+	server, err := devpg.Start(ctx, devpg.Options{Memory: true, Settings: settings})
 	close(started)
 	<-listened
 	if err == nil && ctx.Err() != nil { // the signal came as the start succeeded
