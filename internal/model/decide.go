@@ -8,6 +8,7 @@ type answer struct {
 	moved    bool           // an admission found something
 	signal   Set            // roles that have something new to look at
 	refused  bool           // the duty is somebody else's
+	gift     [maxTasks]int8 // leases that the short way has given to a claim that waits
 }
 
 // commit decides on the working set, writes the difference and makes it visible.
@@ -38,8 +39,7 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 		for t := range maxTasks {
 			if tx.Got[Retry].has(t) {
 				s.remove(Retry, t)
-				s.insert(Ready, t, Row{Attempt: tx.Seen[t].Attempt})
-				a.signal |= admissions
+				w.ready(s, tx, t, Row{Attempt: tx.Seen[t].Attempt}, &a)
 			}
 		}
 	case Cancel:
@@ -50,6 +50,14 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 	case TakeOver:
 		s.DB.Epoch++
 		tx.Epoch = s.DB.Epoch
+	case StartRun:
+		fresh := w.fresh(s, tx)
+		for t := range maxTasks {
+			if fresh.has(t) {
+				s.remove(Waiting, t)
+				w.ready(s, tx, t, Row{}, &a)
+			}
+		}
 	default:
 	}
 	for r := range maxRuns {
@@ -206,8 +214,7 @@ func (w *World) countDown(s *State, tx *Tx, t int, a *answer) {
 			continue
 		}
 		s.remove(Waiting, d)
-		s.insert(Ready, d, Row{})
-		a.signal |= admissions
+		w.ready(s, tx, d, Row{}, a)
 	}
 }
 

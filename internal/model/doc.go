@@ -68,6 +68,16 @@
 //   - DutyExclusive: admission duty and quota, 14 steps: no more tasks are admitted than the quota allows
 //   - DutyExclusive: wake-up without polling, 28 steps: no loop sleeps for good while it has something to do
 //   - QuotaAtOnce: admission duty and quota, 23 steps: no more tasks are admitted than the quota allows
+//   - ShortWaySkips: short way and the start of a run, 19 steps: transactions do not wait in a circle
+//   - ShortWayHoldsDuty: short way and quota, 21 steps: no more tasks are admitted than the quota allows
+//   - ShortWayReadsAfter: short way and quota, 23 steps: no more tasks are admitted than the quota allows
+//   - ShortWayLocksClaim: short way and claims, 34 steps: no worker holds a lease that it was not told of
+//   - ShortWayLooksUpClaim: short way and claims, 20 steps: no worker holds a lease that it was not told of
+//   - LooksBeforeNothing: short way and claims, 9 steps: no worker holds a lease that it was not told of
+//   - LooksAfterUnknown: short way and claims, 35 steps: no worker holds a lease that it was not told of
+//   - RetryDueLocksRun: short way and cancel, 21 steps: after a cancel every lease of the run is flagged
+//   - CancelLocksUpdate: short way and cancel, 23 steps: after a cancel every lease of the run is flagged
+//   - DutyLocked: short way and quota, 29 steps: no more tasks are admitted than the quota allows
 //
 // Where the first thing to happen is a deadlock, the second line of a rule shows what
 // lies behind it when the deadlock is overlooked.
@@ -77,7 +87,20 @@
 // the same holder while the commit of the first lingers), QuotaAtOnce, RunsAtOnce (a
 // batch that cancels one run and reports on another takes all run rows in one statement,
 // in its strongest mode), SignalLatched, and RepeatSignals (a repeat signals whatever it
-// finds, since the first try may have done the work and told nobody).
+// finds, since the first try may have done the work and told nobody). Of the short way these
+// are LooksBeforeNothing and LooksAfterUnknown: a worker that is told that there is nothing
+// never asks again by that id, so whoever says so must have looked by the id, and after the
+// end of the last transaction that may have leased something to it.
+//
+// # The short way
+//
+// docs/adr/0025-the-short-way.md, for reports, retries that are due, batches and starts of
+// runs. A worker that holds nothing and is in no transaction is a claim that waits in memory,
+// even if it has not looked; it may be sent again while a transaction has it. A claim is
+// taken and its id tried in one step, which leaves out the claim that is repeated, served and
+// worked off in between: that is the slow first claim below. What a tenant has in flight
+// is counted by the rows and not by notes that are settled later; that a task which was in
+// flight goes to the loop is therefore taken for granted. Fairness is not modelled.
 //
 // # What is superfluous
 //

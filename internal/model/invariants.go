@@ -156,8 +156,8 @@ func (w *World) checkRun(db *DB, r int) Invariant {
 
 // checkRest looks at a state in which nothing more happens of itself.
 func (w *World) checkRest(s *State) Invariant {
-	for i, a := range w.Actors {
-		if s.Client[i].Asleep && s.DB.rows(a.looksAt()) != 0 {
+	for i := range w.Actors {
+		if s.Client[i].Asleep && w.findable(s, i) {
 			return NoLostWakeUp
 		}
 	}

@@ -10,7 +10,7 @@ func (w *World) program(k Kind) []stmt {
 			p = append(p, stmt{on: onQueue, queue: st.queue, mode: Update, blind: true, pick: asRead(st.queue)})
 		}
 	}
-	return p
+	return append(p, w.shortWay(k)...)
 }
 
 func (w *World) reading(k Kind) []stmt {
@@ -55,6 +55,13 @@ func (w *World) reading(k Kind) []stmt {
 		return append([]stmt{cancels, runs}, w.sweep()...)
 	case TakeOver:
 		return []stmt{{on: onDuty, mode: Update, pick: one}}
+	case StartRun:
+		return []stmt{
+			{on: onDuty, mode: Update, pick: one},
+			{on: onQueue, queue: Waiting, peek: true, pick: unstarted},
+			runs,
+			{on: onQueue, queue: Waiting, mode: Update, pick: theirs(Waiting)},
+		}
 	default:
 		return nil
 	}
@@ -233,6 +240,23 @@ func due(w *World, s *State, tx *Tx) Set {
 	tx.Tasks = s.DB.rows(Retry)
 	tx.Runs = w.runsOf(tx.Tasks)
 	return tx.Tasks
+}
+
+// unstarted chooses runs that wait for their start.
+func unstarted(w *World, s *State, tx *Tx) Set {
+	tx.Tasks = s.DB.unstarted()
+	tx.Runs = w.runsOf(tx.Tasks)
+	return tx.Tasks
+}
+
+// unstarted is the set of tasks that wait for nothing but the start of their run.
+func (db *DB) unstarted() (tasks Set) {
+	for t, row := range db.Rows[Waiting] {
+		if row.Present && row.Unmet == 0 {
+			tasks |= set(t)
+		}
+	}
+	return tasks
 }
 
 func (db *DB) expired() (late Set) {

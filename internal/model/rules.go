@@ -54,6 +54,16 @@ type Rules struct {
 	DutyExclusive bool // off: the duty's row is locked FOR SHARE
 	QuotaAtOnce   bool // off: leases and pool_q are counted by two statements
 
+	// The short way of docs/adr/0025-the-short-way.md.
+
+	ShortWaySkips        bool // off: it waits for the duty's row
+	ShortWayHoldsDuty    bool // off: it does not touch the duty's row
+	ShortWayReadsAfter   bool // off: the room is read in the snapshot in which the duty's row is found
+	ShortWayLocksClaim   bool // off: it does not lock the id of the claim that it serves
+	ShortWayLooksUpClaim bool // off: it does not look whether that claim has leases
+	LooksBeforeNothing   bool // off: a claim that has waited without a look is told that there is nothing
+	LooksAfterUnknown    bool // off: so is one that a transaction had taken whose end nobody knows
+
 	// Locks that the others make superfluous: see TestSpareLocks.
 
 	ReportLocksWaiting bool // off: reports read waiting without locking

@@ -166,6 +166,7 @@ type Tx struct {
 	Token    [maxTasks]int8 // the tokens that a worker's command carries
 	Claim    int8
 	Limit    int8
+	Gift     int8 // how many tasks the claim that stands by takes, by the short way
 	Signaled bool
 	Repeat   bool // the answer of a first try was lost
 
@@ -187,6 +188,8 @@ type Client struct {
 	Wake    bool // the signal, latched
 	Signal  Set  // has committed, and has still to signal these roles
 	Done    bool
+	Taken   int8 // the transaction, counted from 1, that has taken its claim to serve it
+	Looked  bool // its claim has looked and found nothing, and nothing can have come since
 }
 
 // State is everything: what is committed, who is in the middle of what, and how much

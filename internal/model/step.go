@@ -19,6 +19,9 @@ const (
 	ghostCommits
 	ghostAborts
 	leaseExpires
+	tries
+	triesInVain
+	givesUp
 )
 
 // Step is one step of somebody, or of the world.
@@ -34,7 +37,7 @@ type Step struct {
 // its happening.
 func (st Step) chance() bool {
 	switch st.What {
-	case losesAnswer, crashes, dies, ghostAborts:
+	case losesAnswer, crashes, dies, ghostAborts, givesUp:
 		return true
 	case begins:
 		return st.Kind == Cancel || st.Kind == TakeOver
@@ -54,7 +57,7 @@ func (w *World) describe(st Step) string {
 	var row string
 	if p := w.programs[st.Kind]; int(st.Stmt) < len(p) {
 		stmt = p[st.Stmt].String()
-		row = [...]string{"run", "task", "claim", "row", ""}[p[st.Stmt].on]
+		row = [...]string{"run", "task", "claim", "row", "", ""}[p[st.Stmt].on]
 	}
 	switch st.What {
 	case begins:
@@ -81,6 +84,12 @@ func (w *World) describe(st Step) string {
 		return does + "of which nobody hears is committed"
 	case ghostAborts:
 		return does + "of which nobody hears is rolled back"
+	case tries:
+		return does + stmt + ": takes a claim that waits, tries, has it"
+	case triesInVain:
+		return does + stmt + ": tries in vain"
+	case givesUp:
+		return does + "has waited long enough, is told that there is nothing"
 	case leaseExpires:
 		return fmt.Sprintf("the lease of task %d passes its expiry", st.Row)
 	}
@@ -100,6 +109,7 @@ func (w *World) steps(s *State, yield func(next *State, by Step)) (waits [maxTx]
 				w.open(&next, i, k)
 				yield(&next, w.step(begins, i, k))
 			}
+			w.patience(s, i, yield)
 		case tx.Kind == None:
 		case int(tx.PC) < len(w.programs[tx.Kind]):
 			next := *s
@@ -137,14 +147,20 @@ func (w *World) finish(s *State, i int, yield func(*State, Step)) {
 	a := w.commit(&next, &tx)
 	w.close(&next, i)
 	w.hear(&next, i, &tx, a)
+	w.release(&next, i, false)
 	yield(&next, w.step(commits, i, k))
 
 	if s.Lost > 0 && s.Tx[ghost].Kind == None && w.mayLose(i) {
 		next := *s
 		next.Lost--
 		next.Tx[ghost] = next.Tx[i]
-		w.open(&next, i, k)
-		next.Tx[i].Repeat = w.Signals
+		w.release(&next, i, true)
+		if w.ShortWay && k == Claim {
+			next.Tx[i] = Tx{} // its repeat may wait without looking
+		} else {
+			w.open(&next, i, k)
+			next.Tx[i].Repeat = w.Signals
+		}
 		yield(&next, w.step(losesAnswer, i, k))
 	}
 }
@@ -159,7 +175,7 @@ func (w *World) mayLose(i int) bool {
 func (w *World) close(s *State, i int) {
 	s.Tx[i] = Tx{}
 	for j := range s.Tx {
-		w.settle(&s.Tx[j])
+		w.settle(s, &s.Tx[j])
 	}
 }
 
@@ -188,6 +204,7 @@ func (w *World) crash(s *State, i int, yield func(*State, Step)) {
 	next := *s
 	next.Crashes--
 	w.close(&next, i)
+	w.release(&next, i, false)
 	w.open(&next, i, tx.Kind)
 	yield(&next, w.step(crashes, i, tx.Kind))
 
@@ -195,6 +212,7 @@ func (w *World) crash(s *State, i int, yield func(*State, Step)) {
 		next := *s
 		next.Crashes--
 		w.close(&next, i)
+		w.release(&next, i, false)
 		w.bury(&next, i)
 		yield(&next, w.step(dies, i, tx.Kind))
 	}

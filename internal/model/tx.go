@@ -18,12 +18,13 @@ const (
 	Cancel
 	Mixed
 	TakeOver
+	StartRun
 	numKinds
 )
 
 func (k Kind) String() string {
 	return [...]string{
-		"", "admit", "claim", "start", "complete", "fail", "yield", "fan-out", "expire", "retry due", "cancel", "batch", "take over",
+		"", "admit", "claim", "start", "complete", "fail", "yield", "fan-out", "expire", "retry due", "cancel", "batch", "take over", "start run",
 	}[k]
 }
 
@@ -36,6 +37,7 @@ const (
 	onClaim
 	onDuty
 	onUsage
+	onRoom
 )
 
 // stmt is one statement of a transaction. A plain read is one step. A locking select is
@@ -45,15 +47,17 @@ type stmt struct {
 	on    target
 	queue Queue
 	mode  Mode
-	skip  bool // SKIP LOCKED
-	peek  bool // chooses what the transaction is about, and remembers no row
-	blind bool // an UPDATE or DELETE: locks, and goes by what was read before
-	keep  bool // no snapshot of its own: goes on with that of an earlier statement
+	skip  bool                                  // SKIP LOCKED
+	peek  bool                                  // chooses what the transaction is about, and remembers no row
+	blind bool                                  // an UPDATE or DELETE: locks, and goes by what was read before
+	try   bool                                  // an advisory lock that is tried: one step
+	when  func(w *World, s *State, tx *Tx) bool // it is not sent otherwise
+	keep  bool                                  // no snapshot of its own: goes on with that of an earlier statement
 	pick  func(w *World, s *State, tx *Tx) Set
 }
 
 func (st stmt) String() string {
-	text := [...]string{"run", st.queue.String(), "advisory lock of the claim id", "duty", "usage"}[st.on]
+	text := [...]string{"run", st.queue.String(), "advisory lock of the claim id", "duty", "usage", "room"}[st.on]
 	if st.blind {
 		return "write " + text
 	}
@@ -80,12 +84,18 @@ func (w *World) begin(s *State, tx *Tx, st stmt) {
 		*st.todo(tx) = st.pick(w, s, tx)
 	}
 	tx.Begun = true
-	if st.mode == Unlocked {
+	if st.mode == Unlocked || st.try {
 		for *st.todo(tx) != 0 {
-			w.take(s, tx, st, st.todo(tx).first(false))
+			row := st.todo(tx).first(false)
+			if st.mode != Unlocked && w.blockers(s, int(tx.Actor), st, row) != 0 {
+				*st.todo(tx) &^= set(row)
+				tx.Gift = 0
+				continue
+			}
+			w.take(s, tx, st, row)
 		}
 	}
-	w.settle(tx)
+	w.settle(s, tx)
 }
 
 // blockers is the set of transactions that hold what the statement wants to lock next.
@@ -102,10 +112,10 @@ func (w *World) blockers(s *State, me int, st stmt, row int) (who Set) {
 		case onQueue:
 			blocked = held.Rows[st.queue].has(row)
 		case onClaim:
-			blocked = held.Claim == s.Tx[me].Claim
+			blocked = held.Claim != 0 && held.Claim == s.Tx[me].Claim
 		case onDuty:
 			blocked = held.Duty.conflicts(st.mode)
-		case onUsage: // a plain read
+		case onUsage, onRoom: // plain reads
 		}
 		if blocked {
 			who |= set(i)
@@ -136,7 +146,9 @@ func (w *World) take(s *State, tx *Tx, st stmt, row int) {
 			*st.todo(tx) = 0
 		}
 	case onClaim:
-		tx.Locks.Claim = tx.Claim
+		if st.mode != Unlocked {
+			tx.Locks.Claim = tx.Claim
+		}
 	case onDuty:
 		tx.Locks.Duty = max(tx.Locks.Duty, st.mode)
 		tx.Epoch = s.DB.Epoch
@@ -147,17 +159,23 @@ func (w *World) take(s *State, tx *Tx, st stmt, row int) {
 		if st.queue == Pool || w.Rules.QuotaAtOnce {
 			tx.Limit -= s.DB.rows(Pool).size()
 		}
+	case onRoom:
+		w.readRoom(s, tx)
 	}
 }
 
-// settle moves on from a statement that has no row left.
-func (w *World) settle(tx *Tx) {
+// settle moves on from a statement that has no row left, to the next that is sent.
+func (w *World) settle(s *State, tx *Tx) {
 	if !tx.Begun {
 		return
 	}
-	if st := w.programs[tx.Kind][tx.PC]; *st.todo(tx) == 0 {
+	p := w.programs[tx.Kind]
+	if st := p[tx.PC]; *st.todo(tx) != 0 {
+		return
+	}
+	tx.Begun = false
+	for tx.PC++; int(tx.PC) < len(p) && p[tx.PC].when != nil && !p[tx.PC].when(w, s, tx); {
 		tx.PC++
-		tx.Begun = false
 	}
 }
 
@@ -170,7 +188,12 @@ func (w *World) advance(s *State, me int) (step Step, waits Set) {
 	if !tx.Begun {
 		w.begin(s, tx, st)
 		step.What = snapshots
-		if st.mode == Unlocked {
+		switch {
+		case st.try && tx.Gift > 0:
+			step.What = tries
+		case st.try:
+			step.What = triesInVain
+		case st.mode == Unlocked:
 			step.What = reads
 		}
 		return step, 0
@@ -188,6 +211,6 @@ func (w *World) advance(s *State, me int) (step Step, waits Set) {
 	} else {
 		w.take(s, tx, st, row)
 	}
-	w.settle(tx)
+	w.settle(s, tx)
 	return step, 0
 }

@@ -12,6 +12,7 @@ const (
 	Reaper                // expires leases, moves what is due for a retry
 	Canceller             // cancels all runs of the world, or never does
 	Mixer                 // completes what it holds and cancels the other runs, in one batch
+	Starter               // starts runs that wait, under the duty of admission
 	Echo                  // the first claim of the last actor, sent again and slow on its way
 )
 
@@ -61,6 +62,8 @@ type World struct {
 	Signals       bool // otherwise loops look whenever there is something
 	Parked        bool // with Signals: claims sleep as well
 	Polls         bool // with Signals: loops poll as well
+	ShortWay      bool // what readies tasks queues and leases them itself where nobody waits
+	Patience      bool // claims that found nothing are told so after a while, and their id is not used again
 	Endless       bool // the world has nobody to bring its runs to an end
 	Crashes       int8
 	Lost          int8 // commits whose answer is lost
@@ -180,6 +183,10 @@ func (w *World) intentions(s *State, i int) []Kind {
 		return []Kind{Cancel}
 	case Mixer:
 		return []Kind{Mixed}
+	case Starter:
+		if s.DB.unstarted() != 0 {
+			return []Kind{StartRun}
+		}
 	case Echo:
 		return []Kind{Claim}
 	}
@@ -189,7 +196,7 @@ func (w *World) intentions(s *State, i int) []Kind {
 // looks says that a loop has a reason to look at its queue.
 func (w *World) looks(s *State, i int) bool {
 	a, c := &w.Actors[i], &s.Client[i]
-	something := s.DB.rows(a.looksAt()) != 0
+	something := w.findable(s, i) || w.Patience && a.Role == Worker && !c.Looked
 	if !w.sleeps(a) || something && w.Polls && w.Rules.LoopPolls {
 		return something
 	}
@@ -216,7 +223,7 @@ func (w *World) open(s *State, i int, k Kind) {
 	case Admit:
 		c.Asleep, c.Wake = false, false
 	case Claim:
-		c.Asleep, c.Wake = false, false
+		c.Asleep, c.Wake, c.Taken, c.Looked = false, false, 0, false
 		tx.Claim, tx.Limit = s.claimID(i), a.Max
 		if a.Role == Echo {
 			tx.Claim, tx.Limit = claimIDs(len(w.Actors)-1), 1
@@ -255,6 +262,7 @@ func (w *World) hear(s *State, i int, tx *Tx, a answer) {
 		if c.Asleep = w.sleeps(&w.Actors[i]) && got == 0; got != 0 {
 			c.Turn ^= 1
 		}
+		c.Looked = w.Patience && got == 0
 		if !w.SeparateStart {
 			c.Running = got
 		}
@@ -274,6 +282,7 @@ func (w *World) hear(s *State, i int, tx *Tx, a answer) {
 			c.Running &^= set(t)
 		}
 	}
+	w.tell(s, i, tx, a.gift)
 	if !w.Parked {
 		a.signal &^= claimers
 	}
@@ -290,8 +299,10 @@ func (w *World) bury(s *State, i int) {
 			lease.Claim = 0
 		}
 	}
-	if lost := &s.Tx[ghost]; lost.Kind == Claim && int(lost.Actor) == i {
-		lost.Claim = 0
+	for j := range s.Tx {
+		if tx := &s.Tx[j]; tx.Claim != 0 && claimer(tx.Claim) == i && (tx.Kind != Claim || j == ghost) {
+			tx.Claim = 0
+		}
 	}
 	s.Client[i] = Client{Turn: s.Client[i].Turn ^ 1}
 }

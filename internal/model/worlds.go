@@ -15,7 +15,7 @@ func Named(name string) World {
 // Worlds are the small universes that the tests explore. Some begin in the middle, with
 // leases held, so that what matters in them comes soon.
 func Worlds() []World {
-	return slices.Concat(flowWorlds(), repeatWorlds(), batchWorlds())
+	return slices.Concat(flowWorlds(), repeatWorlds(), batchWorlds(), shortWorlds())
 }
 
 func admission() Actor { return Actor{Name: "admission", Role: Admission} }
@@ -175,6 +175,63 @@ func batchWorlds() []World {
 			Actors: []Actor{
 				admission(),
 				{Name: "heir", Role: Admission, Heir: true},
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+	}
+}
+
+// shortWorlds are about the short way.
+func shortWorlds() []World {
+	return []World{
+		{
+			Name:     "short way and cancel",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}, {In: Retry}},
+			Attempts: 1, Duty: true, ShortWay: true,
+			Actors: []Actor{
+				admission(), reaper(), cancel(),
+				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: succeeds()},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+		{
+			Name:     "short way and quota",
+			Tasks:    []Task{{In: Retry}, {In: Retry}},
+			Attempts: 1, Duty: true, Quota: 1, ShortWay: true,
+			Actors: []Actor{
+				admission(), reaper(),
+				{Name: "reaper 2", Role: Reaper},
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+		{
+			Name:     "short way and claims",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}, {In: Pool}},
+			Attempts: 1, Duty: true, Lost: 1, ShortWay: true, Patience: true,
+			Actors: []Actor{
+				admission(),
+				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: succeeds()},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+		{
+			Name:     "short way and wake-up",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}},
+			Attempts: 1, Duty: true, Lost: 1, LoseReportsOnly: true, Signals: true, Parked: true, ShortWay: true,
+			Actors: []Actor{
+				admission(),
+				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: succeeds()},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+		{
+			Name:     "short way and the start of a run",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}, {Run: 1, In: Waiting}},
+			Attempts: 1, Duty: true, ShortWay: true, Endless: true,
+			Actors: []Actor{
+				admission(),
+				{Name: "batch", Role: Mixer, Holds: set(0)},
+				{Name: "starter", Role: Starter},
 				{Name: "worker A", Role: Worker, Max: 1, Verdicts: succeeds()},
 			},
 		},
