@@ -97,14 +97,19 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	}
 	patience := time.NewTimer(r.Wait)
 	defer patience.Stop()
+	cmd := &claimCommand{ClaimRequest: r, renewal: renewal, unsure: true}
 	for first := true; ; first = false {
 		e.sawClaim(r)
-		cmd := &claimCommand{ClaimRequest: r, renewal: renewal}
 		woken := e.signals.waitAny(r.Pools)
 		over, err := e.claimOrStand(ctx, cmd, first, woken, patience.C)
 		woken.stop()
-		if err != nil || over || len(cmd.leases) > 0 {
-			return cmd.leases, err
+		switch {
+		case err != nil:
+			return nil, err
+		case len(cmd.leases) > 0:
+			return cmd.leases, nil
+		case over:
+			return e.recall(ctx, cmd)
 		}
 	}
 }
@@ -114,18 +119,38 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 func (e *Engine) claimOrStand(ctx context.Context, cmd *claimCommand, first bool, woken waiter, patience <-chan time.Time) (over bool, err error) {
 	waits := cmd.Wait > 0
 	if !first || !waits || !e.config.Inline || !e.signals.dry(cmd.Pools, e.config.PollEvery) {
-		if err := e.work.do(ctx, cmd); err != nil || len(cmd.leases) > 0 || !waits {
+		if err := e.work.do(ctx, cmd); err != nil || len(cmd.leases) > 0 {
 			return true, err
+		}
+		if cmd.unsure = false; !waits {
+			return true, nil
 		}
 		e.signals.ranDry(cmd.Pools, woken)
 	}
 	return e.stand(ctx, cmd, woken.ch, patience), nil
 }
 
+// recall looks for what a claim was given that is about to be told that there is nothing: it
+// may be a repeat that has not looked, or a transaction that had something for it was committed
+// without anybody hearing of it. It takes nothing new, and is not hurried: whoever asked may be
+// gone, or the server about to stop.
+func (e *Engine) recall(ctx context.Context, cmd *claimCommand) ([]Lease, error) {
+	if !cmd.unsure {
+		return nil, nil
+	}
+	again := &claimCommand{ClaimRequest: cmd.ClaimRequest}
+	again.Max = 0
+	if err := e.work.do(context.WithoutCancel(ctx), again); err != nil {
+		return nil, err
+	}
+	return again.leases, nil
+}
+
 type claimCommand struct {
 	ClaimRequest
 
 	renewal time.Duration // how long a heartbeat renews its leases
+	unsure  bool          // it may hold leases that it has not been told of
 
 	offers []store.Offer // what it will get
 	leases []Lease

@@ -50,8 +50,8 @@ func (e *Engine) inline(ctx context.Context, tx *store.Tx, w *working) (*gift, e
 	if !e.config.Inline || len(fresh) == 0 || len(fresh) > maxInline || e.short.resting() || store.Claimed(ctx) {
 		return nil, nil //nolint:nilnil // no gift is no trouble
 	}
-	g := &gift{stands: e.short.stands.take(fresh)}
 	asking := w.asking()
+	g := &gift{stands: e.short.stands.take(fresh, asking)}
 	claims := slices.Concat(asking, column(g.stands, func(s *standing) *claimCommand { return s.claimCommand }))
 	found, err := tx.Inline(ctx, store.InlineQuestion{
 		Duty: AdmissionDuty, Alive: workerAlive, MostQueued: e.config.QueueTarget,

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"go.arco.dev/servo/internal/id"
 )
 
 // stands are where claims wait in this process: for a transaction that has something for them,
@@ -33,9 +35,14 @@ func (b *stands) add(c *claimCommand) *standing {
 	return s
 }
 
-// take gives claims that could take these tasks, as many as are needed for them. Nobody else
-// gets them, and the wait of each must be ended.
-func (b *stands) take(tasks []*liveTask) []*standing {
+// take gives claims that could take these tasks, as many as are needed for them, but none that
+// asks in this very transaction, and none twice: a repeat may wait beside its first try. Nobody
+// else gets them, and the wait of each must be ended.
+func (b *stands) take(tasks []*liveTask, asking []*claimCommand) []*standing {
+	served := map[id.Claim]bool{}
+	for _, c := range asking {
+		served[c.Claim] = true
+	}
 	wanted := map[string]int{}
 	for _, t := range tasks {
 		wanted[t.task.Pool]++
@@ -44,6 +51,9 @@ func (b *stands) take(tasks []*liveTask) []*standing {
 	defer b.mu.Unlock()
 	var taken []*standing
 	b.waiting = slices.DeleteFunc(b.waiting, func(s *standing) bool {
+		if served[s.Claim] {
+			return false
+		}
 		room := s.Max
 		for _, pool := range s.Pools {
 			n := min(room, wanted[pool])
@@ -51,6 +61,7 @@ func (b *stands) take(tasks []*liveTask) []*standing {
 			room -= n
 		}
 		if room < s.Max {
+			served[s.Claim] = true
 			taken = append(taken, s)
 		}
 		return room < s.Max
@@ -78,6 +89,7 @@ func (e *Engine) stand(ctx context.Context, cmd *claimCommand, woken <-chan stru
 	defer poll.Stop()
 	select {
 	case <-s.done:
+		cmd.unsure = true
 		return false
 	case <-woken:
 	case <-poll.C:
@@ -88,6 +100,7 @@ func (e *Engine) stand(ctx context.Context, cmd *claimCommand, woken <-chan stru
 	}
 	if !e.short.stands.leave(s) {
 		<-s.done // bounded by the deadline of the transaction
+		cmd.unsure = true
 	}
 	return over
 }
