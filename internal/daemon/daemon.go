@@ -62,7 +62,7 @@ type Config struct {
 	OIDC            oidc.Settings      // whose tokens are believed beside keys; the zero value has nobody's
 	TLS             TLS                // what both addresses are encrypted with; none is plain text
 	Rates           rate.Limits        // what each tenant may do, on all servers together; the zero value has no limits
-	PublicURL       string             // where push workers reach the servers; "" is the HTTP address
+	PublicURL       string             // where push workers and people reach the servers; "" is the HTTP address
 	Breaker         push.BreakerConfig // when the URL of a push pool is left in peace
 	Traces          *telemetry.Traces  // where traces go; nil is nowhere. It is for the caller to stop, after the server
 	Engine          engine.Config
@@ -118,6 +118,9 @@ func Start(ctx context.Context, config Config) (*Daemon, error) {
 // start goes from the bottom to the top; Stop goes back.
 func (d *Daemon) start(ctx context.Context) (err error) {
 	if err := d.config.checkOpen(); err != nil {
+		return err
+	}
+	if err := d.config.checkLogins(); err != nil {
 		return err
 	}
 	if err := d.config.Rates.Check(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 
@@ -54,6 +55,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 	}
 	if d.pages, err = web.New(web.Config{
 		Channel: channel, Secret: d.installationSecret, Open: d.config.Open, Secure: d.tls != nil, Version: d.config.Version, Logger: d.config.Logger,
+		Logins: d.tokens, Public: strings.TrimRight(d.config.PublicURL, "/"),
 	}); err != nil {
 		return err
 	}

@@ -1,6 +1,9 @@
 package oidc
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Tick is what the loops do each second.
 func (v *Verifier) Tick(ctx context.Context) {
@@ -14,4 +17,20 @@ func (v *Verifier) Known() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return len(v.known)
+}
+
+// Hurry lets issuers answer codes within a time.
+func (v *Verifier) Hurry(within time.Duration) {
+	for _, t := range v.logins {
+		t.login.http.Timeout = within
+	}
+}
+
+// Crowd takes all seats of logins.
+func (v *Verifier) Crowd() {
+	for _, t := range v.logins {
+		for range maxExchanges {
+			t.login.seats <- struct{}{}
+		}
+	}
 }

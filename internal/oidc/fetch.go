@@ -48,7 +48,7 @@ func newClient(i Issuer) (*http.Client, error) {
 		}
 		transport.TLSClientConfig.RootCAs = pool
 	}
-	return &http.Client{Timeout: fetchPatience, Transport: limited{transport}, CheckRedirect: atHome}, nil
+	return &http.Client{Timeout: fetchPatience, Transport: limited{transport, maxAnswer}, CheckRedirect: atHome}, nil
 }
 
 // atHome follows redirects on one host only: where keys come from is not for anybody to say who
@@ -65,12 +65,16 @@ func atHome(req *http.Request, via []*http.Request) error {
 }
 
 // limited reads no more of an answer than it may have.
-type limited struct{ http.RoundTripper }
+type limited struct {
+	http.RoundTripper
+
+	most int
+}
 
 func (l limited) RoundTrip(req *http.Request) (*http.Response, error) {
 	answer, err := l.RoundTripper.RoundTrip(req)
 	if err == nil {
-		answer.Body = &limitedBody{ReadCloser: answer.Body, left: maxAnswer}
+		answer.Body = &limitedBody{ReadCloser: answer.Body, left: l.most}
 	}
 	return answer, err
 }
@@ -81,7 +85,7 @@ type limitedBody struct {
 	left int
 }
 
-var errTooLarge = errors.New("the answer has more than 1 MiB")
+var errTooLarge = errors.New("the answer is too large")
 
 func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
@@ -95,20 +99,37 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// published is what an issuer says of itself.
+type published struct {
+	keys map[string][]jose.JSONWebKey // by their ids
+	document
+}
+
+// document is what we read of a discovery document.
+type document struct {
+	Keys      string   `json:"jwks_uri"`
+	Authorize string   `json:"authorization_endpoint"`
+	Token     string   `json:"token_endpoint"`
+	Methods   []string `json:"token_endpoint_auth_methods_supported"`
+	NamesSelf bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
 // fetch asks an issuer for its keys, by its discovery document, which must be its own.
-func fetch(ctx context.Context, client *http.Client, issuer string) (map[string][]jose.JSONWebKey, error) {
+func fetch(ctx context.Context, client *http.Client, issuer string) (found published, err error) {
 	provider, err := gooidc.NewProvider(gooidc.ClientContext(ctx, client), issuer)
+	if err == nil {
+		err = provider.Claims(&found.document)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("discovery: %w", err)
+		return published{}, fmt.Errorf("discovery: %w", err)
 	}
-	var document struct {
-		Keys string `json:"jwks_uri"`
-	}
-	if err := provider.Claims(&document); err != nil {
-		return nil, fmt.Errorf("discovery: %w", err)
-	}
+	found.keys, err = fetchKeys(ctx, client, found.document, issuer)
+	return found, err
+}
+
+func fetchKeys(ctx context.Context, client *http.Client, document document, issuer string) (map[string][]jose.JSONWebKey, error) {
 	// An issuer on this machine may have keys on this machine; all others have encrypted ones.
-	if reason := refusedKeys(document.Keys, issuer); reason != "" {
+	if reason := refusedEndpoint(document.Keys, issuer); reason != "" {
 		return nil, fmt.Errorf("discovery: jwks_uri: %s", reason)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, document.Keys, http.NoBody)
@@ -135,15 +156,21 @@ func fetch(ctx context.Context, client *http.Client, issuer string) (map[string]
 	return usable(set.Keys), nil
 }
 
-// Probe asks an issuer for its keys, and says how many can be used.
+// Probe asks an issuer for its keys, and says how many can be used. If people log in with it, it
+// looks at what that needs, too.
 func Probe(ctx context.Context, issuer Issuer) (int, error) {
 	client, err := newClient(issuer)
 	if err != nil {
 		return 0, err
 	}
 	defer client.CloseIdleConnections()
-	keys, err := fetch(ctx, client, issuer.URL)
-	return len(keys), err
+	found, err := fetch(ctx, client, issuer.URL)
+	if err == nil && issuer.Login != nil {
+		if _, err = issuer.Login.secret(); err == nil {
+			err = found.canLogIn(issuer.URL)
+		}
+	}
+	return len(found.keys), err
 }
 
 // usable are the keys that can be believed, by their ids: public ones, of asymmetric signatures.

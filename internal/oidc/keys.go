@@ -47,7 +47,8 @@ type keyring struct {
 
 // heldKeys is what an issuer has answered.
 type heldKeys struct {
-	keys       map[string][]jose.JSONWebKey
+	published
+
 	print      string
 	fetchedAt  time.Time
 	generation uint64 // grows when keys come or go
@@ -126,17 +127,17 @@ func (k *keyring) begin(ctx context.Context) chan struct{} {
 		defer close(done)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*fetchPatience)
 		defer cancel()
-		keys, err := fetch(ctx, k.client, k.issuer)
+		found, err := fetch(ctx, k.client, k.issuer)
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.running = nil
-		k.took(keys, err)
+		k.took(found, err)
 	}()
 	return done
 }
 
 // took keeps an answer, or goes on without. The lock is held.
-func (k *keyring) took(keys map[string][]jose.JSONWebKey, err error) {
+func (k *keyring) took(found published, err error) {
 	now, before := k.now(), k.held.Load()
 	if err != nil {
 		k.trouble = true
@@ -150,7 +151,7 @@ func (k *keyring) took(keys map[string][]jose.JSONWebKey, err error) {
 		return
 	}
 	k.trouble, k.backoff, k.next = false, 0, now.Add(refreshEach)
-	made := &heldKeys{keys: keys, print: fingerprint(keys), fetchedAt: now}
+	made := &heldKeys{published: found, print: fingerprint(found.keys), fetchedAt: now}
 	switch {
 	case before == nil:
 	case before.print == made.print:
@@ -159,7 +160,7 @@ func (k *keyring) took(keys map[string][]jose.JSONWebKey, err error) {
 		made.generation = before.generation + 1
 	}
 	if before == nil || made.generation != before.generation {
-		k.log.Info("took the keys of an issuer", "issuer", k.issuer, "keys", len(keys))
+		k.log.Info("took the keys of an issuer", "issuer", k.issuer, "keys", len(found.keys))
 	}
 	k.held.Store(made)
 }
@@ -176,8 +177,8 @@ func fingerprint(keys map[string][]jose.JSONWebKey) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// refusedKeys says why keys cannot be fetched from a URL that an issuer names; "" if they can.
-func refusedKeys(text, issuer string) string {
+// refusedEndpoint says why a URL that an issuer names cannot be called; "" if it can.
+func refusedEndpoint(text, issuer string) string {
 	if parsed, err := url.Parse(text); err == nil && parsed.RawQuery != "" {
 		parsed.RawQuery = "" // some have one
 		text = parsed.String()

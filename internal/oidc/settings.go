@@ -44,6 +44,7 @@ type Issuer struct {
 	Subject    string   // the claim that names people
 	CA         string   // PEM file of the authorities to believe of it; "" is this machine's
 	Rules      []Rule
+	Login      *Login // how people log in to the pages with it; nil is not at all
 }
 
 // Rule grants something to everybody whose token has a claim with a value, or with a list that
@@ -211,7 +212,7 @@ func (r *reader) settings(at *yaml.Node) (s Settings) {
 }
 
 func (r *reader) issuer(at *yaml.Node, field string) Issuer {
-	m := r.fields(at, field, "issuer", "name", "audiences", "algorithms", "subject", "ca", "grants")
+	m := r.fields(at, field, "issuer", "name", "audiences", "algorithms", "subject", "ca", "grants", "login")
 	one := Issuer{
 		URL:  r.needed(at, m["issuer"], field+".issuer", "give its URL as its tokens write it, such as https://login.example.com/realms/data"),
 		Name: r.text(m["name"], field+".name"), Subject: r.text(m["subject"], field+".subject"), CA: r.text(m["ca"], field+".ca"),
@@ -244,6 +245,9 @@ func (r *reader) issuer(at *yaml.Node, field string) Issuer {
 	}
 	if len(one.Algorithms) == 0 {
 		one.Algorithms = defaultAlgorithms()
+	}
+	if m["login"] != nil {
+		one.Login = r.login(m["login"], field+".login", one)
 	}
 	rules := r.items(m["grants"], field+".grants", maxRules)
 	if len(rules) == 0 {

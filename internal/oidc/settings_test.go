@@ -118,6 +118,103 @@ func TestParse(t *testing.T) {
 	})
 }
 
+const goodLogin = `
+issuers:
+  - issuer: https://login.example.com:8443/realms/data
+    audiences: [servo-api, servo]
+    grants:
+      - {claim: groups, value: data-team, role: operator, tenant: acme}
+    login:
+      client_id: servo
+      client_secret_file: secret.txt
+      scopes: [openid, groups]
+      label: ACME accounts
+`
+
+func TestParseLogin(t *testing.T) {
+	t.Parallel()
+
+	t.Run("an issuer says how people log in with it", func(t *testing.T) {
+		t.Parallel()
+		s, err := oidc.Parse([]byte(goodLogin), filepath.Join("etc", "oidc.yaml"))
+		require.NoError(t, err)
+		require.Equal(t, &oidc.Login{ClientID: "servo", SecretFile: filepath.Join("etc", "secret.txt"), Scopes: []string{"openid", "groups"}, Label: "ACME accounts"}, s.Issuers[0].Login)
+	})
+
+	t.Run("most of it may be left out", func(t *testing.T) {
+		t.Parallel()
+		text, _, _ := strings.Cut(goodLogin, "      client_secret_file")
+		s, err := oidc.Parse([]byte(text), "oidc.yaml")
+		require.NoError(t, err)
+		require.Equal(t, &oidc.Login{ClientID: "servo", Scopes: []string{"openid", "profile", "email"}, Label: "login.example.com:8443"}, s.Issuers[0].Login)
+	})
+
+	for name, c := range map[string]struct{ old, replaced, field, message string }{
+		"no client":                      {"      client_id: servo\n", "", "client_id", "is missing"},
+		"a client that is no audience":   {"client_id: servo", "client_id: servo-ui", "client_id", "is none of the audiences"},
+		"a secret in the file itself":    {"client_secret_file: secret.txt", "client_secret: hunter2", "client_secret", "is not known"},
+		"two secrets":                    {"label: ACME accounts", "client_secret_env: SECRET", "client_secret_env", "beside client_secret_file"},
+		"a secret instead of a variable": {"client_secret_file: secret.txt", "client_secret_env: hunter2!", "client_secret_env", "is not the name of a variable"},
+		"no openid":                      {"[openid, groups]", "[groups]", "scopes", "has no openid"},
+		"several scopes in one":          {"[openid, groups]", "[openid groups]", "scopes[0]", "is not a scope"},
+		"a token that nothing keeps":     {"[openid, groups]", "[openid, offline_access]", "scopes[1]", "nothing here keeps"},
+		"a label that cannot be printed": {"ACME accounts", `"ACME\naccounts"`, "label", "cannot be printed"},
+		"something unknown":              {"label:", "labels:", "labels", "did you mean label"},
+	} {
+		t.Run("it is refused with file, line and field: "+name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(goodLogin, c.old, c.replaced, 1)
+			require.NotEqual(t, goodLogin, text)
+			_, err := oidc.Parse([]byte(text), "oidc.yaml")
+			f, ok := fault.As(err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, "issuers[0].login."+c.field, f.Violation.Field)
+			require.Contains(t, f.Message, c.message)
+			require.Regexp(t, `^oidc\.yaml:\d+: `, f.Message)
+			require.NotEmpty(t, f.Violation.Remedy)
+			require.NotContains(t, f.Error(), "hunter2")
+		})
+	}
+}
+
+func TestClientSecret(t *testing.T) {
+	t.Setenv("SERVO_TEST_EMPTY", "")
+	t.Setenv("SERVO_TEST_SECRET", "hunter2")
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	try := func(l oidc.Login) error {
+		l.ClientID = "servo"
+		_, err := oidc.NewVerifier(oidc.Settings{Issuers: []oidc.Issuer{{URL: "https://login.example.com", Login: &l}}}, oidc.Config{})
+		return err
+	}
+	for name, good := range map[string]oidc.Login{
+		"of a file": {SecretFile: file("good", "hunter2\r\n")}, "of the environment": {SecretEnv: "SERVO_TEST_SECRET"}, "of a public client": {},
+	} {
+		require.NoError(t, try(good), name)
+	}
+	for name, c := range map[string]struct {
+		login oidc.Login
+		field string
+	}{
+		"a file that is not there":   {oidc.Login{SecretFile: filepath.Join(dir, "none")}, "client_secret_file"},
+		"an empty file":              {oidc.Login{SecretFile: file("empty", "\n")}, "client_secret_file"},
+		"a file of something else":   {oidc.Login{SecretFile: file("large", strings.Repeat("x", 5000))}, "client_secret_file"},
+		"more than one line":         {oidc.Login{SecretFile: file("lines", "hunter2\nhunter3")}, "client_secret_file"},
+		"a variable without value":   {oidc.Login{SecretEnv: "SERVO_TEST_EMPTY"}, "client_secret_env"},
+		"a variable that is not set": {oidc.Login{SecretEnv: "SERVO_TEST_UNSET"}, "client_secret_env"},
+	} {
+		f, ok := fault.As(try(c.login))
+		require.True(t, ok, name)
+		require.Equal(t, "issuers[0].login."+c.field, f.Violation.Field, name)
+		require.NotEmpty(t, f.Violation.Remedy, name)
+		require.NotContains(t, f.Error(), "hunter2", name)
+	}
+}
+
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "operate.md"))

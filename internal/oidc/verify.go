@@ -39,7 +39,9 @@ type Config struct {
 // Verifier says whether tokens are believed. It is safe for use by many at once.
 type Verifier struct {
 	now     func() time.Time
+	log     *slog.Logger
 	issuers map[string]*trusted
+	logins  []*trusted // those that people log in with, in the order of the settings
 	loops   []*loop.Loop
 
 	mu    sync.RWMutex
@@ -50,7 +52,8 @@ type Verifier struct {
 type trusted struct {
 	Issuer
 
-	keys *keyring
+	keys  *keyring
+	login *loginClient // nil if people do not log in with it
 }
 
 type knownToken struct {
@@ -68,13 +71,21 @@ func NewVerifier(settings Settings, config Config) (*Verifier, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	v := &Verifier{now: config.Now, issuers: map[string]*trusted{}, known: map[[sha256.Size]byte]knownToken{}}
+	v := &Verifier{now: config.Now, log: config.Logger, issuers: map[string]*trusted{}, known: map[[sha256.Size]byte]knownToken{}}
 	for i, issuer := range settings.Issuers {
 		client, err := newClient(issuer)
 		if err != nil {
 			return nil, fault.Under(fmt.Sprintf("issuers[%d]", i), err)
 		}
-		v.issuers[issuer.URL] = &trusted{Issuer: issuer, keys: &keyring{issuer: issuer.URL, client: client, log: config.Logger, now: config.Now}}
+		one := &trusted{Issuer: issuer, keys: &keyring{issuer: issuer.URL, client: client, log: config.Logger, now: config.Now}}
+		v.issuers[issuer.URL] = one
+		if issuer.Login == nil {
+			continue
+		}
+		if one.login, err = newLoginClient(issuer.Login, client); err != nil {
+			return nil, fault.Under(fmt.Sprintf("issuers[%d]", i), err)
+		}
+		v.logins = append(v.logins, one)
 	}
 	return v, nil
 }

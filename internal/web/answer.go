@@ -5,10 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"path"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/a-h/templ"
 
@@ -113,13 +111,17 @@ func (s *Web) fail(w http.ResponseWriter, r *http.Request, err error) {
 	s.write(w, r, status, view.Document(frame, view.Page{Title: doc.Title, Body: view.Problem(status, doc)}))
 }
 
-// toLogin sends somebody to the login, and from there back. A stream or a piece of a page makes
-// the whole page go there.
+// toLogin sends somebody to the login, and from there back. A stream makes the whole page go
+// there, and come back to the page.
 func (s *Web) toLogin(w http.ResponseWriter, r *http.Request) {
 	s.sessions.end(w)
-	target := "/ui/login"
-	if r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, livePrefix) {
-		target += "?" + url.Values{"back": {r.URL.RequestURI()}}.Encode()
+	target := loginPath
+	if r.Method == http.MethodGet {
+		page := r.URL.RequestURI()
+		if rest, live := strings.CutPrefix(page, livePrefix+"/"); live {
+			page = "/ui/" + rest
+		}
+		target += "?" + url.Values{"back": {page}}.Encode()
 	}
 	if r.Header.Get("HX-Request") != "" {
 		w.Header().Set("HX-Redirect", target)
@@ -140,55 +142,4 @@ func (s *Web) recovered(w http.ResponseWriter, r *http.Request) {
 	}
 	s.log.ErrorContext(r.Context(), "a page panicked", "path", r.URL.Path, "panic", caught, "stack", string(debug.Stack()))
 	http.Error(w, "something went wrong on our side", http.StatusInternalServerError)
-}
-
-// loginPage asks for a key.
-func (s *Web) loginPage(w http.ResponseWriter, r *http.Request) {
-	if s.config.Open {
-		http.Redirect(w, r, "/ui/", http.StatusSeeOther)
-		return
-	}
-	s.write(w, r, http.StatusOK, view.Login(view.Frame{Files: s.files.byName, Version: s.config.Version}, back(r.URL.Query().Get("back")), ""))
-}
-
-// login begins a session for whoever shows a key, or a token of an identity provider, that is
-// known and alive.
-func (s *Web) login(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	credential, to := strings.TrimSpace(r.PostFormValue("key")), back(r.PostFormValue("back"))
-	again := func(status int, text string) {
-		s.write(w, r, status, view.Login(view.Frame{Files: s.files.byName, Version: s.config.Version}, to, text))
-	}
-	if credential == "" || len(credential) > maxCredential || strings.ContainsFunc(credential, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		again(http.StatusBadRequest, "This is neither a key nor a token: keys begin with sk_, tokens with eyJ, and both have no blanks.")
-		return
-	}
-	_, err := s.api.keys.WhoAmI(withCredential(r, credential), &servov1.WhoAmIRequest{}) //nolint:contextcheck // it is the request's, with the key
-	if hasCode(err, fault.Unauthenticated) {
-		again(http.StatusUnauthorized, "This is not known here, or it has expired or was revoked.")
-		return
-	}
-	if err == nil {
-		err = s.sessions.begin(r.Context(), w, credential, time.Now())
-	}
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // back lets pages of ours through and nothing else
-}
-
-// logout ends the session here. The key lives on: it may be in use elsewhere.
-func (s *Web) logout(w http.ResponseWriter, r *http.Request) {
-	s.sessions.end(w)
-	http.Redirect(w, r, "/ui/login", http.StatusSeeOther)
-}
-
-// back is where to go after a login: a page of ours, and never another site.
-func back(to string) string {
-	parsed, err := url.Parse(to)
-	if err != nil || parsed.IsAbs() || parsed.Host != "" || !strings.HasPrefix(path.Clean(parsed.Path)+"/", "/ui/") || strings.HasPrefix(to, "//") || strings.Contains(to, "\\") {
-		return "/ui/"
-	}
-	return parsed.RequestURI()
 }

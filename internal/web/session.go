@@ -60,18 +60,44 @@ func (s *sessions) cipher(ctx context.Context) (cipher.AEAD, error) {
 	return s.aead, err
 }
 
-// begin gives the browser a session.
-func (s *sessions) begin(ctx context.Context, w http.ResponseWriter, credential string, now time.Time) error {
+// seal makes the value of a cookie, which is good for the cookie of that name alone.
+func (s *sessions) seal(ctx context.Context, name string, value any) (string, error) {
 	aead, err := s.cipher(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	raw, err := json.Marshal(session{Credential: credential, Until: now.Add(sessionLife)})
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, raw, []byte(name))), nil
+}
+
+// open reads what was sealed. It says whether there is something, and it is one of ours.
+func (s *sessions) open(r *http.Request, name string, value any) (bool, error) {
+	held, err := r.Cookie(name)
+	if err != nil {
+		return false, nil //nolint:nilerr // there is none
+	}
+	aead, err := s.cipher(r.Context())
+	if err != nil {
+		return false, err
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(held.Value)
+	if err != nil {
+		return false, nil //nolint:nilerr // not one of ours
+	}
+	raw, err := aead.Open(nil, nil, sealed, []byte(name))
+	return err == nil && json.Unmarshal(raw, value) == nil, nil
+}
+
+// begin gives the browser a session.
+func (s *sessions) begin(ctx context.Context, w http.ResponseWriter, credential string, now time.Time) error {
+	sealed, err := s.seal(ctx, sessionCookie, session{Credential: credential, Until: now.Add(sessionLife)})
 	if err != nil {
 		return err
 	}
-	sealed := aead.Seal(nil, nil, raw, []byte(sessionCookie))
-	http.SetCookie(w, cookie(sessionCookie, base64.RawURLEncoding.EncodeToString(sealed), int(sessionLife/time.Second), s.secure))
+	http.SetCookie(w, cookie(sessionCookie, sealed, int(sessionLife/time.Second), s.secure))
 	return nil
 }
 
@@ -88,25 +114,9 @@ func cookie(name, value string, age int, secure bool) *http.Cookie {
 
 // of is the key of a request's session; "" is none that holds.
 func (s *sessions) of(r *http.Request, now time.Time) (string, error) {
-	held, err := r.Cookie(sessionCookie)
-	if err != nil {
-		return "", nil //nolint:nilerr // nobody is logged in
-	}
-	aead, err := s.cipher(r.Context())
-	if err != nil {
-		return "", err
-	}
-	sealed, err := base64.RawURLEncoding.DecodeString(held.Value)
-	if err != nil {
-		return "", nil //nolint:nilerr // not one of ours
-	}
-	raw, err := aead.Open(nil, nil, sealed, []byte(sessionCookie))
-	if err != nil {
-		return "", nil //nolint:nilerr // not one of ours
-	}
 	var opened session
-	if json.Unmarshal(raw, &opened) != nil || !now.Before(opened.Until) {
-		return "", nil
+	if is, err := s.open(r, sessionCookie, &opened); err != nil || !is || !now.Before(opened.Until) {
+		return "", err
 	}
 	return opened.Credential, nil
 }

@@ -34,7 +34,7 @@ const tenantPages = 100
 // visit knows who sends a request, and which tenant it is about: the one in the path, or the
 // one that the lists are held to, or the only one there is for the caller.
 func (s *Web) visit(r *http.Request) (*visit, error) {
-	now := time.Now()
+	now := s.now()
 	credential := ""
 	if !s.config.Open {
 		var err error

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"go.arco.dev/servo/internal/oidc"
 	"go.arco.dev/servo/internal/web/view"
 )
 
@@ -16,8 +17,10 @@ import (
 type Config struct {
 	Channel grpc.ClientConnInterface // to the services, through their interceptors
 	Secret  func(ctx context.Context) ([]byte, error)
-	Open    bool // no keys are asked for, and nobody logs in
-	Secure  bool // the address is encrypted: cookies are for such connections alone
+	Open    bool           // no keys are asked for, and nobody logs in
+	Secure  bool           // the address is encrypted: cookies are for such connections alone
+	Logins  *oidc.Verifier // the providers that people log in with; nil is none
+	Public  string         // https://HOST under which people reach the pages; "" is only known of this machine
 	Version string
 	Logger  *slog.Logger
 
@@ -34,6 +37,7 @@ type Web struct {
 	mux      *http.ServeMux
 	seats    chan struct{}   // of pages that are open
 	paths    map[string]bool // of pages
+	now      func() time.Time
 
 	closing context.Context //nolint:containedctx // the life of the server, not of a request
 	close   context.CancelFunc
@@ -56,10 +60,13 @@ func New(config Config) (*Web, error) {
 	}
 	s := &Web{
 		config: config, api: newServices(config.Channel), sessions: &sessions{secret: config.Secret, secure: config.Secure},
-		files: files, log: config.Logger, mux: http.NewServeMux(), seats: make(chan struct{}, maxOpenPages), paths: map[string]bool{},
+		files: files, log: config.Logger, mux: http.NewServeMux(), seats: make(chan struct{}, maxOpenPages), paths: map[string]bool{}, now: time.Now,
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.routes()
+	if choices := config.Logins.Choices(); len(choices) > 0 {
+		s.log.Info("people log in with providers, which must know where to send them back to", "providers", len(choices), "redirect_url", config.Public+loginBackPath)
+	}
 	return s, nil
 }
 
@@ -96,9 +103,7 @@ type action func(v *visit) (done, error)
 // routes is every page and action.
 func (s *Web) routes() {
 	s.mux.HandleFunc("GET /ui/static/{file...}", s.files.serve)
-	s.mux.HandleFunc("GET /ui/login", s.loginPage)
-	s.mux.HandleFunc("POST /ui/login", s.login)
-	s.mux.HandleFunc("POST /ui/logout", s.logout)
+	s.loginRoutes()
 	s.mux.HandleFunc("GET /ui/{rest...}", func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, noSuchPage(r.URL.Path)) })
 
 	s.show("/{$}", s.overview)

@@ -1,6 +1,6 @@
 // Package issuer is an OpenID Connect issuer for tests: a server on loopback with keys of its
-// own, that publishes what the test says and signs what the test likes, lies included. Nothing
-// outside the test believes it.
+// own, that publishes what the test says and signs what the test likes, lies included. People
+// log in there as at a provider that takes no liberties. Nothing outside the test believes it.
 package issuer
 
 import (
@@ -43,6 +43,8 @@ type Issuer struct {
 	down      bool
 	document  func(document map[string]any) // changes it
 	published http.HandlerFunc              // instead of the keys
+
+	logins provider
 }
 
 // Key is one of the issuer's.
@@ -157,22 +159,38 @@ func (i *Issuer) Claims(changes map[string]any) map[string]any {
 // Token signs a token that is right but for these changes of its claims.
 func (i *Issuer) Token(t testing.TB, changes map[string]any) string {
 	t.Helper()
+	text, err := i.signed(changes)
+	require.NoError(t, err)
+	return text
+}
+
+func (i *Issuer) signed(changes map[string]any) (string, error) {
 	key := i.Key()
-	return Sign(t, key.Alg, key.Private, map[jose.HeaderKey]any{"kid": key.ID, "typ": "JWT"}, i.Claims(changes))
+	return sign(key.Alg, key.Private, map[jose.HeaderKey]any{"kid": key.ID, "typ": "JWT"}, i.Claims(changes))
 }
 
 // Sign signs claims with any key.
 func Sign(t testing.TB, alg jose.SignatureAlgorithm, key any, header map[jose.HeaderKey]any, claims map[string]any) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, &jose.SignerOptions{ExtraHeaders: header})
-	require.NoError(t, err)
-	payload, err := json.Marshal(claims)
-	require.NoError(t, err)
-	signed, err := signer.Sign(payload)
-	require.NoError(t, err)
-	text, err := signed.CompactSerialize()
+	text, err := sign(alg, key, header, claims)
 	require.NoError(t, err)
 	return text
+}
+
+func sign(alg jose.SignatureAlgorithm, key any, header map[jose.HeaderKey]any, claims map[string]any) (string, error) {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, &jose.SignerOptions{ExtraHeaders: header})
+	if err != nil {
+		return "", err
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
 }
 
 // Unsigned is a token that nobody has signed, with this header.
@@ -199,7 +217,10 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
 		i.Documents.Add(1)
-		document := map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"}
+		document := map[string]any{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
+			"authorization_response_iss_parameter_supported": true,
+		}
 		if change != nil {
 			change(document)
 		}
@@ -209,6 +230,11 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = set
 		if published != nil && !down {
 			published(w, r)
+			return
+		}
+	case "/authorize", "/token":
+		if !down {
+			i.login(w, r)
 			return
 		}
 	default:

@@ -3,6 +3,8 @@ package view
 import (
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Crumb is a step on the way to a page.
@@ -41,7 +43,8 @@ func sentence(field, message string) string {
 	if text == "" {
 		return ""
 	}
-	text = strings.ToUpper(text[:1]) + text[1:]
+	first, size := utf8.DecodeRuneInString(text) // names of others may begin with any letter
+	text = string(unicode.ToUpper(first)) + text[size:]
 	if strings.HasSuffix(text, "?") {
 		return text
 	}
