@@ -22,7 +22,7 @@ func (v *Verifier) Known() int {
 // Hurry lets issuers answer codes within a time.
 func (v *Verifier) Hurry(within time.Duration) {
 	for _, t := range v.logins {
-		t.login.http.Timeout = within
+		t.login.http.Timeout = min(t.login.http.Timeout, within) // one that has no time at all keeps it
 	}
 }
 

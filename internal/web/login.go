@@ -142,7 +142,7 @@ func (s *Web) loginBack(w http.ResponseWriter, r *http.Request) {
 	to := back(begun.Back)
 	token, err := s.config.Logins.Finish(r.Context(), begun.Attempt, r.URL.Query())
 	if err == nil && len(token) > maxCredential {
-		err = fault.New(fault.LimitExceeded, fmt.Sprintf("the token that says who you are has %d bytes, and a session holds %d", len(token), maxCredential),
+		err = fault.New(fault.Forbidden, fmt.Sprintf("the token that says who you are has %d bytes, and a session holds %d", len(token), maxCredential),
 			fault.Remedy("ask whoever looks after the provider to put less into ID tokens, such as only the groups that are granted something here"))
 	}
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	sessionCookie = "servo_session"
 	sessionLife   = 12 * time.Hour
 	sessionInfo   = "servo/ui/session/1" // so that no other use of the secret has this key
-	maxCredential = 3000                 // bytes of a key: browsers keep cookies of up to 4 KiB
+	maxCredential = 2900                 // bytes of a key: sealed it is a third longer, and browsers keep cookies of up to 4 KiB
 )
 
 // session is who is logged in.

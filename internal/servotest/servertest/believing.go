@@ -16,7 +16,18 @@ import (
 // in a group has its grant.
 func StartBelieving(t testing.TB, from *issuer.Issuer, groups map[string]access.Grant) *Server {
 	t.Helper()
-	one := oidc.Issuer{URL: from.URL, Audiences: []string{issuer.Audience}, Algorithms: []string{"RS256", "ES256"}, Subject: "sub"}
+	return startBelieving(t, from, groups, nil)
+}
+
+// StartLogin is StartBelieving for one whose pages lead to the issuer, called label, and back.
+func StartLogin(t testing.TB, from *issuer.Issuer, label string, groups map[string]access.Grant) *Server {
+	t.Helper()
+	return startBelieving(t, from, groups, &oidc.Login{ClientID: issuer.Audience, Scopes: []string{"openid"}, Label: label})
+}
+
+func startBelieving(t testing.TB, from *issuer.Issuer, groups map[string]access.Grant, login *oidc.Login) *Server {
+	t.Helper()
+	one := oidc.Issuer{URL: from.URL, Audiences: []string{issuer.Audience}, Algorithms: []string{"RS256", "ES256"}, Subject: "sub", Login: login}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		one.Rules = append(one.Rules, oidc.Rule{Claim: "groups", Value: group, Grant: groups[group]})
 	}

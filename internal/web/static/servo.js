@@ -105,7 +105,11 @@
 
   // ---- live: say so when the page is not
   const offline = (is) => document.body.classList.toggle("offline", is);
-  document.addEventListener("htmx:sse:error", () => offline(true));
+  document.addEventListener("htmx:sse:error", (event) => {
+    offline(true);
+    // The session is over: the page itself leads to the login, and from there back to it.
+    if (event.detail?.status === 401) location.reload();
+  });
   document.addEventListener("htmx:sse:after:connection", () => offline(false));
   // The tail of a log stays at its end, unless somebody reads further up.
   const tails = () => document.querySelectorAll("[data-tail]");
