@@ -219,10 +219,14 @@ func TestGuide(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "operate.md"))
 	require.NoError(t, err)
-	_, example, found := strings.Cut(string(page), "```yaml\n# oidc.yaml\n")
-	require.True(t, found)
-	example, _, _ = strings.Cut(example, "```")
-	s, err := oidc.Parse([]byte(example), "oidc.yaml")
-	require.NoError(t, err)
-	require.Len(t, s.Issuers[0].Rules, 3)
+	read := func(name string) oidc.Issuer {
+		_, example, found := strings.Cut(string(page), "```yaml\n# "+name+"\n")
+		require.True(t, found, name)
+		example, _, _ = strings.Cut(example, "```")
+		s, err := oidc.Parse([]byte(example), name)
+		require.NoError(t, err)
+		return s.Issuers[0]
+	}
+	require.Len(t, read("oidc.yaml").Rules, 3)
+	require.Equal(t, "ACME", read("oidc-login.yaml").Login.Label)
 }
