@@ -89,7 +89,7 @@ func (s *Web) enter(w http.ResponseWriter, r *http.Request, credential string, u
 		s.fail(w, r, err)
 		return
 	}
-	http.Redirect(w, r, unknown.Back, http.StatusSeeOther) //nolint:gosec // back has let pages of ours through and nothing else
+	http.Redirect(w, r, unknown.Back, http.StatusSeeOther)
 }
 
 // logout ends the session here. The key lives on: it may be in use elsewhere.
@@ -121,7 +121,7 @@ func (s *Web) loginWith(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, s.attemptCookie(sealed, int(attemptLife/time.Second)))
 	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, address, http.StatusSeeOther)
+	http.Redirect(w, r, address, http.StatusSeeOther) //nolint:gosec // the issuer's own page, by the discovery document
 }
 
 // loginBack takes a browser that a provider has sent back. Without the cookie it is not the
@@ -173,7 +173,7 @@ func (s *Web) failLogin(w http.ResponseWriter, r *http.Request, to string, err e
 // attemptCookie is for where logins end. It is Secure if that is encrypted, whatever stands
 // before this server.
 func (s *Web) attemptCookie(value string, age int) *http.Cookie {
-	c := cookie(attemptCookie, value, age, s.config.Secure || strings.HasPrefix(s.config.Public, "https://"))
+	c := cookie(attemptCookie, value, age, s.config.Secure || strings.HasPrefix(s.config.Public, "https://")) //nolint:gosec // see cookie
 	c.Path = loginBackPath
 	return c
 }

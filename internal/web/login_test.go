@@ -286,6 +286,17 @@ func TestLoginDoor(t *testing.T) {
 		require.Contains(t, body, "at https://servo.example.com/ui/login", "a cookie is for one host")
 	})
 
+	t.Run("names of this machine are names and nothing else", func(t *testing.T) {
+		t.Parallel()
+		for host, is := range map[string]bool{
+			"localhost": true, "localhost:8080": true, "127.0.0.1:80": true, "[::1]:8080": true,
+			"": false, "evil.example": false, "localhost.evil.example": false, "localhost@evil.example": false, "evil.example@localhost": false,
+			"localhost/evil.example": false, "localhost?evil": false, "localhost#evil": false, "localhost:port": false, "10.0.0.1": false,
+		} {
+			require.Equal(t, is, web.OfThisMachine(host), host)
+		}
+	})
+
 	t.Run("a token that no session holds is refused with what to do", func(t *testing.T) {
 		t.Parallel()
 		d := newDoor(t, "")
