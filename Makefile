@@ -29,12 +29,15 @@ setup: ## find or install what tests need beside Go (PostgreSQL >= 15, PgBouncer
 	@scripts/setup.sh
 
 .PHONY: build
-build: ## compile everything; the binary is ./servo
-	CGO_ENABLED=0 go build ./...
+build: binary ## compile everything; the binary is ./servo
+	CGO_ENABLED=0 go build -trimpath ./...
+
+.PHONY: binary
+binary:
 	CGO_ENABLED=0 go build -trimpath -o servo ./cmd/servo
 
 .PHONY: dev
-dev: build ## run a server, PostgreSQL and an example on this machine (args="--no-demo" for more)
+dev: binary ## run a server, PostgreSQL and an example on this machine (args="--no-demo" for more)
 	@scripts/setup.sh postgresql
 	./servo dev $(args)
 
