@@ -31,6 +31,7 @@ func retryAll(ctx context.Context, server *engine.Engine, most int) error {
 func TestRaceCancelRetryDue(t *testing.T) {
 	t.Parallel()
 	tr, wins := newTrack(t), score{}
+	tr.undecided = wins.lacks("cancel", "retry due")
 	tr.rounds(t, raceRounds, func() {
 		keys := tr.runs(t, "single", racesEach)
 		leases := tr.lease(t, racesEach, true)
@@ -52,7 +53,7 @@ func TestRaceCancelRetryDue(t *testing.T) {
 		require.Zero(t, tr.admit(t), "nothing is ready any more")
 		tr.whoMoved(t, leases, wins, "retry due")
 	})
-	wins.requireRaces(t, "cancel", "retry due")
+	tr.requireRaces(t, wins, "cancel", "retry due")
 }
 
 // whoMoved looks whether each task was readied after its attempt, before the cancel came.
@@ -81,6 +82,7 @@ func (tr *track) whoMoved(t testing.TB, leases []engine.Lease, wins score, mover
 func TestRaceCancelStart(t *testing.T) {
 	t.Parallel()
 	tr, wins := newTrack(t), score{}
+	tr.undecided = wins.lacks("cancel", "start")
 	tr.rounds(t, raceRounds, func() {
 		keys := tr.runs(t, "single", racesEach)
 		leases := tr.lease(t, racesEach, false)
@@ -107,7 +109,7 @@ func TestRaceCancelStart(t *testing.T) {
 			require.Equal(t, run.RunCancelled, r.State)
 		}
 	})
-	wins.requireRaces(t, "cancel", "start")
+	tr.requireRaces(t, wins, "cancel", "start")
 }
 
 // A worker wakes up in the moment in which somebody gives it up: its late result is kept, or
@@ -115,6 +117,7 @@ func TestRaceCancelStart(t *testing.T) {
 func TestRaceForceCancelComplete(t *testing.T) {
 	t.Parallel()
 	tr, wins := newTrack(t), score{}
+	tr.undecided = wins.lacks("complete", "force")
 	tr.rounds(t, raceRounds, func() {
 		keys := tr.runs(t, "single", racesEach)
 		tr.admit(t)
@@ -144,7 +147,7 @@ func TestRaceForceCancelComplete(t *testing.T) {
 			require.EqualValues(t, 1, r.Cancelled)
 		}
 	})
-	wins.requireRaces(t, "complete", "force")
+	tr.requireRaces(t, wins, "complete", "force")
 	require.Equal(t, wins["complete"], tr.db.Count(t, `SELECT count(*) FROM servo.tasks WHERE late_result AND result = '1'`))
 }
 
