@@ -116,13 +116,30 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 			return nil, err
 		}
 	}
-	e.routes, e.methods = routes()
-	var err error
-	if e.openapi, err = newDocument(e.routes); err != nil {
-		return nil, err
+	w := contractWritten()
+	e.routes, e.methods, e.openapi, e.docs = w.routes, w.methods, w.openapi, w.docs
+	return e, w.err
+}
+
+// written is what an edge answers of the contract itself. Nobody changes it.
+type written struct {
+	routes  map[string]*route // by method and pattern
+	methods []string          // that any path has
+	openapi document
+	docs    page
+	err     error
+}
+
+// contractWritten gives the one that all edges of the process share: it depends on nothing but
+// the contract, and to write it is most of what it takes to make an edge.
+var contractWritten = sync.OnceValue(writeContract) //nolint:gochecknoglobals // see above
+
+func writeContract() (w written) {
+	w.routes, w.methods = routes()
+	if w.openapi, w.err = newDocument(w.routes); w.err == nil {
+		w.docs, w.err = newPage(w.openapi.root)
 	}
-	e.docs, err = newPage(e.openapi.root)
-	return e, err
+	return w
 }
 
 // with joins the two generated functions of a service. The other generated way in,
