@@ -9,6 +9,9 @@ MAKEFLAGS += --no-print-directory
 bin := .bin
 generators := $(addprefix $(bin)/,sqlc buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-gen-connect-openapi templ)
 packages ?= ./...
+# Tests begin in this order: the dearest first, so that none of them is left alone at the end.
+dearest := $(addprefix ./internal/,cli engine verify web guides chaos/requests chaos/slots chaos chaos/quota api/rest store chaos/fleet api)
+tested = $(if $(filter ./...,$(packages)),$(dearest)) $(packages)
 # What a test run may take as a whole; a hanging test shows its goroutines then.
 timeout := 20m
 soak ?= 20m
@@ -60,7 +63,7 @@ fmt: $(bin)/golangci-lint ## format the code
 
 .PHONY: test
 test: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests (packages=./internal/run/... for some)
-	$(gotest) $(packages)
+	$(gotest) $(tested)
 
 .PHONY: test/pooler
 test/pooler: setup $(bin)/gotestsum ## run the tests of the API through PgBouncer in transaction mode
@@ -68,12 +71,15 @@ test/pooler: setup $(bin)/gotestsum ## run the tests of the API through PgBounce
 
 .PHONY: test/race
 test/race: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests with the race detector
-	CGO_ENABLED=1 $(gotest) -race $(packages)
+	CGO_ENABLED=1 $(gotest) -race $(tested)
 
 .PHONY: soak
 soak: setup ## run the chaos tests for long (soak=20m for each): servers, workers and PostgreSQL killed
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestChaos -timeout 24h ./internal/chaos
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestFleet -timeout 24h ./internal/chaos/fleet
+	SERVO_SOAK=$(soak) go test -v -count=1 -run TestRace -timeout 1h ./internal/engine
+	SERVO_REQUESTS=18000 go test -v -count=1 -run TestGeneratedRequests -timeout 1h ./internal/chaos/requests
+	SERVO_CONFIGS=10000 go test -v -count=1 -run TestApplyManyConfigs -timeout 1h ./internal/cli
 
 .PHONY: bench
 bench: setup ## measure the engine against a PostgreSQL with fsync on

@@ -22,12 +22,13 @@ import (
 )
 
 const (
-	restRequests = 18_000
-	grpcCalls    = 4_000
+	// Some thirty for each path; make soak sends 18,000 and 4,000.
+	restRequests = 4_500
+	grpcCalls    = 1_000
 	senders      = 12
 	// mostGrowth is what a server may hold on to between the first quarter and the end: what it
 	// remembers on purpose has its limits, and is full by then or small.
-	mostGrowth = 48 << 20
+	mostGrowth = 16 << 20
 	patience   = 3 * time.Minute // claims and triggers may ask to wait for one
 )
 
