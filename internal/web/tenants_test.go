@@ -125,7 +125,7 @@ func TestKeys(t *testing.T) {
 		w.Click("dialog#rotate-" + old + " button[type=submit]")
 		w.See("has a successor")
 		require.NotEqual(t, made.GetSecret(), w.Text("#secret"))
-		w.Click("section a.button")
+		w.Click("dialog[open] section a.button")
 		w.Until(`document.querySelector("#key-` + old + ` .state").textContent.includes("retiring")`)
 		w.Click("[data-dialog=revoke-" + old + "]")
 		w.Click("dialog#revoke-" + old + " button[type=submit]")

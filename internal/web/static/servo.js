@@ -81,6 +81,49 @@
   });
   addEventListener("pageshow", () => document.querySelectorAll("form [name]:disabled").forEach((f) => { f.disabled = false; }));
 
+  // ---- dialogs: what is refused is said at its field, and what was typed stays.
+  const told = (form, name, text) => {
+    const at = [...form.elements].find((e) => name && e.name === name && e.type !== "hidden");
+    const said = document.createElement("span");
+    said.className = "field-error";
+    said.setAttribute("role", "alert");
+    said.textContent = text;
+    if (!at) { form.querySelector(".end").before(said); return; }
+    at.setAttribute("aria-invalid", "true");
+    (at.closest("label") ?? at).append(said);
+    at.focus();
+  };
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (form.method !== "post" || !form.closest("dialog")) return;
+    event.preventDefault();
+    const send = event.submitter ?? form.querySelector("[type=submit]");
+    if (send.disabled) return;
+    const body = new URLSearchParams(new FormData(form));
+    form.querySelectorAll(".field-error").forEach((e) => e.remove());
+    form.querySelectorAll("[aria-invalid]").forEach((e) => e.removeAttribute("aria-invalid"));
+    send.disabled = true;
+    try {
+      const answer = await fetch(form.action, { method: "POST", body, headers: { "X-Servo-Dialog": "1" } });
+      if (answer.ok && answer.headers.get("Content-Type")?.startsWith("text/html")) { once(form.closest("dialog"), await answer.text()); return; }
+      const { to, wrong } = await answer.json();
+      if (to) { location.assign(to); return; }
+      for (const [name, text] of Object.entries(wrong)) told(form, name, text);
+    } catch {
+      told(form, "", "It is not known whether this was done: no answer came. Look at the page before you send it again.");
+    }
+    send.disabled = false;
+  });
+  // What is shown once stands outside of what is refreshed, and is left by its own button.
+  const once = (dialog, html) => {
+    dialog.close();
+    const shown = document.createElement("dialog");
+    shown.innerHTML = `<div class="pad">${html}</div>`;
+    shown.addEventListener("cancel", (event) => event.preventDefault());
+    document.body.append(shown);
+    shown.showModal();
+  };
+
   // ---- search by keyboard
   const box = () => document.querySelector(".search input");
   document.addEventListener("keydown", (event) => {

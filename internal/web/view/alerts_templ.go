@@ -584,7 +584,7 @@ func newChannel(m AlertsModel) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = Ask(Question{ID: "new-channel", Button: "New channel", Title: "Tell somebody of alerts", Text: "Messages are posted to the URL and signed with a secret, which is shown once on the next page.", Action: m.channelsAt()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Ask(Question{ID: "new-channel", Button: "New channel", Title: "Tell somebody of alerts", Text: "Messages are posted to the URL and signed with a secret, which is shown once.", Action: m.channelsAt()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

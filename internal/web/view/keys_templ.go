@@ -420,7 +420,7 @@ func newKey(m KeysModel) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = Ask(Question{ID: "new-key", Button: "New key", Title: "Make an API key", Text: "It is shown once, on the next page. Each role may do what the one before it may, and more.", Action: m.Base}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Ask(Question{ID: "new-key", Button: "New key", Title: "Make an API key", Text: "It is shown once, when it is made. Each role may do what the one before it may, and more.", Action: m.Base}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
