@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -78,8 +79,14 @@ func (s *Web) write(w http.ResponseWriter, r *http.Request, status int, c templ.
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
+	var to io.WriteCloser = asItIs{w}
+	if body.Len() >= minCompressed && compress(w, r) {
+		to = newGzipped(w, s.gzip)
+	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes())
+	if _, err := to.Write(body.Bytes()); err == nil {
+		_ = to.Close() // who has gone reads nothing
+	}
 }
 
 // docOf is what went wrong, in the words of the API.

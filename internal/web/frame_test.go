@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"io"
 	"net/http"
@@ -187,6 +188,72 @@ func TestStreams(t *testing.T) {
 		next, body := message(t, w.Server, at, shown)
 		require.NotEqual(t, shown, next)
 		require.Contains(t, body, run.GetId())
+	})
+}
+
+func TestCompressed(t *testing.T) {
+	t.Parallel()
+	like := func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip, deflate, br") }
+	read := func(t *testing.T, body io.Reader) string {
+		t.Helper()
+		plain, err := gzip.NewReader(body)
+		require.NoError(t, err)
+		text, err := io.ReadAll(plain)
+		require.NoError(t, err)
+		return string(text)
+	}
+
+	t.Run("pages and files are sent compressed to who likes it, and as they are to others", func(t *testing.T) {
+		t.Parallel()
+		server := servertest.Start(t)
+		never := func(r *http.Request) { r.Header.Set("Accept-Encoding", "identity") }
+		_, page := get(t, server, "/ui/", never)
+		paths := []string{"/ui/"}
+		for _, part := range strings.Split(page, `"`) {
+			if strings.HasSuffix(part, ".css") || strings.HasSuffix(part, ".js") {
+				paths = append(paths, part)
+			}
+		}
+		require.Len(t, paths, 5)
+		for _, path := range paths {
+			plain, text := get(t, server, path, never)
+			require.Empty(t, plain.Header.Get("Content-Encoding"))
+			require.Equal(t, "Accept-Encoding", plain.Header.Get("Vary"))
+			answer, short := get(t, server, path, like)
+			require.Equal(t, "gzip", answer.Header.Get("Content-Encoding"), path)
+			require.Equal(t, "Accept-Encoding", answer.Header.Get("Vary"))
+			require.Equal(t, plain.Header.Get("Cache-Control"), answer.Header.Get("Cache-Control"))
+			require.Less(t, len(short)*2, len(text), path)
+			require.Equal(t, text, read(t, strings.NewReader(short)))
+		}
+	})
+
+	t.Run("what happens arrives at once", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.Server.URL+"/ui/live/runs?tenant="+tenant, http.NoBody)
+		require.NoError(t, err)
+		like(req)
+		answer, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		require.Equal(t, "gzip", answer.Header.Get("Content-Encoding"))
+		plain, err := gzip.NewReader(answer.Body)
+		require.NoError(t, err)
+		lines := bufio.NewScanner(plain)
+		lines.Buffer(nil, 1<<20)
+		until := func(text string) {
+			for lines.Scan() {
+				if strings.Contains(lines.Text(), text) {
+					return
+				}
+			}
+			require.Fail(t, "it did not come", "%s: %v", text, lines.Err())
+		}
+		until("No runs here")
+		until(w.trigger(tenant).GetId()) // while the stream goes on
 	})
 }
 

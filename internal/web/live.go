@@ -41,7 +41,11 @@ func (s *Web) live(w http.ResponseWriter, r *http.Request, p page) {
 	ctx, cancel := context.WithTimeout(v.ctx, streamLife)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	stream := &stream{w: w, control: http.NewResponseController(w), shown: r.Header.Get("Last-Event-ID")}
+	stream := &stream{w: asItIs{w}, control: http.NewResponseController(w), shown: r.Header.Get("Last-Event-ID")}
+	if compress(w, r) {
+		stream.w = newGzipped(w, s.gzip)
+	}
+	defer func() { _ = stream.w.Close() }() // so that it has an end, for who still reads
 	if stream.write(": \n\n") != nil {
 		return
 	}
@@ -89,7 +93,7 @@ func (s *Web) refresh(ctx context.Context, v *visit, p page, to *stream) (rest i
 
 // stream is a browser that looks at a page.
 type stream struct {
-	w       http.ResponseWriter
+	w       io.WriteCloser
 	control *http.ResponseController
 	shown   string // digest of what it shows
 	last    time.Time

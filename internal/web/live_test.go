@@ -14,7 +14,7 @@ func TestStream(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	sent := func(shown string, bodies ...string) string {
 		w := httptest.NewRecorder()
-		s := &stream{w: w, control: http.NewResponseController(w), shown: shown, last: now}
+		s := &stream{w: asItIs{w}, control: http.NewResponseController(w), shown: shown, last: now}
 		for _, body := range bodies {
 			require.NoError(t, s.send([]byte(body), now))
 		}

@@ -23,6 +23,7 @@ type files struct {
 type file struct {
 	kind string
 	body []byte
+	gzip []byte // the same compressed, once for all; nil if it is no shorter
 }
 
 func readFiles() (files, error) {
@@ -37,7 +38,7 @@ func readFiles() (files, error) {
 		hashed := strings.TrimSuffix(path.Base(name), ext) + "." + hex.EncodeToString(sum[:6]) + ext
 		kind := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}[ext]
 		f.byName[path.Base(name)] = "/ui/static/" + hashed
-		f.bodies[hashed] = file{kind: kind, body: body}
+		f.bodies[hashed] = file{kind: kind, body: body, gzip: compressed(body)}
 	}
 	return f, nil
 }
@@ -50,5 +51,9 @@ func (f files) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", found.kind)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	if found.gzip != nil && compress(w, r) {
+		_, _ = w.Write(found.gzip)
+		return
+	}
 	_, _ = w.Write(found.body)
 }

@@ -33,6 +33,7 @@ type Web struct {
 	api      services
 	sessions *sessions
 	files    files
+	gzip     *compressors
 	log      *slog.Logger
 	mux      *http.ServeMux
 	seats    chan struct{}   // of pages that are open
@@ -60,7 +61,7 @@ func New(config Config) (*Web, error) {
 	}
 	s := &Web{
 		config: config, api: newServices(config.Channel), sessions: &sessions{secret: config.Secret, secure: config.Secure},
-		files: files, log: config.Logger, mux: http.NewServeMux(), seats: make(chan struct{}, maxOpenPages), paths: map[string]bool{}, now: time.Now,
+		files: files, gzip: newCompressors(), log: config.Logger, mux: http.NewServeMux(), seats: make(chan struct{}, maxOpenPages), paths: map[string]bool{}, now: time.Now,
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.routes()

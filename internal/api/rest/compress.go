@@ -88,8 +88,8 @@ func newGzip() any {
 	return w
 }
 
-// accepts says whether a caller would rather have an answer compressed.
-func accepts(h http.Header) bool {
+// AcceptsGzip says whether a caller would rather have an answer compressed.
+func AcceptsGzip(h http.Header) bool {
 	compressed, plain, others := -1.0, -1.0, -1.0 // what was not said
 	for _, header := range h.Values("Accept-Encoding") {
 		for one := range strings.SplitSeq(header, ",") {

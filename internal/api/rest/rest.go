@@ -152,7 +152,7 @@ func with[C any](client func(grpc.ClientConnInterface) C, register func(context.
 
 // ServeHTTP answers a request.
 func (e *Edge) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := &writer{ResponseWriter: rw, edge: e, head: r.Method == http.MethodHead, compress: accepts(r.Header)}
+	w := &writer{ResponseWriter: rw, edge: e, head: r.Method == http.MethodHead, compress: AcceptsGzip(r.Header)}
 	request := &state{original: r, requestID: requestID(r.Header)}
 	w.Header().Set(requestIDHeader, request.requestID)
 	defer func() {
