@@ -78,7 +78,7 @@ const (
 func (s searchService) Search(ctx context.Context, req *servov1.SearchRequest) (*servov1.SearchResponse, error) {
 	text := strings.TrimSpace(req.GetQ())
 	if text == "" {
-		return nil, fault.New(fault.InvalidArgument, "is blank", fault.Field("q"), fault.Remedy("send an id, or how a name begins"))
+		return nil, fault.New(fault.InvalidArgument, "is blank", fault.Field("q"), fault.Remedy("send an id, or a part of a name"))
 	}
 	tenant, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
@@ -86,9 +86,8 @@ func (s searchService) Search(ctx context.Context, req *servov1.SearchRequest) (
 	}
 	var found []store.Found
 	answer := &servov1.SearchResponse{}
-	if of, err := uuid.Parse(text); err == nil && len(text) == len(uuid.Nil.String()) {
-		found, err = s.store.FindByID(ctx, tenant, of)
-		if err != nil {
+	if isID(text) {
+		if found, err = s.store.FindByID(ctx, tenant, uuid.MustParse(text)); err != nil {
 			return nil, err
 		}
 	} else {
@@ -96,6 +95,9 @@ func (s searchService) Search(ctx context.Context, req *servov1.SearchRequest) (
 		if found, err = s.byName(ctx, tenant, req.GetWorkspace(), text); err != nil {
 			return nil, err
 		}
+	}
+	if answer.Cut, err = s.more(ctx, tenant, found, text); err != nil {
+		return nil, err
 	}
 	for _, f := range found {
 		shown, err := s.foundToProto(ctx, f)
@@ -107,6 +109,27 @@ func (s searchService) Search(ctx context.Context, req *servov1.SearchRequest) (
 		}
 	}
 	return answer, nil
+}
+
+// more says whether names were left out that may have the text too: there are more configs than
+// are looked at, and not so many were found that others are left out anyway.
+func (s searchService) more(ctx context.Context, tenant id.Tenant, found []store.Found, text string) (bool, error) {
+	configs := 0
+	for _, f := range found {
+		if f.Kind == store.KindConfig {
+			configs++
+		}
+	}
+	if configs >= foundOfKind || isID(text) {
+		return false, nil
+	}
+	return s.store.MoreConfigs(ctx, tenant)
+}
+
+// isID says whether a text is an id, and cannot be meant as a name.
+func isID(text string) bool {
+	_, err := uuid.Parse(text)
+	return err == nil && len(text) == len(uuid.Nil.String())
 }
 
 // mayFind says whether the caller may read what was found, and has asked for it.
@@ -124,6 +147,9 @@ func (s searchService) foundToProto(ctx context.Context, f store.Found) (*servov
 	if f.ID != uuid.Nil {
 		out.Id = f.ID.String()
 	}
+	if f.Public != "" {
+		out.Id = f.Public
+	}
 	if f.Run != (id.Run{}) {
 		out.Run = f.Run.String()
 	}
@@ -135,10 +161,11 @@ func (s searchService) foundToProto(ctx context.Context, f store.Found) (*servov
 	return out, err
 }
 
-// byName finds what has a name that begins with a text: of one tenant, or of the installation.
+// byName finds what has a text in its name: of one tenant, or of the installation.
 func (s searchService) byName(ctx context.Context, tenant id.Tenant, workspace, text string) ([]store.Found, error) {
 	looks := []func() ([]store.Found, error){
 		func() ([]store.Found, error) { return s.store.FindConfigs(ctx, tenant, workspace, text, foundOfKind) },
+		func() ([]store.Found, error) { return s.store.FindKeys(ctx, tenant, text, foundOfKind) },
 	}
 	if tenant == (id.Tenant{}) {
 		looks = append(looks,
@@ -160,10 +187,15 @@ func (s searchService) byName(ctx context.Context, tenant id.Tenant, workspace, 
 	return found, nil
 }
 
+// has says whether a text is in a name, whatever its case.
+func has(name, text string) bool {
+	return strings.Contains(strings.ToLower(name), strings.ToLower(text))
+}
+
 func (s searchService) findPools(ctx context.Context, text string) (found []store.Found, err error) {
 	pools, err := s.store.Pools(ctx)
 	for _, p := range pools {
-		if strings.HasPrefix(p.Name, text) && len(found) < foundOfKind {
+		if has(p.Name, text) && len(found) < foundOfKind {
 			found = append(found, store.Found{Kind: kindPool, Name: p.Name})
 		}
 	}
@@ -186,13 +218,12 @@ func (s searchService) findDeployed(ctx context.Context, tenant id.Tenant, works
 			return nil, err
 		}
 		for _, p := range d.manifest.Pipelines {
-			if strings.HasPrefix(p.Name, text) && len(pipelines) < foundOfKind {
+			if has(p.Name, text) && len(pipelines) < foundOfKind {
 				pipelines = append(pipelines, store.Found{Kind: kindPipeline, Name: p.Name, Tenant: tenant, Workspace: w.Name})
 			}
 		}
 		for _, a := range d.manifest.Assets {
-			_, name, _ := strings.Cut(a.Key, "/")
-			if (strings.HasPrefix(a.Key, text) || strings.HasPrefix(name, text)) && len(assets) < foundOfKind {
+			if has(a.Key, text) && len(assets) < foundOfKind {
 				assets = append(assets, store.Found{Kind: kindAsset, Name: a.Key, Tenant: tenant, Workspace: w.Name})
 			}
 		}

@@ -28,7 +28,7 @@ func TestSearch(t *testing.T) {
 	}
 	_, err := servov1.NewPoolServiceClient(g.bundle.conn).CreatePool(t.Context(), &servov1.CreatePoolRequest{Name: "quick", Kind: servov1.Pool_PULL})
 	require.NoError(t, err)
-	_, err = keys.CreateKey(t.Context(), &servov1.CreateKeyRequest{Tenant: "acme", Name: "ci", Role: "viewer"})
+	ci, err := keys.CreateKey(t.Context(), &servov1.CreateKeyRequest{Tenant: "acme", Name: "ci", Role: "viewer"})
 	require.NoError(t, err)
 	search := servov1.NewSearchServiceClient(g.conn)
 	operator, viewer, admin := with(t.Context(), g.roleKey(t, access.Platform)), with(t.Context(), g.roleKey(t, access.Viewer)), with(t.Context(), g.roleKey(t, access.TenantAdmin))
@@ -108,6 +108,21 @@ func TestSearch(t *testing.T) {
 		require.Equal(t, []string{"config singular-acme acme", "pipeline single acme"}, find(t, "viewer", &servov1.SearchRequest{Q: "sing", Tenant: "acme"}))
 		require.Contains(t, find(t, "viewer", &servov1.SearchRequest{Q: "scan", Tenant: "acme"}), "asset f/scan acme", "by its name without the namespace")
 		require.Empty(t, find(t, "viewer", &servov1.SearchRequest{Q: "sing", Tenant: "acme", Workspace: "other"}))
+		require.Equal(t, []string{"config singular-acme acme"}, find(t, "viewer", &servov1.SearchRequest{Q: "ULAR", Tenant: "acme"}), "a part is enough")
+	})
+	t.Run("a key is found by its name and by the id that people see, by who may read keys", func(t *testing.T) {
+		t.Parallel()
+		for _, q := range []string{ci.GetKey().GetId(), ci.GetKey().GetId()[:6], "sk_" + ci.GetKey().GetId(), "ci"} {
+			require.Contains(t, find(t, "admin", &servov1.SearchRequest{Q: q, Tenant: "acme"}), "key ci acme", q)
+			require.NotContains(t, find(t, "viewer", &servov1.SearchRequest{Q: q, Tenant: "acme"}), "key ci acme", q)
+			require.Contains(t, find(t, "operator", &servov1.SearchRequest{Q: q}), "key ci acme", q)
+			require.NotContains(t, find(t, "operator", &servov1.SearchRequest{Q: q, Tenant: "brick"}), "key ci acme", q)
+		}
+		answer, err := search.Search(admin, &servov1.SearchRequest{Q: ci.GetSecret(), Tenant: "acme"})
+		require.NoError(t, err)
+		require.Len(t, answer.GetFound(), 1)
+		require.Equal(t, ci.GetKey().GetId(), answer.GetFound()[0].GetId())
+		require.False(t, answer.GetCut())
 	})
 	t.Run("a key of one workspace names it, and finds what is in it", func(t *testing.T) {
 		t.Parallel()

@@ -9,18 +9,19 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// newFind finds things by an id, or by how a name begins.
+// newFind finds things by an id, or by a part of a name.
 func newFind() *cobra.Command {
 	var r remote
 	cmd := &cobra.Command{
 		Use:   "find TEXT",
-		Short: "Find what has an id, or a name that begins with a text",
-		Long: `Find what has an id, or a name that begins with a text: runs, tasks, configs, pipelines,
+		Short: "Find what has an id, or a text in its name",
+		Long: `Find what has an id, or a text in its name: runs, tasks, configs, pipelines,
 assets, deployments, alerts, keys, tenants, pools, locks. Up to 5 of each kind are shown, and
 only what the caller may read.
 
 Without --tenant it looks in all tenants, which needs a platform key; pipelines, assets and locks
-are looked for in one tenant only. A task that a fan-out has added is found by its run.`,
+are looked for in one tenant only. Keys are found by their names, and by the first 4 or more
+digits of the ids that servo keys list shows.`,
 		Example: "  servo find 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10\n  servo find nightly --tenant acme",
 		Args:    exactly(1),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
@@ -30,6 +31,9 @@ are looked for in one tenant only. A task that a fan-out has added is found by i
 			}
 			if answer.GetPartial() {
 				s.say("pipelines, assets and locks are looked for with --tenant only")
+			}
+			if answer.GetCut() {
+				s.say("not every config was looked at: there are too many, name one of the tenants with --tenant")
 			}
 			return showAll(s, answer.GetFound(), "nothing found", func(w io.Writer) {
 				var t table

@@ -224,6 +224,18 @@ var acrossPlans = map[string]struct {
 		t.Helper()
 		require.Empty(t, must(w.FindByID(t.Context(), id.Tenant{}, id.New[id.Task](w.mint).UUID))(t))
 	}},
+	"whose task an id is that was added": {"OwnersOfAddedTask", []string{"runs_created_at_idx", "tasks_pkey"}, 150_000, func(t testing.TB, w *world) {
+		t.Helper()
+		require.Empty(t, must(w.FindByID(t.Context(), id.Tenant{}, id.New[id.Task](w.mint).UUID))(t))
+	}},
+	"keys by name and by id": {"KeysNamed", []string{"api_keys_name", "api_keys_public_id_key"}, 1_000, func(t testing.TB, w *world) {
+		t.Helper()
+		must(w.FindKeys(t.Context(), id.Tenant{}, "abcd", 5))(t)
+	}},
+	"more configs": {"MoreConfigs", nil, 20_000, func(t testing.TB, w *world) {
+		t.Helper()
+		must(w.MoreConfigs(t.Context(), id.Tenant{}))(t)
+	}},
 	"what has an id": {"ThingsByID", []string{"runs_pkey", "configs_pkey", "api_keys_pkey"}, 100, func(t testing.TB, w *world) {
 		t.Helper()
 		runs, _, err := w.ListAllRuns(t.Context(), store.RunFilter{}, store.RunPlace{}, 1)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +22,13 @@ const (
 	// mintedWithin is how much later than its run a task may have been minted: a batch that is
 	// tried again keeps the ids of its runs.
 	mintedWithin = 10 * time.Second
+	// searchedBefore is among how many runs that were made before it a task is looked for that a
+	// fan-out has added.
+	searchedBefore = 5_000
+	// publicDigits is how many digits the id of a key has that people see, and enoughDigits how
+	// many of them it is looked for by.
+	publicDigits = 16
+	enoughDigits = 4
 )
 
 // The kinds of things that are found.
@@ -47,6 +55,7 @@ type Found struct {
 	Tenant    id.Tenant // zero for the installation's own
 	Workspace string    // "" for what belongs to the tenant as a whole
 	ID        uuid.UUID
+	Public    string // the id of a key that people see, if it was found by that or by its name
 	Run       id.Run // of a task, and of a lock
 	State     string
 }
@@ -76,7 +85,7 @@ func (s *Store) FindByID(ctx context.Context, tenant id.Tenant, of uuid.UUID) (f
 			}
 		}
 		if len(found) == 0 {
-			task, err = tx.taskOwner(ctx, of)
+			task, err = tx.taskOwner(ctx, tenant, of)
 		}
 		return err
 	})
@@ -86,19 +95,38 @@ func (s *Store) FindByID(ctx context.Context, tenant id.Tenant, of uuid.UUID) (f
 	return s.foundTask(ctx, *task)
 }
 
-// taskOwner finds the run of a task that was planned with it; nil if there is none.
-func (tx *Tx) taskOwner(ctx context.Context, of uuid.UUID) (*TaskKey, error) {
+// taskOwner finds the run of a task; nil if there is none. Most were planned with their runs, at
+// the same time. Others were added by a fan-out: they are looked for among the last runs of the
+// tenant before them, or of all tenants, and among those that are live.
+func (tx *Tx) taskOwner(ctx context.Context, tenant id.Tenant, of uuid.UUID) (*TaskKey, error) {
 	if of.Version() != 7 {
 		return nil, nil //nolint:nilnil // it is no id of ours
 	}
 	seconds, nanos := of.Time().UnixTime()
-	rows, err := tx.q.OwnersOfTask(ctx, db.OwnersOfTaskParams{
-		ID: of, Lower: floor(time.Unix(seconds, nanos).Add(-mintedWithin)), Walk: searchedTenants, Runs: searchedRuns,
-	})
-	if err != nil || len(rows) == 0 {
+	minted := time.Unix(seconds, nanos)
+	found := func(tenant, run uuid.UUID) *TaskKey {
+		return &TaskKey{Tenant: id.Of[id.Tenant](tenant), Run: id.Of[id.Run](run), Task: id.Of[id.Task](of)}
+	}
+	params := db.OwnersOfTaskParams{ID: of, Lower: floor(minted.Add(-mintedWithin)), Walk: searchedTenants, Runs: searchedRuns}
+	rows, err := tx.q.OwnersOfTask(ctx, params)
+	if err == nil && len(rows) == 0 && tenant != (id.Tenant{}) {
+		params.Lower, params.Runs = uuid.Nil, searchedBefore
+		rows, err = tx.q.OwnersOfTask(ctx, params)
+	}
+	if err != nil {
 		return nil, err
 	}
-	return &TaskKey{Tenant: id.Of[id.Tenant](rows[0].TenantID), Run: id.Of[id.Run](rows[0].RunID), Task: id.Of[id.Task](of)}, nil
+	if len(rows) > 0 {
+		return found(rows[0].TenantID, rows[0].RunID), nil
+	}
+	if tenant != (id.Tenant{}) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	added, err := tx.q.OwnersOfAddedTask(ctx, db.OwnersOfAddedTaskParams{ID: of, At: minted.Add(time.Second), Live: triedLive, Runs: searchedBefore})
+	if err != nil || len(added) == 0 {
+		return nil, err
+	}
+	return found(added[0].TenantID, added[0].RunID), nil
 }
 
 // foundTask is a task that was found, as its tenant reads it.
@@ -118,10 +146,10 @@ func (s *Store) foundTask(ctx context.Context, key TaskKey) ([]Found, error) {
 	return []Found{{Kind: KindTask, Name: name, Tenant: key.Tenant, Workspace: r.WorkspaceName, ID: key.Task.UUID, Run: key.Run, State: t.State.String()}}, nil
 }
 
-// FindTenants reads tenants whose names begin with a text.
-func (s *Store) FindTenants(ctx context.Context, prefix string, most int) (found []Found, err error) {
+// FindTenants reads tenants whose names have a text in them.
+func (s *Store) FindTenants(ctx context.Context, part string, most int) (found []Found, err error) {
 	err = s.across(ctx, id.Tenant{}, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.TenantsNamed(ctx, db.TenantsNamedParams{Prefix: prefix, Walk: searchedTenants, Most: int32(most)}) //nolint:gosec // a handful
+		rows, err := tx.q.TenantsNamed(ctx, db.TenantsNamedParams{Part: part, Walk: searchedTenants, Most: int32(most)}) //nolint:gosec // a handful
 		found = column(rows, func(r db.TenantsNamedRow) Found {
 			return Found{Kind: KindTenant, Name: r.Name, Tenant: id.Of[id.Tenant](r.ID), ID: r.ID}
 		})
@@ -130,11 +158,42 @@ func (s *Store) FindTenants(ctx context.Context, prefix string, most int) (found
 	return found, err
 }
 
-// FindConfigs reads configs whose names begin with a text: of one tenant, or of all if it is the
-// zero one; in one workspace, or in all if it is "".
-func (s *Store) FindConfigs(ctx context.Context, tenant id.Tenant, workspace, prefix string, most int) (found []Found, err error) {
+// MoreConfigs says whether there are more configs than FindConfigs compares names of.
+func (s *Store) MoreConfigs(ctx context.Context, tenant id.Tenant) (more bool, err error) {
 	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ConfigsNamed(ctx, db.ConfigsNamedParams{Prefix: prefix, Workspace: workspace, Walk: searchedNames, Most: int32(most)}) //nolint:gosec // a handful
+		more, err = tx.q.MoreConfigs(ctx, searchedNames)
+		return err
+	})
+	return more, err
+}
+
+// FindKeys reads keys that have a text in their names, or whose public ids begin with it: of one
+// tenant, or of everybody if it is the zero one.
+func (s *Store) FindKeys(ctx context.Context, tenant id.Tenant, text string, most int) (found []Found, err error) {
+	params := db.KeysNamedParams{Part: text, Walk: searchedNames, Most: int32(most), Low: "", High: ""} //nolint:gosec // a handful
+	digits := strings.ToLower(strings.TrimPrefix(text, "sk_"))
+	if public, _, whole := strings.Cut(digits, "_"); whole && digits != text {
+		digits, params.Part = public, "sk_"+public // the secret behind it is nobody's business here
+	}
+	if len(digits) >= enoughDigits && len(digits) <= publicDigits && strings.Trim(digits, "0123456789abcdef") == "" {
+		missing := publicDigits - len(digits)
+		params.Low, params.High = digits+strings.Repeat("0", missing), digits+strings.Repeat("f", missing)
+	}
+	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.KeysNamed(ctx, params)
+		found = column(rows, func(r db.KeysNamedRow) Found {
+			return Found{Kind: KindKey, Name: r.Name, Tenant: id.Of[id.Tenant](r.TenantID), Workspace: r.Workspace, Public: r.PublicID, State: r.State}
+		})
+		return err
+	})
+	return found, err
+}
+
+// FindConfigs reads configs whose names have a text in them: of one tenant, or of all if it is the
+// zero one; in one workspace, or in all if it is "".
+func (s *Store) FindConfigs(ctx context.Context, tenant id.Tenant, workspace, part string, most int) (found []Found, err error) {
+	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ConfigsNamed(ctx, db.ConfigsNamedParams{Part: part, Workspace: workspace, Walk: searchedNames, Most: int32(most)}) //nolint:gosec // a handful
 		found = column(rows, func(r db.ConfigsNamedRow) Found {
 			return Found{Kind: KindConfig, Name: r.Name, Tenant: id.Of[id.Tenant](r.TenantID), Workspace: r.Workspace, ID: r.ID, State: r.State}
 		})
@@ -143,11 +202,11 @@ func (s *Store) FindConfigs(ctx context.Context, tenant id.Tenant, workspace, pr
 	return found, err
 }
 
-// FindLocks reads locks of a tenant whose keys begin with a text; of runs in one workspace, or in
+// FindLocks reads locks of a tenant whose keys have a text in them; of runs in one workspace, or in
 // all if it is "".
-func (s *Store) FindLocks(ctx context.Context, tenant id.Tenant, workspace, prefix string, most int) (found []Found, err error) {
+func (s *Store) FindLocks(ctx context.Context, tenant id.Tenant, workspace, part string, most int) (found []Found, err error) {
 	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.LocksNamed(ctx, db.LocksNamedParams{TenantID: tenant.UUID, Prefix: prefix, Workspace: workspace, Walk: searchedNames, Most: int32(most)}) //nolint:gosec // a handful
+		rows, err := tx.q.LocksNamed(ctx, db.LocksNamedParams{TenantID: tenant.UUID, Part: part, Workspace: workspace, Walk: searchedNames, Most: int32(most)}) //nolint:gosec // a handful
 		found = column(rows, func(r db.LocksNamedRow) Found {
 			state := "HELD"
 			if r.Pending {

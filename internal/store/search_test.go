@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,10 +90,12 @@ func TestFindByName(t *testing.T) {
 		t.Helper()
 		return names(must(w.FindConfigs(t.Context(), of, workspace, prefix, most))(t))
 	}
-	require.ElementsMatch(t, []string{"night", "night-other", "nightly", "night%"}, configs(id.Tenant{}, "", "night", 10))
+	require.ElementsMatch(t, []string{"night", "night-other", "nightly", "night%", "Night"}, configs(id.Tenant{}, "", "night", 10))
 	require.Len(t, configs(id.Tenant{}, "", "night", 2), 2)
 	require.Equal(t, []string{"night%"}, configs(id.Tenant{}, "", "night%", 10), "a text is a text and no pattern")
-	require.Equal(t, []string{"Night"}, configs(id.Tenant{}, "", "N", 10))
+	require.Equal(t, "Night", configs(id.Tenant{}, "", "Nig", 10)[0], "what begins with it comes first")
+	require.Equal(t, []string{"nightly"}, configs(id.Tenant{}, "", "HTLY", 10), "a part is enough, whatever its case")
+	require.False(t, must(w.MoreConfigs(t.Context(), id.Tenant{}))(t))
 	require.ElementsMatch(t, []string{"night", "night-other"}, configs(a.tenant, "", "night", 10), "of one tenant")
 	require.Equal(t, []string{"night-other"}, configs(a.tenant, "other", "night", 10))
 	found := must(w.FindConfigs(t.Context(), b.tenant, "", "nightly", 1))(t)
@@ -111,5 +114,61 @@ func TestFindByName(t *testing.T) {
 	require.Equal(t, []string{"default/daily-0"}, names(locks))
 	require.Equal(t, mine.run.ID, locks[0].Run)
 	require.Empty(t, must(w.FindLocks(t.Context(), a.tenant, "other", "default/", 5))(t))
-	require.Empty(t, must(w.FindLocks(t.Context(), a.tenant, "", "daily", 5))(t), "in the middle is not at the beginning")
+	require.Len(t, must(w.FindLocks(t.Context(), a.tenant, "", "Daily", 5))(t), 1)
+}
+
+func TestFindKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, b := w.account(t, "acme"), w.account(t, "brick")
+	for i, k := range []struct {
+		of      id.Tenant
+		name    string
+		revoked string
+	}{{a.tenant, "ci", "NULL"}, {a.tenant, "ci-old", "servo.clock()"}, {b.tenant, "CI of brick", "NULL"}, {id.Tenant{}, "abcd", "NULL"}} {
+		w.Exec(t, fmt.Sprintf(`INSERT INTO servo.api_keys (tenant_id, id, version, public_id, name, role, digest, created_at, revoked_at)
+			VALUES ('%s', gen_random_uuid(), 1, 'abcd%d00000000000', '%s', 'viewer', decode(repeat('00', 32), 'hex'), servo.clock(), %s)`, k.of, i, k.name, k.revoked))
+	}
+	names := func(of id.Tenant, text string) (names []string) {
+		t.Helper()
+		for _, f := range must(w.FindKeys(t.Context(), of, text, 5))(t) {
+			require.Equal(t, store.KindKey, f.Kind)
+			require.Len(t, f.Public, 16)
+			names = append(names, f.Name)
+		}
+		return names
+	}
+	require.Equal(t, []string{"ci", "CI of brick"}, names(id.Tenant{}, "ci"), "by a part of the name, those that are alive")
+	require.Equal(t, []string{"ci"}, names(a.tenant, "ci"), "of one tenant")
+	require.ElementsMatch(t, []string{"ci", "ci-old"}, names(a.tenant, "ABCD"), "by how the id begins, also one that was revoked")
+	require.Equal(t, []string{"CI of brick"}, names(id.Tenant{}, "sk_abcd2"))
+	require.Equal(t, []string{"CI of brick"}, names(id.Tenant{}, "sk_abcd200000000000_"+strings.Repeat("x", 43)), "whoever pastes a whole key finds it by its id")
+	require.ElementsMatch(t, []string{"ci", "ci-old", "CI of brick", "abcd"}, names(id.Tenant{}, "abcd"), "each once")
+	require.Empty(t, names(id.Tenant{}, "sk_abc"), "three digits say too little")
+	require.Empty(t, names(id.Tenant{}, "abcd9"))
+}
+
+func TestFindAddedTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, b := w.account(t, "acme"), w.account(t, "brick")
+	mine, ended := w.newRun(t, a, nil, nil), w.newRun(t, b, nil, nil)
+	w.Exec(t, `DELETE FROM servo.live_runs WHERE run_id = '`+ended.run.ID.String()+`'`)
+	w.later(time.Hour)
+	w.newRun(t, a, nil, nil)
+	for _, g := range []graph{mine, ended} {
+		added := id.New[id.Task](w.mint) // an hour after its run
+		w.Exec(t, fmt.Sprintf(`UPDATE servo.tasks SET id = '%s' WHERE id = '%s'`, added, g.tasks[0].ID))
+		w.Exec(t, fmt.Sprintf(`UPDATE servo.ready_q SET task_id = '%s' WHERE task_id = '%s'`, added, g.tasks[0].ID))
+		for _, by := range []id.Tenant{{}, g.run.Tenant} {
+			found := must(w.FindByID(t.Context(), by, added.UUID))(t)
+			require.Len(t, found, 1)
+			require.Equal(t, [2]any{store.KindTask, g.run.ID}, [2]any{found[0].Kind, found[0].Run})
+		}
+		other := a.tenant
+		if g.run.Tenant == other {
+			other = b.tenant
+		}
+		require.Empty(t, must(w.FindByID(t.Context(), other, added.UUID))(t))
+	}
 }

@@ -27,7 +27,7 @@ func (s *Web) look(v *visit) (text string, answer *servov1.SearchResponse, err e
 		return "", &servov1.SearchResponse{}, nil
 	}
 	if len([]rune(text)) > maxSearch {
-		return text, nil, fault.New(fault.InvalidArgument, "is too long", fault.Field("q"), fault.Remedy("search for an id, or for how a name begins"))
+		return text, nil, fault.New(fault.InvalidArgument, "is too long", fault.Field("q"), fault.Remedy("search for an id, or for a part of a name"))
 	}
 	req := &servov1.SearchRequest{Q: text, Tenant: v.scope.Tenant, Workspace: v.scope.Workspace}
 	if isID(text) && v.everywhere() {

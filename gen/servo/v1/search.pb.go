@@ -26,7 +26,8 @@ const (
 // SearchRequest says what to look for, and where.
 type SearchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An id, or how a name begins. Blanks around it do not count, case does.
+	// An id, or a part of a name, in upper or lower case; of a key also the first 4 or more digits of
+	// the id that its text begins with. Blanks around it do not count.
 	Q string `protobuf:"bytes,1,opt,name=q,proto3" json:"q,omitempty"`
 	// Empty to look in all tenants. Then pipelines, assets and locks are not looked at, and of
 	// configs the first 20,000.
@@ -93,7 +94,9 @@ type SearchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Found []*Found               `protobuf:"bytes,1,rep,name=found,proto3" json:"found,omitempty"`
 	// Not everything was looked at: name a tenant to look at its pipelines, assets and locks too.
-	Partial       bool `protobuf:"varint,2,opt,name=partial,proto3" json:"partial,omitempty"`
+	Partial bool `protobuf:"varint,2,opt,name=partial,proto3" json:"partial,omitempty"`
+	// There are more configs than the 20,000 whose names were compared: name a tenant.
+	Cut           bool `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -142,6 +145,13 @@ func (x *SearchResponse) GetPartial() bool {
 	return false
 }
 
+func (x *SearchResponse) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
 // Found is something that was looked for.
 type Found struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -155,7 +165,7 @@ type Found struct {
 	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Empty for what belongs to the tenant as a whole.
 	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// Empty for what has a name and no id.
+	// Empty for what has a name and no id. Of a key that was found by its name or its public id, that.
 	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
 	// The run of a task, and the one that holds a lock.
 	Run string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
@@ -253,10 +263,11 @@ const file_servo_v1_search_proto_rawDesc = "" +
 	"\x01q\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x01q\x12\x1f\n" +
 	"\x06tenant\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12%\n" +
-	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"Q\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"c\n" +
 	"\x0eSearchResponse\x12%\n" +
 	"\x05found\x18\x01 \x03(\v2\x0f.servo.v1.FoundR\x05found\x12\x18\n" +
-	"\apartial\x18\x02 \x01(\bR\apartial\"\x9d\x01\n" +
+	"\apartial\x18\x02 \x01(\bR\apartial\x12\x10\n" +
+	"\x03cut\x18\x03 \x01(\bR\x03cut\"\x9d\x01\n" +
 	"\x05Found\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +

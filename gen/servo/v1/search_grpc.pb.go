@@ -26,10 +26,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SearchService finds things by what people have of them: an id from a log, or how a name begins.
+// SearchService finds things by what people have of them: an id from a log, or a part of a name.
 type SearchServiceClient interface {
-	// Search finds what has an id, or whose name begins with a text, up to 5 of each kind: what the
-	// caller may read, and nothing else. With no tenant it looks among those of all.
+	// Search finds what has an id, or a text in its name, up to 5 of each kind, those first whose names
+	// begin with it: what the caller may read, and nothing else. With no tenant it looks among those of all.
 	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
 }
 
@@ -55,10 +55,10 @@ func (c *searchServiceClient) Search(ctx context.Context, in *SearchRequest, opt
 // All implementations must embed UnimplementedSearchServiceServer
 // for forward compatibility.
 //
-// SearchService finds things by what people have of them: an id from a log, or how a name begins.
+// SearchService finds things by what people have of them: an id from a log, or a part of a name.
 type SearchServiceServer interface {
-	// Search finds what has an id, or whose name begins with a text, up to 5 of each kind: what the
-	// caller may read, and nothing else. With no tenant it looks among those of all.
+	// Search finds what has an id, or a text in its name, up to 5 of each kind, those first whose names
+	// begin with it: what the caller may read, and nothing else. With no tenant it looks among those of all.
 	Search(context.Context, *SearchRequest) (*SearchResponse, error)
 	mustEmbedUnimplementedSearchServiceServer()
 }

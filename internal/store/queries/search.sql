@@ -1,4 +1,4 @@
--- What people look for by an id or by the beginning of a name. The role says among whose: under
+-- What people look for by an id or by a part of a name. The role says among whose: under
 -- the role of the engine among those of all tenants, under the role of a tenant among its own.
 
 -- name: OwnersOf :many
@@ -16,6 +16,16 @@ SELECT t.id AS tenant_id, k.run_id
 FROM   (SELECT x.id FROM servo.tenants x ORDER BY x.id LIMIT @walk::int) AS t
 JOIN   LATERAL (SELECT r.id FROM servo.runs r WHERE r.tenant_id = t.id AND r.id >= @lower::uuid AND r.id < @id::uuid ORDER BY r.tenant_id DESC, r.id DESC LIMIT @runs::int) AS n ON true
 JOIN   LATERAL (SELECT x.run_id FROM servo.tasks x WHERE x.tenant_id = t.id AND x.run_id = n.id AND x.id = @id::uuid OFFSET 0) AS k ON true
+LIMIT  1;
+
+-- name: OwnersOfAddedTask :many
+-- A task that a fan-out has added is younger than its run, by as much as that took: it is looked for
+-- in the live runs, and in the last ones of whatever tenant that were made before it.
+SELECT n.tenant_id, n.run_id
+FROM   ((SELECT l.tenant_id, l.run_id FROM servo.live_runs l LIMIT @live::int)
+        UNION ALL
+        (SELECT r.tenant_id, r.id FROM servo.runs r WHERE r.created_at <= @at::timestamptz ORDER BY r.created_at DESC LIMIT @runs::int)) AS n
+JOIN   LATERAL (SELECT x.run_id FROM servo.tasks x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id AND x.id = @id::uuid OFFSET 0) AS k ON true
 LIMIT  1;
 
 -- name: ThingsByID :many
@@ -59,17 +69,37 @@ LEFT   JOIN LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = @
 -- name: TenantsNamed :many
 SELECT t.id, t.name
 FROM   (SELECT x.id, x.name FROM servo.tenants x ORDER BY x.name LIMIT @walk::int) AS t
-WHERE  starts_with(t.name, @prefix::text)
+WHERE  strpos(lower(t.name), lower(@part::text)) > 0
+ORDER  BY NOT starts_with(t.name, @part::text), t.name
 LIMIT  @most::int;
 
 -- name: ConfigsNamed :many
 -- Along the key, up to a number of configs: there is no index of names alone, which every slot
--- that fires would have to write to.
+-- that fires would have to write to. Those that begin with the text come first.
 SELECT c.tenant_id, c.id, c.name, w.name AS workspace, CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END::text AS state
 FROM   (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.enabled, x.paused_at FROM servo.configs x
         WHERE  x.deleted_at IS NULL ORDER BY x.tenant_id, x.id LIMIT @walk::int) AS c
 JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = c.tenant_id AND y.id = c.workspace_id OFFSET 0) AS w ON true
-WHERE  starts_with(c.name, @prefix::text) AND (@workspace::text = '' OR w.name = @workspace::text)
+WHERE  strpos(lower(c.name), lower(@part::text)) > 0 AND (@workspace::text = '' OR w.name = @workspace::text)
+ORDER  BY NOT starts_with(c.name, @part::text), c.name
+LIMIT  @most::int;
+
+-- name: MoreConfigs :one
+-- Whether there are more configs than are looked at.
+SELECT EXISTS (SELECT FROM servo.configs x WHERE x.deleted_at IS NULL ORDER BY x.tenant_id, x.id OFFSET @walk::int) AS more;
+
+-- name: KeysNamed :many
+-- Keys by a part of the name, and by the beginning of the id that people see. Those that are alive
+-- are few; the others are found by their ids.
+SELECT k.tenant_id, k.public_id, k.name, k.workspace, k.state
+FROM   ((SELECT x.tenant_id, x.public_id, x.name, coalesce(x.workspace, '')::text AS workspace, ''::text AS state
+         FROM   (SELECT y.tenant_id, y.public_id, y.name, y.workspace FROM servo.api_keys y
+                 WHERE  y.revoked_at IS NULL AND y.replaced_by IS NULL ORDER BY y.tenant_id, y.name LIMIT @walk::int) AS x
+         WHERE  strpos(lower(x.name), lower(@part::text)) > 0 AND NOT (@low::text <> '' AND x.public_id BETWEEN @low::text AND @high::text)
+         ORDER  BY NOT starts_with(x.name, @part::text), x.name LIMIT @most::int)
+        UNION ALL
+        (SELECT x.tenant_id, x.public_id, x.name, coalesce(x.workspace, '')::text, CASE WHEN x.revoked_at IS NULL THEN '' ELSE 'REVOKED' END::text
+         FROM   servo.api_keys x WHERE x.public_id >= @low::text AND x.public_id <= @high::text ORDER BY x.public_id LIMIT @most::int)) AS k
 LIMIT  @most::int;
 
 -- name: LocksNamed :many
@@ -77,5 +107,6 @@ SELECT l.lock_key, l.run_id, l.pending, w.name AS workspace
 FROM   (SELECT x.tenant_id, x.run_id, x.workspace_id, x.lock_key, x.pending FROM servo.live_runs x
         WHERE  x.tenant_id = @tenant_id::uuid AND x.lock_key <> '' ORDER BY x.lock_key LIMIT @walk::int) AS l
 JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = l.tenant_id AND y.id = l.workspace_id OFFSET 0) AS w ON true
-WHERE  starts_with(l.lock_key, @prefix::text) AND (@workspace::text = '' OR w.name = @workspace::text)
+WHERE  strpos(lower(l.lock_key), lower(@part::text)) > 0 AND (@workspace::text = '' OR w.name = @workspace::text)
+ORDER  BY NOT starts_with(l.lock_key, @part::text), l.lock_key
 LIMIT  @most::int;

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -16,13 +17,14 @@ SELECT c.tenant_id, c.id, c.name, w.name AS workspace, CASE WHEN NOT c.enabled T
 FROM   (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.enabled, x.paused_at FROM servo.configs x
         WHERE  x.deleted_at IS NULL ORDER BY x.tenant_id, x.id LIMIT $1::int) AS c
 JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = c.tenant_id AND y.id = c.workspace_id OFFSET 0) AS w ON true
-WHERE  starts_with(c.name, $2::text) AND ($3::text = '' OR w.name = $3::text)
+WHERE  strpos(lower(c.name), lower($2::text)) > 0 AND ($3::text = '' OR w.name = $3::text)
+ORDER  BY NOT starts_with(c.name, $2::text), c.name
 LIMIT  $4::int
 `
 
 type ConfigsNamedParams struct {
 	Walk      int32
-	Prefix    string
+	Part      string
 	Workspace string
 	Most      int32
 }
@@ -36,11 +38,11 @@ type ConfigsNamedRow struct {
 }
 
 // Along the key, up to a number of configs: there is no index of names alone, which every slot
-// that fires would have to write to.
+// that fires would have to write to. Those that begin with the text come first.
 func (q *Queries) ConfigsNamed(ctx context.Context, arg ConfigsNamedParams) ([]ConfigsNamedRow, error) {
 	rows, err := q.db.Query(ctx, configsNamed,
 		arg.Walk,
-		arg.Prefix,
+		arg.Part,
 		arg.Workspace,
 		arg.Most,
 	)
@@ -68,19 +70,83 @@ func (q *Queries) ConfigsNamed(ctx context.Context, arg ConfigsNamedParams) ([]C
 	return items, nil
 }
 
+const keysNamed = `-- name: KeysNamed :many
+SELECT k.tenant_id, k.public_id, k.name, k.workspace, k.state
+FROM   ((SELECT x.tenant_id, x.public_id, x.name, coalesce(x.workspace, '')::text AS workspace, ''::text AS state
+         FROM   (SELECT y.tenant_id, y.public_id, y.name, y.workspace FROM servo.api_keys y
+                 WHERE  y.revoked_at IS NULL AND y.replaced_by IS NULL ORDER BY y.tenant_id, y.name LIMIT $1::int) AS x
+         WHERE  strpos(lower(x.name), lower($2::text)) > 0 AND NOT ($3::text <> '' AND x.public_id BETWEEN $3::text AND $4::text)
+         ORDER  BY NOT starts_with(x.name, $2::text), x.name LIMIT $5::int)
+        UNION ALL
+        (SELECT x.tenant_id, x.public_id, x.name, coalesce(x.workspace, '')::text, CASE WHEN x.revoked_at IS NULL THEN '' ELSE 'REVOKED' END::text
+         FROM   servo.api_keys x WHERE x.public_id >= $3::text AND x.public_id <= $4::text ORDER BY x.public_id LIMIT $5::int)) AS k
+LIMIT  $5::int
+`
+
+type KeysNamedParams struct {
+	Walk int32
+	Part string
+	Low  string
+	High string
+	Most int32
+}
+
+type KeysNamedRow struct {
+	TenantID  uuid.UUID
+	PublicID  string
+	Name      string
+	Workspace string
+	State     string
+}
+
+// Keys by a part of the name, and by the beginning of the id that people see. Those that are alive
+// are few; the others are found by their ids.
+func (q *Queries) KeysNamed(ctx context.Context, arg KeysNamedParams) ([]KeysNamedRow, error) {
+	rows, err := q.db.Query(ctx, keysNamed,
+		arg.Walk,
+		arg.Part,
+		arg.Low,
+		arg.High,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []KeysNamedRow
+	for rows.Next() {
+		var i KeysNamedRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.PublicID,
+			&i.Name,
+			&i.Workspace,
+			&i.State,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const locksNamed = `-- name: LocksNamed :many
 SELECT l.lock_key, l.run_id, l.pending, w.name AS workspace
 FROM   (SELECT x.tenant_id, x.run_id, x.workspace_id, x.lock_key, x.pending FROM servo.live_runs x
         WHERE  x.tenant_id = $1::uuid AND x.lock_key <> '' ORDER BY x.lock_key LIMIT $2::int) AS l
 JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = l.tenant_id AND y.id = l.workspace_id OFFSET 0) AS w ON true
-WHERE  starts_with(l.lock_key, $3::text) AND ($4::text = '' OR w.name = $4::text)
+WHERE  strpos(lower(l.lock_key), lower($3::text)) > 0 AND ($4::text = '' OR w.name = $4::text)
+ORDER  BY NOT starts_with(l.lock_key, $3::text), l.lock_key
 LIMIT  $5::int
 `
 
 type LocksNamedParams struct {
 	TenantID  uuid.UUID
 	Walk      int32
-	Prefix    string
+	Part      string
 	Workspace string
 	Most      int32
 }
@@ -96,7 +162,7 @@ func (q *Queries) LocksNamed(ctx context.Context, arg LocksNamedParams) ([]Locks
 	rows, err := q.db.Query(ctx, locksNamed,
 		arg.TenantID,
 		arg.Walk,
-		arg.Prefix,
+		arg.Part,
 		arg.Workspace,
 		arg.Most,
 	)
@@ -123,6 +189,18 @@ func (q *Queries) LocksNamed(ctx context.Context, arg LocksNamedParams) ([]Locks
 	return items, nil
 }
 
+const moreConfigs = `-- name: MoreConfigs :one
+SELECT EXISTS (SELECT FROM servo.configs x WHERE x.deleted_at IS NULL ORDER BY x.tenant_id, x.id OFFSET $1::int) AS more
+`
+
+// Whether there are more configs than are looked at.
+func (q *Queries) MoreConfigs(ctx context.Context, walk int32) (bool, error) {
+	row := q.db.QueryRow(ctx, moreConfigs, walk)
+	var more bool
+	err := row.Scan(&more)
+	return more, err
+}
+
 const ownersOf = `-- name: OwnersOf :many
 
 SELECT t.id AS tenant_id
@@ -137,7 +215,7 @@ type OwnersOfParams struct {
 	ID   uuid.UUID
 }
 
-// What people look for by an id or by the beginning of a name. The role says among whose: under
+// What people look for by an id or by a part of a name. The role says among whose: under
 // the role of the engine among those of all tenants, under the role of a tenant among its own.
 // Whose an id is: by the keys of each tenant. Everything but a task and a run has events by its id.
 func (q *Queries) OwnersOf(ctx context.Context, arg OwnersOfParams) ([]uuid.UUID, error) {
@@ -153,6 +231,54 @@ func (q *Queries) OwnersOf(ctx context.Context, arg OwnersOfParams) ([]uuid.UUID
 			return nil, err
 		}
 		items = append(items, tenant_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ownersOfAddedTask = `-- name: OwnersOfAddedTask :many
+SELECT n.tenant_id, n.run_id
+FROM   ((SELECT l.tenant_id, l.run_id FROM servo.live_runs l LIMIT $1::int)
+        UNION ALL
+        (SELECT r.tenant_id, r.id FROM servo.runs r WHERE r.created_at <= $2::timestamptz ORDER BY r.created_at DESC LIMIT $3::int)) AS n
+JOIN   LATERAL (SELECT x.run_id FROM servo.tasks x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id AND x.id = $4::uuid OFFSET 0) AS k ON true
+LIMIT  1
+`
+
+type OwnersOfAddedTaskParams struct {
+	Live int32
+	At   time.Time
+	Runs int32
+	ID   uuid.UUID
+}
+
+type OwnersOfAddedTaskRow struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+}
+
+// A task that a fan-out has added is younger than its run, by as much as that took: it is looked for
+// in the live runs, and in the last ones of whatever tenant that were made before it.
+func (q *Queries) OwnersOfAddedTask(ctx context.Context, arg OwnersOfAddedTaskParams) ([]OwnersOfAddedTaskRow, error) {
+	rows, err := q.db.Query(ctx, ownersOfAddedTask,
+		arg.Live,
+		arg.At,
+		arg.Runs,
+		arg.ID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OwnersOfAddedTaskRow
+	for rows.Next() {
+		var i OwnersOfAddedTaskRow
+		if err := rows.Scan(&i.TenantID, &i.RunID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -210,14 +336,15 @@ func (q *Queries) OwnersOfTask(ctx context.Context, arg OwnersOfTaskParams) ([]O
 const tenantsNamed = `-- name: TenantsNamed :many
 SELECT t.id, t.name
 FROM   (SELECT x.id, x.name FROM servo.tenants x ORDER BY x.name LIMIT $1::int) AS t
-WHERE  starts_with(t.name, $2::text)
+WHERE  strpos(lower(t.name), lower($2::text)) > 0
+ORDER  BY NOT starts_with(t.name, $2::text), t.name
 LIMIT  $3::int
 `
 
 type TenantsNamedParams struct {
-	Walk   int32
-	Prefix string
-	Most   int32
+	Walk int32
+	Part string
+	Most int32
 }
 
 type TenantsNamedRow struct {
@@ -226,7 +353,7 @@ type TenantsNamedRow struct {
 }
 
 func (q *Queries) TenantsNamed(ctx context.Context, arg TenantsNamedParams) ([]TenantsNamedRow, error) {
-	rows, err := q.db.Query(ctx, tenantsNamed, arg.Walk, arg.Prefix, arg.Most)
+	rows, err := q.db.Query(ctx, tenantsNamed, arg.Walk, arg.Part, arg.Most)
 	if err != nil {
 		return nil, err
 	}
