@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"path"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,4 +59,13 @@ func TestGzipped(t *testing.T) {
 			require.Zero(t, sent.Len())
 		})
 	})
+}
+
+func TestScriptsInOneFile(t *testing.T) {
+	t.Parallel()
+	f, err := readFiles()
+	require.NoError(t, err)
+	body := string(f.bodies[path.Base(f.byName["htmx.min.js"])].body)
+	require.Contains(t, body, "initialize()")
+	require.Contains(t, body, `registerExtension("sse"`, "htmx does not wait for what comes in a file of its own, and the page would not be live")
 }

@@ -214,7 +214,7 @@ func TestCompressed(t *testing.T) {
 				paths = append(paths, part)
 			}
 		}
-		require.Len(t, paths, 5)
+		require.Len(t, paths, 4)
 		for _, path := range paths {
 			plain, text := get(t, server, path, never)
 			require.Empty(t, plain.Header.Get("Content-Encoding"))
