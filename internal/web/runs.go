@@ -160,7 +160,7 @@ func (s *Web) task(v *visit) (view.Page, error) {
 	if err != nil {
 		return view.Page{}, err
 	}
-	m := view.TaskModel{Run: of, Task: found, MayCancel: v.may(access.RunsCancel)}
+	m := view.TaskModel{Run: of, Task: found, MayCancel: v.may(access.RunsCancel), MayRetry: v.may(access.RunsRetry)}
 	if found.GetFinishedAt() == nil {
 		if why, err := s.api.tasks.ExplainTask(v.ctx, &servov1.ExplainTaskRequest{Tenant: tenant, Run: run, Task: id}); err == nil {
 			m.Why = why
@@ -212,7 +212,7 @@ func (s *Web) cancelRun(v *visit) (done, error) {
 
 func (s *Web) retryRun(v *visit) (done, error) {
 	mode := servov1.RetryRunRequest_Mode(servov1.RetryRunRequest_Mode_value[v.field("mode")])
-	made, err := s.api.runs.RetryRun(v.ctx, &servov1.RetryRunRequest{Tenant: v.scope.Tenant, Run: v.PathValue("run"), Mode: mode, WaitForQuota: true, TriggeredBy: v.who.GetActor()})
+	made, err := s.api.runs.RetryRun(v.ctx, &servov1.RetryRunRequest{Tenant: v.scope.Tenant, Run: v.PathValue("run"), Mode: mode, From: v.field("from"), WaitForQuota: true, TriggeredBy: v.who.GetActor()})
 	return done{To: view.RunPath(v.scope.Tenant, made.GetRun().GetId()), Notice: "A new run was made of it. This is the new one."}, err
 }
 

@@ -75,6 +75,11 @@ func TestRuns(t *testing.T) {
 		w.See("This is the new one")
 		w.See("Retry of")
 		require.NotContains(t, w.Address(), run.GetId())
+		w.Go(view.TaskPath(tenant, run.GetId(), w.taskOf(run, "shop/orders")))
+		w.Click("[data-dialog=retry]")
+		w.See("everything downstream of it")
+		w.Click("dialog#retry button[type=submit]")
+		w.See("This is the new one")
 	})
 
 	t.Run("a dialog that is open stays open while the page is refreshed", func(t *testing.T) {

@@ -48,6 +48,7 @@ type TaskModel struct {
 	Logs         string
 	LogsCut      bool
 	MayCancel    bool
+	MayRetry     bool
 }
 
 // Dear says whether a look at the run costs more than it is worth every other second: the
