@@ -162,7 +162,9 @@ func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequ
 			return nil, under(fmt.Sprintf("leases[%d]", i), otherPool())
 		}
 	}
-	s.engine.WorkerAlive(req.GetWorkerId())
+	if err := s.engine.WorkerAlive(req.GetWorkerId()); err != nil {
+		return nil, err
+	}
 	pulses, err := s.engine.Heartbeats(ctx, beats)
 	if err != nil {
 		return nil, err

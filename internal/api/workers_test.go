@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -330,6 +331,13 @@ func TestHeartbeat(t *testing.T) {
 		require.Len(t, answers, 3)
 		require.Equal(t, []bool{false, true, false}, []bool{answers[0].GetHeld(), answers[1].GetHeld(), answers[2].GetHeld()})
 		require.False(t, answers[1].GetShouldCancel())
+	})
+
+	t.Run("a name that cannot be stored is refused, and does not keep others from being seen", func(t *testing.T) {
+		t.Parallel()
+		_, err := b.workers.Heartbeat(t.Context(), &servov1.HeartbeatRequest{WorkerId: "w\x001"})
+		require.Equal(t, codes.InvalidArgument, status.Code(err))
+		require.ErrorContains(t, err, "zero byte")
 	})
 
 	t.Run("nothing is answered with nothing", func(t *testing.T) {

@@ -113,8 +113,15 @@ func (e *Engine) sawClaim(r ClaimRequest) {
 	}
 }
 
-// WorkerAlive takes note of a worker that sent a heartbeat or a report.
-func (e *Engine) WorkerAlive(name string) { e.seen.alive(name) }
+// WorkerAlive takes note of a worker that sent a heartbeat. All that were seen are written
+// together, so a name that cannot be written would keep the others from it.
+func (e *Engine) WorkerAlive(name string) error {
+	if err := checkText("worker_id", name, maxTriggeredByLength); err != nil {
+		return err
+	}
+	e.seen.alive(name)
+	return nil
+}
 
 // SeenWorkers are the workers that were seen since the last call: those that claimed, with
 // their pools, and the names of others. News says that something was not known before.
