@@ -1,10 +1,8 @@
 package view
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -207,9 +205,14 @@ func graphOfGroups(g *servov1.RunGraph) Graph {
 	return out
 }
 
+// telling are the states of tasks by how much they say about a group, the first most.
+func telling() []string {
+	return []string{"FAILED", "RUNNING", "DISPATCHED", "RETRY_WAIT", "QUEUED", "READY", "PENDING", "CANCELLED", "SKIPPED", "SUCCEEDED"}
+}
+
 // groupLook is that of the state which says most about a group.
 func groupLook(states map[string]int32) Look {
-	for _, s := range []string{"FAILED", "RUNNING", "DISPATCHED", "RETRY_WAIT", "QUEUED", "READY", "PENDING", "CANCELLED", "SKIPPED", "SUCCEEDED"} {
+	for _, s := range telling() {
 		if states[s] > 0 {
 			return LookOf(s)
 		}
@@ -217,19 +220,13 @@ func groupLook(states map[string]int32) Look {
 	return LookOf("PENDING")
 }
 
+// groupDetail is how a group fares, what says most first: a box may have no room for the rest.
 func groupDetail(group *servov1.GraphGroup) string {
-	type count struct {
-		state string
-		n     int32
-	}
-	var counts []count
-	for s, n := range group.GetStates() {
-		counts = append(counts, count{s, n})
-	}
-	slices.SortFunc(counts, func(a, b count) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.state, b.state)) })
 	var parts []string
-	for _, c := range counts {
-		parts = append(parts, Count(c.n, false)+" "+LookOf(c.state).Label)
+	for _, s := range telling() {
+		if n := group.GetStates()[s]; n > 0 {
+			parts = append(parts, Count(n, false)+" "+LookOf(s).Label)
+		}
 	}
-	return Clip(strings.Join(parts, ", "), 28)
+	return strings.Join(parts, ", ")
 }

@@ -42,7 +42,7 @@ func TestGraphOf(t *testing.T) {
 		require.True(t, g.Grouped)
 		require.Len(t, g.Boxes, 3)
 		require.Equal(t, "failed", g.Boxes[1].Look.Label, "what matters most")
-		require.Equal(t, "39 succeeded, 1 failed", g.Boxes[1].Detail)
+		require.Equal(t, "1 failed, 39 succeeded", g.Boxes[1].Detail)
 		require.True(t, g.Drawable)
 		require.Len(t, view.GraphOf(scanned(40), true).Boxes, 42)
 	})
