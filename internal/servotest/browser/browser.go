@@ -226,14 +226,15 @@ func (w *Window) See(text string) {
 	w.Until(fmt.Sprintf("document.body.innerText.includes(%q)", text))
 }
 
-// Until waits until a script gives true.
+// Until waits until a script gives true on a page that is loaded to its end: an address is that
+// of the next page before all of it is there.
 func (w *Window) Until(script string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	// Asked from outside, since a page that is left takes what it was asked with it.
 	for {
-		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+script+")"))
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.readyState !== "loading" && Boolean(`+script+")"))
 		if err == nil && ok {
 			return
 		}
