@@ -138,6 +138,7 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 	w := newWorking()
 	e.watch(w)
 	var brought *gift
+	defer func() { brought.end(false) }() // whoever was taken for it must not wait for ever, even if something panics
 	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
 		if err := fn(ctx, tx, w); err != nil {
 			return err

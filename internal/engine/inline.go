@@ -216,6 +216,7 @@ func (g *gift) end(committed bool) {
 		}
 		s.end()
 	}
+	g.stands = nil // once
 }
 
 func column[T, C any](rows []T, of func(T) C) []C {
