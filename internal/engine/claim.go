@@ -268,11 +268,10 @@ func repeatClaims(ctx context.Context, tx *store.Tx, claims []*claimCommand) err
 	if len(claims) == 0 {
 		return nil
 	}
-	ids := make([]id.Claim, len(claims))
+	ids := claimIDs(claims)
 	byID := make(map[id.Claim]*claimCommand, len(claims))
-	for i, c := range claims {
+	for _, c := range claims {
 		c.leases, c.twin = nil, byID[c.Claim]
-		ids[i] = c.Claim
 		if c.twin == nil {
 			byID[c.Claim] = c
 		}
@@ -289,6 +288,14 @@ func repeatClaims(ctx context.Context, tx *store.Tx, claims []*claimCommand) err
 		c.leases = append(c.leases, leaseOf(offer.Task, offer))
 	}
 	return nil
+}
+
+func claimIDs(claims []*claimCommand) []id.Claim {
+	ids := make([]id.Claim, len(claims))
+	for i, c := range claims {
+		ids[i] = c.Claim
+	}
+	return ids
 }
 
 // addCode looks up what each leased task executes, and what its upstreams have left.

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -52,11 +51,13 @@ func (e *Engine) inline(ctx context.Context, tx *store.Tx, w *working) (*gift, e
 	}
 	asking := w.asking()
 	g := &gift{stands: e.short.stands.take(fresh, asking)}
-	claims := slices.Concat(asking, column(g.stands, func(s *standing) *claimCommand { return s.claimCommand }))
+	claims := asking
+	for _, s := range g.stands {
+		claims = append(claims, s.claimCommand)
+	}
 	found, err := tx.Inline(ctx, store.InlineQuestion{
 		Duty: AdmissionDuty, Alive: workerAlive, MostQueued: e.config.QueueTarget,
-		Tasks:  column(fresh, func(t *liveTask) run.Task { return t.task }),
-		Claims: column(claims, func(c *claimCommand) id.Claim { return c.Claim }),
+		Tasks: fresh, Claims: claimIDs(claims),
 	})
 	if err != nil {
 		return g, err
@@ -86,11 +87,11 @@ func (e *Engine) inline(ctx context.Context, tx *store.Tx, w *working) (*gift, e
 
 // fresh are the tasks that the transaction has made ready, and that were not in flight when it
 // began: of those the end of an attempt is still to be settled.
-func (w *working) fresh() []*liveTask {
-	var fresh []*liveTask
+func (w *working) fresh() []run.Task {
+	var fresh []run.Task
 	for _, t := range w.changed {
 		if t.task.State == run.Ready && t.from != run.Ready && !inFlight(t.from) {
-			fresh = append(fresh, t)
+			fresh = append(fresh, t.task)
 		}
 	}
 	return fresh
@@ -182,7 +183,7 @@ func (e *Engine) fillGift(ctx context.Context, tx *store.Tx, w *working, g *gift
 	if err := tx.Flush(ctx); err != nil {
 		return err
 	}
-	held, err := tx.LeasesOfClaims(ctx, column(g.claims, func(c *claimCommand) id.Claim { return c.Claim }))
+	held, err := tx.LeasesOfClaims(ctx, claimIDs(g.claims))
 	if err != nil {
 		return err
 	}
@@ -217,12 +218,4 @@ func (g *gift) end(committed bool) {
 		s.end()
 	}
 	g.stands = nil // once
-}
-
-func column[T, C any](rows []T, of func(T) C) []C {
-	out := make([]C, len(rows))
-	for i, row := range rows {
-		out[i] = of(row)
-	}
-	return out
 }

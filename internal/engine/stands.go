@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
 )
 
 // stands are where claims wait in this process: for a transaction that has something for them,
@@ -38,14 +39,14 @@ func (b *stands) add(c *claimCommand) *standing {
 // take gives claims that could take these tasks, as many as are needed for them, but none that
 // asks in this very transaction, and none twice: a repeat may wait beside its first try. Nobody
 // else gets them, and the wait of each must be ended.
-func (b *stands) take(tasks []*liveTask, asking []*claimCommand) []*standing {
+func (b *stands) take(tasks []run.Task, asking []*claimCommand) []*standing {
 	served := map[id.Claim]bool{}
 	for _, c := range asking {
 		served[c.Claim] = true
 	}
 	wanted := map[string]int{}
 	for _, t := range tasks {
-		wanted[t.task.Pool]++
+		wanted[t.Pool]++
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,6 +1,6 @@
 -- The short way: admission in the transaction that makes a task ready, where nobody waits.
--- The three statements travel together (see ReadInline), each with a snapshot of its own: what
--- the second and the third see was committed before the first had its locks.
+-- The statements travel together (see ReadInline), each with a snapshot of its own: what those
+-- after the first see was committed before that had its locks.
 
 -- name: HoldInline :one
 -- Takes the admission duty for this transaction, and the locks of claims that wait here, if
