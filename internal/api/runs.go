@@ -5,6 +5,7 @@ import (
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/plan"
 	"go.arco.dev/servo/internal/run"
@@ -45,6 +46,9 @@ func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunReque
 	if err != nil {
 		return nil, err
 	}
+	if err := checkTarget(req); err != nil {
+		return nil, err
+	}
 	key, err := idempotencyKey(ctx)
 	if err != nil {
 		return nil, err
@@ -62,6 +66,20 @@ func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunReque
 		return nil, err
 	}
 	return s.triggered(ctx, req.GetTenant(), tenant, triggered)
+}
+
+// checkTarget refuses a request that names neither a pipeline nor a selection: a run of all assets
+// has to be asked for.
+func checkTarget(req interface {
+	GetPipeline() string
+	GetSelect() []string
+},
+) error {
+	if req.GetPipeline() != "" || len(req.GetSelect()) > 0 {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, "neither a pipeline nor a selection is named", fault.Field("pipeline"),
+		fault.Remedy(`name a pipeline, or select assets; select ["*"] is all of them`))
 }
 
 // triggered answers with the run as it is stored.
@@ -84,6 +102,9 @@ func retryOf(p *servov1.RetryPolicy) *run.RetryPolicy {
 func (s runService) PlanRun(ctx context.Context, req *servov1.PlanRunRequest) (*servov1.PlanRunResponse, error) {
 	active, err := s.active(ctx, req.GetTenant(), req.GetWorkspace())
 	if err != nil {
+		return nil, err
+	}
+	if err := checkTarget(req); err != nil {
 		return nil, err
 	}
 	parameters, err := jsonOfStruct("parameters", req.GetParameters())

@@ -75,8 +75,9 @@ func TestTrigger(t *testing.T) {
 		field string
 	}{
 		"an unknown pipeline":    {&servov1.TriggerRunRequest{Pipeline: "singel"}, codes.InvalidArgument, "pipeline"},
+		"an empty request":       {&servov1.TriggerRunRequest{}, codes.InvalidArgument, "pipeline"},
 		"an unknown asset":       {&servov1.TriggerRunRequest{Select: []string{"x/y"}}, codes.InvalidArgument, "select[0]"},
-		"an unknown workspace":   {&servov1.TriggerRunRequest{Workspace: "moon"}, codes.NotFound, "workspace"},
+		"an unknown workspace":   {&servov1.TriggerRunRequest{Workspace: "moon", Pipeline: "single"}, codes.NotFound, "workspace"},
 		"an unknown parameter":   {&servov1.TriggerRunRequest{Pipeline: "single", Parameters: object(t, map[string]any{"x": 1})}, codes.InvalidArgument, "parameters.x"},
 		"a parameter's type":     {&servov1.TriggerRunRequest{Pipeline: "single", Parameters: object(t, map[string]any{"n": "x"})}, codes.InvalidArgument, "parameters.n"},
 		"a zero character":       {&servov1.TriggerRunRequest{Pipeline: "single", Parameters: object(t, map[string]any{"day": "\x00"})}, codes.InvalidArgument, "parameters.day"},
@@ -95,7 +96,7 @@ func TestTrigger(t *testing.T) {
 
 	t.Run("who has deployed nothing is told to", func(t *testing.T) {
 		t.Parallel()
-		_, err := b.runs.TriggerRun(t.Context(), &servov1.TriggerRunRequest{Tenant: "brick"})
+		_, err := b.runs.TriggerRun(t.Context(), &servov1.TriggerRunRequest{Tenant: "brick", Pipeline: "single"})
 		require.Contains(t, requireRefused(t, err, codes.FailedPrecondition, "workspace").GetRemedy(), "deploy")
 	})
 

@@ -28,7 +28,7 @@ func (d *Daemon) routes(m *edgeMetrics, rest http.Handler) http.Handler {
 	mux.Handle("/ui/", d.pages)
 	mux.Handle("GET /ui", http.RedirectHandler("/ui/", http.StatusMovedPermanently))
 	mux.Handle(restPattern, d.certifiedPaths(rest))
-	return m.measure(patient(d.atHome(d.callbacks().Before(mux))))
+	return m.measure(patient(d.atHome(sameOrigin(d.callbacks().Before(mux)))))
 }
 
 // forOperators asks for a platform key, unless nobody else reaches the address: what is served
@@ -62,6 +62,25 @@ func (d *Daemon) atHome(next http.Handler) http.Handler {
 		if !IsLoopback(withPort(r.Host)) {
 			problem.Write(w, r, fault.New(fault.Forbidden, "this server asks for no keys and answers to the names of this machine alone",
 				fault.Field("Host"), fault.Remedy("use http://localhost or http://127.0.0.1")))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameOrigin refuses unsafe methods from pages of other origins: a browser sends its cookies and
+// reaches loopback addresses for any page. Pages refuse such requests themselves, with a page.
+// Clients that are no browsers send neither Sec-Fetch-Site nor Origin and are not affected.
+func sameOrigin(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/ui/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if err := protection.Check(r); err != nil {
+			problem.Write(w, r, fault.New(fault.Forbidden, "cross-origin request: a page of another origin cannot change anything here", fault.Field("Origin"),
+				fault.Remedy("send the request from a page of this server, or from a program that sends neither Origin nor Sec-Fetch-Site"), fault.Cause(err)))
 			return
 		}
 		next.ServeHTTP(w, r)

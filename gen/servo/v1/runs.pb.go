@@ -558,9 +558,9 @@ type TriggerRunRequest struct {
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// "default" if not said.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// A pipeline of the active deployment; or select.
+	// A pipeline of the active deployment. Either this or select is required.
 	Pipeline string `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
-	// Selection expressions, instead of the pipeline's own selection.
+	// Selection expressions, instead of a pipeline; "*" selects all assets.
 	Select     []string         `protobuf:"bytes,4,rep,name=select,proto3" json:"select,omitempty"`
 	Parameters *structpb.Struct `protobuf:"bytes,5,opt,name=parameters,proto3" json:"parameters,omitempty"`
 	// 1 (last) to 10 (first); the pipeline's if not said.
@@ -745,8 +745,10 @@ type PlanRunRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// "default" if not said.
-	Workspace     string           `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	Pipeline      string           `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
+	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// A pipeline of the active deployment. Either this or select is required.
+	Pipeline string `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
+	// Selection expressions, instead of a pipeline; "*" selects all assets.
 	Select        []string         `protobuf:"bytes,4,rep,name=select,proto3" json:"select,omitempty"`
 	Parameters    *structpb.Struct `protobuf:"bytes,5,opt,name=parameters,proto3" json:"parameters,omitempty"`
 	unknownFields protoimpl.UnknownFields

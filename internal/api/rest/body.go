@@ -38,7 +38,7 @@ func (b *body) Close() error { return nil }
 func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[string]string) (*body, error) {
 	b := &body{Reader: bytes.NewReader(nil), route: route, params: params}
 	if r.Body == nil || r.ContentLength == 0 {
-		return b, nil
+		return b, noBody(route)
 	}
 	if r.ContentLength > MaxBody {
 		return nil, tooLarge()
@@ -62,7 +62,7 @@ func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[s
 	case !route.hasBody && (err != nil || len(data) > 0):
 		return nil, fault.New(fault.InvalidArgument, "this call has no body", fault.Remedy("say it in path and query"))
 	case len(data) == 0:
-		return b, nil
+		return b, noBody(route)
 	}
 	if err := checkContentType(r.Header); err != nil {
 		return nil, err
@@ -72,6 +72,15 @@ func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[s
 	}
 	b.data = data
 	return b, nil
+}
+
+// noBody refuses a request without the body that its call takes. Browsers send such requests, and
+// those with a form's content type, for any page; JSON has to be sent on purpose.
+func noBody(route *route) error {
+	if !route.needsBody {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, "the body is missing", fault.Remedy("send JSON with Content-Type: application/json; {} if no field is to be set"))
 }
 
 // readAll reads a body as it was before somebody compressed it.

@@ -21,12 +21,13 @@ import (
 
 // route is one path of the contract, for one method.
 type route struct {
-	method   string
-	template string // as the contract writes it
-	name     string // of the call: servo.v1.RunService.GetRun
-	input    protoreflect.MessageDescriptor
-	hasBody  bool
-	inPath   []string // fields of the message that the path gives
+	method    string
+	template  string // as the contract writes it
+	name      string // of the call: servo.v1.RunService.GetRun
+	input     protoreflect.MessageDescriptor
+	hasBody   bool
+	needsBody bool     // a request without one is refused
+	inPath    []string // fields of the message that the path gives
 }
 
 // variable is {name} or {name=pattern} in a template.
@@ -58,7 +59,7 @@ func routesOf(call protoreflect.MethodDescriptor) (found []*route) {
 	}
 	for _, r := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
 		if method, template := pathOf(r); template != "" {
-			one := &route{name: string(call.FullName()), input: call.Input(), hasBody: r.GetBody() != "", method: method, template: template}
+			one := &route{name: string(call.FullName()), input: call.Input(), hasBody: r.GetBody() != "", needsBody: r.GetBody() != "", method: method, template: template}
 			for _, match := range variable.FindAllStringSubmatch(template, -1) {
 				one.inPath = append(one.inPath, match[1])
 			}
