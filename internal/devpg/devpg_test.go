@@ -39,9 +39,7 @@ func TestStart(t *testing.T) {
 		show := func(name string) string { return query(t, s, s.URL(""), "SHOW "+name) }
 		require.Equal(t, "on", show("fsync"))
 		require.Equal(t, "256MB", show("shared_buffers"))
-		require.Equal(t, "minimal", show("wal_level"))
 		require.Equal(t, "UTC", show("timezone"))
-		require.Equal(t, "off", show("jit"))
 		require.Equal(t, "127.0.0.1", show("listen_addresses"))
 		require.Equal(t, "UTF8", show("server_encoding"))
 		require.Equal(t, "42", show("max_connections"))
@@ -49,6 +47,15 @@ func TestStart(t *testing.T) {
 		if s.install.hasExtension("pg_stat_statements") {
 			require.Equal(t, "pg_stat_statements", show("shared_preload_libraries"))
 		}
+	})
+
+	t.Run("settings are PostgreSQL's own except for the few that are explained", func(t *testing.T) {
+		t.Parallel()
+		s := start(t, Options{})
+		changed := query(t, s, s.URL(""), `SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings
+			WHERE source = 'configuration file' AND name NOT IN ('port', 'listen_addresses', 'unix_socket_directories', 'shared_preload_libraries')`)
+		require.Equal(t, "TimeZone lc_messages log_line_prefix log_timezone max_connections shared_buffers", changed)
+		require.Equal(t, "on", query(t, s, s.URL(""), "SHOW jit"))
 	})
 
 	t.Run("PostgreSQL never runs as root", func(t *testing.T) {

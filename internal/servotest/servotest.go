@@ -120,10 +120,11 @@ func cluster(t testing.TB) string {
 	return shared.url
 }
 
-// FastSettings make a throwaway cluster fast, and large enough for tests that run several
-// servers side by side. Fault tests start one of their own without.
+// FastSettings are all that differs from PostgreSQL's own settings in a throwaway cluster,
+// beside what devpg says: nothing waits for a disk, and there is room for tests that run
+// several servers side by side. Fault tests start a cluster of their own without.
 func FastSettings() map[string]string {
-	return map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "600"}
+	return map[string]string{"fsync": "off", "max_connections": "600"}
 }
 
 // template is a migrated database in the cluster, made once for each set of migrations and

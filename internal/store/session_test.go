@@ -3,6 +3,9 @@ package store_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,8 +93,9 @@ func TestConnectionsComeBackClean(t *testing.T) {
 				require.NoError(t, s.Pool().QueryRow(t.Context(), `SELECT current_user`).Scan(&owner))
 
 				end(t, func(ctx context.Context, fn body) error { return in(s, ctx, fn) }, func(ctx context.Context, tx *Tx) error {
-					var role, set string
-					require.NoError(t, tx.Raw().QueryRow(ctx, `SELECT current_user, coalesce(current_setting('servo.tenant', true), '')`).Scan(&role, &set))
+					var role, set, jit string
+					require.NoError(t, tx.Raw().QueryRow(ctx, `SELECT current_user, coalesce(current_setting('servo.tenant', true), ''), current_setting('jit')`).Scan(&role, &set, &jit))
+					require.Equal(t, "off", jit)
 					require.Equal(t, roles[name], role)
 					require.Equal(t, name == "Tenant", set == tenant.String())
 					return nil
@@ -110,11 +114,33 @@ func requireClean(t *testing.T, s *store.Store, owner string) {
 	defer conn.Release()
 	require.EqualValues(t, 1, s.Pool().Stat().TotalConns())
 	require.EqualValues(t, 'I', conn.Conn().PgConn().TxStatus(), "no transaction is open")
-	var user, tenant, seqscan, planCache string
+	var user, tenant, seqscan, planCache, jit string
 	require.NoError(t, conn.QueryRow(t.Context(), `
-		SELECT current_user, coalesce(current_setting('servo.tenant', true), ''), current_setting('enable_seqscan'), current_setting('plan_cache_mode')`).
-		Scan(&user, &tenant, &seqscan, &planCache))
-	require.Equal(t, []string{owner, "", "on", "auto"}, []string{user, tenant, seqscan, planCache})
+		SELECT current_user, coalesce(current_setting('servo.tenant', true), ''), current_setting('enable_seqscan'), current_setting('plan_cache_mode'), current_setting('jit')`).
+		Scan(&user, &tenant, &seqscan, &planCache, &jit))
+	require.Equal(t, []string{owner, "", "on", "auto", "on"}, []string{user, tenant, seqscan, planCache, jit})
+}
+
+// TestRolesComeWithoutJIT: planner settings make estimated costs meaningless, and PostgreSQL
+// would compile every statement for seconds. Each statement that enters a role turns it off.
+func TestRolesComeWithoutJIT(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("queries/*.sql")
+	require.NoError(t, err)
+	entrances := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, query := range strings.Split(string(text), "-- name: ")[1:] {
+			if !strings.Contains(query, "set_config('role'") {
+				continue
+			}
+			entrances++
+			name, _, _ := strings.Cut(query, " ")
+			require.Contains(t, query, "set_config('jit', 'off', true)", name)
+		}
+	}
+	require.GreaterOrEqual(t, entrances, 5)
 }
 
 func TestSnapshot(t *testing.T) {

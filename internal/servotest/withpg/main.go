@@ -69,7 +69,7 @@ func run(args, environment []string, stdin io.Reader, stdout, stderr io.Writer) 
 
 // parse reads the flags and the command after them.
 func parse(args []string, stderr io.Writer) (settings map[string]string, command []string, err error) {
-	settings = map[string]string{"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "max_connections": "600"}
+	settings = map[string]string{"fsync": "off", "max_connections": "600"}
 	flags := flag.NewFlagSet("withpg", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {

@@ -170,7 +170,7 @@ func TestParse(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"go", "test", "--set"}, command)
 		require.Equal(t, map[string]string{
-			"fsync": "on", "full_page_writes": "off", "synchronous_commit": "off", "max_connections": "600", "a.b": "x=y",
+			"fsync": "on", "max_connections": "600", "a.b": "x=y",
 		}, settings)
 	})
 

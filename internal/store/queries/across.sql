@@ -6,6 +6,7 @@
 -- The role of the engine with the plans of a tenant: along keys, for the arguments that there are,
 -- and in the order of an index, so that a page ends the walk.
 SELECT set_config('role', 'servo_engine', true),
+       set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('enable_sort', 'off', true),

@@ -4,6 +4,7 @@
 -- The role of the engine, with plans that walk the indexes of the feed in their order and stop
 -- when they have enough, whatever the statistics say.
 SELECT set_config('role', 'servo_engine', true),
+       set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('enable_sort', 'off', true),

@@ -2,10 +2,13 @@
 -- Role and planner settings of one engine transaction, in one statement. The
 -- statements of the engine are all keyed probes for a batch of known rows; without the settings stale
 -- statistics of a queue table that was empty a second ago choose whole-table plans.
+-- They make estimated costs meaningless, and PostgreSQL compiles what it takes for expensive:
+-- seconds for a statement that runs in microseconds. So jit goes with them, wherever a role is set.
 -- Between two statements the engine only thinks. One that says nothing for three seconds was
 -- stopped or cut off, and everybody else waits for its locks: PostgreSQL ends it.
 SELECT set_config('role', 'servo_engine', true),
        set_config('idle_in_transaction_session_timeout', '3s', true),
+       set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_hashjoin', 'off', true),
        set_config('enable_mergejoin', 'off', true),
@@ -15,6 +18,7 @@ SELECT set_config('role', 'servo_engine', true),
 -- Reads of one tenant go along keys, whatever the statistics say, and are planned for the
 -- arguments that they have: filters that nobody asked for disappear.
 SELECT set_config('role', 'servo_tenant', true), set_config('servo.tenant', @tenant::text, true),
+       set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('enable_hashjoin', 'off', true),
@@ -23,7 +27,7 @@ SELECT set_config('role', 'servo_tenant', true), set_config('servo.tenant', @ten
 
 -- name: EnterEngineRead :exec
 -- For reads over everything (verify): the role of the engine with plans as the planner likes them.
-SELECT set_config('role', 'servo_engine', true);
+SELECT set_config('role', 'servo_engine', true), set_config('jit', 'off', true);
 
 -- name: Clock :one
 SELECT servo.clock()::timestamptz AS now;

@@ -113,6 +113,7 @@ func (q *Queries) AllConfigs(ctx context.Context, arg AllConfigsParams) ([]AllCo
 const enterAcross = `-- name: EnterAcross :exec
 
 SELECT set_config('role', 'servo_engine', true),
+       set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('enable_sort', 'off', true),

@@ -27,6 +27,7 @@ func (q *Queries) CountSubscriptions(ctx context.Context, tenantID uuid.UUID) (i
 const enterFeed = `-- name: EnterFeed :exec
 
 SELECT set_config('role', 'servo_engine', true),
+       set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('enable_sort', 'off', true),

@@ -23,6 +23,7 @@ func (q *Queries) Clock(ctx context.Context) (time.Time, error) {
 
 const enterEngine = `-- name: EnterEngine :exec
 SELECT set_config('role', 'servo_engine', true),
+       set_config('jit', 'off', true),
        set_config('idle_in_transaction_session_timeout', '3s', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_hashjoin', 'off', true),
@@ -41,7 +42,7 @@ func (q *Queries) EnterEngine(ctx context.Context) error {
 }
 
 const enterEngineRead = `-- name: EnterEngineRead :exec
-SELECT set_config('role', 'servo_engine', true)
+SELECT set_config('role', 'servo_engine', true), set_config('jit', 'off', true)
 `
 
 // For reads over everything (verify): the role of the engine with plans as the planner likes them.
@@ -52,6 +53,7 @@ func (q *Queries) EnterEngineRead(ctx context.Context) error {
 
 const enterTenant = `-- name: EnterTenant :exec
 SELECT set_config('role', 'servo_tenant', true), set_config('servo.tenant', $1::text, true),
+       set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('enable_hashjoin', 'off', true),
