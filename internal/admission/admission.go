@@ -16,12 +16,9 @@ import (
 // Duty is the name of the row that the admitting server holds.
 const Duty = engine.AdmissionDuty
 
-// Times of the duty: a crashed holder is replaced within takeover + one look.
 const (
-	takeover = 3 * time.Second
-	renewal  = time.Second
-	look     = time.Second
-	recount  = time.Minute
+	look    = time.Second // the pace without a signal
+	recount = time.Minute
 )
 
 // Config says how a server admits.
@@ -35,61 +32,74 @@ type admitter struct {
 	store      *store.Store
 	engine     *engine.Engine
 	config     Config
-	duty       store.Duty
-	renewAt    time.Time
-	startsMore bool  // there were more runs to start than went into one batch
-	counted    int64 // the epoch in which it has counted what is in flight
+	keeper     *keeper
+	duty       store.Duty // under which it works now
+	lookAt     time.Time  // when to ask whether there is anything to do
+	startsMore bool       // there were more runs to start than went into one batch
+	counted    int64      // the epoch in which it has counted what is in flight
 	countAt    time.Time
 }
 
-// Start runs the loop.
-func Start(s *store.Store, e *engine.Engine, config Config) *Admission {
+func newAdmitter(s *store.Store, e *engine.Engine, config Config) *admitter {
 	if config.Batch == 0 {
 		config.Batch = engine.DefaultRound
 	}
-	a := &admitter{store: s, engine: e, config: config}
-	return &Admission{admitter: a, loop: loop.Start(loop.Config{
-		Name: "admission", Every: look, Wake: e.Ready, RunOnce: a.runOnce, Logger: config.Logger,
-	})}
+	return &admitter{store: s, engine: e, config: config, keeper: &keeper{store: s, name: Duty, holder: config.Holder, gained: e.WakeAdmission}}
 }
 
-// Admission is the running loop.
+// Start runs the loops: one that keeps the duty, one that works under it.
+func Start(s *store.Store, e *engine.Engine, config Config) *Admission {
+	a := newAdmitter(s, e, config)
+	return &Admission{admitter: a, loops: []*loop.Loop{
+		loop.Start(loop.Config{Name: "admission", Every: look, Wake: e.Ready, RunOnce: a.runOnce, Logger: config.Logger}),
+		loop.Start(loop.Config{Name: "admission duty", Every: renewal, RunOnce: a.keeper.runOnce, Logger: config.Logger}),
+	}}
+}
+
+// Admission is the running loops.
 type Admission struct {
 	admitter *admitter
-	loop     *loop.Loop
+	loops    []*loop.Loop
 }
 
-// Stop ends the loop and gives the duty back, so that the next server need not wait.
+// Stop ends the loops and gives the duty back, so that the next server need not wait.
 func (a *Admission) Stop(ctx context.Context) error {
-	a.loop.Stop()
-	if a.admitter.duty.Epoch == 0 {
+	for _, l := range a.loops {
+		l.Stop()
+	}
+	duty := a.admitter.keeper.held()
+	if duty.Epoch == 0 {
 		return nil
 	}
-	return a.admitter.store.ReleaseDuty(ctx, a.admitter.duty)
+	return a.admitter.store.ReleaseDuty(ctx, duty)
 }
 
 func (a *admitter) runOnce(ctx context.Context) (more bool, err error) {
+	if a.duty = a.keeper.held(); a.duty.Epoch == 0 {
+		return false, nil
+	}
 	admits, starts := true, a.engine.StartsWanted() || a.startsMore
-	if now := time.Now(); now.After(a.renewAt) {
-		if a.duty, admits, starts, err = a.store.TakeAdmission(ctx, Duty, a.config.Holder, takeover); err != nil {
-			a.duty = store.Duty{}
-			return false, ignoreLost(err)
+	if now := time.Now(); now.After(a.lookAt) {
+		if admits, starts, err = a.store.AdmissionWork(ctx); err != nil {
+			return false, err
 		}
-		a.renewAt = now.Add(renewal)
+		a.lookAt = now.Add(look)
 	}
 	// Each in its turn, whatever becomes of the other.
 	startErr := a.start(ctx, starts)
 	more, err = a.admit(ctx, admits || a.startsMore)
 	if err = errors.Join(startErr, err); errors.Is(err, store.ErrDutyLost) {
-		a.renewAt = time.Time{}
+		a.keeper.lost(a.duty)
+		a.lookAt = time.Time{}
+		return false, nil // that another server admits is how it should be
 	}
-	return more || a.startsMore, ignoreLost(err)
+	return more || a.startsMore, err
 }
 
 // start starts runs that wait for their tenants' quotas. It goes with the rounds of admission:
 // both act under the same duty, and what one starts the other admits. Whether something may
-// start is known here, or seen with the renewal of the duty: runs end on other servers too, and
-// quotas are changed there.
+// start is known here, or seen once a second: runs end on other servers too, and quotas are
+// changed there.
 func (a *admitter) start(ctx context.Context, wanted bool) error {
 	a.startsMore = false
 	if !wanted {
@@ -114,12 +124,4 @@ func (a *admitter) admit(ctx context.Context, wanted bool) (more bool, err error
 	}
 	_, more, err = a.engine.Admit(ctx, a.duty, a.config.Batch)
 	return more, err
-}
-
-// ignoreLost: that another server admits is how it should be.
-func ignoreLost(err error) error {
-	if errors.Is(err, store.ErrDutyLost) {
-		return nil
-	}
-	return err
 }

@@ -70,10 +70,18 @@ func (c *cluster) server(t *testing.T, name string) *admitter {
 	t.Helper()
 	e := engine.New(c.db.Store, engine.Config{QueueWithoutWorkers: 5000}, nil)
 	t.Cleanup(e.Stop)
-	return &admitter{store: c.db.Store, engine: e, config: Config{Holder: name, Batch: 2}}
+	return newAdmitter(c.db.Store, e, Config{Holder: name, Batch: 2})
 }
 
+// look renews the duty, or tries to take it, and works under it.
 func (a *admitter) look(t *testing.T) (more bool) {
+	t.Helper()
+	_, err := a.keeper.runOnce(t.Context())
+	require.NoError(t, err)
+	return a.work(t)
+}
+
+func (a *admitter) work(t *testing.T) (more bool) {
 	t.Helper()
 	more, err := a.runOnce(t.Context())
 	require.NoError(t, err, "that another server admits is no error")
@@ -125,10 +133,9 @@ func TestAdmission(t *testing.T) {
 		c.db.SetClock(t, noon.Add(time.Minute)) // while a was stopped
 		b.look(t)
 		c.ready(t, 3)
-		a.renewAt = time.Now().Add(time.Hour) // as far as it knows, the duty is its own
 		_, _, err := a.engine.Admit(t.Context(), a.duty, 10)
 		require.ErrorIs(t, err, store.ErrDutyLost)
-		require.False(t, a.look(t))
+		require.False(t, a.work(t), "as far as it knows, the duty is its own")
 		require.Zero(t, c.queued(t))
 		a.look(t)
 		require.Zero(t, a.duty)
@@ -145,11 +152,34 @@ func TestAdmission(t *testing.T) {
 		a, b := c.server(t, "a"), c.server(t, "b")
 		for i := range 5 {
 			c.db.SetClock(t, noon.Add(time.Duration(i)*2*time.Second))
-			a.renewAt = time.Time{}
 			a.look(t)
 			b.look(t)
 		}
 		require.EqualValues(t, 1, a.duty.Epoch)
+	})
+
+	t.Run("work that takes longer than the duty lasts does not lose it", func(t *testing.T) {
+		t.Parallel()
+		c := setup(t)
+		c.db.SetClock(t, noon)
+		a, b := c.server(t, "a"), c.server(t, "b")
+		a.look(t)
+		require.NoError(t, c.db.Engine(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+			require.NoError(t, tx.HoldDuty(ctx, a.duty)) // a round of admission that does not end
+			for i := range 5 {
+				c.db.SetClock(t, noon.Add(time.Duration(i)*2*time.Second))
+				_, err := a.keeper.runOnce(ctx)
+				require.NoError(t, err, "a renewal does not wait for the work")
+				_, err = b.keeper.runOnce(ctx)
+				require.NoError(t, err)
+			}
+			return nil
+		}))
+		require.EqualValues(t, 1, a.keeper.held().Epoch)
+		require.Zero(t, b.keeper.held())
+		c.ready(t, 1)
+		a.work(t)
+		require.Equal(t, 1, c.queued(t))
 	})
 
 	t.Run("a server that stops gives the duty back, and the next takes it at once", func(t *testing.T) {
@@ -174,7 +204,6 @@ func TestAdmission(t *testing.T) {
 		a.look(t)
 		second := Start(c.db.Store, c.engine, Config{Holder: "second"})
 		require.NoError(t, second.Stop(t.Context()))
-		a.renewAt = time.Time{}
 		a.look(t)
 		require.EqualValues(t, 1, a.duty.Epoch, "the duty is still a's")
 	})
@@ -203,7 +232,7 @@ func TestAdmission(t *testing.T) {
 		c := setup(t)
 		e := engine.New(c.db.Store, engine.Config{QueueTarget: 3}, nil)
 		t.Cleanup(e.Stop)
-		a := &admitter{store: c.db.Store, engine: e, config: Config{Holder: "a", Batch: 10}}
+		a := newAdmitter(c.db.Store, e, Config{Holder: "a", Batch: 10})
 		c.ready(t, 3)
 		urgent, err := c.engine.TriggerRun(t.Context(), engine.Trigger{Tenant: c.tenant, Priority: 10})
 		require.NoError(t, err)

@@ -193,7 +193,7 @@ func TestStop(t *testing.T) {
 	t.Run("the duty is given back, so that the next server need not wait", func(t *testing.T) {
 		t.Parallel()
 		d := startDrained(t, eventually)
-		holder := `SELECT count(*) FROM servo.duties WHERE name = 'admission' AND expires_at > now()`
+		holder := `SELECT count(*) FROM servo.duty_renewals WHERE name = 'admission' AND expires_at > now()`
 		require.Eventually(t, func() bool { return d.db.Count(t, holder) == 1 }, eventually, 10*time.Millisecond)
 		require.NoError(t, d.Stop(context.Background()))
 		require.Zero(t, d.db.Count(t, holder))

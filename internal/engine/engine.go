@@ -117,6 +117,10 @@ func (e *Engine) Stop() {
 // Ready is signalled when a task has become ready.
 func (e *Engine) Ready() <-chan struct{} { return e.signals.wait(readyTopic) }
 
+// WakeAdmission signals Ready in this process: there may be something to admit that another
+// server was told of.
+func (e *Engine) WakeAdmission() { e.signals.wake([]string{readyTopic}) }
+
 // Due gives a channel that closes when a config may be due earlier than was known.
 func (e *Engine) Due() <-chan struct{} { return e.signals.wait(dueTopic) }
 

@@ -39,18 +39,15 @@ type ReadyShare struct {
 	PoolSlots       int // how many tasks these can hold
 }
 
-// TakeAdmission takes or renews the duty of admission as TakeDuty does, and says whether there
-// is anything to admit or any run to start: a server that has nothing to do asks nothing more.
-func (s *Store) TakeAdmission(ctx context.Context, name, holder string, ttl time.Duration) (duty Duty, admits, starts bool, err error) {
+// AdmissionWork says whether there is anything to admit or any run to start: a server that has
+// nothing to do asks nothing more.
+func (s *Store) AdmissionWork(ctx context.Context) (admits, starts bool, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		if duty, err = tx.takeDuty(ctx, name, holder, ttl); err != nil {
-			return err
-		}
 		work, err := tx.q.AdmissionWork(ctx)
 		admits, starts = work.Ready || work.Notes, work.Starts
 		return err
 	})
-	return duty, admits, starts, err
+	return admits, starts, err
 }
 
 // FoldSettlements takes up to most notes of other transactions into shares and durations.

@@ -21,7 +21,7 @@ var rules = []struct {
 		// Each of these is about the installation and belongs to no tenant.
 		"a table without tenant_id is in the list of those that need none", `
 		SELECT name FROM tables
-		WHERE  NOT has_tenant AND name NOT IN ('tenants', 'duties', 'migrations', 'migration_checksums',
+		WHERE  NOT has_tenant AND name NOT IN ('tenants', 'duties', 'duty_renewals', 'migrations', 'migration_checksums',
 			'feed_epochs', 'platform_events', 'pool_clocks', 'pools', 'workers', 'servers', 'signing_keys', 'switches', 'installation_secrets')`,
 	},
 	{
@@ -124,7 +124,7 @@ var rules = []struct {
 		"rows that are updated in place find room on their page", `
 		SELECT c.relname::text FROM pg_class c
 		WHERE  c.relnamespace = 'servo'::regnamespace AND c.relkind = 'r'
-		AND    regexp_replace(c.relname, '_\d{4}_\d\d$', '') IN ('runs', 'tasks', 'attempt_logs', 'attempt_progress', 'waiting', 'leases', 'heartbeats', 'duties', 'tenants', 'workspaces')
+		AND    regexp_replace(c.relname, '_\d{4}_\d\d$', '') IN ('runs', 'tasks', 'attempt_logs', 'attempt_progress', 'waiting', 'leases', 'heartbeats', 'duty_renewals', 'tenants', 'workspaces')
 		AND    NOT coalesce(c.reloptions @> ARRAY['fillfactor=50'], false)`,
 	},
 	{

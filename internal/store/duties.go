@@ -21,22 +21,32 @@ type Duty struct {
 // ErrDutyLost says that somebody else holds the duty by now.
 var ErrDutyLost = errors.New("the duty is held by another server")
 
-// TakeDuty takes a duty that is free or expired, or renews one's own, for ttl.
+// TakeDuty takes a duty that is free or expired, or renews the holder's own, for ttl. It has a
+// connection of its own: work that uses all others does not hold a renewal up.
 func (s *Store) TakeDuty(ctx context.Context, name, holder string, ttl time.Duration) (duty Duty, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		duty, err = tx.takeDuty(ctx, name, holder, ttl)
+	err = pgx.BeginTxFunc(ctx, s.urgent, pgx.TxOptions{BeginQuery: db.BeginEngine}, func(raw pgx.Tx) error {
+		duty, err = s.tx(raw).takeDuty(ctx, name, holder, ttl)
 		return err
 	})
 	return duty, err
 }
 
 func (tx *Tx) takeDuty(ctx context.Context, name, holder string, ttl time.Duration) (Duty, error) {
-	now, err := tx.Clock(ctx)
-	if err != nil {
-		return Duty{}, err
+	duty := Duty{Name: name, Holder: holder}
+	renew := func() (now time.Time, err error) {
+		if now, err = tx.Clock(ctx); err == nil {
+			duty.Epoch, err = tx.q.RenewDuty(ctx, db.RenewDutyParams{Name: name, Holder: holder, Now: now, ExpiresAt: now.Add(ttl)})
+		}
+		return now, err
 	}
-	epoch, err := tx.q.TakeDuty(ctx, db.TakeDutyParams{Name: name, Holder: holder, Now: now, ExpiresAt: now.Add(ttl)})
-	return Duty{Name: name, Holder: holder, Epoch: epoch}, lostIfNone(err)
+	now, err := renew()
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return duty, err
+	}
+	if _, err = tx.q.TakeDuty(ctx, db.TakeDutyParams{Name: name, Holder: holder, Now: now, ExpiresAt: noEvent}); err == nil {
+		_, err = renew() // it may have waited for work of the holder before: the duty lasts from now on
+	}
+	return duty, lostIfNone(err)
 }
 
 // ReleaseDuty lets the next server take the duty at once.

@@ -89,6 +89,40 @@ func TestDuties(t *testing.T) {
 		require.NoError(t, second())
 	})
 
+	t.Run("a renewal waits neither for work under the duty nor for a connection", func(t *testing.T) {
+		t.Parallel()
+		w := setup(t)
+		mine := take(t, w, "a")
+		held := []*open{w.hold(t, func(ctx context.Context, tx *Tx) error { return tx.HoldDuty(ctx, mine) })}
+		for w.Pool().Stat().AcquiredConns() < w.Pool().Config().MaxConns {
+			held = append(held, w.hold(t, func(context.Context, *Tx) error { return nil }))
+		}
+		w.SetClock(t, noon.Add(ttl-time.Second))
+		require.Equal(t, mine, take(t, w, "a"))
+		for _, h := range held {
+			h.commit(t)
+		}
+	})
+
+	t.Run("a takeover that had to wait lasts from its end", func(t *testing.T) {
+		t.Parallel()
+		w := setup(t)
+		mine := take(t, w, "a")
+		work := w.hold(t, func(ctx context.Context, tx *Tx) error { return tx.HoldDuty(ctx, mine) })
+		w.SetClock(t, noon.Add(ttl))
+		done := make(chan error, 1)
+		go func() {
+			_, err := w.TakeDuty(t.Context(), name, "b", ttl)
+			done <- err
+		}()
+		w.untilWaiting(t, "servo.duties", done)
+		w.Exec(t, `UPDATE servo.test_clock SET now = now + interval '1 hour'`) // beside the one who reads it
+		work.commit(t)
+		require.NoError(t, <-done)
+		_, err := w.TakeDuty(t.Context(), name, "c", ttl)
+		require.ErrorIs(t, err, store.ErrDutyLost)
+	})
+
 	t.Run("a takeover waits for work under the duty to commit", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t)

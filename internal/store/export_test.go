@@ -16,14 +16,16 @@ type Seen func(sql string, args []any)
 
 // Trace makes the store report every statement from now on.
 func (s *Store) Trace(ctx context.Context, seen Seen) error {
-	config := s.pool.Config()
-	config.ConnConfig.Tracer = &tracer{counter: s.stats, seen: seen}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return err
+	for _, pool := range []**pgxpool.Pool{&s.pool, &s.urgent} {
+		config := (*pool).Config()
+		config.ConnConfig.Tracer = &tracer{counter: s.stats, seen: seen}
+		traced, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			return err
+		}
+		(*pool).Close()
+		*pool = traced
 	}
-	s.pool.Close()
-	s.pool = pool
 	return nil
 }
 

@@ -26,8 +26,7 @@ func TestInline(t *testing.T) {
 	a := w.account(t, "acme")
 	g := w.newRun(t, a, []run.TaskState{run.Pending, run.Queued, run.Running}, nil, nil, nil)
 	w.settle(t, a, store.Settlement{ShareKey: store.ShareKey{Pool: "default"}, Asset: "asset", Left: 1, Ended: 1, Seconds: 3})
-	_, _, _, err := w.TakeAdmission(t.Context(), "admission", "one", time.Minute)
-	require.NoError(t, err)
+	must(w.TakeDuty(t.Context(), "admission", "one", time.Minute))(t)
 	waits, holds := id.New[id.Claim](id.NewMinter(w.now)), g.tasks[2].Claim
 	made := g.tasks[0]
 	made.ID, made.Asset = id.New[id.Task](id.NewMinter(w.now)), "new"

@@ -93,7 +93,8 @@ var plans = map[string][]string{
 	"RescheduleLeases": {"leases_pkey"},
 	"DeleteLeases":     {"leases_pkey"},
 
-	"TakeDuty":       {"duties_pkey"},
+	"TakeDuty":       {"duties_pkey", "duty_renewals_pkey"},
+	"RenewDuty":      {"duty_renewals_pkey"},
 	"AdmissionWork":  {"live_runs_pending", "ready_q_order", "settlements_pkey"},
 	"Overdue":        {"cones_pkey", "leases_due", "live_runs_due", "live_runs_late", "retry_q_due", "run_deltas_pkey"},
 	"ReadyShares":    {"asset_pauses_pkey", "pool_clocks_pkey", "pool_q_order", "pools_pkey", "ready_q_order", "shares_pkey", "tenants_pkey", "workers_pkey"},

@@ -40,10 +40,11 @@ type Options struct {
 
 // Store is a pool of connections to one Servo database.
 type Store struct {
-	pool  *pgxpool.Pool
-	codec *event.Codec
-	log   *slog.Logger
-	stats *counter
+	pool   *pgxpool.Pool
+	urgent *pgxpool.Pool // one connection for what must not wait for work (see TakeDuty)
+	codec  *event.Codec
+	log    *slog.Logger
+	stats  *counter
 }
 
 // Stats count what the store has sent since it was opened.
@@ -78,11 +79,18 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("reach the database: %w", err)
 	}
+	one := config.Copy()
+	one.MaxConns, one.MinConns, one.MinIdleConns = 1, 0, 0
+	urgent, err := pgxpool.NewWithConfig(ctx, one)
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{pool: pool, codec: Codec(), log: log, stats: stats}, nil
+	return &Store{pool: pool, urgent: urgent, codec: Codec(), log: log, stats: stats}, nil
 }
 
 // withoutSession makes a connection leave nothing behind on the server that outlives a
@@ -112,7 +120,10 @@ func registerTypes(_ context.Context, conn *pgx.Conn) error {
 }
 
 // Close waits for connections in use and closes all.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() {
+	s.pool.Close()
+	s.urgent.Close()
+}
 
 // Stats are the counts so far.
 func (s *Store) Stats() Stats {

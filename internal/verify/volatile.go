@@ -81,6 +81,7 @@ func Volatile() []string {
 		"answered_calls.*",
 		// who does what must be done by one, now
 		"duties.*",
+		"duty_renewals.*",
 		// the log itself: its versions, positions and bodies are what everything is checked by
 		"run_events.*",
 		"entity_events.*",

@@ -1,15 +1,27 @@
 -- name: TakeDuty :one
--- Takes a free or expired duty, or renews the own one. A takeover raises the epoch, and
--- waits for transactions that still hold the row.
-UPDATE servo.duties
-SET    epoch = CASE WHEN holder = @holder::text AND expires_at > @now::timestamptz THEN epoch ELSE epoch + 1 END,
-       holder = @holder::text,
-       expires_at = @expires_at::timestamptz
-WHERE  name = @name::text AND (holder = @holder::text OR expires_at <= @now::timestamptz)
+-- Takes a free or expired duty in a new epoch, and waits for transactions that still hold its
+-- row: what they do was decided under the epoch before.
+WITH free AS (
+    UPDATE servo.duty_renewals r
+    SET    holder = @holder::text, epoch = r.epoch + 1, expires_at = @expires_at::timestamptz
+    WHERE  r.name = @name::text AND r.expires_at <= @now::timestamptz
+    RETURNING r.name, r.epoch
+)
+UPDATE servo.duties d
+SET    holder = @holder::text, epoch = f.epoch
+FROM   free f
+WHERE  d.name = @name::text AND f.name = d.name
+RETURNING d.epoch;
+
+-- name: RenewDuty :one
+-- Renews a duty that has not expired. It touches no row that work under the duty holds.
+UPDATE servo.duty_renewals
+SET    expires_at = @expires_at::timestamptz
+WHERE  name = @name::text AND holder = @holder::text AND expires_at > @now::timestamptz
 RETURNING epoch;
 
 -- name: ReleaseDuty :exec
-UPDATE servo.duties SET expires_at = '-infinity' WHERE name = @name::text AND holder = @holder::text;
+UPDATE servo.duty_renewals SET expires_at = '-infinity' WHERE name = @name::text AND holder = @holder::text;
 
 -- name: HoldDuty :one
 -- Under a duty: the row cannot change hands before this transaction ends, and a second

@@ -11,8 +11,9 @@ import (
 )
 
 const duties = `-- name: Duties :many
-SELECT d.name, d.holder, d.epoch, coalesce(nullif(d.expires_at, '-infinity'), '0001-01-01 00:00:00+00')::timestamptz AS expires_at
+SELECT d.name, d.holder, d.epoch, coalesce(nullif(r.expires_at, '-infinity'), '0001-01-01 00:00:00+00')::timestamptz AS expires_at
 FROM   servo.duties d
+JOIN   servo.duty_renewals r ON r.name = d.name
 ORDER  BY d.name
 `
 

@@ -31,7 +31,7 @@ func (q *Queries) HoldDuty(ctx context.Context, arg HoldDutyParams) (int64, erro
 }
 
 const releaseDuty = `-- name: ReleaseDuty :exec
-UPDATE servo.duties SET expires_at = '-infinity' WHERE name = $1::text AND holder = $2::text
+UPDATE servo.duty_renewals SET expires_at = '-infinity' WHERE name = $1::text AND holder = $2::text
 `
 
 type ReleaseDutyParams struct {
@@ -44,30 +44,62 @@ func (q *Queries) ReleaseDuty(ctx context.Context, arg ReleaseDutyParams) error 
 	return err
 }
 
-const takeDuty = `-- name: TakeDuty :one
-UPDATE servo.duties
-SET    epoch = CASE WHEN holder = $1::text AND expires_at > $2::timestamptz THEN epoch ELSE epoch + 1 END,
-       holder = $1::text,
-       expires_at = $3::timestamptz
-WHERE  name = $4::text AND (holder = $1::text OR expires_at <= $2::timestamptz)
+const renewDuty = `-- name: RenewDuty :one
+UPDATE servo.duty_renewals
+SET    expires_at = $1::timestamptz
+WHERE  name = $2::text AND holder = $3::text AND expires_at > $4::timestamptz
 RETURNING epoch
+`
+
+type RenewDutyParams struct {
+	ExpiresAt time.Time
+	Name      string
+	Holder    string
+	Now       time.Time
+}
+
+// Renews a duty that has not expired. It touches no row that work under the duty holds.
+func (q *Queries) RenewDuty(ctx context.Context, arg RenewDutyParams) (int64, error) {
+	row := q.db.QueryRow(ctx, renewDuty,
+		arg.ExpiresAt,
+		arg.Name,
+		arg.Holder,
+		arg.Now,
+	)
+	var epoch int64
+	err := row.Scan(&epoch)
+	return epoch, err
+}
+
+const takeDuty = `-- name: TakeDuty :one
+WITH free AS (
+    UPDATE servo.duty_renewals r
+    SET    holder = $1::text, epoch = r.epoch + 1, expires_at = $3::timestamptz
+    WHERE  r.name = $2::text AND r.expires_at <= $4::timestamptz
+    RETURNING r.name, r.epoch
+)
+UPDATE servo.duties d
+SET    holder = $1::text, epoch = f.epoch
+FROM   free f
+WHERE  d.name = $2::text AND f.name = d.name
+RETURNING d.epoch
 `
 
 type TakeDutyParams struct {
 	Holder    string
-	Now       time.Time
-	ExpiresAt time.Time
 	Name      string
+	ExpiresAt time.Time
+	Now       time.Time
 }
 
-// Takes a free or expired duty, or renews the own one. A takeover raises the epoch, and
-// waits for transactions that still hold the row.
+// Takes a free or expired duty in a new epoch, and waits for transactions that still hold its
+// row: what they do was decided under the epoch before.
 func (q *Queries) TakeDuty(ctx context.Context, arg TakeDutyParams) (int64, error) {
 	row := q.db.QueryRow(ctx, takeDuty,
 		arg.Holder,
-		arg.Now,
-		arg.ExpiresAt,
 		arg.Name,
+		arg.ExpiresAt,
+		arg.Now,
 	)
 	var epoch int64
 	err := row.Scan(&epoch)

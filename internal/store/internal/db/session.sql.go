@@ -23,8 +23,8 @@ func (q *Queries) Clock(ctx context.Context) (time.Time, error) {
 
 const enterEngine = `-- name: EnterEngine :exec
 SELECT set_config('role', 'servo_engine', true),
-       set_config('jit', 'off', true),
        set_config('idle_in_transaction_session_timeout', '3s', true),
+       set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_hashjoin', 'off', true),
        set_config('enable_mergejoin', 'off', true),
@@ -34,6 +34,8 @@ SELECT set_config('role', 'servo_engine', true),
 // Role and planner settings of one engine transaction, in one statement. The
 // statements of the engine are all keyed probes for a batch of known rows; without the settings stale
 // statistics of a queue table that was empty a second ago choose whole-table plans.
+// They make estimated costs meaningless, and PostgreSQL compiles what it takes for expensive:
+// seconds for a statement that runs in microseconds. So jit goes with them, wherever a role is set.
 // Between two statements the engine only thinks. One that says nothing for three seconds was
 // stopped or cut off, and everybody else waits for its locks: PostgreSQL ends it.
 func (q *Queries) EnterEngine(ctx context.Context) error {

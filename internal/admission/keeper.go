@@ -1,0 +1,65 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.arco.dev/servo/internal/store"
+)
+
+// Times of the duty: a crashed holder is replaced within takeover + renewal.
+const (
+	takeover = 3 * time.Second
+	renewal  = time.Second
+)
+
+// keeper takes a duty and renews it in a loop of its own. Work under the duty may take longer
+// than the duty lasts: if its end were waited for, servers would take the duty from each other
+// and none would get anything done.
+type keeper struct {
+	store        *store.Store
+	name, holder string
+	gained       func() // called when the duty was taken
+
+	mu   sync.Mutex
+	duty store.Duty // zero while another server holds it
+}
+
+// held is the duty as it was last taken or renewed. Whether it still is the holder's is checked
+// by each transaction under it.
+func (k *keeper) held() store.Duty {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.duty
+}
+
+// lost says that work under a duty was refused.
+func (k *keeper) lost(duty store.Duty) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.duty == duty {
+		k.duty = store.Duty{}
+	}
+}
+
+func (k *keeper) runOnce(ctx context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, takeover)
+	defer cancel()
+	duty, err := k.store.TakeDuty(ctx, k.name, k.holder, takeover)
+	if err != nil && !errors.Is(err, store.ErrDutyLost) {
+		return false, err // it may be held all the same
+	}
+	if err != nil {
+		duty = store.Duty{}
+	}
+	k.mu.Lock()
+	gained := duty.Epoch != 0 && duty != k.duty
+	k.duty = duty
+	k.mu.Unlock()
+	if gained {
+		k.gained()
+	}
+	return false, nil
+}
