@@ -131,7 +131,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`servo_build_info{go_version="go`, `version="v1.2.3"} 1`,
 		`servo_db_pool_max_connections 20`, `servo_db_pool_connections{state="idle"}`, `servo_db_pool_acquires_total`,
-		`servo_db_statements_total`, `servo_db_transactions_total`,
+		`servo_db_statements_total`, `servo_db_transactions_total`, `servo_db_deadlocks_total`, `servo_db_retries_total`,
 		`http_requests_total{code="404",method="GET",route="/v1/tenants/{tenant}"} 2`,
 		`http_requests_total{code="404",method="GET",route="other"} 1`,
 		`http_request_duration_seconds_count{method="GET",route="/v1/tenants/{tenant}"} 2`,

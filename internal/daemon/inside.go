@@ -18,6 +18,7 @@ type inside struct {
 	connections, maxConnections                *prometheus.Desc
 	acquires, acquireSeconds, acquiresThatWait *prometheus.Desc
 	statements, transactions                   *prometheus.Desc
+	deadlocks, repeated                        *prometheus.Desc
 
 	waiting                                              *prometheus.Desc
 	batches, commands, retries, failures, refused, spent *prometheus.Desc
@@ -39,6 +40,8 @@ func newInside(s *store.Store, e *engine.Engine, push func() []dispatch.Status) 
 		acquiresThatWait: desc("servo_db_pool_empty_acquires_total", "How often no connection was free."),
 		statements:       desc("servo_db_statements_total", "Statements sent to the database."),
 		transactions:     desc("servo_db_transactions_total", "Transactions committed."),
+		deadlocks:        desc("servo_db_deadlocks_total", "Statements that PostgreSQL ended because they waited for each other."),
+		repeated:         desc("servo_db_retries_total", "Transactions repeated after a transient error."),
 
 		waiting:  desc("servo_batcher_waiting", "Commands that wait for a transaction.", "lane"),
 		batches:  desc("servo_batcher_batches_total", "Batches that went through.", "lane"),
@@ -78,6 +81,8 @@ func (i *inside) Collect(to chan<- prometheus.Metric) {
 	sent := i.store.Stats()
 	counter(i.statements, float64(sent.Statements))
 	counter(i.transactions, float64(sent.Transactions))
+	counter(i.deadlocks, float64(sent.Deadlocks))
+	counter(i.repeated, float64(sent.Retries))
 
 	for _, lane := range i.engine.Stats() {
 		gauge(i.waiting, float64(lane.Waiting), lane.Name)

@@ -220,6 +220,7 @@ func (e *Engine) CreateChannel(ctx context.Context, owner id.Tenant, settings al
 	}
 	secret = webhook.NewSecret()
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		made = alert.Channel{}
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err

@@ -143,7 +143,8 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 	e.watch(w)
 	var brought *gift
 	defer func() { brought.end(false) }() // whoever was taken for it must not wait for ever, even if something panics
-	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+	// Tried once: the working set is the transaction's, and who called may know better.
+	err := e.store.Engine(store.Once(ctx), func(ctx context.Context, tx *store.Tx) (err error) {
 		if err := fn(ctx, tx, w); err != nil {
 			return err
 		}

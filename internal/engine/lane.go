@@ -234,7 +234,8 @@ func (l *lane[C]) execute(batch []*call[C]) {
 
 func (l *lane[C]) attempt(batch []*call[C]) error {
 	// The batch has a deadline of its own: it serves callers with different ones.
-	ctx, cancel := context.WithTimeout(context.Background(), l.limits.timeout)
+	// It is tried again by execute, which knows whose time is over.
+	ctx, cancel := context.WithTimeout(store.Once(context.Background()), l.limits.timeout)
 	defer cancel()
 	retry := false
 	for _, c := range batch {

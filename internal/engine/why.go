@@ -121,6 +121,7 @@ type inquiry struct {
 func (e *Engine) WhyTask(ctx context.Context, key store.TaskKey) (Why, error) {
 	q := &inquiry{Engine: e}
 	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
+		*q = inquiry{Engine: e}
 		var err error
 		if q.run, err = tx.Run(ctx, store.RunKey{Tenant: key.Tenant, Run: key.Run}); err != nil {
 			return err
@@ -139,6 +140,7 @@ func (e *Engine) WhyTask(ctx context.Context, key store.TaskKey) (Why, error) {
 func (e *Engine) WhyRun(ctx context.Context, key store.RunKey) (Why, error) {
 	q := &inquiry{Engine: e}
 	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
+		*q = inquiry{Engine: e}
 		var err error
 		if q.run, err = tx.Run(ctx, key); err != nil {
 			return err

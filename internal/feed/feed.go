@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ const (
 	// page is how many events are read at once. Subscriptions that stand close to each other
 	// share a page: those that keep up cost one read together.
 	page = 500
+	// firstPause is the wait before what could not be written down is tried again.
+	firstPause = 20 * time.Millisecond
 )
 
 // Config says how a server sends.
@@ -132,8 +135,27 @@ func (f *Feed) look(ctx context.Context) (more bool, err error) {
 	for len(followers) > 0 && err == nil {
 		followers, err = r.together(ctx, followers)
 	}
-	_, settled := f.engine.SubscriptionsHeard(ctx, r.idle...)
+	for _, s := range followers { // an error kept them from being looked after: they are due again
+		r.idle = append(r.idle, engine.Heard{Of: s, After: s.After})
+	}
+	_, settled := r.record(ctx, r.idle...)
 	return r.more, errors.Join(err, settled)
+}
+
+// record writes down where subscriptions stand. A transient error is not taken for the end: until
+// the place is written nobody else is told anything, for as long as the lease lasts.
+func (r *round) record(ctx context.Context, heard ...engine.Heard) (ours bool, err error) {
+	for pause := firstPause; ; pause = min(2*pause, every) {
+		ours, err = r.engine.SubscriptionsHeard(ctx, heard...)
+		if err == nil || !store.IsTransient(err) || time.Now().After(r.until) {
+			return ours, err
+		}
+		select {
+		case <-ctx.Done():
+			return ours, err
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // a spread, not a secret
+		}
+	}
 }
 
 // round is one look after the subscriptions that were taken.
@@ -152,7 +174,7 @@ func (r *round) together(ctx context.Context, followers []store.Follower) (rest 
 	origins := slices.ContainsFunc(followers, func(s store.Follower) bool { return s.ByOrigin() })
 	events, err := r.store.Feed(ctx, followers[0].After, page, origins)
 	if err != nil {
-		return nil, err
+		return followers, err
 	}
 	full := len(events) == page
 	for i, s := range followers {
@@ -166,7 +188,7 @@ func (r *round) together(ctx context.Context, followers []store.Follower) (rest 
 		}
 		batches, err := s.Batches(events[from:])
 		if err != nil {
-			return nil, err
+			return followers[i:], err
 		}
 		if batches[0].Events == 0 {
 			r.more = r.more || full
@@ -201,7 +223,7 @@ func (r *round) tell(ctx context.Context, s store.Follower, batches []subscripti
 		if failure != "" {
 			return r.engine.SubscriptionFailed(ctx, s, failure)
 		}
-		ours, err := r.engine.SubscriptionsHeard(ctx, engine.Heard{Of: s, After: b.Upto, Events: b.Events, Keep: i+1 < len(batches)})
+		ours, err := r.record(ctx, engine.Heard{Of: s, After: b.Upto, Events: b.Events, Keep: i+1 < len(batches)})
 		if err != nil || !ours {
 			return err
 		}

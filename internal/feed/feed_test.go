@@ -243,6 +243,32 @@ func TestFeed(t *testing.T) {
 		}
 	})
 
+	t.Run("a delivery that could not be written down at first holds nothing up", func(t *testing.T) {
+		t.Parallel()
+		w, r := setup(t), listen(t)
+		w.subscribe(t, w.acme, r, subscription.Settings{})
+		// More collisions than a transaction is tried again for. The clock stands: a subscription
+		// that waits for the end of its lease would be told nothing more.
+		w.db.Exec(t, `
+			CREATE SEQUENCE servo.collisions;
+			GRANT USAGE ON servo.collisions TO servo_engine;
+			CREATE FUNCTION servo.collide() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN
+				IF nextval('servo.collisions') <= 20 THEN
+					RAISE EXCEPTION 'collided' USING ERRCODE = '40001';
+				END IF;
+				RETURN NEW;
+			END $$;
+			CREATE TRIGGER collide BEFORE UPDATE OF delivered ON servo.subscriptions FOR EACH ROW EXECUTE FUNCTION servo.collide()`)
+		f := w.feed(t)
+		_, err := f.Once(t.Context())
+		require.NoError(t, err)
+		w.run(t, w.acme, "single")
+		_, err = f.Once(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, w.logged(t, w.acme), r.ids())
+	})
+
 	t.Run("a receiver that is down for a while misses nothing", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)

@@ -34,6 +34,10 @@ type Loop struct {
 // due while the database was away must not wait for long once it is back.
 const maxBackoff = 10 * time.Second
 
+// firstBackoff is the wait after the first error: most are over at once, such as a collision of
+// two transactions or a connection that was cut.
+const firstBackoff = 50 * time.Millisecond
+
 // patience bounds one piece of work. A database that went away without a word would
 // otherwise be waited for until the network gives up, for a quarter of an hour.
 const patience = time.Minute
@@ -57,7 +61,7 @@ func (l *Loop) Stop() {
 
 func (l *Loop) run(ctx context.Context) {
 	longest := min(2*l.config.Every, maxBackoff)
-	first := min(l.config.Every, longest)
+	first := min(firstBackoff, longest)
 	backoff := first
 	for ctx.Err() == nil {
 		var wake <-chan struct{}

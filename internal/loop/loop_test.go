@@ -75,6 +75,23 @@ func TestLoop(t *testing.T) {
 		})
 	})
 
+	t.Run("the first error is followed by a try at once, whatever the pace", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var runs atomic.Int32
+			l := loop.Start(loop.Config{Name: "test", Every: time.Hour, RunOnce: func(context.Context) (bool, error) {
+				if runs.Add(1) == 1 {
+					return false, errors.New("a connection was cut")
+				}
+				return false, nil
+			}})
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			require.EqualValues(t, 2, runs.Load())
+			l.Stop()
+		})
+	})
+
 	t.Run("however long the trouble was, its end is noticed within two rounds", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

@@ -44,6 +44,12 @@ const (
 	Poisoned
 )
 
+// IsTransient says that the same may work when it is tried again.
+func IsTransient(err error) bool {
+	trouble := Diagnose(err)
+	return trouble == Collided || trouble == Away
+}
+
 // Diagnose sorts an error of a transaction.
 func Diagnose(err error) Trouble {
 	if _, ok := errors.AsType[*MismatchError](err); ok {
@@ -67,9 +73,12 @@ func Diagnose(err error) Trouble {
 	return Broken
 }
 
+// deadlock is PostgreSQL's code for statements that wait for each other.
+const deadlock = "40P01"
+
 func diagnoseCode(code string) Trouble {
 	switch {
-	case code == "40001", code == "40P01", code == "55P03":
+	case code == "40001", code == deadlock, code == "55P03":
 		return Collided
 	case code == "25P03", // we were silent in a transaction for too long
 		strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"):

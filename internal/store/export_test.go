@@ -62,7 +62,8 @@ func (t *tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.T
 	return context.WithValue(t.counter.TraceQueryStart(ctx, conn, data), tracedKey{}, data)
 }
 
-func (t *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, end pgx.TraceQueryEndData) {
+func (t *tracer) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, end pgx.TraceQueryEndData) {
+	t.counter.TraceQueryEnd(ctx, conn, end)
 	if data, ok := ctx.Value(tracedKey{}).(pgx.TraceQueryStartData); ok && end.Err == nil {
 		t.seen(data.SQL, data.Args)
 	}

@@ -54,10 +54,10 @@ func (s *Store) Live(ctx context.Context, tenants int) (Live, error) {
 }
 
 func (s *Store) live(ctx context.Context, tenants int, most int32) (Live, error) {
-	live := Live{All: map[run.TaskState]int{}}
+	var live Live
 	top := int32(tenants) //nolint:gosec // a small number
-	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
-		var err error
+	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		live = Live{All: map[run.TaskState]int{}}
 		if live.At, err = tx.Clock(ctx); err != nil {
 			return err
 		}

@@ -124,6 +124,7 @@ func (s *Store) RecentSlots(ctx context.Context, tenant id.Tenant, of []ConfigKe
 		return recent, nil
 	}
 	err := s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+		clear(recent)
 		rows, err := tx.q.RecentSlots(ctx, db.RecentSlotsParams{
 			TenantIds: column(of, func(k ConfigKey) uuid.UUID { return k.Tenant.UUID }), ConfigIds: column(of, func(k ConfigKey) uuid.UUID { return k.Config.UUID }),
 			Most: maxRecent,
@@ -230,7 +231,7 @@ func (s *Store) ReadLedger(ctx context.Context, key ConfigKey, most int) (l Ledg
 		if err != nil {
 			return notFound(err, "config", key.Config.String())
 		}
-		l.DecidedUntil = row
+		l = Ledger{DecidedUntil: row}
 		if l.Events, err = tx.configEvents(ctx, key, 0, most); err != nil {
 			return err
 		}

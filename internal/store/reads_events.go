@@ -68,8 +68,9 @@ type RunEventPage struct {
 // before what a running transaction may still put something in front of (docs/adr/0007), so
 // that whoever reads page by page sees each event once.
 func (s *Store) RunEvents(ctx context.Context, key RunKey, after EventCursor, most int) (RunEventPage, error) {
-	page := RunEventPage{Next: after}
+	var page RunEventPage
 	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		page = RunEventPage{Next: after}
 		// The run first: if it is over now, the next statement sees every event it will ever have.
 		found, err := tx.getRun(ctx, key)
 		if err != nil {
@@ -114,10 +115,11 @@ type RunPlan struct {
 func (s *Store) GetRunPlan(ctx context.Context, key RunKey) (RunPlan, error) {
 	var found RunPlan
 	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		var err error
-		if found.RunView, err = tx.getRun(ctx, key); err != nil {
+		view, err := tx.getRun(ctx, key)
+		if err != nil {
 			return err
 		}
+		found = RunPlan{RunView: view}
 		rows, err := tx.q.RunPlanEvents(ctx, db.RunPlanEventsParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID})
 		if err != nil {
 			return err

@@ -77,6 +77,7 @@ func (s *Store) tenantSnapshot(ctx context.Context, tenant id.Tenant, fn func(ct
 // RunGraph reads the graph of a run. It costs as much as the run has tasks.
 func (s *Store) RunGraph(ctx context.Context, key RunKey) (g Graph, err error) {
 	err = s.tenantSnapshot(ctx, key.Tenant, func(ctx context.Context, tx *Tx) error {
+		g = Graph{}
 		if g.Run, err = tx.getRun(ctx, key); err != nil {
 			return err
 		}

@@ -68,6 +68,7 @@ func (s *Store) FindByID(ctx context.Context, tenant id.Tenant, of uuid.UUID) (f
 		if err != nil {
 			return err
 		}
+		found = nil
 		if tenant == (id.Tenant{}) {
 			owners = append(owners, uuid.Nil) // the installation has keys and alerts too
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -51,6 +52,8 @@ type Store struct {
 type Stats struct {
 	Transactions int64
 	Statements   int64
+	Deadlocks    int64 // statements that PostgreSQL ended because they waited for each other
+	Retries      int64 // transactions that were tried again after a transient error
 }
 
 // Open connects and checks that the database answers.
@@ -127,11 +130,14 @@ func (s *Store) Close() {
 
 // Stats are the counts so far.
 func (s *Store) Stats() Stats {
-	return Stats{Transactions: s.stats.transactions.Load(), Statements: s.stats.statements.Load()}
+	return Stats{
+		Transactions: s.stats.transactions.Load(), Statements: s.stats.statements.Load(),
+		Deadlocks: s.stats.deadlocks.Load(), Retries: s.stats.retries.Load(),
+	}
 }
 
 // counter counts statements as the driver sends them.
-type counter struct{ transactions, statements atomic.Int64 }
+type counter struct{ transactions, statements, deadlocks, retries atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	c.statements.Add(1)
@@ -141,14 +147,23 @@ func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 	return ctx
 }
 
-func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (c *counter) TraceQueryEnd(_ context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	c.failed(data.Err)
+}
+
+func (c *counter) failed(err error) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == deadlock {
+		c.deadlocks.Add(1)
+	}
+}
 
 func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
 
-func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {
+func (c *counter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
 	c.statements.Add(1)
+	c.failed(data.Err)
 }
 
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
@@ -167,7 +182,10 @@ type Tx struct {
 // but kept with the call's answer (see Claim).
 func (s *Store) Engine(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	if c := claimOf(ctx); c != nil {
-		return c.effect(ctx, fn)
+		if c.state.Load() != claimFree { // a part of what was begun before
+			return c.effect(ctx, fn)
+		}
+		return s.again(ctx, func() (bool, error) { return false, c.effect(ctx, fn) })
 	}
 	return s.engine(ctx, fn)
 }
@@ -205,7 +223,14 @@ func (s *Store) in(ctx context.Context, options pgx.TxOptions, fn func(ctx conte
 	if Uncommitted(ctx) { // what was done is not to be seen anywhere else
 		return claimOf(ctx).read(ctx, fn)
 	}
-	return pgx.BeginTxFunc(ctx, s.pool, options, func(raw pgx.Tx) error { return s.run(ctx, raw, fn) })
+	return s.again(ctx, func() (committing bool, err error) {
+		err = pgx.BeginTxFunc(ctx, s.pool, options, func(raw pgx.Tx) error {
+			err := s.run(ctx, raw, fn)
+			committing = err == nil && options.AccessMode != pgx.ReadOnly
+			return err
+		})
+		return committing, err
+	})
 }
 
 // run runs fn in a transaction that was begun, and writes what it has collected.

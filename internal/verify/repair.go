@@ -35,7 +35,7 @@ func Repair(ctx context.Context, s *store.Store, tenant id.Tenant, run id.Run) (
 		return v.report, fault.New(fault.Conflict, fmt.Sprintf("%d events under the id of run %s belong to another tenant", foreign.Events, run),
 			fault.Field("run"), fault.Remedy("find out how they came there: events are never repaired"))
 	}
-	err = s.Engine(ctx, func(ctx context.Context, tx *store.Tx) error { return v.repair(ctx, tx, key, foreign) })
+	err = s.Engine(store.Once(ctx), func(ctx context.Context, tx *store.Tx) error { return v.repair(ctx, tx, key, foreign) })
 	return v.report, err
 }
 

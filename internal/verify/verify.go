@@ -47,7 +47,7 @@ func (o Options) withDefaults() Options {
 func Verify(ctx context.Context, s *store.Store, o Options) (Report, error) {
 	o = o.withDefaults()
 	v := &verifier{options: o, codec: store.Codec(), tables: newTables(), report: Report{Divergences: []Divergence{}, keep: o.Keep}}
-	err := s.Snapshot(ctx, v.run)
+	err := s.Snapshot(store.Once(ctx), v.run) // it gathers what it finds
 	return v.report, err
 }
 
