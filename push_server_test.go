@@ -35,7 +35,7 @@ func (b *bundle) servePush(t *testing.T, pool string, register func(w *servo.Wor
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.Load().ServeHTTP(w, r) }))
 	t.Cleanup(endpoint.Close)
 	made, err := b.Pools().CreatePool(t.Context(), &servov1.CreatePoolRequest{
-		Name: pool, Kind: servov1.Pool_PUSH, Url: endpoint.URL, AllowPrivate: true, Timeout: durationpb.New(10 * time.Second),
+		Name: pool, Kind: servov1.Pool_PUSH, Url: endpoint.URL, Timeout: durationpb.New(10 * time.Second),
 	})
 	require.NoError(t, err)
 	require.NotEmpty(t, made.GetWorkerKeys())

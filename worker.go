@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/client"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/telemetry"
 	"go.arco.dev/servo/internal/worker"
 )
@@ -54,8 +55,14 @@ type WorkerOptions struct {
 
 	// Exec lets the worker run the commands of exec assets as well.
 	Exec *ExecOptions
-	// HTTP lets the worker call the endpoints of http assets as well.
+	// HTTP lets the worker call the endpoints of http assets as well, at public addresses.
 	HTTP bool
+	// AllowPrivateNetworks are the private networks that http assets may call too, such as
+	// 10.0.0.0/8. Loopback and link-local addresses are always refused.
+	AllowPrivateNetworks []string
+
+	// local lets http assets call this machine. It is for tests.
+	local bool
 
 	// LogLevel is the least level that is kept of what tasks log; INFO if not said.
 	LogLevel slog.Leveler
@@ -151,7 +158,11 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 		config.Executors = append(config.Executors, &worker.Exec{Dir: o.Exec.Dir, PassEnv: o.Exec.PassEnv})
 	}
 	if o.HTTP {
-		calls := worker.NewHTTP(o.Concurrency)
+		networks, err := netguard.ParseNetworks("allow-private-networks", o.AllowPrivateNetworks)
+		if err != nil {
+			return nil, nil, errors.Join(err, hangUp())
+		}
+		calls := worker.NewHTTP(o.Concurrency, netguard.NewGuard(netguard.Policy{Networks: networks, Local: o.local, Logger: o.Logger}))
 		config.Executors = append(config.Executors, calls)
 		disconnect := hangUp
 		hangUp = func() error { calls.Close(); return disconnect() }

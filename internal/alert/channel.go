@@ -25,10 +25,9 @@ type Channel struct {
 
 // ChannelSettings is what people say about a channel.
 type ChannelSettings struct {
-	Name         string   `json:"name"`
-	URL          string   `json:"url"`
-	Severity     Severity `json:"severity"`                // the least that it hears of
-	AllowPrivate bool     `json:"allow_private,omitempty"` // loopback and link-local addresses may be called
+	Name     string   `json:"name"`
+	URL      string   `json:"url"`
+	Severity Severity `json:"severity"` // the least that is sent
 }
 
 type (

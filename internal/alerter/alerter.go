@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/loop"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/webhook"
 )
@@ -31,6 +32,7 @@ const (
 // Config says how a server tells of alerts.
 type Config struct {
 	Version string // for the User-Agent
+	Guard   *netguard.Guard
 	Logger  *slog.Logger
 }
 
@@ -44,7 +46,7 @@ type Alerter struct {
 
 // Start runs the loops.
 func Start(s *store.Store, e *engine.Engine, config Config) *Alerter {
-	a := &Alerter{store: s, engine: e, sender: webhook.NewSender(config.Version)}
+	a := &Alerter{store: s, engine: e, sender: webhook.NewSender(config.Version, config.Guard)}
 	a.loops = []*loop.Loop{
 		loop.Start(loop.Config{Name: "alerts", Every: watchEvery, RunOnce: e.Watch, Logger: config.Logger}),
 		loop.Start(loop.Config{Name: "alert messages", Every: sendEvery, Wake: e.Alerts, RunOnce: a.send, Logger: config.Logger}),
@@ -131,6 +133,6 @@ func (a *Alerter) call(ctx context.Context, m alert.Message, now time.Time) (fai
 		return err.Error()
 	}
 	return a.sender.Post(ctx, webhook.Message{
-		URL: m.Channel.URL, AllowPrivate: m.Channel.AllowPrivate, ID: m.ID(), Secret: m.Secret, Body: body,
+		URL: m.Channel.URL, ID: m.ID(), Secret: m.Secret, Body: body,
 	}, now)
 }

@@ -21,6 +21,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
@@ -122,9 +123,9 @@ func setup(t *testing.T) *world {
 	return w
 }
 
-func (w *world) channel(t *testing.T, name string, r *receiver, private bool) []byte {
+func (w *world) channel(t *testing.T, name string, r *receiver) []byte {
 	t.Helper()
-	_, secret, err := w.CreateChannel(t.Context(), w.tenant, alert.ChannelSettings{Name: name, URL: r.URL, AllowPrivate: private}, event.Meta{})
+	_, secret, err := w.CreateChannel(t.Context(), w.tenant, alert.ChannelSettings{Name: name, URL: r.URL}, event.Meta{})
 	require.NoError(t, err)
 	return secret
 }
@@ -137,7 +138,12 @@ func (w *world) failures(t *testing.T, n int) {
 
 func (w *world) start(t *testing.T) *alerter.Alerter {
 	t.Helper()
-	a := alerter.Start(w.db.Store, w.Engine, alerter.Config{Version: "test"})
+	return w.startGuarded(t, netguard.NewGuard(netguard.Policy{Local: true}))
+}
+
+func (w *world) startGuarded(t *testing.T, guard *netguard.Guard) *alerter.Alerter {
+	t.Helper()
+	a := alerter.Start(w.db.Store, w.Engine, alerter.Config{Version: "test", Guard: guard})
 	t.Cleanup(a.Stop)
 	return a
 }
@@ -154,7 +160,7 @@ func TestAlerter(t *testing.T) {
 	t.Run("a receiver hears of the beginning and of the end, once each, in words that it can believe", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
-		secret := w.channel(t, "hook", r, true)
+		secret := w.channel(t, "hook", r)
 		w.start(t)
 		w.start(t) // a second server tells nothing twice
 		w.failures(t, 3)
@@ -176,7 +182,7 @@ func TestAlerter(t *testing.T) {
 	t.Run("a receiver that answers with an error is asked again, with the same words", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
-		w.channel(t, "hook", r, true)
+		w.channel(t, "hook", r)
 		r.answers(http.StatusServiceUnavailable)
 		w.start(t)
 		w.failures(t, 3)
@@ -201,18 +207,18 @@ func TestAlerter(t *testing.T) {
 		hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stuck }))
 		t.Cleanup(hangs.Close)
 		t.Cleanup(func() { close(stuck) })
-		w.channel(t, "hangs", &receiver{Server: hangs}, true)
-		w.channel(t, "quick", quick, true)
+		w.channel(t, "hangs", &receiver{Server: hangs})
+		w.channel(t, "quick", quick)
 		w.start(t)
 		w.failures(t, 3)
 		require.Equal(t, "alert.raised", quick.until(t, 1)[0].change)
 	})
 
-	t.Run("a private address is not called unless the channel allows it, and the alert says so", func(t *testing.T) {
+	t.Run("a loopback address is not called, and the alert says so", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
-		w.channel(t, "hook", r, false)
-		w.start(t)
+		w.channel(t, "hook", r)
+		w.startGuarded(t, nil)
 		w.failures(t, 3)
 		var sent []store.Delivery
 		for len(sent) == 0 || sent[0].Error == "" {
@@ -224,7 +230,7 @@ func TestAlerter(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		require.Contains(t, sent[0].Error, "the address is refused")
+		require.Contains(t, sent[0].Error, "is a loopback address")
 		require.False(t, sent[0].Again.IsZero())
 		require.Empty(t, r.all())
 	})
@@ -232,7 +238,7 @@ func TestAlerter(t *testing.T) {
 	t.Run("a server that dies between the call and its note has the call repeated", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
-		w.channel(t, "hook", r, true)
+		w.channel(t, "hook", r)
 		w.failures(t, 3)
 		_, err := w.Watch(t.Context())
 		require.NoError(t, err)
@@ -248,7 +254,7 @@ func TestAlerter(t *testing.T) {
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	w, r := setup(t), listen(t)
-	secret := w.channel(t, "hook", r, true)
+	secret := w.channel(t, "hook", r)
 	text := webhook.SecretText(secret)
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whsec_"))
 	require.NoError(t, err)

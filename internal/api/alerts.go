@@ -137,8 +137,11 @@ func (s alertService) CreateAlertChannel(ctx context.Context, req *servov1.Creat
 	if err != nil {
 		return nil, err
 	}
+	if err := s.config.Guard.CheckTarget(ctx, "url", req.GetUrl()); err != nil {
+		return nil, err
+	}
 	made, secret, err := s.engine.CreateChannel(ctx, owner, alert.ChannelSettings{
-		Name: req.GetName(), URL: req.GetUrl(), Severity: alert.Severity(req.GetSeverity()), AllowPrivate: req.GetAllowPrivate(), //nolint:gosec // the contract bounds it
+		Name: req.GetName(), URL: req.GetUrl(), Severity: alert.Severity(req.GetSeverity()), //nolint:gosec // the contract bounds it
 	}, metaOf(ctx))
 	if err != nil {
 		return nil, err
@@ -148,7 +151,7 @@ func (s alertService) CreateAlertChannel(ctx context.Context, req *servov1.Creat
 
 func channelToProto(c alert.Channel) *servov1.AlertChannel {
 	return &servov1.AlertChannel{
-		Id: c.ID.String(), Name: c.Name, Url: c.URL, Severity: servov1.Alert_Severity(c.Severity), AllowPrivate: c.AllowPrivate,
+		Id: c.ID.String(), Name: c.Name, Url: c.URL, Severity: servov1.Alert_Severity(c.Severity),
 		CreatedBy: c.CreatedBy, CreatedAt: timestamp(c.CreatedAt),
 	}
 }

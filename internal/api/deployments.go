@@ -11,6 +11,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/canon"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
 )
@@ -29,6 +30,9 @@ func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployReques
 	}
 	manifest, err := manifestOf(req)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.checkEndpoints(manifest); err != nil {
 		return nil, err
 	}
 	digest, err := manifest.Digest()
@@ -82,6 +86,21 @@ func manifestOf(req *servov1.DeployRequest) (*asset.Manifest, error) {
 		return nil, err
 	}
 	return asset.Parse(text, "manifest.json")
+}
+
+// checkEndpoints refuses http assets whose URL names an address that may not be called. Host
+// names are resolved by the worker that calls them, in its own network, under its own list.
+func (s deploymentService) checkEndpoints(manifest *asset.Manifest) error {
+	var found []fault.Violation
+	for _, a := range manifest.Assets {
+		if a.HTTP == nil {
+			continue
+		}
+		if f, refused := fault.As(s.config.Guard.CheckURL("assets["+a.Key+"].http.url", a.HTTP.URL)); refused {
+			found = append(found, f.Violation)
+		}
+	}
+	return fault.FromViolations(found)
 }
 
 // maxSearched bounds how far back a dry run looks for the same manifest.

@@ -38,13 +38,16 @@ type Breaker struct {
 func (s poolService) CreatePool(ctx context.Context, req *servov1.CreatePoolRequest) (*servov1.CreatePoolResponse, error) {
 	settings := platform.PoolSettings{
 		Kind: kindOf(req.GetKind()), URL: req.GetUrl(), MaxConcurrency: platform.NoLimit, RatePerSecond: req.GetRatePerSecond(),
-		TimeoutSeconds: secondsOf(cmp.Or(req.GetTimeout().AsDuration(), platform.DefaultPoolTimeout)), AllowPrivate: req.GetAllowPrivate(),
+		TimeoutSeconds: secondsOf(cmp.Or(req.GetTimeout().AsDuration(), platform.DefaultPoolTimeout)),
 	}
 	if req.MaxConcurrency != nil {
 		settings.MaxConcurrency = req.GetMaxConcurrency()
 	}
 	var err error
 	if settings.Owner, err = s.ownerOf(ctx, req.GetOwner()); err != nil {
+		return nil, err
+	}
+	if err := s.checkPoolURL(ctx, req.GetUrl()); err != nil {
 		return nil, err
 	}
 	made, err := s.engine.CreatePool(ctx, req.GetName(), settings, metaOf(ctx))
@@ -105,6 +108,9 @@ func (s poolService) UpdatePool(ctx context.Context, req *servov1.UpdatePoolRequ
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkPoolURL(ctx, req.GetUrl()); err != nil {
+		return nil, err
+	}
 	changed, err := s.engine.ChangePool(ctx, req.GetPool(), req.GetVersion(), func(p *platform.PoolSettings) {
 		if req.Url != nil {
 			p.URL = req.GetUrl()
@@ -118,9 +124,6 @@ func (s poolService) UpdatePool(ctx context.Context, req *servov1.UpdatePoolRequ
 		if req.GetTimeout() != nil {
 			p.TimeoutSeconds = secondsOf(req.GetTimeout().AsDuration())
 		}
-		if req.AllowPrivate != nil {
-			p.AllowPrivate = req.GetAllowPrivate()
-		}
 		if req.Owner != nil {
 			p.Owner = owner
 		}
@@ -129,6 +132,15 @@ func (s poolService) UpdatePool(ctx context.Context, req *servov1.UpdatePoolRequ
 		return nil, err
 	}
 	return s.read(ctx, changed.Name)
+}
+
+// checkPoolURL refuses a URL that calls would refuse. Whether the pool needs one is for the
+// engine to say.
+func (s poolService) checkPoolURL(ctx context.Context, url string) error {
+	if url == "" {
+		return nil
+	}
+	return s.config.Guard.CheckTarget(ctx, "url", url)
 }
 
 // DeletePool implements servov1.PoolServiceServer.
@@ -206,7 +218,7 @@ func (s poolService) pools(ctx context.Context) (map[string]*servov1.Pool, error
 func (s poolService) poolToProto(ctx context.Context, p store.Pool) (*servov1.Pool, error) {
 	out := &servov1.Pool{
 		Name: p.Name, Kind: servov1.Pool_PULL, Url: p.URL, MaxConcurrency: p.MaxConcurrency, RatePerSecond: p.RatePerSecond,
-		AllowPrivate: p.AllowPrivate, Configured: true, Version: p.Version, CreatedAt: timestamp(p.CreatedAt), UpdatedAt: timestamp(p.UpdatedAt),
+		Configured: true, Version: p.Version, CreatedAt: timestamp(p.CreatedAt), UpdatedAt: timestamp(p.UpdatedAt),
 	}
 	if p.Owner != (id.Tenant{}) {
 		var err error

@@ -26,6 +26,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/api"
 	"go.arco.dev/servo/internal/api/rest"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/rate"
 )
 
@@ -39,6 +40,7 @@ type replica struct {
 func newReplica(t testing.TB, b *bundle, config api.Config) *replica {
 	t.Helper()
 	config.Store, config.Engine, config.Open = b.db.Store, b.engine, true
+	config.Guard = netguard.NewGuard(netguard.Policy{Local: true})
 	r := &replica{server: api.New(config)}
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(r.server.Unary()), grpc.ChainStreamInterceptor(r.server.Stream()))

@@ -15,6 +15,7 @@ import (
 	"go.arco.dev/servo/internal/access"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/oidc"
 	"go.arco.dev/servo/internal/rate"
 	"go.arco.dev/servo/internal/store"
@@ -28,10 +29,11 @@ type Config struct {
 	Version   string // of this binary
 	Name      string // of this server among the others
 	StartedAt time.Time
-	Tracer    trace.Tracer // of calls; nil is none
-	Breakers  Breakers     // nil knows of none
-	Rates     rate.Limits  // of each tenant; the zero value has none
-	Open      bool         // no keys are asked for: whoever calls may do everything
+	Tracer    trace.Tracer    // of calls; nil is none
+	Breakers  Breakers        // nil knows of none
+	Guard     *netguard.Guard // says which URLs may be saved; nil allows public ones only
+	Rates     rate.Limits     // of each tenant; the zero value has none
+	Open      bool            // no keys are asked for: whoever calls may do everything
 
 	Tokens *oidc.Verifier // of issuers that are trusted; nil trusts none. It is for the caller to start and stop
 }

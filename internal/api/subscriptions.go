@@ -31,8 +31,11 @@ func (s subscriptionService) CreateSubscription(ctx context.Context, req *servov
 	if err != nil {
 		return nil, err
 	}
+	if err := s.config.Guard.CheckTarget(ctx, "url", req.GetUrl()); err != nil {
+		return nil, err
+	}
 	made, err := s.engine.CreateSubscription(ctx, owner, subscription.Settings{
-		Name: req.GetName(), URL: req.GetUrl(), Types: req.GetTypes(), Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), AllowPrivate: req.GetAllowPrivate(),
+		Name: req.GetName(), URL: req.GetUrl(), Types: req.GetTypes(), Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(),
 	}, req.GetFrom(), metaOf(ctx))
 	if err != nil {
 		return nil, err
@@ -138,7 +141,7 @@ func (s subscriptionService) DeleteSubscription(ctx context.Context, req *servov
 
 func subscriptionToProto(f store.FollowerView) *servov1.Subscription {
 	answer := &servov1.Subscription{
-		Id: f.ID.String(), Name: f.Name, Url: f.URL, Types: f.Types, Workspace: f.Workspace, Pipeline: f.Pipeline, AllowPrivate: f.AllowPrivate,
+		Id: f.ID.String(), Name: f.Name, Url: f.URL, Types: f.Types, Workspace: f.Workspace, Pipeline: f.Pipeline,
 		State: servov1.Subscription_ACTIVE, Position: f.After.String(), Delivered: f.Delivered, DeliveredAt: timestamp(f.DeliveredAt),
 		FailingSince: timestamp(f.FailingSince), Tries: int32(f.Tries), Error: f.Error, //nolint:gosec // a few thousands
 		PausedAt: timestamp(f.PausedAt), PauseReason: f.PauseReason, CreatedBy: f.CreatedBy, CreatedAt: timestamp(f.CreatedAt),

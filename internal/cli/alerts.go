@@ -114,7 +114,6 @@ func newChannelsCreate() *cobra.Command {
 	var (
 		w             whose
 		url, severity string
-		allowPrivate  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -137,7 +136,7 @@ The secret that they are signed with is printed once.`,
 				return err
 			}
 			made, err := s.client.Alerts().CreateAlertChannel(ctx, &servov1.CreateAlertChannelRequest{
-				Tenant: tenant, Name: args[0], Url: url, Severity: number, AllowPrivate: allowPrivate,
+				Tenant: tenant, Name: args[0], Url: url, Severity: number,
 			})
 			if err != nil {
 				return err
@@ -150,7 +149,6 @@ The secret that they are signed with is printed once.`,
 	}
 	cmd.Flags().StringVar(&url, "url", "", "where messages are posted")
 	cmd.Flags().StringVar(&severity, "severity", "low", "the least that it hears of: low, medium, high or critical")
-	cmd.Flags().BoolVar(&allowPrivate, "allow-private", false, "let it call loopback and link-local addresses")
 	addWhose(cmd, &w, "hear of the alerts of all tenants and of the installation")
 	return cmd
 }

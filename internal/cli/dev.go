@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
 	"go.arco.dev/servo/examples/seed"
 	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/devpg"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/netguard"
+	"go.arco.dev/servo/internal/worker"
 )
 
 // The times and sizes of servo dev: its examples' tasks take seconds.
@@ -111,10 +112,19 @@ type dev struct {
 	postgres *devpg.Server
 	server   *daemon.Daemon
 	client   *client.Client
-	workers  []*servo.Worker
+	workers  []devWorker
 	worked   chan error         // how each of them ended
 	seeding  sync.WaitGroup     // what triggers runs
 	rest     context.CancelFunc // tells them to stop
+
+	closeCalls func() // closes the connections of http assets; nil if there is no worker
+}
+
+// devWorker is a worker of servo dev. That of the pool default is none of package servo: it may
+// call this machine, which is for servo dev alone.
+type devWorker interface {
+	Run(ctx context.Context) error
+	Abort()
 }
 
 // start goes from the bottom to the top; stop goes back.
@@ -134,6 +144,7 @@ func (d *dev) start(ctx context.Context) (err error) {
 	d.server, err = daemon.Start(ctx, daemon.Config{
 		DatabaseURL: d.postgres.URL(""), Migrate: true, HTTP: o.http, GRPC: o.grpc, Name: "dev", Version: thisBuild().Version,
 		Drain: devDrain, Logger: d.log.With("from", "server"), Open: true,
+		Targets: netguard.Policy{Local: true},
 	})
 	if err != nil {
 		return devFault(err)
@@ -147,7 +158,9 @@ func (d *dev) start(ctx context.Context) (err error) {
 	}
 	working, rest := context.WithCancel(context.WithoutCancel(ctx)) // they stop in their turn
 	d.rest = rest
-	d.startWorkers(working)
+	if err := d.startWorkers(working); err != nil {
+		return err
+	}
 	examples := seed.New(seed.Options{Client: d.client, By: "servo dev", Logger: d.log.With("from", "seed")})
 	if err := examples.Fill(ctx); err != nil {
 		return err
@@ -159,18 +172,26 @@ func (d *dev) start(ctx context.Context) (err error) {
 // startWorkers runs the examples' assets in this process, and what people deploy into the
 // pool that is the default. Workers of their own, because the examples' functions have names that
 // others use too: nobody's bronze/orders should be made by the example's code.
-func (d *dev) startWorkers(ctx context.Context) {
+func (d *dev) startWorkers(ctx context.Context) error {
 	log := d.log.With("from", "worker")
-	d.workers = append(
-		seed.Workers(seed.WorkerOptions{Conn: d.client.Conn(), Name: "dev", Dir: d.home.lake(), Grace: devGrace, Logger: log}),
-		servo.NewWorker(servo.WorkerOptions{
-			Conn: d.client.Conn(), ID: "dev-" + asset.DefaultPool, Pools: []string{asset.DefaultPool}, Concurrency: devSlots,
-			Grace: devGrace, Exec: &servo.ExecOptions{}, HTTP: true, Logger: log.With("worker", "dev-"+asset.DefaultPool),
-		}))
+	for _, w := range seed.Workers(seed.WorkerOptions{Conn: d.client.Conn(), Name: "dev", Dir: d.home.lake(), Grace: devGrace, Logger: log}) {
+		d.workers = append(d.workers, w)
+	}
+	calls := worker.NewHTTP(devSlots, netguard.NewGuard(netguard.Policy{Local: true}))
+	d.closeCalls = calls.Close
+	w, err := worker.New(worker.Config{
+		Conn: d.client.Conn(), ID: "dev-" + asset.DefaultPool, Pools: []string{asset.DefaultPool}, Concurrency: devSlots,
+		Grace: devGrace, Executors: []worker.Executor{worker.NewHandlers(), &worker.Exec{}, calls}, Logger: log.With("worker", "dev-"+asset.DefaultPool),
+	})
+	if err != nil {
+		return err
+	}
+	d.workers = append(d.workers, w)
 	d.worked = make(chan error, len(d.workers))
 	for _, w := range d.workers {
 		go func() { d.worked <- w.Run(ctx) }()
 	}
+	return nil
 }
 
 // watch waits for the end: the one that was asked for, or another.
@@ -219,6 +240,9 @@ func (d *dev) stop(ctx context.Context, impatient <-chan struct{}) error {
 	d.seeding.Wait()
 	for range d.workers {
 		errs = append(errs, <-d.worked)
+	}
+	if d.closeCalls != nil {
+		d.closeCalls()
 	}
 	if d.client != nil {
 		errs = append(errs, d.client.Close())

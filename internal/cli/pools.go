@@ -28,7 +28,6 @@ type poolFlags struct {
 	maxConcurrency int32
 	rate           float32
 	timeout        time.Duration
-	allowPrivate   bool
 }
 
 func addPool(cmd *cobra.Command, f *poolFlags) {
@@ -37,7 +36,6 @@ func addPool(cmd *cobra.Command, f *poolFlags) {
 	flags.Int32Var(&f.maxConcurrency, "max-concurrency", -1, "tasks that may be queued or out at once (-1: no limit)")
 	flags.Float32Var(&f.rate, "rate", 0, "of a push pool: tasks sent in a second, by all servers together (0: no limit)")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "of a push pool: how long one call may take")
-	flags.BoolVar(&f.allowPrivate, "allow-private", false, "of a push pool: let it call loopback and link-local addresses")
 	flags.StringVar(&f.owner, "owner", "", "the tenant that it belongs to (none: the platform)")
 }
 
@@ -65,7 +63,7 @@ when keys are rotated. Give them to the workers; they are not shown again.`,
 			}
 			made, err := s.client.Pools().CreatePool(ctx, &servov1.CreatePoolRequest{
 				Name: args[0], Kind: number, Url: f.url, MaxConcurrency: &f.maxConcurrency, RatePerSecond: f.rate,
-				Timeout: durationpb.New(f.timeout), AllowPrivate: f.allowPrivate, Owner: f.owner,
+				Timeout: durationpb.New(f.timeout), Owner: f.owner,
 			})
 			if err != nil {
 				return err
@@ -180,9 +178,6 @@ func poolText(w io.Writer, p *servov1.Pool) {
 		line("rate", strconv.FormatFloat(float64(p.GetRatePerSecond()), 'g', -1, 32)+" a second")
 	}
 	line("timeout", p.GetTimeout().AsDuration().String())
-	if p.GetAllowPrivate() {
-		line("addresses", "loopback and link-local too")
-	}
 	if b := p.GetBreaker(); b != nil {
 		text := b.GetState()
 		if b.GetRetryAt() != nil {
@@ -221,9 +216,6 @@ func newPoolsUpdate() *cobra.Command {
 				}
 				if said("timeout") {
 					req.Timeout = durationpb.New(f.timeout)
-				}
-				if said("allow-private") {
-					req.AllowPrivate = &f.allowPrivate
 				}
 				if said("owner") {
 					req.Owner = &f.owner

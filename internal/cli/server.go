@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/metrics"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/telemetry"
 )
 
@@ -24,9 +26,10 @@ const (
 
 // serverOptions are the flags of servo server.
 type serverOptions struct {
-	config daemon.Config
-	oidc   string // a file
-	log    logging
+	config   daemon.Config
+	oidc     string   // a file
+	networks []string // private ones that may be called
+	log      logging
 }
 
 // newServer runs a server.
@@ -74,6 +77,7 @@ by that, but what was in flight is not answered.`,
 	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease whose claim does not say")
 	flags.StringVar(&o.config.PublicURL, "public-url", "", "where workers of push pools, and people who log in with a provider, reach the servers, such as https://servo.example.com (default: the address of --http)")
 	flags.BoolVar(&o.config.Open, "open", false, "ask for no API keys: whoever reaches the server may do everything; on this machine only")
+	addPrivateNetworks(cmd, &o.networks)
 	addRates(cmd, &o.config.Rates)
 	addServerTLS(cmd, &o.config.TLS)
 	addOIDC(cmd, &o.oidc)
@@ -93,6 +97,9 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		o.config.ListenURL = os.Getenv("SERVO_LISTEN_DATABASE_URL")
 	}
 	if o.config.OIDC, err = readOIDC(o.oidc); err != nil {
+		return err
+	}
+	if o.config.Targets.Networks, err = netguard.ParseNetworks(flagPrivateNetworks, o.networks); err != nil {
 		return err
 	}
 	if err := o.check(); err != nil {
@@ -145,6 +152,15 @@ func stopTraces(ctx context.Context, traces *telemetry.Traces, log *slog.Logger)
 	if err := traces.Stop(ctx); err != nil {
 		log.Warn("the last traces were not sent", slog.Any("error", err))
 	}
+}
+
+// flagPrivateNetworks is the flag of the networks that may be called beside public addresses.
+const flagPrivateNetworks = "--allow-private-networks"
+
+// addPrivateNetworks gives a command that flag.
+func addPrivateNetworks(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringSliceVar(to, strings.TrimPrefix(flagPrivateNetworks, "--"), nil,
+		"private networks that may be called, such as 10.0.0.0/8 (default: public addresses only)")
 }
 
 // check refuses flags that can never work, or that open more than was meant.

@@ -65,7 +65,6 @@ The secret that calls are signed with is printed once.`,
 	cmd.Flags().StringArrayVar(&req.Types, "type", nil, "only events of this type, or of a prefix such as run.*; may be given several times")
 	cmd.Flags().StringVar(&req.Pipeline, "pipeline", "", "only events of runs of this pipeline")
 	cmd.Flags().StringVar(&req.From, "from", "now", "where to begin: now, beginning, or after the event of this id")
-	cmd.Flags().BoolVar(&req.AllowPrivate, "allow-private", false, "let it call loopback and link-local addresses")
 	addWhose(cmd, &w, "hear of the events of all tenants and of the installation")
 	return cmd
 }

@@ -34,6 +34,10 @@ A command gets the task as JSON on its standard input and writes its result as J
 file that $SERVO_RESULT names; what it prints is kept as the task's log. Of this worker's
 environment it sees PATH, HOME, TMPDIR, LANG, TZ and what --pass-env names.
 
+The endpoints of http assets must have public addresses, or addresses in the private networks
+that --allow-private-networks lists. Loopback and link-local addresses are always refused, and
+proxies are not used.
+
 The worker shows a key with the role worker, of all its pools, in SERVO_API_KEY or by the context
 of servo login. Commands do not see it.
 
@@ -80,6 +84,7 @@ them at once.`,
 	flags.DurationVar(&options.Grace, "grace", 30*time.Second, "how long tasks may go on when the worker stops")
 	flags.DurationVar(&options.Lease, "lease", 5*time.Minute, "how long the server waits for this worker when it falls silent")
 	flags.StringArrayVar(&exec.PassEnv, "pass-env", nil, "a variable that commands may see; may be given several times")
+	addPrivateNetworks(cmd, &options.AllowPrivateNetworks)
 	flags.StringVar(&exec.Dir, "dir", "", "where commands run (default: a new directory each, removed afterwards)")
 	addLogging(cmd, &log, "info")
 	return cmd

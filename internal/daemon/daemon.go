@@ -22,6 +22,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/feed"
 	"go.arco.dev/servo/internal/metrics"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/oidc"
 	"go.arco.dev/servo/internal/presence"
 	"go.arco.dev/servo/internal/push"
@@ -64,6 +65,7 @@ type Config struct {
 	Rates           rate.Limits        // what each tenant may do, on all servers together; the zero value has no limits
 	PublicURL       string             // where push workers and people reach the servers; "" is the HTTP address
 	Breaker         push.BreakerConfig // when the URL of a push pool is left in peace
+	Targets         netguard.Policy    // which addresses URLs of tenants and pools may lead to; the zero value allows public ones only
 	Traces          *telemetry.Traces  // where traces go; nil is nowhere. It is for the caller to stop, after the server
 	Engine          engine.Config
 	Logger          *slog.Logger
@@ -86,6 +88,7 @@ type Daemon struct {
 	pages     *web.Web
 	tls       *certificates  // nil is plain text
 	tokens    *oidc.Verifier // nil believes none
+	guard     *netguard.Guard
 
 	grpc     *grpc.Server
 	http     *http.Server
@@ -108,7 +111,8 @@ func Start(ctx context.Context, config Config) (*Daemon, error) {
 	if config.Drain == 0 {
 		config.Drain = DefaultDrain
 	}
-	d := &Daemon{config: config, failed: make(chan error, 2)}
+	config.Targets.Logger = config.Logger
+	d := &Daemon{config: config, guard: netguard.NewGuard(config.Targets), failed: make(chan error, 2)}
 	if err := d.start(ctx); err != nil {
 		return nil, errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
 	}
@@ -176,8 +180,8 @@ func (d *Daemon) startLoops() {
 	d.admission = admission.Start(d.store, d.engine, admission.Config{Holder: d.config.Name, Logger: d.config.Logger})
 	d.reaper = reaper.Start(d.store, d.engine, reaper.Config{Logger: d.config.Logger})
 	d.scheduler = scheduler.Start(d.store, d.engine, scheduler.Config{Logger: d.config.Logger})
-	d.feed = feed.Start(d.store, d.engine, feed.Config{Version: d.config.Version, Logger: d.config.Logger})
-	d.alerter = alerter.Start(d.store, d.engine, alerter.Config{Version: d.config.Version, Logger: d.config.Logger})
+	d.feed = feed.Start(d.store, d.engine, feed.Config{Version: d.config.Version, Guard: d.guard, Logger: d.config.Logger})
+	d.alerter = alerter.Start(d.store, d.engine, alerter.Config{Version: d.config.Version, Guard: d.guard, Logger: d.config.Logger})
 }
 
 // HTTPAddr is where REST is answered.

@@ -13,7 +13,7 @@ import (
 // startDispatch sends tasks of push pools, once callbacks can be answered.
 func (d *Daemon) startDispatch(ctx context.Context) {
 	d.dispatch.Store(dispatch.Start(ctx, d.store, d.engine, dispatch.Config{
-		Server: d.config.Name, PublicURL: d.publicURL(), Breaker: d.config.Breaker, Logger: d.config.Logger,
+		Server: d.config.Name, PublicURL: d.publicURL(), Breaker: d.config.Breaker, Guard: d.guard, Logger: d.config.Logger,
 	}))
 }
 

@@ -73,7 +73,7 @@ func notAnswered(f *flight, err error) outcome {
 	case cause != nil:
 		return outcome{kind: abandoned, actions: []engine.Action{engine.Fail{Failure: run.Failure{Code: run.CodeInterrupted, Message: "the server stopped while the task was sent"}}}}
 	case errors.Is(err, netguard.ErrRefused):
-		return failing(codeConfiguration, "the address of pool "+f.pool.Name+" is refused: loopback, link-local and metadata addresses are called only by pools that allow it")
+		return failing(codeConfiguration, "the address of pool "+f.pool.Name+" is refused: it is neither public nor in a network of --allow-private-networks")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), isTimeout(err):
 		return failing(run.CodeTimeout, fmt.Sprintf("no answer within %s", f.pool.Timeout()))
 	}

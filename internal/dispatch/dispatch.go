@@ -17,6 +17,7 @@ import (
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/loop"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/push"
 	"go.arco.dev/servo/internal/store"
 )
@@ -41,6 +42,7 @@ type Config struct {
 	PublicURL string             // where workers reach the servers
 	Calls     int                // of one pool at once; 0 is callsAtOnce
 	Breaker   push.BreakerConfig // of each pool
+	Guard     *netguard.Guard    // says which addresses may be called
 	Drain     time.Duration      // how long calls may take to end when the server stops; 0 is drainFor
 	Logger    *slog.Logger
 }

@@ -34,12 +34,12 @@ type Counts struct {
 
 func newEndpoint(pool store.PushPool, config Config, now time.Time) *endpoint {
 	return &endpoint{
-		pool: pool, client: clientOf(pool), breaker: push.NewBreaker(config.Breaker), bucket: push.NewBucket(rateOf(pool), now), most: config.Calls,
+		pool: pool, client: clientOf(pool, config), breaker: push.NewBreaker(config.Breaker), bucket: push.NewBucket(rateOf(pool), now), most: config.Calls,
 	}
 }
 
-func clientOf(pool store.PushPool) *http.Client {
-	return netguard.New(netguard.Options{AllowPrivate: pool.AllowPrivate, Timeout: pool.Timeout()})
+func clientOf(pool store.PushPool, config Config) *http.Client {
+	return netguard.New(netguard.Options{Guard: config.Guard, Timeout: pool.Timeout()})
 }
 
 // rateOf is this server's part of the pool's rate: all that are alive have the same. A
@@ -55,8 +55,8 @@ func (e *endpoint) configure(pool store.PushPool, config Config, now time.Time) 
 	}
 	if pool.Version != e.pool.Version {
 		e.client.CloseIdleConnections() // calls in flight have the old one
-		e.client = clientOf(pool)
-		if pool.URL != e.pool.URL || pool.AllowPrivate != e.pool.AllowPrivate {
+		e.client = clientOf(pool, config)
+		if pool.URL != e.pool.URL {
 			e.breaker, e.lastError, e.waitUntil = push.NewBreaker(config.Breaker), "", time.Time{}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/loop"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/subscription"
 	"go.arco.dev/servo/internal/webhook"
@@ -38,6 +39,7 @@ const (
 // Config says how a server sends.
 type Config struct {
 	Version string // for the User-Agent
+	Guard   *netguard.Guard
 	Every   time.Duration
 	Logger  *slog.Logger
 }
@@ -65,7 +67,7 @@ func New(s *store.Store, e *engine.Engine, config Config) *Feed {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	f := &Feed{store: s, engine: e, sender: webhook.NewSender(config.Version), log: config.Logger, seats: make(chan struct{}, calls), wake: make(chan struct{})}
+	f := &Feed{store: s, engine: e, sender: webhook.NewSender(config.Version, config.Guard), log: config.Logger, seats: make(chan struct{}, calls), wake: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f
 }
@@ -216,7 +218,7 @@ func (r *round) tell(ctx context.Context, s store.Follower, batches []subscripti
 		if time.Now().After(r.until) {
 			return nil // what is left is taken again when the lease is over
 		}
-		failure := r.sender.Post(ctx, webhook.Message{URL: s.URL, AllowPrivate: s.AllowPrivate, ID: b.ID, Secret: s.Secret, Body: b.Body}, r.clock())
+		failure := r.sender.Post(ctx, webhook.Message{URL: s.URL, ID: b.ID, Secret: s.Secret, Body: b.Body}, r.clock())
 		if ctx.Err() != nil {
 			return nil // the server stops: nobody knows whether it was heard
 		}

@@ -19,6 +19,7 @@ import (
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/feed"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
@@ -108,6 +109,9 @@ type world struct {
 
 var meta = event.Meta{Actor: "test"}
 
+// here lets the feed call receivers on this machine.
+var here = netguard.NewGuard(netguard.Policy{Local: true})
+
 func setup(t *testing.T) *world {
 	t.Helper()
 	w := &world{db: servotest.DB(t), now: time.Now().UTC().Truncate(time.Second)}
@@ -128,7 +132,7 @@ func setup(t *testing.T) *world {
 
 func (w *world) subscribe(t *testing.T, owner id.Tenant, r *receiver, s subscription.Settings) store.Follower {
 	t.Helper()
-	s.URL, s.AllowPrivate = r.URL, true
+	s.URL = r.URL
 	if s.Name == "" {
 		s.Name = "hook"
 	}
@@ -142,7 +146,7 @@ func (w *world) subscribe(t *testing.T, owner id.Tenant, r *receiver, s subscrip
 
 func (w *world) feed(t *testing.T) *feed.Feed {
 	t.Helper()
-	f := feed.New(w.db.Store, w.Engine, feed.Config{Version: "test"})
+	f := feed.New(w.db.Store, w.Engine, feed.Config{Version: "test", Guard: here})
 	t.Cleanup(f.Stop)
 	return f
 }
@@ -336,9 +340,9 @@ func TestSenders(t *testing.T) {
 			batches, err = taken[0].Batches(page)
 			require.NoError(t, err)
 		}
-		sender := webhook.NewSender("test")
+		sender := webhook.NewSender("test", here)
 		t.Cleanup(sender.Close)
-		require.Empty(t, sender.Post(t.Context(), webhook.Message{URL: r.URL, AllowPrivate: true, ID: batches[0].ID, Secret: taken[0].Secret, Body: batches[0].Body}, w.now))
+		require.Empty(t, sender.Post(t.Context(), webhook.Message{URL: r.URL, ID: batches[0].ID, Secret: taken[0].Secret, Body: batches[0].Body}, w.now))
 		repeated := r.ids()
 
 		f := w.feed(t)
@@ -360,7 +364,7 @@ func TestSenders(t *testing.T) {
 		w, r := setup(t), listen(t)
 		w.subscribe(t, w.acme, r, subscription.Settings{})
 		for range 2 {
-			f := feed.Start(w.db.Store, w.Engine, feed.Config{Version: "test", Every: 5 * time.Millisecond})
+			f := feed.Start(w.db.Store, w.Engine, feed.Config{Version: "test", Guard: here, Every: 5 * time.Millisecond})
 			t.Cleanup(f.Stop)
 		}
 		for range 100 {

@@ -24,7 +24,9 @@ const (
 	pageGRPC     = "127.0.0.1:8081"
 	pageHTTP2    = "127.0.0.1:8090" // of a second server
 	pageGRPC2    = "127.0.0.1:8091"
-	pageEndpoint = "127.0.0.1:9000" // of an http asset
+	pageEndpoint = "127.0.0.1:9000" // of an http asset or a webhook, which servo dev calls
+	pageReceiver = "10.0.0.7:9000"  // of a webhook in a private network
+	pageNetwork  = "10.0.0.0/8"     // that network
 	pageDatabase = "postgres://servo@localhost/servo"
 )
 
@@ -40,17 +42,23 @@ const runbookIndex = "docs/runbooks/README.md"
 // ownServers are the pages that start their servers themselves.
 var ownServers = []string{"docs/guides/operate.md", "docs/runbooks/scheduler-is-stuck.md"} //nolint:gochecknoglobals // a table
 
+// devPages are the pages that need servo dev with its workers: they call this machine.
+var devPages = []string{"docs/guides/run-any-command.md"} //nolint:gochecknoglobals // a table
+
 // TestGuides follows every page as a reader would.
 func TestGuides(t *testing.T) {
 	t.Parallel()
 	pages := pagesUnder(t, "docs/guides", "docs/runbooks")
-	require.Subset(t, pages, ownServers)
+	require.Subset(t, pages, slices.Concat(ownServers, devPages))
 	for _, name := range pages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			around := serverAround
-			if slices.Contains(ownServers, name) {
+			switch {
+			case slices.Contains(ownServers, name):
 				around = databaseAround
+			case slices.Contains(devPages, name):
+				around = devAround
 			}
 			follow(t, name, around(t))
 		})
@@ -82,16 +90,7 @@ func TestReadme(t *testing.T) {
 	s := newSurroundings(t)
 	require.NoError(t, os.Remove(filepath.Join(s.dir, "servo")))
 	require.NoError(t, os.Symlink(program(t), filepath.Join(s.dir, "servo"))) // the reader is in the clone, after make
-	data, err := os.MkdirTemp("", "servo-guides-")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(data) })
-	require.NoError(t, os.Chmod(data, 0o755)) // the user that PostgreSQL runs as must pass
-	log := filepath.Join(t.TempDir(), "dev.log")
-	output, err := os.Create(log)
-	require.NoError(t, err)
-	defer output.Close()
-	dev := start(t, s.dir, s.env, output, "./servo", "dev", "--data-dir", filepath.Join(data, "dev"), "--http", s.http, "--grpc", s.grpc)
-	dev.says(t, log, "  ./servo runs trigger ")
+	log := s.startDev(t, "./servo")
 	follow(t, "README.md", s)
 
 	// What make dev prints is promised after it. Addresses of one's own are named in the
@@ -181,10 +180,49 @@ func psqlDir(t *testing.T) string {
 	return ""
 }
 
+// startDev starts servo dev and gives the file of what it prints.
+func (s *surroundings) startDev(t *testing.T, servo string) (log string) {
+	t.Helper()
+	data, err := os.MkdirTemp("", "servo-guides-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(data) })
+	require.NoError(t, os.Chmod(data, 0o755)) // the user that PostgreSQL runs as must pass
+	log = filepath.Join(t.TempDir(), "dev.log")
+	output, err := os.Create(log)
+	require.NoError(t, err)
+	defer output.Close()
+	start(t, s.dir, s.env, output, servo, "dev", "--data-dir", filepath.Join(data, "dev"), "--http", s.http, "--grpc", s.grpc).
+		says(t, log, "  "+servo+" runs trigger ")
+	return log
+}
+
+func devAround(t *testing.T) *surroundings {
+	t.Helper()
+	s := newSurroundings(t)
+	s.startDev(t, "servo")
+	return s
+}
+
+// privateAddress is an address of this machine that is not loopback.
+func privateAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return n.IP.String()
+		}
+	}
+	require.FailNow(t, "this machine has no address but loopback")
+	return ""
+}
+
 func databaseAround(t *testing.T) *surroundings {
 	t.Helper()
 	s := newSurroundings(t)
 	s.real[pageDatabase] = servotest.Empty(t, "template0")
+	address := privateAddress(t)
+	s.real[pageReceiver], s.real[pageNetwork] = freeAt(t, address), address+"/32"
 	return s
 }
 
@@ -312,7 +350,13 @@ func root(t *testing.T) string {
 // free is an address that nobody listens on.
 func free(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening does not wait
+	return freeAt(t, "127.0.0.1")
+}
+
+// freeAt is a free port of an address.
+func freeAt(t *testing.T, address string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0")) //nolint:noctx // listening does not wait
 	require.NoError(t, err)
 	defer listener.Close()
 	return listener.Addr().String()

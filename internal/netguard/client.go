@@ -1,12 +1,14 @@
 package netguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -15,16 +17,19 @@ import (
 
 // Options say how calls are made. Zero fields have the defaults that stand beside them.
 type Options struct {
-	AllowPrivate bool // loopback and link-local addresses may be called
+	Guard *Guard // says which addresses may be called; nil allows public ones only
 
 	DialTimeout   time.Duration // to connect; 5 s
 	HeaderTimeout time.Duration // from the request to the first byte of its answer; Timeout
-	Timeout       time.Duration // of the whole call; 30 s
+	Timeout       time.Duration // of the whole call; 30 s, NoTimeout for none
 	MaxBody       int64         // bytes of an answer's body that may be read; 1 MiB
 
-	MaxConnsPerHost int           // open at once; no limit
-	Resolver        *net.Resolver // the system's
+	MaxConnsPerHost int // open at once; no limit
+	MaxIdlePerHost  int // kept open without a call; 10
 }
+
+// NoTimeout is the Timeout of calls that end with their context alone.
+const NoTimeout = time.Duration(-1)
 
 // Limits of a call that need no choice.
 const (
@@ -39,20 +44,12 @@ var ErrTooLarge = errors.New("the answer is larger than allowed")
 
 // New makes a client that calls only what its guard lets it.
 func New(o Options) *http.Client {
-	set := func(field *time.Duration, value time.Duration) {
-		if *field <= 0 {
-			*field = value
-		}
-	}
-	set(&o.DialTimeout, 5*time.Second)
-	set(&o.Timeout, 30*time.Second)
-	set(&o.HeaderTimeout, o.Timeout)
-	if o.MaxBody <= 0 {
-		o.MaxBody = 1 << 20
-	}
-	guard := NewGuard(o.AllowPrivate)
+	o.DialTimeout, o.Timeout = cmp.Or(o.DialTimeout, 5*time.Second), cmp.Or(o.Timeout, 30*time.Second)
+	o.HeaderTimeout, o.MaxBody = cmp.Or(o.HeaderTimeout, o.Timeout), cmp.Or(o.MaxBody, 1<<20)
+	o.HeaderTimeout, o.Timeout = max(o.HeaderTimeout, 0), max(o.Timeout, 0)
+	guard := o.Guard
 	dialer := &net.Dialer{
-		Timeout: o.DialTimeout, Resolver: o.Resolver,
+		Timeout: o.DialTimeout, Resolver: guard.rules().Resolver,
 		// Here the name is resolved and the socket made: what it connects to is this address.
 		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
 			return guard.checkSocket(network, address)
@@ -64,15 +61,15 @@ func New(o Options) *http.Client {
 		TLSHandshakeTimeout:    o.DialTimeout,
 		ResponseHeaderTimeout:  o.HeaderTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
+		MaxIdleConns:           max(maxIdle, o.MaxIdlePerHost),
+		MaxIdleConnsPerHost:    cmp.Or(o.MaxIdlePerHost, maxIdlePerHost),
 		MaxConnsPerHost:        o.MaxConnsPerHost,
 		IdleConnTimeout:        idleTimeout,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // a small answer stays small
 	}
 	return &http.Client{
-		Transport:     &limited{inner: transport, most: o.MaxBody},
+		Transport:     &limited{inner: transport, guard: guard, most: o.MaxBody},
 		Timeout:       o.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -81,6 +78,7 @@ func New(o Options) *http.Client {
 // limited makes the calls and bounds what is read of their answers.
 type limited struct {
 	inner *http.Transport
+	guard *Guard
 	most  int64
 }
 
@@ -95,7 +93,7 @@ func (l *limited) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response, err := l.inner.RoundTrip(request)
 	if err != nil {
-		return nil, err
+		return nil, l.guard.conceal(request.URL.Hostname(), err)
 	}
 	response.Body = &bounded{ReadCloser: response.Body, left: l.most}
 	return response, nil
@@ -124,5 +122,65 @@ func (b *bounded) Read(to []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return n - 1, ErrTooLarge
 	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = withoutAddresses(err)
+	}
 	return n, err
+}
+
+// checkSocket refuses the address of a connection that is about to be opened.
+func (g *Guard) checkSocket(network, address string) error {
+	switch network {
+	case "tcp4", "tcp6":
+	default:
+		return fault.New(fault.InvalidArgument, network+" is not TCP", fault.Field("url"), fault.Remedy("use an http or https URL"), fault.Cause(ErrRefused))
+	}
+	socket, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fault.New(fault.InvalidArgument, "is not an address", fault.Field("url"), fault.Remedy("use another URL"), fault.Cause(errors.Join(ErrRefused, err)))
+	}
+	return g.Check(socket.Addr())
+}
+
+// conceal replaces the failure of a call with one that tells nothing about the resolver: which
+// one was asked, what it answered, and whether it was that answer that was refused.
+func (g *Guard) conceal(host string, err error) error {
+	_, unresolved := errors.AsType[*net.DNSError](err)
+	refused := errors.Is(err, ErrRefused)
+	if !unresolved && !refused {
+		return withoutAddresses(err)
+	}
+	if refused {
+		g.log("refused to call a host", host, err)
+	}
+	if f, ok := fault.As(err); ok {
+		if _, is := literal(host); is {
+			return f
+		}
+	}
+	return ErrNoAddress
+}
+
+// callError is the failure of a connection, without the addresses of its ends.
+type callError struct {
+	message string
+	timeout bool
+	cause   error // for errors.Is alone
+}
+
+// Error implements error.
+func (e *callError) Error() string { return e.message }
+
+// Timeout implements net.Error, for http.Client.
+func (e *callError) Timeout() bool { return e.timeout }
+
+// Is finds the cause: unwrapping it would print its addresses.
+func (e *callError) Is(target error) bool { return errors.Is(e.cause, target) }
+
+func withoutAddresses(err error) error {
+	failed, ok := errors.AsType[*net.OpError](err)
+	if !ok || failed.Err == nil {
+		return err
+	}
+	return &callError{message: failed.Op + ": " + failed.Err.Error(), timeout: failed.Timeout(), cause: err}
 }

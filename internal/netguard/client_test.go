@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -15,6 +16,9 @@ import (
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/netguard"
 )
+
+// here lets clients call this machine.
+var here = netguard.NewGuard(netguard.Policy{Local: true})
 
 func post(t *testing.T, client *http.Client, url string) (*http.Response, error) {
 	t.Helper()
@@ -36,7 +40,7 @@ func TestNobodyGetsIn(t *testing.T) {
 	t.Run("the door opens for one who may", func(t *testing.T) {
 		t.Parallel()
 		d := open(t)
-		response, err := post(t, netguard.New(netguard.Options{AllowPrivate: true}), "http://127.0.0.1:"+d.port)
+		response, err := post(t, netguard.New(netguard.Options{Guard: here}), "http://127.0.0.1:"+d.port)
 		require.NoError(t, err)
 		body, err := io.ReadAll(response.Body)
 		require.NoError(t, err)
@@ -73,10 +77,10 @@ func TestNobodyGetsIn(t *testing.T) {
 			t.Parallel()
 			d := open(t)
 			r, _ := resolver(t, map[string][]netip.Addr{strings.TrimSuffix(name, "."): {home}})
-			_, err := post(t, netguard.New(netguard.Options{Resolver: r}), "http://"+name+":"+d.port)
+			_, err := post(t, netguard.New(netguard.Options{Guard: netguard.NewGuard(netguard.Policy{Resolver: r})}), "http://"+name+":"+d.port)
 			require.Error(t, err)
 			if strings.Contains(name, "e") {
-				require.ErrorIs(t, err, netguard.ErrRefused, "every resolver takes it for a name")
+				require.ErrorIs(t, err, netguard.ErrNoAddress, "every resolver takes it for a name")
 			}
 			require.Zero(t, d.entered.Load())
 		})
@@ -95,15 +99,17 @@ func TestNobodyGetsIn(t *testing.T) {
 	t.Run("a name that is elsewhere at first and here afterwards", func(t *testing.T) {
 		t.Parallel()
 		d := open(t)
-		// A place that is meant for documentation: nobody answers there.
-		r, n := resolver(t, map[string][]netip.Addr{"rebind.example.com": {netip.MustParseAddr("192.0.2.1"), home}})
-		client := netguard.New(netguard.Options{Resolver: r, DialTimeout: 50 * time.Millisecond})
+		// An allowed network that nothing answers from; then this machine.
+		r, n := resolver(t, map[string][]netip.Addr{"rebind.example.com": {netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("198.51.100.1"), home}})
+		guard := netguard.NewGuard(netguard.Policy{Networks: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Resolver: r})
+		client := netguard.New(netguard.Options{Guard: guard, DialTimeout: 50 * time.Millisecond})
+		require.NoError(t, guard.CheckTarget(t.Context(), "url", "http://rebind.example.com:"+d.port), "it may be saved")
 		_, err := post(t, client, "http://rebind.example.com:"+d.port)
 		require.Error(t, err)
-		require.NotErrorIs(t, err, netguard.ErrRefused, "the first answer is an address like any other")
+		require.NotErrorIs(t, err, netguard.ErrNoAddress, "the second answer is an allowed address, too")
 		_, err = post(t, client, "http://rebind.example.com:"+d.port)
-		require.ErrorIs(t, err, netguard.ErrRefused)
-		require.Equal(t, 2, n.count("rebind.example.com"), "what was checked is what was called: nobody asks twice for one call")
+		require.ErrorIs(t, err, netguard.ErrNoAddress)
+		require.Equal(t, 3, n.count("rebind.example.com"), "the address that was checked is the one that was called: one question for each call")
 		require.Zero(t, d.entered.Load())
 	})
 
@@ -111,10 +117,57 @@ func TestNobodyGetsIn(t *testing.T) {
 		t.Parallel()
 		d := open(t)
 		r, _ := resolver(t, map[string][]netip.Addr{"six.example.com": {netip.MustParseAddr("::ffff:127.0.0.1")}})
-		_, err := post(t, netguard.New(netguard.Options{Resolver: r}), "http://six.example.com:"+d.port)
-		require.ErrorIs(t, err, netguard.ErrRefused)
+		_, err := post(t, netguard.New(netguard.Options{Guard: netguard.NewGuard(netguard.Policy{Resolver: r})}), "http://six.example.com:"+d.port)
+		require.ErrorIs(t, err, netguard.ErrNoAddress)
 		require.Zero(t, d.entered.Load())
 	})
+}
+
+// TestErrorsConcealTheResolver holds that what a resolver answered, and which one it was, is in
+// no error: a name that does not exist and one with a private address fail in the same words.
+func TestErrorsConcealTheResolver(t *testing.T) {
+	t.Parallel()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(closed.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	r, _ := resolver(t, map[string][]netip.Addr{
+		"db.internal.example.com": {netip.MustParseAddr("10.1.2.3")}, "here.example.com": {netip.MustParseAddr("127.0.0.1")},
+	})
+	strict := netguard.NewGuard(netguard.Policy{Resolver: r})
+	said := map[string]bool{}
+	for _, host := range []string{"db.internal.example.com", "here.example.com", "nowhere.example.com"} {
+		_, err := post(t, netguard.New(netguard.Options{Guard: strict}), "http://"+host+":"+port)
+		require.ErrorIs(t, err, netguard.ErrNoAddress, host)
+		said[strings.ReplaceAll(err.Error(), host, "HOST")] = true
+		saved := strict.CheckTarget(t.Context(), "url", "http://"+host)
+		require.ErrorIs(t, saved, netguard.ErrNoAddress, host)
+		said[strings.ReplaceAll(saved.Error(), host, "HOST")] = true
+	}
+	require.Len(t, said, 2, "one message for calls and one for saving: %v", said)
+
+	local := netguard.NewGuard(netguard.Policy{Local: true, Resolver: r})
+	_, err = post(t, netguard.New(netguard.Options{Guard: local}), "http://here.example.com:"+port)
+	require.ErrorContains(t, err, "connection refused")
+	require.NotContains(t, err.Error(), "127.0.0.1")
+
+	d := open(t)
+	d.answer(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_ = http.NewResponseController(w).Flush()
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}
+	})
+	response, err := post(t, netguard.New(netguard.Options{Guard: local}), "http://here.example.com:"+d.port)
+	if err == nil {
+		_, err = io.ReadAll(response.Body)
+	}
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "127.0.0.1")
 }
 
 // TestNoProxy holds that a proxy of the environment is not asked: it would resolve names
@@ -124,7 +177,7 @@ func TestNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:"+d.port)
 	t.Setenv("http_proxy", "http://127.0.0.1:"+d.port)
 	r, _ := resolver(t, map[string][]netip.Addr{"worker.example.com": {netip.MustParseAddr("192.0.2.1")}})
-	client := netguard.New(netguard.Options{AllowPrivate: true, Resolver: r, DialTimeout: 50 * time.Millisecond})
+	client := netguard.New(netguard.Options{Guard: netguard.NewGuard(netguard.Policy{Local: true, Resolver: r}), DialTimeout: 50 * time.Millisecond})
 	_, err := post(t, client, "http://worker.example.com:"+d.port)
 	require.Error(t, err)
 	require.Zero(t, d.entered.Load())
@@ -139,7 +192,7 @@ func TestCall(t *testing.T) {
 		d.answer(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:"+elsewhere.port, http.StatusTemporaryRedirect)
 		})
-		response, err := post(t, netguard.New(netguard.Options{AllowPrivate: true}), "http://127.0.0.1:"+d.port)
+		response, err := post(t, netguard.New(netguard.Options{Guard: here}), "http://127.0.0.1:"+d.port)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusTemporaryRedirect, response.StatusCode)
 		require.EqualValues(t, 1, d.entered.Load())
@@ -151,7 +204,7 @@ func TestCall(t *testing.T) {
 		d := open(t)
 		for size, want := range map[int]error{0: nil, 99: nil, 100: nil, 101: netguard.ErrTooLarge, 1 << 20: netguard.ErrTooLarge} {
 			d.answer(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) })
-			response, err := post(t, netguard.New(netguard.Options{AllowPrivate: true, MaxBody: 100}), "http://127.0.0.1:"+d.port)
+			response, err := post(t, netguard.New(netguard.Options{Guard: here, MaxBody: 100}), "http://127.0.0.1:"+d.port)
 			require.NoError(t, err)
 			body, err := io.ReadAll(response.Body)
 			require.ErrorIs(t, err, want)
@@ -167,7 +220,7 @@ func TestCall(t *testing.T) {
 		t.Parallel()
 		d := open(t)
 		d.answer(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Large", strings.Repeat("x", 1<<20)) })
-		_, err := post(t, netguard.New(netguard.Options{AllowPrivate: true}), "http://127.0.0.1:"+d.port)
+		_, err := post(t, netguard.New(netguard.Options{Guard: here}), "http://127.0.0.1:"+d.port)
 		require.ErrorContains(t, err, "header")
 	})
 
@@ -177,7 +230,7 @@ func TestCall(t *testing.T) {
 		over := make(chan struct{})
 		t.Cleanup(func() { close(over) })
 		d.answer(func(http.ResponseWriter, *http.Request) { <-over })
-		for _, o := range []netguard.Options{{AllowPrivate: true, HeaderTimeout: time.Millisecond}, {AllowPrivate: true, Timeout: time.Millisecond}} {
+		for _, o := range []netguard.Options{{Guard: here, HeaderTimeout: time.Millisecond}, {Guard: here, Timeout: time.Millisecond}} {
 			_, err := post(t, netguard.New(o), "http://127.0.0.1:"+d.port)
 			require.True(t, timeout(err), "%v", err)
 		}
@@ -187,7 +240,7 @@ func TestCall(t *testing.T) {
 			close(begun)
 			<-over
 		})
-		response, err := post(t, netguard.New(netguard.Options{AllowPrivate: true, Timeout: 300 * time.Millisecond}), "http://127.0.0.1:"+slow.port)
+		response, err := post(t, netguard.New(netguard.Options{Guard: here, Timeout: 300 * time.Millisecond}), "http://127.0.0.1:"+slow.port)
 		require.NoError(t, err)
 		<-begun
 		_, err = io.ReadAll(response.Body)
@@ -197,7 +250,7 @@ func TestCall(t *testing.T) {
 	t.Run("nothing but http and https is called", func(t *testing.T) {
 		t.Parallel()
 		for _, url := range []string{"file:///etc/passwd", "ftp://example.com", "gopher://127.0.0.1:1", "unix:///run/x"} {
-			_, err := post(t, netguard.New(netguard.Options{AllowPrivate: true}), url)
+			_, err := post(t, netguard.New(netguard.Options{Guard: here}), url)
 			require.ErrorIs(t, err, netguard.ErrRefused, url)
 		}
 	})
@@ -205,7 +258,7 @@ func TestCall(t *testing.T) {
 	t.Run("connections are used again, and closed when asked", func(t *testing.T) {
 		t.Parallel()
 		d := open(t)
-		client := netguard.New(netguard.Options{AllowPrivate: true})
+		client := netguard.New(netguard.Options{Guard: here})
 		for range 3 {
 			response, err := post(t, client, "http://127.0.0.1:"+d.port)
 			require.NoError(t, err)

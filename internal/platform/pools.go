@@ -32,7 +32,6 @@ type PoolSettings struct {
 	MaxConcurrency int32     `json:"max_concurrency"` // tasks in flight; NoLimit for none
 	RatePerSecond  float32   `json:"rate_per_s"`      // calls of the URL; 0 is no limit
 	TimeoutSeconds int32     `json:"timeout_s"`       // of one call
-	AllowPrivate   bool      `json:"allow_private"`   // loopback and link-local addresses may be called
 }
 
 // DefaultPoolTimeout is how long one call of a push pool's URL may take.
@@ -111,7 +110,7 @@ func (s PoolSettings) Validate() error {
 		for _, only := range []struct {
 			field string
 			said  bool
-		}{{"url", s.URL != ""}, {"rate_per_second", s.RatePerSecond != 0}, {"allow_private", s.AllowPrivate}} {
+		}{{"url", s.URL != ""}, {"rate_per_second", s.RatePerSecond != 0}} {
 			if only.said {
 				refuse(only.field, "is for push pools", "leave it out, or make the pool a push pool")
 			}

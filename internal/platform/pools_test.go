@@ -58,10 +58,10 @@ func TestPoolSettings(t *testing.T) {
 	t.Run("what is for push pools is refused on a pull pool, all of it at once", func(t *testing.T) {
 		t.Parallel()
 		s := pushPool()
-		s.Kind, s.RatePerSecond, s.AllowPrivate = platform.Pull, 1, true
+		s.Kind, s.RatePerSecond = platform.Pull, 1
 		refused, ok := fault.As(s.Validate())
 		require.True(t, ok)
-		require.Len(t, refused.Violations(), 3)
+		require.Len(t, refused.Violations(), 2)
 	})
 
 	t.Run("a pool is named as manifests name it", func(t *testing.T) {

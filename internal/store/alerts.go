@@ -93,7 +93,7 @@ func (tx *Tx) ChannelsOf(ctx context.Context, tenants []id.Tenant) ([]alert.Chan
 func channelFromRow(r db.ChannelsOfRow) alert.Channel {
 	return alert.Channel{
 		Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Channel](r.ID), Version: r.Version,
-		ChannelSettings: alert.ChannelSettings{Name: r.Name, URL: r.Url, Severity: alert.Severity(r.Severity), AllowPrivate: r.AllowPrivate},
+		ChannelSettings: alert.ChannelSettings{Name: r.Name, URL: r.Url, Severity: alert.Severity(r.Severity)},
 		CreatedBy:       r.CreatedBy, CreatedAt: r.CreatedAt, DeletedAt: timeOf(r.DeletedAt),
 	}
 }
@@ -101,7 +101,7 @@ func channelFromRow(r db.ChannelsOfRow) alert.Channel {
 // InsertChannel writes a new channel with its secret.
 func (tx *Tx) InsertChannel(ctx context.Context, c alert.Channel, secret []byte) error {
 	err := tx.q.InsertChannel(ctx, db.InsertChannelParams{
-		TenantID: c.Tenant.UUID, ID: c.ID.UUID, Name: c.Name, Url: c.URL, Severity: int16(c.Severity), AllowPrivate: c.AllowPrivate,
+		TenantID: c.Tenant.UUID, ID: c.ID.UUID, Name: c.Name, Url: c.URL, Severity: int16(c.Severity),
 		Secret: secret, CreatedBy: c.CreatedBy, Now: c.CreatedAt,
 	})
 	return taken(err, "channel", c.Name)
@@ -166,7 +166,7 @@ func (tx *Tx) TakeMessages(ctx context.Context, now time.Time, lease time.Durati
 			Tenant: m.Tenant, Change: alert.Change(r.Change), Secret: m.Secret, Tries: int(r.Tries) - 1, Since: r.CreatedAt,
 			Channel: alert.Channel{
 				Tenant: id.Of[id.Tenant](r.ChannelTenantID), ID: id.Of[id.Channel](r.ChannelID), DeletedAt: timeOf(m.DeletedAt),
-				ChannelSettings: alert.ChannelSettings{Name: m.Channel, URL: m.Url, AllowPrivate: m.AllowPrivate},
+				ChannelSettings: alert.ChannelSettings{Name: m.Channel, URL: m.Url},
 			},
 		}
 	}), err

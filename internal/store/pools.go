@@ -28,7 +28,7 @@ func poolFromRow(r db.ServoPool) Pool {
 	p := Pool{
 		PoolSettings: platform.PoolSettings{
 			Kind: platform.PoolKind(r.Kind), URL: r.Url, MaxConcurrency: r.MaxConcurrency, RatePerSecond: r.RatePerS,
-			TimeoutSeconds: r.TimeoutS, AllowPrivate: r.AllowPrivate,
+			TimeoutSeconds: r.TimeoutS,
 		},
 		Name: r.Name, Version: r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
@@ -74,7 +74,7 @@ func (tx *Tx) LockPool(ctx context.Context, name string) (Pool, error) {
 func (tx *Tx) InsertPool(ctx context.Context, p Pool) (version int32, err error) {
 	err = tx.q.InsertPool(ctx, db.InsertPoolParams{
 		Name: p.Name, OwnerID: ownerID(p), Kind: string(p.Kind), Url: p.URL, MaxConcurrency: p.MaxConcurrency, RatePerS: p.RatePerSecond,
-		TimeoutS: p.TimeoutSeconds, AllowPrivate: p.AllowPrivate, Now: p.CreatedAt,
+		TimeoutS: p.TimeoutSeconds, Now: p.CreatedAt,
 	})
 	if err != nil {
 		return 0, taken(err, "pool", p.Name)
@@ -91,7 +91,7 @@ func (tx *Tx) InsertPool(ctx context.Context, p Pool) (version int32, err error)
 func (tx *Tx) UpdatePool(ctx context.Context, p Pool) error {
 	n, err := tx.q.UpdatePool(ctx, db.UpdatePoolParams{
 		Name: p.Name, OwnerID: ownerID(p), Url: p.URL, MaxConcurrency: p.MaxConcurrency, RatePerS: p.RatePerSecond,
-		TimeoutS: p.TimeoutSeconds, AllowPrivate: p.AllowPrivate, Version: p.Version, Now: p.UpdatedAt,
+		TimeoutS: p.TimeoutSeconds, Version: p.Version, Now: p.UpdatedAt,
 	})
 	return exactlyOne("UpdatePool", n, err)
 }

@@ -44,7 +44,7 @@ func (tx *Tx) InsertSubscription(ctx context.Context, s Follower) error {
 		types = []string{}
 	}
 	err := tx.q.InsertSubscription(ctx, db.InsertSubscriptionParams{
-		TenantID: s.Tenant.UUID, ID: s.ID.UUID, Name: s.Name, Url: s.URL, Types: types, Workspace: s.Workspace, Pipeline: s.Pipeline, AllowPrivate: s.AllowPrivate,
+		TenantID: s.Tenant.UUID, ID: s.ID.UUID, Name: s.Name, Url: s.URL, Types: types, Workspace: s.Workspace, Pipeline: s.Pipeline,
 		Secret: s.Secret, CreatedBy: s.CreatedBy, Now: s.CreatedAt, AfterEpoch: s.After.Epoch, AfterTx: s.After.Tx, AfterPosition: s.After.Position,
 	})
 	return taken(err, "subscription", s.Name)
@@ -59,18 +59,18 @@ func (tx *Tx) LockSubscription(ctx context.Context, owner id.Tenant, name string
 	return Follower{
 		Subscription: subscription.Subscription{
 			Tenant: owner, ID: id.Of[id.Subscription](r.ID), Version: r.Version,
-			Settings: settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline, r.AllowPrivate),
+			Settings: settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline),
 			PausedAt: timeOf(r.PausedAt), PauseReason: r.PauseReason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, DeletedAt: timeOf(r.DeletedAt),
 		},
 		After: event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}, Lease: r.Lease, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince),
 	}, nil
 }
 
-func settingsOf(name, url string, types []string, workspace, pipeline string, private bool) subscription.Settings {
+func settingsOf(name, url string, types []string, workspace, pipeline string) subscription.Settings {
 	if len(types) == 0 {
 		types = nil
 	}
-	return subscription.Settings{Name: name, URL: url, Types: types, Workspace: workspace, Pipeline: pipeline, AllowPrivate: private}
+	return subscription.Settings{Name: name, URL: url, Types: types, Workspace: workspace, Pipeline: pipeline}
 }
 
 // UpdateSubscription writes what an event has changed of a locked subscription, and its place.
@@ -110,7 +110,7 @@ func (tx *Tx) TakeSubscriptions(ctx context.Context, now time.Time, lease time.D
 		return Follower{
 			Subscription: subscription.Subscription{
 				Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Subscription](r.ID), Version: r.Version,
-				Settings:  settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline, r.AllowPrivate),
+				Settings:  settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline),
 				CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
 			},
 			After: epochs.Current(event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}),
@@ -160,7 +160,7 @@ func (s *Store) Subscriptions(ctx context.Context, owner id.Tenant, name string)
 				Follower: Follower{
 					Subscription: subscription.Subscription{
 						Tenant: owner, ID: id.Of[id.Subscription](r.ID), Version: r.Version,
-						Settings: settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline, r.AllowPrivate),
+						Settings: settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline),
 						PausedAt: timeOf(r.PausedAt), PauseReason: r.PauseReason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
 					},
 					After: event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince),

@@ -20,7 +20,7 @@ func (w *world) subscribe(t testing.TB, owner id.Tenant, name string) store.Foll
 	s := store.Follower{
 		Subscription: subscription.Subscription{
 			Tenant: owner, ID: id.New[id.Subscription](w.mint), Version: 1, CreatedBy: "jo", CreatedAt: w.now,
-			Settings: subscription.Settings{Name: name, URL: "https://example.com/" + name, Types: []string{"run.*"}, Workspace: "prod", Pipeline: "daily", AllowPrivate: true},
+			Settings: subscription.Settings{Name: name, URL: "https://example.com/" + name, Types: []string{"run.*"}, Workspace: "prod", Pipeline: "daily"},
 		},
 		After: event.Position{Epoch: 1, Tx: 7, Position: 8}, Secret: make([]byte, 32),
 	}

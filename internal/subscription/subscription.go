@@ -19,9 +19,8 @@ type Settings struct {
 	// Types are the events that it asks for, by name or by prefix (run.*). None is all.
 	Types []string `json:"types,omitempty"`
 	// Workspace and Pipeline, if set, leave only events of runs, of these.
-	Workspace    string `json:"workspace,omitempty"`
-	Pipeline     string `json:"pipeline,omitempty"`
-	AllowPrivate bool   `json:"allow_private,omitempty"` // loopback and link-local addresses may be called
+	Workspace string `json:"workspace,omitempty"`
+	Pipeline  string `json:"pipeline,omitempty"`
 }
 
 type (

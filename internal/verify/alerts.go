@@ -41,6 +41,6 @@ func (c *entityCheck) channelRow(got store.ChannelRow) error {
 func wantChannel(c alert.Channel) store.ChannelRow {
 	return store.ChannelRow{
 		TenantID: c.Tenant.UUID, ID: c.ID.UUID, Version: c.Version, Name: c.Name, Url: c.URL, Severity: int16(c.Severity),
-		AllowPrivate: c.AllowPrivate, CreatedBy: c.CreatedBy, CreatedAt: c.CreatedAt, DeletedAt: timeOrNull(c.DeletedAt),
+		CreatedBy: c.CreatedBy, CreatedAt: c.CreatedAt, DeletedAt: timeOrNull(c.DeletedAt),
 	}
 }

@@ -118,7 +118,7 @@ func (c *platformCheck) poolRow(got store.PoolRow) error {
 		p := s.Pool
 		want := store.PoolRow{
 			Name: got.Name, OwnerID: uuidOrNull(p.Owner), Kind: string(p.Kind), Url: p.URL, MaxConcurrency: p.MaxConcurrency,
-			RatePerS: p.RatePerSecond, TimeoutS: p.TimeoutSeconds, AllowPrivate: p.AllowPrivate, Version: s.Version,
+			RatePerS: p.RatePerSecond, TimeoutS: p.TimeoutSeconds, Version: s.Version,
 			CreatedAt: p.CreatedAt, UpdatedAt: s.UpdatedAt,
 		}
 		comparePlatform(c, c.pools, platform.KindPool, got.Name, &want, &got)

@@ -26,7 +26,7 @@ func wantSubscription(s subscription.Subscription) store.SubscriptionRow {
 	}
 	return store.SubscriptionRow{
 		TenantID: s.Tenant.UUID, ID: s.ID.UUID, Version: s.Version, Name: s.Name, Url: s.URL, Types: types, Workspace: s.Workspace, Pipeline: s.Pipeline,
-		AllowPrivate: s.AllowPrivate, PausedAt: timeOrNull(s.PausedAt), PauseReason: s.PauseReason, CreatedBy: s.CreatedBy, CreatedAt: s.CreatedAt,
+		PausedAt: timeOrNull(s.PausedAt), PauseReason: s.PauseReason, CreatedBy: s.CreatedBy, CreatedAt: s.CreatedAt,
 		DeletedAt: timeOrNull(s.DeletedAt),
 	}
 }

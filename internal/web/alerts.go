@@ -68,7 +68,7 @@ func alertsAt(v *visit) (tenant, at string) {
 func (s *Web) createChannel(v *visit) (done, error) {
 	tenant, at := alertsAt(v)
 	made, err := s.api.alerts.CreateAlertChannel(v.ctx, &servov1.CreateAlertChannelRequest{
-		Tenant: tenant, Name: v.field("name"), Url: v.field("url"), AllowPrivate: v.field("allow_private") != "",
+		Tenant: tenant, Name: v.field("name"), Url: v.field("url"),
 		Severity: servov1.Alert_Severity(servov1.Alert_Severity_value[v.field("severity")]),
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ func TestAlerts(t *testing.T) {
 			Tenant: tenant, Name: "shop-nightly", Spec: &servov1.ConfigSpec{Pipeline: "shop", Trigger: &servov1.ConfigTrigger{Cron: "30 2 1 1 *"}},
 		})
 		require.NoError(t, err)
-		_, err = servov1.NewAlertServiceClient(w.conn).CreateAlertChannel(t.Context(), &servov1.CreateAlertChannelRequest{Tenant: tenant, Name: "on-call", Url: "http://127.0.0.1:1/closed", AllowPrivate: true})
+		_, err = servov1.NewAlertServiceClient(w.conn).CreateAlertChannel(t.Context(), &servov1.CreateAlertChannelRequest{Tenant: tenant, Name: "on-call", Url: "http://127.0.0.1:1/closed"})
 		require.NoError(t, err)
 		trigger := func() {
 			_, err := configs.TriggerConfig(t.Context(), &servov1.TriggerConfigRequest{Tenant: tenant, Config: "shop-nightly"})

@@ -10,7 +10,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -87,33 +86,25 @@ func ValidateURL(text string) error {
 
 // Message is one call.
 type Message struct {
-	URL          string
-	AllowPrivate bool   // loopback and link-local addresses may be called
-	ID           string // the same for each try
-	Secret       []byte
-	Body         []byte
+	URL    string
+	ID     string // the same for each try
+	Secret []byte
+	Body   []byte
 }
 
-// Sender calls receivers, under the address rules of push pools.
+// Sender calls receivers.
 type Sender struct {
-	agent         string
-	guarded, open *http.Client // the second may call private addresses
+	agent  string
+	client *http.Client
 }
 
-// NewSender makes a sender; the version is for the User-Agent.
-func NewSender(version string) *Sender {
-	return &Sender{
-		agent:   "servo/" + version,
-		guarded: netguard.New(netguard.Options{Timeout: Timeout, MaxBody: maxBody}),
-		open:    netguard.New(netguard.Options{Timeout: Timeout, MaxBody: maxBody, AllowPrivate: true}),
-	}
+// NewSender makes a sender that calls what the guard allows; the version is for the User-Agent.
+func NewSender(version string, guard *netguard.Guard) *Sender {
+	return &Sender{agent: "servo/" + version, client: netguard.New(netguard.Options{Guard: guard, Timeout: Timeout, MaxBody: maxBody})}
 }
 
-// Close gives up idle connections.
-func (s *Sender) Close() {
-	s.guarded.CloseIdleConnections()
-	s.open.CloseIdleConnections()
-}
+// Close closes idle connections.
+func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
 // Post says a message, signed at a time, and why it was not accepted: "" if the receiver
 // answered with 2xx.
@@ -127,15 +118,8 @@ func (s *Sender) Post(ctx context.Context, m Message, at time.Time) (failure str
 	request.Header.Set("Webhook-Id", m.ID)
 	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
 	request.Header.Set("Webhook-Signature", Sign(m.Secret, m.ID, at, m.Body))
-	client := s.guarded
-	if m.AllowPrivate {
-		client = s.open
-	}
-	response, err := client.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
-		if errors.Is(err, netguard.ErrRefused) {
-			return "the address is refused: loopback, link-local and metadata addresses are called only where private addresses are allowed"
-		}
 		return err.Error()
 	}
 	defer func() { _ = response.Body.Close() }()

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/webhook"
 )
 
@@ -66,18 +67,19 @@ func TestPost(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	t.Cleanup(receiver.Close)
-	s := webhook.NewSender("test")
+	s := webhook.NewSender("test", netguard.NewGuard(netguard.Policy{Local: true}))
 	t.Cleanup(s.Close)
 	at := time.Unix(1614265330, 0)
-	m := webhook.Message{URL: receiver.URL, AllowPrivate: true, ID: "x", Secret: webhook.NewSecret(), Body: []byte("[]")}
+	m := webhook.Message{URL: receiver.URL, ID: "x", Secret: webhook.NewSecret(), Body: []byte("[]")}
 	require.Empty(t, s.Post(t.Context(), m, at))
 	require.Equal(t, webhook.Sign(m.Secret, "x", at, m.Body), signature)
 	require.Equal(t, "[]", body)
 
 	status = http.StatusTeapot
 	require.Contains(t, s.Post(t.Context(), m, at), "418")
-	m.AllowPrivate = false
-	require.Contains(t, s.Post(t.Context(), m, at), "the address is refused")
+	strict := webhook.NewSender("test", nil)
+	t.Cleanup(strict.Close)
+	require.Contains(t, strict.Post(t.Context(), m, at), "is a loopback address")
 	m.URL = "https://exa mple.com"
 	require.NotEmpty(t, s.Post(t.Context(), m, at))
 }

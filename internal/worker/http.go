@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"go.arco.dev/servo/internal/netguard"
 )
 
 // The limits of a call.
@@ -20,26 +22,18 @@ const (
 )
 
 // HTTP executes assets of kind http: it calls the asset's endpoint with the task as JSON,
-// and takes the answer as the result. It follows no redirects: what answers must be what
-// the manifest names.
+// and takes the answer as the result. It calls what its guard allows and follows no redirects:
+// what answers must be what the manifest names.
 type HTTP struct {
 	client *http.Client
 }
 
-// NewHTTP makes the executor for so many calls at once.
-func NewHTTP(concurrency int) *HTTP {
-	return &HTTP{client: &http.Client{
-		Transport: &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			DialContext:         (&net.Dialer{Timeout: dialPatience}).DialContext,
-			TLSHandshakeTimeout: dialPatience,
-			MaxIdleConns:        max(concurrency, 1),
-			MaxIdleConnsPerHost: max(concurrency, 1),
-			IdleConnTimeout:     time.Minute,
-			ForceAttemptHTTP2:   true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+// NewHTTP makes the executor for so many calls at once; a nil guard allows public addresses
+// only. A call takes as long as its task may.
+func NewHTTP(concurrency int, guard *netguard.Guard) *HTTP {
+	return &HTTP{client: netguard.New(netguard.Options{
+		Guard: guard, DialTimeout: dialPatience, Timeout: netguard.NoTimeout, MaxBody: maxAnswer, MaxIdlePerHost: max(concurrency, 1),
+	})}
 }
 
 // Close gives up idle connections.
@@ -76,14 +70,15 @@ func (h *HTTP) Execute(ctx context.Context, task *Task) (Result, error) {
 		return Result{}, unreachable(err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil {
+	answer, err := io.ReadAll(response.Body)
+	tooLarge := errors.Is(err, netguard.ErrTooLarge)
+	if err != nil && !tooLarge {
 		return Result{}, unreachable(err)
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return Result{}, unwelcome(response, answer)
 	}
-	if len(answer) > maxAnswer {
+	if tooLarge {
 		return Result{}, &Error{Code: codeUser, Message: fmt.Sprintf("the endpoint answered with more than %d bytes", maxAnswer)}
 	}
 	return Result{JSON: answer}, nil
@@ -91,6 +86,12 @@ func (h *HTTP) Execute(ctx context.Context, task *Task) (Result, error) {
 
 // unreachable is the failure of a call that got no answer.
 func unreachable(err error) error {
+	if errors.Is(err, netguard.ErrRefused) {
+		return &Error{
+			Code: codeConfig, Message: "the endpoint's address is refused: it is neither public nor in a network that this worker may call", Cause: err,
+			SuggestedAction: "use a public address, or start the worker with --allow-private-networks",
+		}
+	}
 	code := "NETWORK_ERROR"
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		code = codeTimeout

@@ -3,14 +3,18 @@ package worker_test
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/worker"
 )
 
@@ -19,7 +23,7 @@ func TestHTTP(t *testing.T) {
 
 	call := func(t *testing.T, url string) *fakeLease {
 		t.Helper()
-		calls := worker.NewHTTP(4)
+		calls := worker.NewHTTP(4, netguard.NewGuard(netguard.Policy{Local: true}))
 		t.Cleanup(calls.Close)
 		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
 		id := b.add(1, "gold/report", func(l *servov1.Lease) {
@@ -103,4 +107,42 @@ func TestHTTP(t *testing.T) {
 		}))
 		require.Equal(t, "the endpoint answered with more than 1048576 bytes", got.failure.GetMessage())
 	})
+}
+
+// TestHTTPTargets holds that a worker calls public addresses and the networks that it was given,
+// and nothing else, whatever the manifest names.
+func TestHTTPTargets(t *testing.T) {
+	t.Parallel()
+	var accepts atomic.Int64
+	trap := httptest.NewUnstartedServer(http.NotFoundHandler())
+	trap.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			accepts.Add(1)
+		}
+	}
+	trap.Start()
+	t.Cleanup(trap.Close)
+	_, port, err := net.SplitHostPort(trap.Listener.Addr().String())
+	require.NoError(t, err)
+	calls := worker.NewHTTP(4, netguard.NewGuard(netguard.Policy{Networks: []netip.Prefix{netip.MustParsePrefix("172.16.0.0/12")}}))
+	t.Cleanup(calls.Close)
+	b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
+	failed := func(host string) *servov1.Failure {
+		id := b.add(1, "gold/report", func(l *servov1.Lease) {
+			l.Code = &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Url: "http://" + host + ":" + port, Method: "POST"}}}
+		})[0]
+		b.ended(t, id)
+		return b.lease(id).failure
+	}
+	for _, host := range []string{
+		"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::1]", "0.0.0.0", "[::]", "10.0.0.1", "192.168.1.1", "100.64.0.1", "198.18.0.1",
+		"169.254.1.1", "169.254.169.254", "224.0.0.1", "240.0.0.1", "[fd12::1]", "[fe80::1]", "[ff02::1]",
+	} {
+		failure := failed(host)
+		require.Equal(t, "INVALID_CONFIGURATION", failure.GetCode(), "%s: %v", host, failure)
+		require.NotEmpty(t, failure.GetSuggestedAction())
+	}
+	require.Equal(t, "NETWORK_ERROR", failed("localhost").GetCode(), "what a name resolves to is not told")
+	require.Zero(t, accepts.Load())
+	require.NoError(t, b.stopped())
 }

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/telemetry"
 	"go.arco.dev/servo/internal/worker"
 )
@@ -75,7 +76,7 @@ func TestTraces(t *testing.T) {
 		seen := make(chan string, 1)
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Get("Traceparent") }))
 		t.Cleanup(server.Close)
-		calls := worker.NewHTTP(1)
+		calls := worker.NewHTTP(1, netguard.NewGuard(netguard.Policy{Local: true}))
 		t.Cleanup(calls.Close)
 		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
 		b.ended(t, b.add(1, "s/one", func(l *servov1.Lease) {

@@ -299,9 +299,7 @@ type AlertChannel struct {
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Url   string                 `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
 	// The least that it hears of.
-	Severity Alert_Severity `protobuf:"varint,4,opt,name=severity,proto3,enum=servo.v1.Alert_Severity" json:"severity,omitempty"`
-	// Loopback and link-local addresses may be called.
-	AllowPrivate  bool                   `protobuf:"varint,5,opt,name=allow_private,json=allowPrivate,proto3" json:"allow_private,omitempty"`
+	Severity      Alert_Severity         `protobuf:"varint,4,opt,name=severity,proto3,enum=servo.v1.Alert_Severity" json:"severity,omitempty"`
 	CreatedBy     string                 `protobuf:"bytes,6,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -364,13 +362,6 @@ func (x *AlertChannel) GetSeverity() Alert_Severity {
 		return x.Severity
 	}
 	return Alert_SEVERITY_UNSPECIFIED
-}
-
-func (x *AlertChannel) GetAllowPrivate() bool {
-	if x != nil {
-		return x.AllowPrivate
-	}
-	return false
 }
 
 func (x *AlertChannel) GetCreatedBy() string {
@@ -596,9 +587,7 @@ type CreateAlertChannelRequest struct {
 	// webhook-signature.
 	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
 	// The least that it hears of; LOW if it is not said.
-	Severity Alert_Severity `protobuf:"varint,4,opt,name=severity,proto3,enum=servo.v1.Alert_Severity" json:"severity,omitempty"`
-	// Loopback and link-local addresses may be called.
-	AllowPrivate  bool `protobuf:"varint,5,opt,name=allow_private,json=allowPrivate,proto3" json:"allow_private,omitempty"`
+	Severity      Alert_Severity `protobuf:"varint,4,opt,name=severity,proto3,enum=servo.v1.Alert_Severity" json:"severity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -659,13 +648,6 @@ func (x *CreateAlertChannelRequest) GetSeverity() Alert_Severity {
 		return x.Severity
 	}
 	return Alert_SEVERITY_UNSPECIFIED
-}
-
-func (x *CreateAlertChannelRequest) GetAllowPrivate() bool {
-	if x != nil {
-		return x.AllowPrivate
-	}
-	return false
 }
 
 // CreateAlertChannelResponse has the channel and its secret.
@@ -937,17 +919,16 @@ const file_servo_v1_alerts_proto_rawDesc = "" +
 	"\x05tries\x18\x03 \x01(\x05R\x05tries\x12=\n" +
 	"\fdelivered_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vdeliveredAt\x125\n" +
 	"\bagain_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aagainAt\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xf9\x01\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xe9\x01\n" +
 	"\fAlertChannel\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03url\x18\x03 \x01(\tR\x03url\x124\n" +
-	"\bseverity\x18\x04 \x01(\x0e2\x18.servo.v1.Alert.SeverityR\bseverity\x12#\n" +
-	"\rallow_private\x18\x05 \x01(\bR\fallowPrivate\x12\x1d\n" +
+	"\bseverity\x18\x04 \x01(\x0e2\x18.servo.v1.Alert.SeverityR\bseverity\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\x06 \x01(\tR\tcreatedBy\x129\n" +
 	"\n" +
-	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xd7\x01\n" +
+	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtJ\x04\b\x05\x10\x06R\rallow_private\"\xd7\x01\n" +
 	"\x11ListAlertsRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12\x12\n" +
 	"\x04open\x18\x02 \x01(\bR\x04open\x12\x1b\n" +
@@ -962,13 +943,12 @@ const file_servo_v1_alerts_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Q\n" +
 	"\x0fGetAlertRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12\x1d\n" +
-	"\x05alert\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\x05alert\"\xda\x01\n" +
+	"\x05alert\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\x05alert\"\xca\x01\n" +
 	"\x19CreateAlertChannelRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12\x1b\n" +
 	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\x12\x1a\n" +
 	"\x03url\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\x03url\x12>\n" +
-	"\bseverity\x18\x04 \x01(\x0e2\x18.servo.v1.Alert.SeverityB\b\xbaH\x05\x82\x01\x02\x10\x01R\bseverity\x12#\n" +
-	"\rallow_private\x18\x05 \x01(\bR\fallowPrivate\"k\n" +
+	"\bseverity\x18\x04 \x01(\x0e2\x18.servo.v1.Alert.SeverityB\b\xbaH\x05\x82\x01\x02\x10\x01R\bseverityJ\x04\b\x05\x10\x06R\rallow_private\"k\n" +
 	"\x1aCreateAlertChannelResponse\x120\n" +
 	"\achannel\x18\x01 \x01(\v2\x16.servo.v1.AlertChannelR\achannel\x12\x1b\n" +
 	"\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\x06secret\";\n" +

@@ -152,8 +152,6 @@ type Pool struct {
 	RatePerSecond float32 `protobuf:"fixed32,5,opt,name=rate_per_second,json=ratePerSecond,proto3" json:"rate_per_second,omitempty"`
 	// How long one call of the URL may take.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Loopback and link-local addresses may be called.
-	AllowPrivate bool `protobuf:"varint,7,opt,name=allow_private,json=allowPrivate,proto3" json:"allow_private,omitempty"`
 	// The tenant that it belongs to; empty for the platform.
 	Owner string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
 	// False for a pool that nobody has configured.
@@ -245,13 +243,6 @@ func (x *Pool) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
-}
-
-func (x *Pool) GetAllowPrivate() bool {
-	if x != nil {
-		return x.AllowPrivate
-	}
-	return false
 }
 
 func (x *Pool) GetOwner() string {
@@ -401,8 +392,7 @@ type CreatePoolRequest struct {
 	// 0, no limit, if not said.
 	RatePerSecond float32 `protobuf:"fixed32,5,opt,name=rate_per_second,json=ratePerSecond,proto3" json:"rate_per_second,omitempty"`
 	// 30 s if not said.
-	Timeout      *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	AllowPrivate bool                 `protobuf:"varint,7,opt,name=allow_private,json=allowPrivate,proto3" json:"allow_private,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// The tenant that it belongs to; empty for the platform.
 	Owner         string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -479,13 +469,6 @@ func (x *CreatePoolRequest) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
-}
-
-func (x *CreatePoolRequest) GetAllowPrivate() bool {
-	if x != nil {
-		return x.AllowPrivate
-	}
-	return false
 }
 
 func (x *CreatePoolRequest) GetOwner() string {
@@ -749,7 +732,6 @@ type UpdatePoolRequest struct {
 	MaxConcurrency *int32               `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3,oneof" json:"max_concurrency,omitempty"`
 	RatePerSecond  *float32             `protobuf:"fixed32,5,opt,name=rate_per_second,json=ratePerSecond,proto3,oneof" json:"rate_per_second,omitempty"`
 	Timeout        *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	AllowPrivate   *bool                `protobuf:"varint,7,opt,name=allow_private,json=allowPrivate,proto3,oneof" json:"allow_private,omitempty"`
 	// The tenant that it belongs to; empty for the platform.
 	Owner         *string `protobuf:"bytes,8,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -826,13 +808,6 @@ func (x *UpdatePoolRequest) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
-}
-
-func (x *UpdatePoolRequest) GetAllowPrivate() bool {
-	if x != nil && x.AllowPrivate != nil {
-		return *x.AllowPrivate
-	}
-	return false
 }
 
 func (x *UpdatePoolRequest) GetOwner() string {
@@ -1323,15 +1298,14 @@ var File_servo_v1_pools_proto protoreflect.FileDescriptor
 
 const file_servo_v1_pools_proto_rawDesc = "" +
 	"\n" +
-	"\x14servo/v1/pools.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x05\n" +
+	"\x14servo/v1/pools.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x04\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.servo.v1.Pool.KindR\x04kind\x12\x10\n" +
 	"\x03url\x18\x03 \x01(\tR\x03url\x12'\n" +
 	"\x0fmax_concurrency\x18\x04 \x01(\x05R\x0emaxConcurrency\x12&\n" +
 	"\x0frate_per_second\x18\x05 \x01(\x02R\rratePerSecond\x123\n" +
-	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12#\n" +
-	"\rallow_private\x18\a \x01(\bR\fallowPrivate\x12\x14\n" +
+	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x14\n" +
 	"\x05owner\x18\b \x01(\tR\x05owner\x12\x1e\n" +
 	"\n" +
 	"configured\x18\t \x01(\bR\n" +
@@ -1350,12 +1324,12 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04PULL\x10\x01\x12\b\n" +
-	"\x04PUSH\x10\x02\"u\n" +
+	"\x04PUSH\x10\x02J\x04\b\a\x10\bR\rallow_private\"u\n" +
 	"\aBreaker\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x125\n" +
 	"\bretry_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\x03 \x01(\tR\tlastError\"\x9e\x03\n" +
+	"last_error\x18\x03 \x01(\tR\tlastError\"\x8e\x03\n" +
 	"\x11CreatePoolRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04name\x123\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.servo.v1.Pool.KindB\n" +
@@ -1365,10 +1339,9 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\x0frate_per_second\x18\x05 \x01(\x02B\x0f\xbaH\f\n" +
 	"\n" +
 	"\x1d\x00P\xc3G-\x00\x00\x00\x00R\rratePerSecond\x12D\n" +
-	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\xd8\x042\x02\b\x01R\atimeout\x12#\n" +
-	"\rallow_private\x18\a \x01(\bR\fallowPrivate\x12\x1d\n" +
+	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\xd8\x042\x02\b\x01R\atimeout\x12\x1d\n" +
 	"\x05owner\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dR\x05ownerB\x12\n" +
-	"\x10_max_concurrency\"n\n" +
+	"\x10_max_concurrencyJ\x04\b\a\x10\bR\rallow_private\"n\n" +
 	"\x12CreatePoolResponse\x12\"\n" +
 	"\x04pool\x18\x01 \x01(\v2\x0e.servo.v1.PoolR\x04pool\x124\n" +
 	"\vworker_keys\x18\x02 \x03(\v2\x13.servo.v1.WorkerKeyR\n" +
@@ -1381,7 +1354,7 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\x04pool\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04pool\"\x12\n" +
 	"\x10ListPoolsRequest\"9\n" +
 	"\x11ListPoolsResponse\x12$\n" +
-	"\x05pools\x18\x01 \x03(\v2\x0e.servo.v1.PoolR\x05pools\"\xd8\x03\n" +
+	"\x05pools\x18\x01 \x03(\v2\x0e.servo.v1.PoolR\x05pools\"\xb1\x03\n" +
 	"\x11UpdatePoolRequest\x12\x1d\n" +
 	"\x04pool\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04pool\x12!\n" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12\x1f\n" +
@@ -1390,14 +1363,12 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\x0frate_per_second\x18\x05 \x01(\x02B\x0f\xbaH\f\n" +
 	"\n" +
 	"\x1d\x00P\xc3G-\x00\x00\x00\x00H\x02R\rratePerSecond\x88\x01\x01\x12D\n" +
-	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\xd8\x042\x02\b\x01R\atimeout\x12(\n" +
-	"\rallow_private\x18\a \x01(\bH\x03R\fallowPrivate\x88\x01\x01\x12\"\n" +
-	"\x05owner\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dH\x04R\x05owner\x88\x01\x01B\x06\n" +
+	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\xd8\x042\x02\b\x01R\atimeout\x12\"\n" +
+	"\x05owner\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dH\x03R\x05owner\x88\x01\x01B\x06\n" +
 	"\x04_urlB\x12\n" +
 	"\x10_max_concurrencyB\x12\n" +
-	"\x10_rate_per_secondB\x10\n" +
-	"\x0e_allow_privateB\b\n" +
-	"\x06_owner\"U\n" +
+	"\x10_rate_per_secondB\b\n" +
+	"\x06_ownerJ\x04\b\a\x10\bR\rallow_private\"U\n" +
 	"\x11DeletePoolRequest\x12\x1d\n" +
 	"\x04pool\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04pool\x12!\n" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"\x14\n" +

@@ -90,10 +90,8 @@ type Subscription struct {
 	// Only events of runs in this workspace.
 	Workspace string `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// Only events of runs of this pipeline.
-	Pipeline string `protobuf:"bytes,6,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
-	// Loopback and link-local addresses may be called.
-	AllowPrivate bool               `protobuf:"varint,7,opt,name=allow_private,json=allowPrivate,proto3" json:"allow_private,omitempty"`
-	State        Subscription_State `protobuf:"varint,8,opt,name=state,proto3,enum=servo.v1.Subscription_State" json:"state,omitempty"`
+	Pipeline string             `protobuf:"bytes,6,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
+	State    Subscription_State `protobuf:"varint,8,opt,name=state,proto3,enum=servo.v1.Subscription_State" json:"state,omitempty"`
 	// Everything up to this place in the feed was accepted, or was not asked for.
 	Position string `protobuf:"bytes,9,opt,name=position,proto3" json:"position,omitempty"`
 	// How long the next event that it has not looked at waits already; only GetSubscription reads it.
@@ -184,13 +182,6 @@ func (x *Subscription) GetPipeline() string {
 		return x.Pipeline
 	}
 	return ""
-}
-
-func (x *Subscription) GetAllowPrivate() bool {
-	if x != nil {
-		return x.AllowPrivate
-	}
-	return false
 }
 
 func (x *Subscription) GetState() Subscription_State {
@@ -301,9 +292,7 @@ type CreateSubscriptionRequest struct {
 	Pipeline string `protobuf:"bytes,6,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
 	// Where it begins: now (if it is not said), beginning, or the id of an event, after which it
 	// hears of everything.
-	From string `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"`
-	// Loopback and link-local addresses may be called.
-	AllowPrivate  bool `protobuf:"varint,8,opt,name=allow_private,json=allowPrivate,proto3" json:"allow_private,omitempty"`
+	From          string `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -385,13 +374,6 @@ func (x *CreateSubscriptionRequest) GetFrom() string {
 		return x.From
 	}
 	return ""
-}
-
-func (x *CreateSubscriptionRequest) GetAllowPrivate() bool {
-	if x != nil {
-		return x.AllowPrivate
-	}
-	return false
 }
 
 // CreateSubscriptionResponse has the subscription and its secret.
@@ -867,15 +849,14 @@ var File_servo_v1_subscriptions_proto protoreflect.FileDescriptor
 
 const file_servo_v1_subscriptions_proto_rawDesc = "" +
 	"\n" +
-	"\x1cservo/v1/subscriptions.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x06\n" +
+	"\x1cservo/v1/subscriptions.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x06\n" +
 	"\fSubscription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03url\x18\x03 \x01(\tR\x03url\x12\x14\n" +
 	"\x05types\x18\x04 \x03(\tR\x05types\x12\x1c\n" +
 	"\tworkspace\x18\x05 \x01(\tR\tworkspace\x12\x1a\n" +
-	"\bpipeline\x18\x06 \x01(\tR\bpipeline\x12#\n" +
-	"\rallow_private\x18\a \x01(\bR\fallowPrivate\x122\n" +
+	"\bpipeline\x18\x06 \x01(\tR\bpipeline\x122\n" +
 	"\x05state\x18\b \x01(\x0e2\x1c.servo.v1.Subscription.StateR\x05state\x12\x1a\n" +
 	"\bposition\x18\t \x01(\tR\bposition\x12+\n" +
 	"\x03lag\x18\n" +
@@ -898,7 +879,7 @@ const file_servo_v1_subscriptions_proto_rawDesc = "" +
 	"\x06ACTIVE\x10\x01\x12\n" +
 	"\n" +
 	"\x06PAUSED\x10\x02\x12\v\n" +
-	"\aFAILING\x10\x03\"\xa9\x02\n" +
+	"\aFAILING\x10\x03J\x04\b\a\x10\bR\rallow_private\"\x99\x02\n" +
 	"\x19CreateSubscriptionRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12\x1b\n" +
 	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\x12\x1a\n" +
@@ -906,8 +887,7 @@ const file_servo_v1_subscriptions_proto_rawDesc = "" +
 	"\x05types\x18\x04 \x03(\tB\x0e\xbaH\v\x92\x01\b\x102\"\x04r\x02\x18dR\x05types\x12%\n" +
 	"\tworkspace\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
 	"\bpipeline\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18dR\bpipeline\x12\x1b\n" +
-	"\x04from\x18\a \x01(\tB\a\xbaH\x04r\x02\x18dR\x04from\x12#\n" +
-	"\rallow_private\x18\b \x01(\bR\fallowPrivate\"u\n" +
+	"\x04from\x18\a \x01(\tB\a\xbaH\x04r\x02\x18dR\x04fromJ\x04\b\b\x10\tR\rallow_private\"u\n" +
 	"\x1aCreateSubscriptionResponse\x12:\n" +
 	"\fsubscription\x18\x01 \x01(\v2\x16.servo.v1.SubscriptionR\fsubscription\x12\x1b\n" +
 	"\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\x06secret\";\n" +

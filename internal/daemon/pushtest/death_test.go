@@ -119,7 +119,7 @@ func TestDeath(t *testing.T) {
 
 	t.Run("a pool that is deleted is a pull pool again", func(t *testing.T) {
 		t.Parallel()
-		w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{AllowPrivate: true, MaxConcurrency: new(int32(0))}, func(call) {})
+		w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{MaxConcurrency: new(int32(0))}, func(call) {})
 		run := w.trigger(t, "one")
 		_, err := w.pools.DeletePool(t.Context(), &servov1.DeletePoolRequest{Pool: "remote"})
 		require.NoError(t, err)

@@ -3,9 +3,11 @@ package pushtest_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +20,11 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/netguard"
+	"go.arco.dev/servo/internal/platform"
 	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/servotest"
 )
 
 func TestDispatch(t *testing.T) {
@@ -221,7 +227,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{AllowPrivate: true, Timeout: seconds(1)}, c.answer)
+			w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{Timeout: seconds(1)}, c.answer)
 			run := w.trigger(t, "one")
 			var task *servov1.Task
 			require.Eventually(t, func() bool {
@@ -242,7 +248,7 @@ func TestAnswers(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0x7f.1"} {
-		t.Run("a pool that does not allow it never reaches "+host, func(t *testing.T) {
+		t.Run("a pool that was saved with it never reaches "+host, func(t *testing.T) {
 			t.Parallel()
 			var accepts atomic.Int64
 			trap := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -255,7 +261,15 @@ func TestAddresses(t *testing.T) {
 			t.Cleanup(trap.Close)
 			_, port, err := net.SplitHostPort(strings.TrimPrefix(trap.URL, "http://"))
 			require.NoError(t, err)
-			w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{Url: "http://" + host + ":" + port + "/servo"}, func(call) {})
+			w := begin(t, servotest.DB(t), func(call) {})
+			e := engine.New(w.db.Store, engine.Config{}, slog.New(slog.DiscardHandler)) // the API would refuse it
+			t.Cleanup(e.Stop)
+			_, err = e.CreatePool(t.Context(), "remote", platform.PoolSettings{
+				Kind: platform.Push, URL: "http://" + host + ":" + port + "/servo", MaxConcurrency: platform.NoLimit, TimeoutSeconds: 10,
+			}, event.Meta{})
+			require.NoError(t, err)
+			w.start(t, daemon.Config{Targets: netguard.Policy{Networks: []netip.Prefix{}}})
+			w.prepare(t)
 			run := w.trigger(t, "one")
 			task := w.taskLeft(t, run)
 			require.Zero(t, accepts.Load())
@@ -284,7 +298,7 @@ func TestBreaker(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
 	config := daemon.Config{Breaker: push.BreakerConfig{Failures: 2, CoolDown: 2 * time.Second, MaxCoolDown: 2 * time.Second}}
-	w := setup(t, config, &servov1.CreatePoolRequest{AllowPrivate: true, MaxConcurrency: new(int32(2))}, func(c call) {
+	w := setup(t, config, &servov1.CreatePoolRequest{MaxConcurrency: new(int32(2))}, func(c call) {
 		if broken.Load() {
 			c.answer(http.StatusUnauthorized, "")
 			return
@@ -318,7 +332,7 @@ func TestLimits(t *testing.T) {
 		const limit, total = 3, 30
 		var mu sync.Mutex
 		now, most := 0, 0
-		w := setup(t, daemon.Config{Name: "a"}, &servov1.CreatePoolRequest{AllowPrivate: true, MaxConcurrency: new(int32(limit))}, func(c call) {
+		w := setup(t, daemon.Config{Name: "a"}, &servov1.CreatePoolRequest{MaxConcurrency: new(int32(limit))}, func(c call) {
 			mu.Lock()
 			now++
 			most = max(most, now)
@@ -348,14 +362,14 @@ func TestLimits(t *testing.T) {
 	t.Run("what is over the rate stays queued, and holds back no other pool", func(t *testing.T) {
 		t.Parallel()
 		var slow atomic.Int64
-		w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{AllowPrivate: true, RatePerSecond: 0.0001}, func(c call) {
+		w := setup(t, daemon.Config{}, &servov1.CreatePoolRequest{RatePerSecond: 0.0001}, func(c call) {
 			if c.Pool == "remote" {
 				slow.Add(1)
 			}
 			c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
 		})
 		other, err := w.pools.CreatePool(t.Context(), &servov1.CreatePoolRequest{
-			Name: "other", Kind: servov1.Pool_PUSH, Url: w.worker.URL, AllowPrivate: true,
+			Name: "other", Kind: servov1.Pool_PUSH, Url: w.worker.URL,
 		})
 		require.NoError(t, err)
 		w.give(t, other.GetWorkerKeys()[0].GetKey())

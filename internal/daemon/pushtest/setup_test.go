@@ -157,7 +157,7 @@ func (w *world) prepare(t *testing.T) {
 func (w *world) makePool(t *testing.T, pool *servov1.CreatePoolRequest) {
 	t.Helper()
 	if pool == nil {
-		pool = &servov1.CreatePoolRequest{AllowPrivate: true}
+		pool = &servov1.CreatePoolRequest{}
 	}
 	pool.Name, pool.Kind = "remote", servov1.Pool_PUSH
 	if pool.GetUrl() == "" {

@@ -57,6 +57,9 @@ func StartKeyed(t testing.TB, config daemon.Config) *Server {
 	if config.GRPC == "" {
 		config.GRPC = "127.0.0.1:0"
 	}
+	if config.Targets.Networks == nil && config.Targets.Resolver == nil {
+		config.Targets.Local = true // receivers and workers of tests listen on loopback
+	}
 	if config.Drain == 0 {
 		config.Drain = 5 * time.Second // a test that leaves a call behind should not wait for long
 	}

@@ -67,9 +67,9 @@ WHERE  a.tenant_id = ANY (ARRAY[n.tenant_id]) AND a.id = n.id;
 
 -- name: ChannelsOf :many
 -- The channels of tenants; that of zeros has those of the installation.
-SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.allow_private, c.created_by, c.created_at, c.deleted_at
+SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.created_by, c.created_at, c.deleted_at
 FROM   (SELECT DISTINCT unnest(@tenant_ids::uuid[]) AS tenant_id) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.id, x.version, x.name, x.url, x.severity, x.allow_private, x.created_by, x.created_at, x.deleted_at
+JOIN   LATERAL (SELECT x.tenant_id, x.id, x.version, x.name, x.url, x.severity, x.created_by, x.created_at, x.deleted_at
                 FROM servo.alert_channels x WHERE x.tenant_id = n.tenant_id AND x.deleted_at IS NULL OFFSET 0) AS c ON true
 ORDER  BY c.tenant_id, c.name;
 
@@ -99,7 +99,7 @@ RETURNING d.tenant_id, d.alert_id, d.change, d.channel_tenant_id, d.channel_id, 
 -- name: Messages :many
 -- What is sent: alerts with the channels that hear of them.
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at,
-       c.id AS channel_id, c.name AS channel, c.url, c.secret, c.allow_private, c.deleted_at, coalesce(t.name, '')::text AS tenant
+       c.id AS channel_id, c.name AS channel, c.url, c.secret, c.deleted_at, coalesce(t.name, '')::text AS tenant
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@alert_ids::uuid[]) AS alert_id,
                unnest(@channel_tenant_ids::uuid[]) AS channel_tenant_id, unnest(@channel_ids::uuid[]) AS channel_id) AS n
 JOIN   LATERAL (SELECT * FROM servo.alerts x WHERE x.tenant_id = n.tenant_id AND x.id = n.alert_id OFFSET 0) AS a ON true
@@ -122,11 +122,11 @@ WHERE  d.tenant_id = @tenant_id::uuid AND d.alert_id = @alert_id::uuid AND d.cha
 AND    d.tries = 0 AND d.due_at IS NOT NULL;
 
 -- name: InsertChannel :exec
-INSERT INTO servo.alert_channels (tenant_id, id, version, name, url, severity, allow_private, secret, created_by, created_at)
-VALUES (@tenant_id::uuid, @id::uuid, 1, @name::text, @url::text, @severity::smallint, @allow_private::bool, @secret::bytea, @created_by::text, @now::timestamptz);
+INSERT INTO servo.alert_channels (tenant_id, id, version, name, url, severity, secret, created_by, created_at)
+VALUES (@tenant_id::uuid, @id::uuid, 1, @name::text, @url::text, @severity::smallint, @secret::bytea, @created_by::text, @now::timestamptz);
 
 -- name: LockChannel :one
-SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.allow_private, c.created_by, c.created_at, c.deleted_at
+SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.created_by, c.created_at, c.deleted_at
 FROM   servo.alert_channels c
 WHERE  c.tenant_id = @tenant_id::uuid AND c.name = @name::text AND c.deleted_at IS NULL
 FOR NO KEY UPDATE;

@@ -81,7 +81,7 @@ SET    due_at = @until::timestamptz, lease = s.lease + 1
 FROM   (SELECT x.tenant_id, x.id FROM servo.subscriptions x
         WHERE x.due_at <= @now::timestamptz ORDER BY x.due_at LIMIT @most::int FOR UPDATE SKIP LOCKED) AS n
 WHERE  s.tenant_id = ANY (ARRAY[n.tenant_id]) AND s.id = n.id
-RETURNING s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.allow_private, s.secret, s.created_by, s.created_at,
+RETURNING s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.secret, s.created_by, s.created_at,
           s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since;
 
 -- name: MoveSubscriptions :execrows
@@ -115,13 +115,13 @@ JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tena
 SELECT count(*)::int AS subscriptions FROM servo.subscriptions s WHERE s.tenant_id = @tenant_id::uuid AND s.deleted_at IS NULL;
 
 -- name: InsertSubscription :exec
-INSERT INTO servo.subscriptions (tenant_id, id, version, name, url, types, workspace, pipeline, allow_private, secret, created_by, created_at,
+INSERT INTO servo.subscriptions (tenant_id, id, version, name, url, types, workspace, pipeline, secret, created_by, created_at,
                                  after_epoch, after_tx, after_position, due_at)
-VALUES (@tenant_id::uuid, @id::uuid, 1, @name::text, @url::text, @types::text[], @workspace::text, @pipeline::text, @allow_private::bool, @secret::bytea,
+VALUES (@tenant_id::uuid, @id::uuid, 1, @name::text, @url::text, @types::text[], @workspace::text, @pipeline::text, @secret::bytea,
         @created_by::text, @now::timestamptz, @after_epoch::int, @after_tx::bigint, @after_position::bigint, @now::timestamptz);
 
 -- name: LockSubscription :one
-SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.allow_private, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
+SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
        s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since
 FROM   servo.subscriptions s
 WHERE  s.tenant_id = @tenant_id::uuid AND s.name = @name::text AND s.deleted_at IS NULL

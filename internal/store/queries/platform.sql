@@ -19,14 +19,14 @@ SELECT sqlc.embed(p) FROM servo.pools p WHERE p.name = @name::text FOR UPDATE;
 
 -- name: InsertPool :exec
 -- Without its version: that is read when the name is ours, and nobody else can delete it.
-INSERT INTO servo.pools (name, owner_id, kind, url, max_concurrency, rate_per_s, timeout_s, allow_private, version, created_at, updated_at)
+INSERT INTO servo.pools (name, owner_id, kind, url, max_concurrency, rate_per_s, timeout_s, version, created_at, updated_at)
 VALUES (@name::text, sqlc.narg(owner_id)::uuid, @kind::text, @url::text, @max_concurrency::int, @rate_per_s::real, @timeout_s::int,
-        @allow_private::bool, 0, @now::timestamptz, @now::timestamptz);
+        0, @now::timestamptz, @now::timestamptz);
 
 -- name: UpdatePool :execrows
 UPDATE servo.pools
 SET    owner_id = sqlc.narg(owner_id)::uuid, url = @url::text, max_concurrency = @max_concurrency::int, rate_per_s = @rate_per_s::real,
-       timeout_s = @timeout_s::int, allow_private = @allow_private::bool, version = @version::int, updated_at = @now::timestamptz
+       timeout_s = @timeout_s::int, version = @version::int, updated_at = @now::timestamptz
 WHERE  name = @name::text AND version < @version::int;
 
 -- name: DeletePool :execrows

@@ -13,24 +13,23 @@ import (
 )
 
 const channelsOf = `-- name: ChannelsOf :many
-SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.allow_private, c.created_by, c.created_at, c.deleted_at
+SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.created_by, c.created_at, c.deleted_at
 FROM   (SELECT DISTINCT unnest($1::uuid[]) AS tenant_id) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.id, x.version, x.name, x.url, x.severity, x.allow_private, x.created_by, x.created_at, x.deleted_at
+JOIN   LATERAL (SELECT x.tenant_id, x.id, x.version, x.name, x.url, x.severity, x.created_by, x.created_at, x.deleted_at
                 FROM servo.alert_channels x WHERE x.tenant_id = n.tenant_id AND x.deleted_at IS NULL OFFSET 0) AS c ON true
 ORDER  BY c.tenant_id, c.name
 `
 
 type ChannelsOfRow struct {
-	TenantID     uuid.UUID
-	ID           uuid.UUID
-	Version      int32
-	Name         string
-	Url          string
-	Severity     int16
-	AllowPrivate bool
-	CreatedBy    string
-	CreatedAt    time.Time
-	DeletedAt    *time.Time
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	Version   int32
+	Name      string
+	Url       string
+	Severity  int16
+	CreatedBy string
+	CreatedAt time.Time
+	DeletedAt *time.Time
 }
 
 // The channels of tenants; that of zeros has those of the installation.
@@ -50,7 +49,6 @@ func (q *Queries) ChannelsOf(ctx context.Context, tenantIds []uuid.UUID) ([]Chan
 			&i.Name,
 			&i.Url,
 			&i.Severity,
-			&i.AllowPrivate,
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.DeletedAt,
@@ -213,20 +211,19 @@ func (q *Queries) InsertAlerts(ctx context.Context, arg InsertAlertsParams) erro
 }
 
 const insertChannel = `-- name: InsertChannel :exec
-INSERT INTO servo.alert_channels (tenant_id, id, version, name, url, severity, allow_private, secret, created_by, created_at)
-VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::smallint, $6::bool, $7::bytea, $8::text, $9::timestamptz)
+INSERT INTO servo.alert_channels (tenant_id, id, version, name, url, severity, secret, created_by, created_at)
+VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::smallint, $6::bytea, $7::text, $8::timestamptz)
 `
 
 type InsertChannelParams struct {
-	TenantID     uuid.UUID
-	ID           uuid.UUID
-	Name         string
-	Url          string
-	Severity     int16
-	AllowPrivate bool
-	Secret       []byte
-	CreatedBy    string
-	Now          time.Time
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	Name      string
+	Url       string
+	Severity  int16
+	Secret    []byte
+	CreatedBy string
+	Now       time.Time
 }
 
 func (q *Queries) InsertChannel(ctx context.Context, arg InsertChannelParams) error {
@@ -236,7 +233,6 @@ func (q *Queries) InsertChannel(ctx context.Context, arg InsertChannelParams) er
 		arg.Name,
 		arg.Url,
 		arg.Severity,
-		arg.AllowPrivate,
 		arg.Secret,
 		arg.CreatedBy,
 		arg.Now,
@@ -272,7 +268,7 @@ func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesPara
 }
 
 const lockChannel = `-- name: LockChannel :one
-SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.allow_private, c.created_by, c.created_at, c.deleted_at
+SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.created_by, c.created_at, c.deleted_at
 FROM   servo.alert_channels c
 WHERE  c.tenant_id = $1::uuid AND c.name = $2::text AND c.deleted_at IS NULL
 FOR NO KEY UPDATE
@@ -284,16 +280,15 @@ type LockChannelParams struct {
 }
 
 type LockChannelRow struct {
-	TenantID     uuid.UUID
-	ID           uuid.UUID
-	Version      int32
-	Name         string
-	Url          string
-	Severity     int16
-	AllowPrivate bool
-	CreatedBy    string
-	CreatedAt    time.Time
-	DeletedAt    *time.Time
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	Version   int32
+	Name      string
+	Url       string
+	Severity  int16
+	CreatedBy string
+	CreatedAt time.Time
+	DeletedAt *time.Time
 }
 
 func (q *Queries) LockChannel(ctx context.Context, arg LockChannelParams) (LockChannelRow, error) {
@@ -306,7 +301,6 @@ func (q *Queries) LockChannel(ctx context.Context, arg LockChannelParams) (LockC
 		&i.Name,
 		&i.Url,
 		&i.Severity,
-		&i.AllowPrivate,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.DeletedAt,
@@ -316,11 +310,11 @@ func (q *Queries) LockChannel(ctx context.Context, arg LockChannelParams) (LockC
 
 const messages = `-- name: Messages :many
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at,
-       c.id AS channel_id, c.name AS channel, c.url, c.secret, c.allow_private, c.deleted_at, coalesce(t.name, '')::text AS tenant
+       c.id AS channel_id, c.name AS channel, c.url, c.secret, c.deleted_at, coalesce(t.name, '')::text AS tenant
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS alert_id,
                unnest($3::uuid[]) AS channel_tenant_id, unnest($4::uuid[]) AS channel_id) AS n
 JOIN   LATERAL (SELECT tenant_id, id, version, kind, severity, about_id, name, message, raised_at, resolved_at FROM servo.alerts x WHERE x.tenant_id = n.tenant_id AND x.id = n.alert_id OFFSET 0) AS a ON true
-JOIN   LATERAL (SELECT tenant_id, id, version, name, url, severity, allow_private, secret, created_by, created_at, deleted_at FROM servo.alert_channels x WHERE x.tenant_id = n.channel_tenant_id AND x.id = n.channel_id OFFSET 0) AS c ON true
+JOIN   LATERAL (SELECT tenant_id, id, version, name, url, severity, secret, created_by, created_at, deleted_at FROM servo.alert_channels x WHERE x.tenant_id = n.channel_tenant_id AND x.id = n.channel_id OFFSET 0) AS c ON true
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
 `
 
@@ -332,23 +326,22 @@ type MessagesParams struct {
 }
 
 type MessagesRow struct {
-	TenantID     uuid.UUID
-	ID           uuid.UUID
-	Version      int32
-	Kind         string
-	Severity     int16
-	AboutID      uuid.UUID
-	Name         string
-	Message      string
-	RaisedAt     time.Time
-	ResolvedAt   *time.Time
-	ChannelID    uuid.UUID
-	Channel      string
-	Url          string
-	Secret       []byte
-	AllowPrivate bool
-	DeletedAt    *time.Time
-	Tenant       string
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	Version    int32
+	Kind       string
+	Severity   int16
+	AboutID    uuid.UUID
+	Name       string
+	Message    string
+	RaisedAt   time.Time
+	ResolvedAt *time.Time
+	ChannelID  uuid.UUID
+	Channel    string
+	Url        string
+	Secret     []byte
+	DeletedAt  *time.Time
+	Tenant     string
 }
 
 // What is sent: alerts with the channels that hear of them.
@@ -381,7 +374,6 @@ func (q *Queries) Messages(ctx context.Context, arg MessagesParams) ([]MessagesR
 			&i.Channel,
 			&i.Url,
 			&i.Secret,
-			&i.AllowPrivate,
 			&i.DeletedAt,
 			&i.Tenant,
 		); err != nil {

@@ -281,10 +281,10 @@ func (q *Queries) FeedNext(ctx context.Context, arg FeedNextParams) (time.Time, 
 }
 
 const insertSubscription = `-- name: InsertSubscription :exec
-INSERT INTO servo.subscriptions (tenant_id, id, version, name, url, types, workspace, pipeline, allow_private, secret, created_by, created_at,
+INSERT INTO servo.subscriptions (tenant_id, id, version, name, url, types, workspace, pipeline, secret, created_by, created_at,
                                  after_epoch, after_tx, after_position, due_at)
-VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::text[], $6::text, $7::text, $8::bool, $9::bytea,
-        $10::text, $11::timestamptz, $12::int, $13::bigint, $14::bigint, $11::timestamptz)
+VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::text[], $6::text, $7::text, $8::bytea,
+        $9::text, $10::timestamptz, $11::int, $12::bigint, $13::bigint, $10::timestamptz)
 `
 
 type InsertSubscriptionParams struct {
@@ -295,7 +295,6 @@ type InsertSubscriptionParams struct {
 	Types         []string
 	Workspace     string
 	Pipeline      string
-	AllowPrivate  bool
 	Secret        []byte
 	CreatedBy     string
 	Now           time.Time
@@ -313,7 +312,6 @@ func (q *Queries) InsertSubscription(ctx context.Context, arg InsertSubscription
 		arg.Types,
 		arg.Workspace,
 		arg.Pipeline,
-		arg.AllowPrivate,
 		arg.Secret,
 		arg.CreatedBy,
 		arg.Now,
@@ -334,7 +332,7 @@ func (q *Queries) LockFeedEpochs(ctx context.Context) error {
 }
 
 const lockSubscription = `-- name: LockSubscription :one
-SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.allow_private, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
+SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
        s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since
 FROM   servo.subscriptions s
 WHERE  s.tenant_id = $1::uuid AND s.name = $2::text AND s.deleted_at IS NULL
@@ -355,7 +353,6 @@ type LockSubscriptionRow struct {
 	Types         []string
 	Workspace     string
 	Pipeline      string
-	AllowPrivate  bool
 	PausedAt      *time.Time
 	PauseReason   string
 	CreatedBy     string
@@ -381,7 +378,6 @@ func (q *Queries) LockSubscription(ctx context.Context, arg LockSubscriptionPara
 		&i.Types,
 		&i.Workspace,
 		&i.Pipeline,
-		&i.AllowPrivate,
 		&i.PausedAt,
 		&i.PauseReason,
 		&i.CreatedBy,
@@ -560,7 +556,7 @@ SET    due_at = $1::timestamptz, lease = s.lease + 1
 FROM   (SELECT x.tenant_id, x.id FROM servo.subscriptions x
         WHERE x.due_at <= $2::timestamptz ORDER BY x.due_at LIMIT $3::int FOR UPDATE SKIP LOCKED) AS n
 WHERE  s.tenant_id = ANY (ARRAY[n.tenant_id]) AND s.id = n.id
-RETURNING s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.allow_private, s.secret, s.created_by, s.created_at,
+RETURNING s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.secret, s.created_by, s.created_at,
           s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since
 `
 
@@ -579,7 +575,6 @@ type TakeSubscriptionsRow struct {
 	Types         []string
 	Workspace     string
 	Pipeline      string
-	AllowPrivate  bool
 	Secret        []byte
 	CreatedBy     string
 	CreatedAt     time.Time
@@ -610,7 +605,6 @@ func (q *Queries) TakeSubscriptions(ctx context.Context, arg TakeSubscriptionsPa
 			&i.Types,
 			&i.Workspace,
 			&i.Pipeline,
-			&i.AllowPrivate,
 			&i.Secret,
 			&i.CreatedBy,
 			&i.CreatedAt,

@@ -25,17 +25,16 @@ type ServoAlert struct {
 }
 
 type ServoAlertChannel struct {
-	TenantID     uuid.UUID
-	ID           uuid.UUID
-	Version      int32
-	Name         string
-	Url          string
-	Severity     int16
-	AllowPrivate bool
-	Secret       []byte
-	CreatedBy    string
-	CreatedAt    time.Time
-	DeletedAt    *time.Time
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	Version   int32
+	Name      string
+	Url       string
+	Severity  int16
+	Secret    []byte
+	CreatedBy string
+	CreatedAt time.Time
+	DeletedAt *time.Time
 }
 
 type ServoApiKey struct {
@@ -219,7 +218,6 @@ type ServoPool struct {
 	MaxConcurrency int32
 	RatePerS       float32
 	TimeoutS       int32
-	AllowPrivate   bool
 	Version        int32
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
@@ -368,7 +366,6 @@ type ServoSubscription struct {
 	Types         []string
 	Workspace     string
 	Pipeline      string
-	AllowPrivate  bool
 	Secret        []byte
 	PausedAt      *time.Time
 	PauseReason   string

@@ -64,9 +64,9 @@ func (q *Queries) InsertPlatformEvents(ctx context.Context, arg InsertPlatformEv
 }
 
 const insertPool = `-- name: InsertPool :exec
-INSERT INTO servo.pools (name, owner_id, kind, url, max_concurrency, rate_per_s, timeout_s, allow_private, version, created_at, updated_at)
+INSERT INTO servo.pools (name, owner_id, kind, url, max_concurrency, rate_per_s, timeout_s, version, created_at, updated_at)
 VALUES ($1::text, $2::uuid, $3::text, $4::text, $5::int, $6::real, $7::int,
-        $8::bool, 0, $9::timestamptz, $9::timestamptz)
+        0, $8::timestamptz, $8::timestamptz)
 `
 
 type InsertPoolParams struct {
@@ -77,7 +77,6 @@ type InsertPoolParams struct {
 	MaxConcurrency int32
 	RatePerS       float32
 	TimeoutS       int32
-	AllowPrivate   bool
 	Now            time.Time
 }
 
@@ -91,7 +90,6 @@ func (q *Queries) InsertPool(ctx context.Context, arg InsertPoolParams) error {
 		arg.MaxConcurrency,
 		arg.RatePerS,
 		arg.TimeoutS,
-		arg.AllowPrivate,
 		arg.Now,
 	)
 	return err
@@ -120,7 +118,7 @@ func (q *Queries) InsertSigningKey(ctx context.Context, arg InsertSigningKeyPara
 }
 
 const lockPool = `-- name: LockPool :one
-SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.allow_private, p.version, p.created_at, p.updated_at FROM servo.pools p WHERE p.name = $1::text FOR UPDATE
+SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at FROM servo.pools p WHERE p.name = $1::text FOR UPDATE
 `
 
 type LockPoolRow struct {
@@ -138,7 +136,6 @@ func (q *Queries) LockPool(ctx context.Context, name string) (LockPoolRow, error
 		&i.ServoPool.MaxConcurrency,
 		&i.ServoPool.RatePerS,
 		&i.ServoPool.TimeoutS,
-		&i.ServoPool.AllowPrivate,
 		&i.ServoPool.Version,
 		&i.ServoPool.CreatedAt,
 		&i.ServoPool.UpdatedAt,
@@ -169,7 +166,7 @@ func (q *Queries) PlatformVersion(ctx context.Context, subject string) (int32, e
 }
 
 const pools = `-- name: Pools :many
-SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.allow_private, p.version, p.created_at, p.updated_at FROM servo.pools p ORDER BY p.name
+SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at FROM servo.pools p ORDER BY p.name
 `
 
 type PoolsRow struct {
@@ -194,7 +191,6 @@ func (q *Queries) Pools(ctx context.Context) ([]PoolsRow, error) {
 			&i.ServoPool.MaxConcurrency,
 			&i.ServoPool.RatePerS,
 			&i.ServoPool.TimeoutS,
-			&i.ServoPool.AllowPrivate,
 			&i.ServoPool.Version,
 			&i.ServoPool.CreatedAt,
 			&i.ServoPool.UpdatedAt,
@@ -210,7 +206,7 @@ func (q *Queries) Pools(ctx context.Context) ([]PoolsRow, error) {
 }
 
 const pushPools = `-- name: PushPools :many
-SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.allow_private, p.version, p.created_at, p.updated_at, EXISTS (SELECT FROM servo.pool_q q WHERE q.pool = p.name) AS queued,
+SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, EXISTS (SELECT FROM servo.pool_q q WHERE q.pool = p.name) AS queued,
        (SELECT count(*) FROM servo.servers s WHERE s.seen_at > $1::timestamptz)::int AS servers
 FROM   servo.pools p
 WHERE  p.kind = 'push'
@@ -242,7 +238,6 @@ func (q *Queries) PushPools(ctx context.Context, since time.Time) ([]PushPoolsRo
 			&i.ServoPool.MaxConcurrency,
 			&i.ServoPool.RatePerS,
 			&i.ServoPool.TimeoutS,
-			&i.ServoPool.AllowPrivate,
 			&i.ServoPool.Version,
 			&i.ServoPool.CreatedAt,
 			&i.ServoPool.UpdatedAt,
@@ -298,8 +293,8 @@ func (q *Queries) SigningKeys(ctx context.Context) ([]SigningKeysRow, error) {
 const updatePool = `-- name: UpdatePool :execrows
 UPDATE servo.pools
 SET    owner_id = $1::uuid, url = $2::text, max_concurrency = $3::int, rate_per_s = $4::real,
-       timeout_s = $5::int, allow_private = $6::bool, version = $7::int, updated_at = $8::timestamptz
-WHERE  name = $9::text AND version < $7::int
+       timeout_s = $5::int, version = $6::int, updated_at = $7::timestamptz
+WHERE  name = $8::text AND version < $6::int
 `
 
 type UpdatePoolParams struct {
@@ -308,7 +303,6 @@ type UpdatePoolParams struct {
 	MaxConcurrency int32
 	RatePerS       float32
 	TimeoutS       int32
-	AllowPrivate   bool
 	Version        int32
 	Now            time.Time
 	Name           string
@@ -321,7 +315,6 @@ func (q *Queries) UpdatePool(ctx context.Context, arg UpdatePoolParams) (int64, 
 		arg.MaxConcurrency,
 		arg.RatePerS,
 		arg.TimeoutS,
-		arg.AllowPrivate,
 		arg.Version,
 		arg.Now,
 		arg.Name,

@@ -14,7 +14,7 @@ import (
 
 const listSubscriptions = `-- name: ListSubscriptions :many
 
-SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.allow_private, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
+SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
        s.after_epoch, s.after_tx, s.after_position, s.due_at, s.tries, s.failing_since, s.error, s.delivered, s.delivered_at
 FROM   servo.subscriptions s
 WHERE  s.tenant_id = $1::uuid AND s.deleted_at IS NULL AND ($2::text = '' OR s.name = $2::text)
@@ -35,7 +35,6 @@ type ListSubscriptionsRow struct {
 	Types         []string
 	Workspace     string
 	Pipeline      string
-	AllowPrivate  bool
 	PausedAt      *time.Time
 	PauseReason   string
 	CreatedBy     string
@@ -72,7 +71,6 @@ func (q *Queries) ListSubscriptions(ctx context.Context, arg ListSubscriptionsPa
 			&i.Types,
 			&i.Workspace,
 			&i.Pipeline,
-			&i.AllowPrivate,
 			&i.PausedAt,
 			&i.PauseReason,
 			&i.CreatedBy,

@@ -503,7 +503,7 @@ func (q *Queries) VerifyAssetPauses(ctx context.Context, tenantIds []uuid.UUID) 
 }
 
 const verifyChannels = `-- name: VerifyChannels :many
-SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.allow_private, c.secret, c.created_by, c.created_at, c.deleted_at FROM servo.alert_channels c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
+SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.secret, c.created_by, c.created_at, c.deleted_at FROM servo.alert_channels c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
 `
 
 type VerifyChannelsRow struct {
@@ -526,7 +526,6 @@ func (q *Queries) VerifyChannels(ctx context.Context, tenantIds []uuid.UUID) ([]
 			&i.ServoAlertChannel.Name,
 			&i.ServoAlertChannel.Url,
 			&i.ServoAlertChannel.Severity,
-			&i.ServoAlertChannel.AllowPrivate,
 			&i.ServoAlertChannel.Secret,
 			&i.ServoAlertChannel.CreatedBy,
 			&i.ServoAlertChannel.CreatedAt,
@@ -1359,7 +1358,7 @@ func (q *Queries) VerifyPlatformEvents(ctx context.Context) ([]VerifyPlatformEve
 }
 
 const verifyPools = `-- name: VerifyPools :many
-SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.allow_private, p.version, p.created_at, p.updated_at FROM servo.pools p ORDER BY p.name
+SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at FROM servo.pools p ORDER BY p.name
 `
 
 type VerifyPoolsRow struct {
@@ -1383,7 +1382,6 @@ func (q *Queries) VerifyPools(ctx context.Context) ([]VerifyPoolsRow, error) {
 			&i.ServoPool.MaxConcurrency,
 			&i.ServoPool.RatePerS,
 			&i.ServoPool.TimeoutS,
-			&i.ServoPool.AllowPrivate,
 			&i.ServoPool.Version,
 			&i.ServoPool.CreatedAt,
 			&i.ServoPool.UpdatedAt,
@@ -1802,7 +1800,7 @@ func (q *Queries) VerifySigningKeys(ctx context.Context) ([]VerifySigningKeysRow
 }
 
 const verifySubscriptions = `-- name: VerifySubscriptions :many
-SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.allow_private, s.secret, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at, s.after_epoch, s.after_tx, s.after_position, s.due_at, s.lease, s.tries, s.failing_since, s.error, s.delivered, s.delivered_at FROM servo.subscriptions s WHERE s.tenant_id = ANY($1::uuid[]) ORDER BY s.tenant_id, s.id
+SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.secret, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at, s.after_epoch, s.after_tx, s.after_position, s.due_at, s.lease, s.tries, s.failing_since, s.error, s.delivered, s.delivered_at FROM servo.subscriptions s WHERE s.tenant_id = ANY($1::uuid[]) ORDER BY s.tenant_id, s.id
 `
 
 type VerifySubscriptionsRow struct {
@@ -1827,7 +1825,6 @@ func (q *Queries) VerifySubscriptions(ctx context.Context, tenantIds []uuid.UUID
 			&i.ServoSubscription.Types,
 			&i.ServoSubscription.Workspace,
 			&i.ServoSubscription.Pipeline,
-			&i.ServoSubscription.AllowPrivate,
 			&i.ServoSubscription.Secret,
 			&i.ServoSubscription.PausedAt,
 			&i.ServoSubscription.PauseReason,
