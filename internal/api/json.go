@@ -133,9 +133,11 @@ const (
 func (w *valueWriter) number(f float64) *unwritable {
 	size := math.Abs(f)
 	switch {
+	case size == 0:
+		w.out = append(w.out, '0') // without a sign
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		return &unwritable{message: fmt.Sprintf("%v is not a JSON number", f), remedy: "send a finite number, or null"}
-	case size != 0 && (size < smallestPlain || size >= largestPlain):
+	case size < smallestPlain || size >= largestPlain:
 		w.out = strconv.AppendFloat(w.out, f, 'e', -1, 64)
 	default:
 		w.out = strconv.AppendFloat(w.out, f, 'f', -1, 64)

@@ -121,7 +121,7 @@ func (p *Parameter) validateEnum(found *violations, path string) {
 // check reads a declared value and compares it with the type.
 func (p *Parameter) check(found *violations, path string, raw json.RawMessage) (any, bool) {
 	var value any
-	if _, err := canon.JSON(raw); err != nil || json.Unmarshal(raw, &value) != nil {
+	if _, err := canon.Exact(raw); err != nil || json.Unmarshal(raw, &value) != nil {
 		found.add(path, "is not JSON", "write one JSON value")
 		return nil, false
 	}
@@ -154,7 +154,7 @@ func ValidateParameters(p Pipeline, params json.RawMessage) (json.RawMessage, er
 	if len(params) == 0 {
 		params = json.RawMessage(`{}`)
 	}
-	canonical, err := canon.JSON(params)
+	canonical, err := canon.Exact(params)
 	if err != nil {
 		return nil, underParameters(err)
 	}

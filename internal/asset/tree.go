@@ -40,7 +40,7 @@ func readTree(data []byte, filename string) (any, error) {
 }
 
 func readJSON(data []byte) (any, error) {
-	canonical, err := canon.JSON(data)
+	canonical, err := canon.Exact(data)
 	if err != nil {
 		return nil, asManifestFault(err)
 	}
@@ -186,6 +186,10 @@ func (r *yamlReader) scalar(n *yaml.Node, path string) (any, error) {
 		var f float64
 		if err := n.Decode(&f); err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
 			return nil, yamlFault(n, path, quoted(n.Value)+" is not a JSON number", "write a finite number, or put it in quotes")
+		}
+		if !canon.ExactNumber(n.Value) {
+			message, _ := canon.InexactNumber(n.Value)
+			return nil, yamlFault(n, path, message, "put it in quotes")
 		}
 		return f, nil
 	}

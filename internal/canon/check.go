@@ -19,6 +19,9 @@ type checker struct {
 	input []byte
 	at    int
 	path  []step
+
+	refuseInexact bool
+	inexact       bool // a number was found that is not exact
 }
 
 // step is one level of the path: the key in an object, or the index in an array.
@@ -28,11 +31,23 @@ type step struct {
 }
 
 func check(input []byte) error {
+	_, err := checkNumbers(input, false)
+	return err
+}
+
+// checkNumbers checks a document, and says whether all its numbers are exact.
+func checkNumbers(input []byte, refuseInexact bool) (exact bool, err error) {
+	c := &checker{input: input, refuseInexact: refuseInexact}
+	err = c.document()
+	return !c.inexact, err
+}
+
+func (c *checker) document() error {
+	input := c.input
 	if len(input) > MaxSize {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit is %d", len(input), MaxSize),
 			fault.Remedy("split the document"), fault.Value("limit", MaxSize), fault.Value("current", len(input)))
 	}
-	c := &checker{input: input}
 	c.space()
 	if c.at == len(input) {
 		return c.fail(c.at, "the document is empty", "send one JSON value")
@@ -247,8 +262,8 @@ func (c *checker) hex4() (rune, bool) {
 	return r, true
 }
 
-// number reads a number and refuses one that a double cannot hold. One that a double can
-// only hold rounded is rounded, as every JSON reader with doubles does.
+// number reads a number and refuses one that a double cannot hold. One that a double holds
+// rounded is refused too where numbers must be exact; else it is rounded, as RFC 8785 does.
 func (c *checker) number() error {
 	start := c.at
 	if c.peek() == '-' {
@@ -273,8 +288,17 @@ func (c *checker) number() error {
 			return c.fail(start, "is not a number", "write digits in the exponent")
 		}
 	}
-	if _, err := strconv.ParseFloat(string(c.input[start:c.at]), 64); err != nil {
+	text := string(c.input[start:c.at])
+	if ExactNumber(text) {
+		return nil
+	}
+	c.inexact = true
+	if _, err := strconv.ParseFloat(text, 64); err != nil {
 		return c.fail(start, "the number is too large for an IEEE double", "send it as a string")
+	}
+	if c.refuseInexact {
+		message, remedy := InexactNumber(text)
+		return c.fail(start, message, remedy)
 	}
 	return nil
 }

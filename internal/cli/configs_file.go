@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/suggest"
 )
@@ -241,12 +242,12 @@ func (t *tree) scalar(path string, node *yaml.Node) any {
 			return b
 		}
 	case "!!int", "!!float":
-		const exact = 1 << 53
 		var f float64
-		if err = node.Decode(&f); err == nil && !math.IsNaN(f) && !math.IsInf(f, 0) && (node.ShortTag() == "!!float" || math.Abs(f) <= exact) {
+		if err = node.Decode(&f); err == nil && !math.IsNaN(f) && !math.IsInf(f, 0) && canon.ExactNumber(node.Value) {
 			return f
 		}
-		return t.refuse(path, clip(node.Value, 40)+" is a number that JSON readers would round", "put it in quotes")
+		message, _ := canon.InexactNumber(node.Value)
+		return t.refuse(path, message, "put it in quotes")
 	case "!!str", "!!timestamp":
 		return node.Value
 	}

@@ -61,7 +61,7 @@ func (p *parameters) object(cmd *cobra.Command) (map[string]any, error) {
 			return nil, err
 		}
 	}
-	canonical, err := canon.JSON(text)
+	canonical, err := canon.Exact(text)
 	if f, ok := fault.As(err); ok {
 		return nil, fault.New(fault.InvalidArgument, f.Message, fault.Field("--params"), fault.Remedy(`write a JSON object such as {"day": "2026-01-31"}`))
 	}
@@ -178,14 +178,19 @@ func typed(kind asset.ParameterType, text string) (value any, wrong string) {
 		if err != nil {
 			return nil, fmt.Sprintf("%q is no integer", text)
 		}
-		if n > 1<<53 || n < -(1<<53) {
-			return nil, fmt.Sprintf("%s is an integer that JSON readers would round", text)
+		if !canon.ExactNumber(text) {
+			wrong, _ = canon.InexactNumber(text)
+			return nil, wrong
 		}
 		return float64(n), ""
 	case asset.TypeNumber:
 		var f float64
 		if json.Unmarshal([]byte(text), &f) != nil {
 			return nil, fmt.Sprintf("%q is no number", text)
+		}
+		if !canon.ExactNumber(text) {
+			wrong, _ = canon.InexactNumber(text)
+			return nil, wrong
 		}
 		return f, ""
 	case asset.TypeBoolean:
@@ -201,14 +206,29 @@ func typed(kind asset.ParameterType, text string) (value any, wrong string) {
 		if json.Unmarshal([]byte(text), &object) != nil || object == nil {
 			return nil, fmt.Sprintf("%q is no JSON object", clip(text, 60))
 		}
+		if wrong := inexact(text); wrong != "" {
+			return nil, wrong
+		}
 		return object, ""
 	case asset.TypeArray:
 		var array []any
 		if json.Unmarshal([]byte(text), &array) != nil || array == nil {
 			return nil, fmt.Sprintf("%q is no JSON array", clip(text, 60))
 		}
+		if wrong := inexact(text); wrong != "" {
+			return nil, wrong
+		}
 		return array, ""
 	case asset.TypeString:
 	}
 	return text, ""
+}
+
+// inexact says what is wrong with a JSON value whose numbers would be rounded, or "".
+func inexact(text string) string {
+	f, ok := fault.As(canon.CheckExact([]byte(text)))
+	if !ok {
+		return ""
+	}
+	return f.Violation.Field + ": " + f.Message
 }

@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/run"
 )
@@ -112,6 +114,9 @@ func answered(f *flight, response *http.Response) outcome {
 	}
 	var says said
 	readable := json.Unmarshal(body, &says) == nil
+	if f, inexact := fault.As(canon.CheckExact(body)); readable && inexact {
+		return failing(codeConfiguration, "answered with JSON that cannot be kept: "+f.Error())
+	}
 	switch status := response.StatusCode; {
 	case status == http.StatusAccepted:
 		return outcome{kind: accepted, worked: true, actions: []engine.Action{engine.Start{}}}

@@ -237,7 +237,7 @@ func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, r
 	if err := runnable(code, spec, r.Workspace); err != nil {
 		return false, err
 	}
-	if spec.Parameters, err = canon.JSON(spec.Parameters); err != nil {
+	if spec.Parameters, err = canon.Exact(spec.Parameters); err != nil {
 		return false, fault.New(fault.InvalidArgument, err.Error(), fault.Field("parameters"), fault.Remedy("send plain JSON"))
 	}
 	if isNew {

@@ -62,7 +62,7 @@ func (e *Engine) SendEvent(ctx context.Context, r SendEvent) (sent SentEvent, er
 	if err := config.ValidateNote("reason", r.Reason); err != nil {
 		return sent, err
 	}
-	if r.Parameters, err = canon.JSON(r.Parameters); err != nil {
+	if r.Parameters, err = canon.Exact(r.Parameters); err != nil {
 		return sent, fault.New(fault.InvalidArgument, err.Error(), fault.Field("parameters"), fault.Remedy("send plain JSON"))
 	}
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {

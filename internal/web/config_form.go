@@ -13,6 +13,7 @@ import (
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/api/problem"
+	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/web/view"
 )
@@ -221,6 +222,10 @@ func parametersOf(text string, wrong map[string]string) *structpb.Struct {
 	var values map[string]any
 	if err := json.Unmarshal([]byte(text), &values); err != nil {
 		wrong["parameters"] = "Is not a JSON object: " + err.Error() + "."
+		return nil
+	}
+	if f, ok := fault.As(canon.CheckExact([]byte(text))); ok {
+		wrong["parameters"] = f.Error() + "."
 		return nil
 	}
 	out, err := structpb.NewStruct(values)

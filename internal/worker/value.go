@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"go.arco.dev/servo/internal/canon"
 )
 
 // maxDepth is how deep a result may nest: what the REST edge reads.
@@ -38,8 +40,8 @@ func Marshal(value any) ([]byte, error) {
 	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n")), nil
 }
 
-// toValue turns JSON into a message. Numbers travel as doubles: an integer that a double
-// cannot hold is refused, since it would arrive as another number.
+// toValue turns JSON into a message. Numbers travel as doubles: one that a double does not keep
+// exactly is refused, since it would arrive as another number.
 func toValue(data []byte) (*structpb.Value, error) {
 	if isNull(data) {
 		return nil, nil
@@ -101,22 +103,14 @@ func valueOf(tree any, path string, depth int) (*structpb.Value, error) {
 	return nil, fmt.Errorf("has a %T", tree)
 }
 
-// maxExact is where integers begin that a double does not hold.
-const maxExact = 1 << 53
-
 func numberOf(number json.Number, path string) (*structpb.Value, error) {
 	f, err := number.Float64()
-	if err != nil {
-		return nil, fmt.Errorf("has a number out of range at %s: %s", at(path), number)
-	}
-	if (f >= maxExact || f <= -maxExact) && !strings.ContainsAny(number.String(), ".eE") && exact(f) != number.String() {
-		return nil, fmt.Errorf("has an integer that JSON readers do not keep exactly at %s: %s (send it as a string)", at(path), number)
+	if err != nil || !canon.ExactNumber(number.String()) {
+		message, remedy := canon.InexactNumber(number.String())
+		return nil, fmt.Errorf("has a number at %s that is not kept: %s (%s)", at(path), message, remedy)
 	}
 	return structpb.NewNumberValue(f), nil
 }
-
-// exact is all digits of an integral double.
-func exact(f float64) string { return strconv.FormatFloat(f, 'f', 0, 64) }
 
 func at(path string) string {
 	if path == "" {
@@ -180,8 +174,10 @@ func appendNumber(to []byte, f float64) []byte {
 	switch {
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		return append(to, "null"...) // JSON has none, and the server sends none
+	case f == 0:
+		return append(to, '0') // without a sign
 	case f == math.Trunc(f) && math.Abs(f) < 1e21:
-		return strconv.AppendFloat(to, f, 'f', 0, 64)
+		return strconv.AppendFloat(to, f, 'f', -1, 64)
 	}
 	return strconv.AppendFloat(to, f, 'g', -1, 64)
 }

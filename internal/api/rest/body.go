@@ -26,6 +26,7 @@ import (
 type body struct {
 	*bytes.Reader
 	data    []byte
+	exact   bool // all its numbers are doubles
 	route   *route
 	params  map[string]string
 	refused error
@@ -67,7 +68,7 @@ func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[s
 	if err := checkContentType(r.Header); err != nil {
 		return nil, err
 	}
-	if err := canon.Check(data); err != nil {
+	if b.exact, err = canon.CheckNumbers(data); err != nil {
 		return nil, err
 	}
 	b.data = data
@@ -178,6 +179,11 @@ func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
 func (b *body) decode(message proto.Message) error {
 	if err := protojson.Unmarshal(b.data, message); err != nil {
 		return explain(message.ProtoReflect().Descriptor(), b.data, err)
+	}
+	if !b.exact {
+		if err := inexact(message.ProtoReflect().Descriptor(), b.data); err != nil {
+			return err
+		}
 	}
 	var violations []fault.Violation
 	for _, name := range b.route.inPath {

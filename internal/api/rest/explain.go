@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/suggest"
 )
@@ -21,17 +22,23 @@ const maxViolations = 20
 // protojson stops at the first mistake and knows lines, not fields; so the document is
 // looked at again when it was refused, and only then.
 func explain(m protoreflect.MessageDescriptor, data []byte, refused error) error {
+	if err := inexact(m, data); err != nil {
+		return err
+	}
+	return unexplained(refused)
+}
+
+// inexact refuses the numbers of a document that would be rounded, and whatever else is wrong with
+// it: those of fields that are integers are kept as they are.
+func inexact(m protoreflect.MessageDescriptor, data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	var document any
 	if err := decoder.Decode(&document); err != nil {
-		return unexplained(refused)
+		return unexplained(err)
 	}
 	var e explainer
 	e.message(m, document, "")
-	if len(e.found) == 0 {
-		return unexplained(refused)
-	}
 	return fault.FromViolations(e.found)
 }
 
@@ -49,11 +56,13 @@ func (e *explainer) add(path, message, remedy string) {
 func (e *explainer) message(m protoreflect.MessageDescriptor, value any, path string) {
 	switch m.FullName() {
 	case valueName:
+		e.numbers(value, path)
 		return
 	case listName:
 		if _, ok := value.([]any); !ok {
 			e.add(path, "must be an array, not "+kindName(value), "")
 		}
+		e.numbers(value, path)
 		return
 	case timestampName, durationName:
 		if text, ok := value.(string); !ok {
@@ -69,9 +78,29 @@ func (e *explainer) message(m protoreflect.MessageDescriptor, value any, path st
 		return
 	}
 	if m.FullName() == structName {
+		e.numbers(value, path)
 		return
 	}
 	e.fields(m, object, path)
+}
+
+// numbers looks for numbers that would be rounded.
+func (e *explainer) numbers(value any, path string) {
+	switch v := value.(type) {
+	case json.Number:
+		if !canon.ExactNumber(v.String()) {
+			message, remedy := canon.InexactNumber(v.String())
+			e.add(path, message, remedy)
+		}
+	case []any:
+		for i, item := range v {
+			e.numbers(item, path+"["+strconv.Itoa(i)+"]")
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			e.numbers(v[name], join(path, name))
+		}
+	}
 }
 
 func (e *explainer) fields(m protoreflect.MessageDescriptor, object map[string]any, path string) {
@@ -158,7 +187,9 @@ func (e *explainer) number(field protoreflect.FieldDescriptor, n json.Number, pa
 		e.add(path, "must be text, not a number", "write it in quotes")
 	case protoreflect.BoolKind:
 		e.add(path, "must be true or false, not a number", "")
-	case protoreflect.FloatKind, protoreflect.DoubleKind:
+	case protoreflect.FloatKind:
+	case protoreflect.DoubleKind:
+		e.numbers(n, path)
 	default:
 		f, err := n.Float64()
 		whole := n.String()

@@ -48,7 +48,8 @@ func TestOtherOrigins(t *testing.T) {
 // one with; programs that are no browsers are let through.
 func TestCrossOriginWrites(t *testing.T) {
 	t.Parallel()
-	open, keyed := servertest.Start(t), servertest.StartWithKeys(t)
+	open := servertest.Start(t)
+	keyed, _ := servertest.StartLocked(t)
 	writes := map[string]string{
 		"/v1/admin/dispatch:pause": "POST", "/v1/signing-keys:rotate": "POST", "/v1/scheduler/tick": "POST", "/v1/tenants": "POST",
 		"/v1/tenants/acme/quotas": "PUT", "/v1/tenants/acme/configs/x": "PATCH", "/v1/pools/x": "DELETE", "/v1/tenants/acme/runs": "POST",

@@ -42,12 +42,6 @@ func StartWith(t testing.TB, config daemon.Config) *Server {
 	return StartKeyed(t, config)
 }
 
-// StartWithKeys starts one on a database of its own that asks for keys.
-func StartWithKeys(t testing.TB) *Server {
-	t.Helper()
-	return StartKeyed(t, daemon.Config{DatabaseURL: servotest.DB(t).URL})
-}
-
 // StartKeyed is StartWith for a server that asks for keys.
 func StartKeyed(t testing.TB, config daemon.Config) *Server {
 	t.Helper()
