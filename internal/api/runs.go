@@ -157,14 +157,19 @@ func (s runService) ListRuns(ctx context.Context, req *servov1.ListRunsRequest) 
 		}
 		filter.Config = &of.ID
 	}
-	runs, err := s.store.ListRuns(ctx, tenant, filter, before, page.size+1)
+	runs, next, err := s.store.ListRuns(ctx, tenant, filter, before, page.size)
 	if err != nil {
 		return nil, err
 	}
 	answer := &servov1.ListRunsResponse{}
-	runs, answer.NextPageToken = cut(page, runs,
-		func(r store.RunView) int { return len(r.Parameters) }, func(r store.RunView) string { return r.ID.String() })
-	for _, r := range runs {
+	if next != nil {
+		answer.NextPageToken = page.next(next.String())
+	}
+	shown, cutAt := cut(page, runs, func(r store.RunView) int { return len(r.Parameters) }, func(r store.RunView) string { return r.ID.String() })
+	if cutAt != "" {
+		answer.NextPageToken = cutAt
+	}
+	for _, r := range shown {
 		out, err := runToProto(req.GetTenant(), r)
 		if err != nil {
 			return nil, err

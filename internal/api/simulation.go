@@ -207,7 +207,7 @@ func (s simulationService) history(ctx context.Context, owner id.Tenant, configs
 	})
 	past := map[pipelineKey]pastRuns{}
 	for _, p := range pipelines[:min(len(pipelines), historyPipelines)] {
-		runs, err := s.store.ListRuns(ctx, owner, store.RunFilter{
+		runs, _, err := s.store.ListRuns(ctx, owner, store.RunFilter{
 			Workspace: p.workspace, Pipeline: p.pipeline, States: []run.State{run.RunSucceeded, run.RunFailed, run.RunTimedOut},
 			From: now.Add(-historyWindow),
 		}, nil, historyRuns)

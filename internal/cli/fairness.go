@@ -38,7 +38,7 @@ IN FLIGHT those that are queued or at work, beside the quota max_concurrent_task
 				return err
 			}
 			if answer.GetTruncated() {
-				s.say("only the first 1,000 are shown; name a tenant or a pool")
+				s.say("not all tenants are listed; name a tenant or a pool to see its shares")
 			}
 			return showAll(s, answer.GetShares(), "nobody waits, and nothing is in flight", func(w io.Writer) {
 				var t table

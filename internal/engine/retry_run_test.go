@@ -98,7 +98,7 @@ func TestRetryRun(t *testing.T) {
 		require.Equal(t, &run.RetryPolicy{MaxAttempts: 1}, child.Retry)
 		require.Equal(t, parent.Fingerprint, child.Fingerprint, "the same tasks of the same code")
 
-		children, err := b.db.ListRuns(t.Context(), b.tenant, store.RunFilter{Parent: &parent.ID}, nil, 10)
+		children, _, err := b.db.ListRuns(t.Context(), b.tenant, store.RunFilter{Parent: &parent.ID}, nil, 10)
 		require.NoError(t, err)
 		require.Equal(t, []store.RunView{child}, children)
 		verifytest.Clean(t, b.db)

@@ -154,10 +154,21 @@ func TestListShares(t *testing.T) {
 	w.newRun(t, a, []run.TaskState{run.Ready, run.Ready}, nil, nil)
 	w.settle(t, b, store.Settlement{ShareKey: store.ShareKey{Pool: "default"}, Asset: "s/one", Left: -2, Ended: 1, Seconds: 3, Charged: 1})
 	w.Exec(t, `UPDATE servo.tenants SET fairness_weight = 2, max_concurrent_tasks = 50 WHERE name = 'brick'`)
+	list := func(pool string, of id.Tenant, most int, wantMore bool) []store.ShareView {
+		shares, more, err := w.ListShares(t.Context(), pool, of, most)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(shares), most)
+		require.Equal(t, wantMore, more)
+		return shares
+	}
 	require.Equal(t, []store.ShareView{
-		{Pool: "default", Tenant: "acme", Weight: 1, Waiting: 2, MaxConcurrent: 100},
-		{Pool: "default", Tenant: "brick", Weight: 2, Deficit: -2, InFlight: 2, TenantFlight: 2, MaxConcurrent: 50, Served: 3, Attempts: 1},
-	}, must(w.ListShares(t.Context(), "", 10))(t))
-	require.Len(t, must(w.ListShares(t.Context(), "default", 1))(t), 1)
-	require.Empty(t, must(w.ListShares(t.Context(), "other", 10))(t))
+		{Pool: "default", Tenant: "acme", Weight: 1, Waiting: 2, MaxConcurrent: 100, Competes: true, PoolWeight: 3, PoolFlight: 2},
+		{Pool: "default", Tenant: "brick", Weight: 2, Deficit: -2, InFlight: 2, TenantFlight: 2, MaxConcurrent: 50, Served: 3, Attempts: 1, Competes: true, PoolWeight: 3, PoolFlight: 2},
+	}, list("", id.Tenant{}, 10, false))
+	one := list("default", id.Tenant{}, 1, true)
+	require.Equal(t, "brick", one[0].Tenant, "first those with most in flight")
+	mine := list("", a.tenant, 10, false)
+	require.Len(t, mine, 1)
+	require.InDelta(t, 3, mine[0].PoolWeight, 0, "weighed against all")
+	require.Empty(t, list("other", id.Tenant{}, 10, false))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.arco.dev/servo/internal/fair"
+	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
@@ -19,24 +20,37 @@ type ShareView struct {
 	MaxConcurrent int // -1 is no limit
 	Served        float64
 	Attempts      int64
+	Competes      bool    // it waits or has tasks in flight
+	PoolWeight    float64 // of all tenants that compete for the pool
+	PoolFlight    int64   // tasks of all tenants
 }
 
-// MaxWaitingShown bounds how far the tasks that wait are counted.
-const MaxWaitingShown = 1000
+const (
+	// MaxWaitingShown bounds how far the tasks that wait are counted.
+	MaxWaitingShown = 200
+	// weighedShares bounds how many shares of those that wait, and of those with tasks in
+	// flight, are weighed against each other.
+	weighedShares = 10_000
+)
 
-// ListShares reads the shares of one pool, or of all if it is "", at most so many.
-func (s *Store) ListShares(ctx context.Context, pool string, most int) ([]ShareView, error) {
-	var shares []ShareView
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListShares(ctx, db.ListSharesParams{Pool: pool, MostWaiting: MaxWaitingShown, Most: int32(most)}) //nolint:gosec // a page size
+// ListShares reads the shares of one pool, or of all if it is "", and of one tenant, or of all if
+// it is the zero one. It gives at most so many, first those with most in flight; more says that
+// there are others, or that more tenants wait than were weighed.
+func (s *Store) ListShares(ctx context.Context, pool string, tenant id.Tenant, most int) (shares []ShareView, more bool, err error) {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.ListShares(ctx, db.ListSharesParams{
+			Pool: pool, TenantID: tenant.UUID, Walk: weighedShares, MostWaiting: MaxWaitingShown, Most: int32(most), //nolint:gosec // a page size
+		})
 		shares = column(rows, func(r db.ListSharesRow) ShareView {
 			deficit := fair.Share{Weight: r.FairnessWeight, Deficit: r.Deficit, Clock: r.Clock}.Now(r.PoolClock)
+			more = more || r.More
 			return ShareView{
 				Pool: r.Pool, Tenant: r.Name, Weight: r.FairnessWeight, Deficit: deficit, Waiting: int(r.Waiting), InFlight: int(r.InFlight),
 				TenantFlight: int(r.TenantInFlight), MaxConcurrent: int(r.MaxConcurrentTasks), Served: r.Served, Attempts: r.Tasks,
+				Competes: r.Waits || r.InFlight > 0, PoolWeight: r.PoolWeight, PoolFlight: r.PoolInFlight,
 			}
 		})
 		return err
 	})
-	return shares, err
+	return shares, more, err
 }

@@ -21,59 +21,6 @@ type RunView struct {
 	ConfigName    string // "" if it was made for none
 }
 
-// RunFilter says which runs of a tenant are wanted. Zero fields ask for nothing.
-type RunFilter struct {
-	Workspace string
-	Pipeline  string
-	States    []run.State
-	// From and To bound the time of creation, to the millisecond: from the one on, before
-	// the other. Windows that meet share no run and miss none.
-	From, To time.Time
-	Parent   *id.Run // retries of this run
-	Config   *id.Config
-}
-
-// ListRuns reads runs, the newest first, that are older than before.
-func (s *Store) ListRuns(ctx context.Context, tenant id.Tenant, f RunFilter, before *id.Run, most int) ([]RunView, error) {
-	params := db.ListRunsParams{
-		TenantID: tenant.UUID, Upper: uuid.Max, Workspace: f.Workspace, Pipeline: f.Pipeline,
-		States: stateNumbers(f.States), Most: int32(most), //nolint:gosec // a page size
-	}
-	if before != nil {
-		params.Upper = before.UUID
-	}
-	if !f.To.IsZero() {
-		params.Upper = earlier(params.Upper, floor(f.To))
-	}
-	if !f.From.IsZero() {
-		params.Lower = floor(f.From)
-	}
-	if f.Parent != nil {
-		params.Parent = f.Parent.UUID
-	}
-	var runs []RunView
-	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		if f.Config != nil { // which is in one workspace
-			rows, err := tx.q.ListConfigRuns(ctx, db.ListConfigRunsParams{
-				TenantID: params.TenantID, ConfigID: f.Config.UUID, Lower: params.Lower, Upper: params.Upper, Pipeline: params.Pipeline,
-				States: params.States, Parent: params.Parent, Most: params.Most,
-			})
-			if err != nil {
-				return err
-			}
-			runs, err = convert(rows, func(r db.ListConfigRunsRow) (RunView, error) { return runView(r.ServoRun, r.Workspace, r.Config) })
-			return err
-		}
-		rows, err := tx.q.ListRuns(ctx, params)
-		if err != nil {
-			return err
-		}
-		runs, err = convert(rows, func(r db.ListRunsRow) (RunView, error) { return runView(r.ServoRun, r.Workspace, r.Config) })
-		return err
-	})
-	return runs, err
-}
-
 func stateNumbers(states []run.State) []int16 {
 	return column(states, func(s run.State) int16 { return int16(s) })
 }

@@ -65,13 +65,14 @@ func TestListRuns(t *testing.T) {
 	add(brick, func(r *run.Run) { r.Config = &nightly })
 	add(acme, func(r *run.Run) { r.State = run.RunPending })
 
-	list := func(t *testing.T, f store.RunFilter, before *id.Run, most int) (found []int) {
+	list := func(t *testing.T, f store.RunFilter, before *id.Run, most int) (found []int, next *id.Run) {
 		t.Helper()
-		runs := must(w.ListRuns(t.Context(), acme.tenant, f, before, most))(t)
+		runs, next, err := w.ListRuns(t.Context(), acme.tenant, f, before, most)
+		require.NoError(t, err)
 		for _, r := range runs {
 			found = append(found, slices.IndexFunc(made, func(m run.Run) bool { return m.ID == r.ID }))
 		}
-		return found
+		return found, next
 	}
 	for name, c := range map[string]struct {
 		filter store.RunFilter
@@ -83,6 +84,13 @@ func TestListRuns(t *testing.T) {
 		"of a pipeline":                               {store.RunFilter{Pipeline: "hourly"}, []int{3}},
 		"in a state":                                  {store.RunFilter{States: []run.State{run.RunFailed}}, []int{1}},
 		"in one of several states":                    {store.RunFilter{States: []run.State{run.RunFailed, run.RunPending}}, []int{5, 1}},
+		"that have not ended":                         {store.RunFilter{States: []run.State{run.RunPending, run.RunRunning}}, []int{5, 3, 2, 0}},
+		"in a state, of a workspace":                  {store.RunFilter{Workspace: "staging", States: []run.State{run.RunRunning, run.RunFailed}}, []int{2}},
+		"in a state that none is in":                  {store.RunFilter{States: []run.State{run.RunTimedOut, run.RunCancelling}}, nil},
+		"in a state, made from a time on":             {store.RunFilter{States: []run.State{run.RunFailed}, From: start.Add(2 * time.Minute)}, nil},
+		"that retry a run, in a state":                {store.RunFilter{Parent: &made[1].ID, States: []run.State{run.RunFailed}}, nil},
+		"that retry a run, of a config":               {store.RunFilter{Parent: &made[1].ID, Config: &nightly}, []int{3}},
+		"that succeeded":                              {store.RunFilter{States: []run.State{run.RunSucceeded}}, nil},
 		"made from a time on":                         {store.RunFilter{From: start.Add(2 * time.Minute)}, []int{5, 3, 2}},
 		"made before a time":                          {store.RunFilter{To: start.Add(2 * time.Minute)}, []int{1, 0}},
 		"made before there were any":                  {store.RunFilter{To: time.Unix(-1, 0)}, nil},
@@ -96,15 +104,16 @@ func TestListRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, c.want, list(t, c.filter, nil, 100))
+			all, next := list(t, c.filter, nil, 100)
+			require.Equal(t, c.want, all)
+			require.Nil(t, next)
 			var paged []int
 			for before := (*id.Run)(nil); ; {
-				page := list(t, c.filter, before, 2)
+				page, next := list(t, c.filter, before, 2)
 				paged = append(paged, page...)
-				if len(page) < 2 {
+				if before = next; next == nil {
 					break
 				}
-				before = &made[page[1]].ID
 			}
 			require.Equal(t, c.want, paged, "page by page")
 		})
@@ -112,7 +121,8 @@ func TestListRuns(t *testing.T) {
 
 	t.Run("a run is as it was written, with the name of its workspace", func(t *testing.T) {
 		t.Parallel()
-		runs := must(w.ListRuns(t.Context(), acme.tenant, store.RunFilter{Pipeline: "hourly"}, nil, 1))(t)
+		runs, _, err := w.ListRuns(t.Context(), acme.tenant, store.RunFilter{Pipeline: "hourly"}, nil, 1)
+		require.NoError(t, err)
 		require.Equal(t, []store.RunView{{Run: made[3], WorkspaceName: "default"}}, runs)
 		found := must(w.GetRun(t.Context(), store.RunKey{Tenant: acme.tenant, Run: made[2].ID}))(t)
 		require.Equal(t, store.RunView{Run: made[2], WorkspaceName: "staging"}, found)

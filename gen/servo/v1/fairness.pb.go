@@ -82,7 +82,8 @@ func (x *ListSharesRequest) GetTenant() string {
 type ListSharesResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Shares []*Share               `protobuf:"bytes,1,rep,name=shares,proto3" json:"shares,omitempty"`
-	// There are more than the 1,000 that are shown: name a pool or a tenant.
+	// Set if more than 1,000 shares match, of which those with most tasks in flight are listed, or
+	// if more than 10,000 tenants wait: then entitled counts the weights of 10,000 of them.
 	Truncated     bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -147,9 +148,9 @@ type Share struct {
 	Share float64 `protobuf:"fixed64,5,opt,name=share,proto3" json:"share,omitempty"`
 	// Worker-seconds that it is owed; below 0 it owes them, and others come first.
 	Deficit float64 `protobuf:"fixed64,6,opt,name=deficit,proto3" json:"deficit,omitempty"`
-	// Ready tasks that wait for admission, counted up to 1,000.
+	// Ready tasks that wait for admission, counted up to 200.
 	Waiting int32 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// There are more: nobody counted on.
+	// Set if more tasks wait than were counted.
 	WaitingAtLeast bool `protobuf:"varint,8,opt,name=waiting_at_least,json=waitingAtLeast,proto3" json:"waiting_at_least,omitempty"`
 	// Tasks that are queued, dispatched or running in this pool.
 	InFlight int32 `protobuf:"varint,9,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`

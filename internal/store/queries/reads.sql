@@ -15,7 +15,6 @@ WHERE  r.tenant_id = @tenant_id::uuid AND r.id >= @lower::uuid AND r.id < @upper
 AND    (@workspace::text = '' OR r.workspace_id = (SELECT y.id FROM servo.workspaces y WHERE y.tenant_id = @tenant_id::uuid AND y.name = @workspace::text))
 AND    (@pipeline::text = '' OR r.pipeline = @pipeline::text)
 AND    (cardinality(@states::smallint[]) = 0 OR r.state = ANY(@states::smallint[]))
-AND    (@parent::uuid = '00000000-0000-0000-0000-000000000000' OR r.parent_run_id = @parent::uuid)
 ORDER  BY r.id DESC
 LIMIT  @most::int;
 
@@ -28,7 +27,70 @@ LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.te
 WHERE  r.tenant_id = @tenant_id::uuid AND r.config_id = @config_id::uuid AND r.id >= @lower::uuid AND r.id < @upper::uuid
 AND    (@pipeline::text = '' OR r.pipeline = @pipeline::text)
 AND    (cardinality(@states::smallint[]) = 0 OR r.state = ANY(@states::smallint[]))
-AND    (@parent::uuid = '00000000-0000-0000-0000-000000000000' OR r.parent_run_id = @parent::uuid)
+ORDER  BY r.id DESC
+LIMIT  @most::int;
+
+-- name: RunsBound :many
+-- How far back a filter is tried in one page: the run that is so many runs back.
+SELECT r.id FROM servo.runs r
+WHERE  r.tenant_id = @tenant_id::uuid AND r.id >= @lower::uuid AND r.id < @upper::uuid
+ORDER  BY r.id DESC
+LIMIT  1 OFFSET @walk::int;
+
+-- name: ConfigRunsBound :many
+-- The same among the runs of one config.
+SELECT r.id FROM servo.runs r
+WHERE  r.tenant_id = @tenant_id::uuid AND r.config_id = @config_id::uuid AND r.id >= @lower::uuid AND r.id < @upper::uuid
+ORDER  BY r.id DESC
+LIMIT  1 OFFSET @walk::int;
+
+-- name: RunsInStates :many
+-- Runs that have not ended, or ended without success, the newest first: the index of each such
+-- end and the live runs are walked, not the history.
+SELECT n.id::uuid AS id, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+FROM   ((SELECT u.id, false AS live FROM unnest(@ended::smallint[]) AS s(state)
+         CROSS  JOIN LATERAL (SELECT x.id FROM servo.runs x
+                              WHERE  x.tenant_id = @tenant_id::uuid AND x.unsuccessful = s.state AND x.id >= @lower::uuid AND x.id < @upper::uuid
+                              ORDER  BY x.id DESC LIMIT @walk_ended::int) AS u)
+        UNION  ALL
+        (SELECT l.run_id, true FROM servo.live_runs l
+         WHERE  @live::bool AND l.tenant_id = @tenant_id::uuid AND l.run_id >= @lower::uuid AND l.run_id < @upper::uuid
+         ORDER  BY l.run_id DESC LIMIT @walk_live::int)) AS n
+JOIN   LATERAL (SELECT x.state, x.pipeline, x.workspace_id, x.config_id FROM servo.runs x
+                WHERE x.tenant_id = @tenant_id::uuid AND x.id = n.id OFFSET 0) AS r ON true
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = @tenant_id::uuid AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = @tenant_id::uuid AND y.id = r.config_id OFFSET 0) AS c ON true
+WHERE  r.state = ANY(@states::smallint[]) AND n.live = (r.state < 10)
+AND    (@workspace::text = '' OR w.name = @workspace::text)
+AND    (@pipeline::text = '' OR r.pipeline = @pipeline::text)
+ORDER  BY n.id DESC
+LIMIT  @most::int;
+
+-- name: RunsInStatesBound :many
+-- How far back these are tried in one page: the newest of the places where a walk ends.
+SELECT b.id::uuid AS id
+FROM   ((SELECT u.id FROM unnest(@ended::smallint[]) AS s(state)
+         CROSS  JOIN LATERAL (SELECT x.id FROM servo.runs x
+                              WHERE  x.tenant_id = @tenant_id::uuid AND x.unsuccessful = s.state AND x.id >= @lower::uuid AND x.id < @upper::uuid
+                              ORDER  BY x.id DESC LIMIT 1 OFFSET @walk::int) AS u)
+        UNION  ALL
+        (SELECT l.run_id FROM servo.live_runs l
+         WHERE  @live::bool AND l.tenant_id = @tenant_id::uuid AND l.run_id >= @lower::uuid AND l.run_id < @upper::uuid
+         ORDER  BY l.run_id DESC LIMIT 1 OFFSET @walk::int)) AS b
+ORDER  BY b.id DESC
+LIMIT  1;
+
+-- name: ListRetries :many
+-- The runs that were made to retry one, the newest first.
+SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+FROM   servo.runs r
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
+WHERE  r.tenant_id = @tenant_id::uuid AND r.parent_run_id = @parent::uuid AND r.id >= @lower::uuid AND r.id < @upper::uuid
+AND    (@config::uuid = '00000000-0000-0000-0000-000000000000' OR r.config_id = @config::uuid)
+AND    (@workspace::text = '' OR w.name = @workspace::text)
+AND    (@pipeline::text = '' OR r.pipeline = @pipeline::text)
+AND    (cardinality(@states::smallint[]) = 0 OR r.state = ANY(@states::smallint[]))
 ORDER  BY r.id DESC
 LIMIT  @most::int;
 

@@ -7,6 +7,8 @@ package db
 
 import (
 	"context"
+
+	"github.com/google/uuid"
 )
 
 const listShares = `-- name: ListShares :many
@@ -18,31 +20,61 @@ WITH RECURSIVE ready AS (
     JOIN   LATERAL (SELECT q.tenant_id, q.pool FROM servo.ready_q q
                     WHERE NOT q.held AND (q.tenant_id, q.pool) > (f.tenant_id, f.pool)
                     ORDER BY q.tenant_id, q.pool LIMIT 1) AS n ON true
+), mine AS (
+    (SELECT q.pool FROM servo.ready_q q WHERE NOT q.held AND q.tenant_id = $4::uuid ORDER BY q.pool LIMIT 1)
+    UNION ALL
+    SELECT n.pool
+    FROM   mine f
+    JOIN   LATERAL (SELECT q.pool FROM servo.ready_q q
+                    WHERE NOT q.held AND q.tenant_id = $4::uuid AND q.pool > f.pool
+                    ORDER BY q.pool LIMIT 1) AS n ON true
+), walked AS MATERIALIZED (
+    SELECT r.tenant_id, r.pool FROM ready r LIMIT $2::int
 ), found AS (
-    SELECT r.tenant_id, r.pool FROM ready r
-    UNION
-    SELECT s.tenant_id, s.pool FROM servo.shares s WHERE s.in_flight <> 0 OR s.updated_at > servo.clock() - interval '1 hour'
+    SELECT a.tenant_id, a.pool, bool_or(a.waits) AS waits, max(a.in_flight) AS in_flight
+    FROM   (SELECT w.tenant_id, w.pool, true AS waits, 0 AS in_flight FROM walked w
+            UNION ALL
+            SELECT $4::uuid, m.pool, true, 0 FROM mine m
+            UNION ALL
+            (SELECT s.tenant_id, s.pool, false, s.in_flight FROM servo.shares s
+             WHERE  s.in_flight <> 0 OR s.updated_at > (SELECT servo.clock() - interval '1 hour')
+             ORDER  BY s.in_flight DESC LIMIT $2::int)
+            UNION ALL
+            SELECT s.tenant_id, s.pool, false, s.in_flight FROM servo.shares s WHERE s.tenant_id = $4::uuid) AS a
+    WHERE  $5::text = '' OR a.pool = $5::text
+    GROUP  BY a.tenant_id, a.pool
+), weighed AS (
+    SELECT f.tenant_id, f.pool, f.waits, f.in_flight, t.name, t.fairness_weight, t.max_concurrent_tasks,
+           sum(CASE WHEN f.waits OR f.in_flight > 0 THEN t.fairness_weight ELSE 0 END) OVER (PARTITION BY f.pool) AS pool_weight,
+           sum(f.in_flight) OVER (PARTITION BY f.pool) AS pool_in_flight
+    FROM   found f
+    JOIN   LATERAL (SELECT x.name, x.fairness_weight, x.max_concurrent_tasks FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
+), shown AS (
+    SELECT x.tenant_id, x.pool, x.waits, x.in_flight, x.name, x.fairness_weight, x.max_concurrent_tasks, x.pool_weight, x.pool_in_flight, count(*) OVER () AS total FROM weighed x
+    WHERE  $4::uuid = '00000000-0000-0000-0000-000000000000' OR x.tenant_id = $4::uuid
+    ORDER  BY x.in_flight DESC, x.waits DESC, x.pool, x.name
+    LIMIT  $1::int
 )
-SELECT f.pool::text AS pool, t.name, t.fairness_weight, t.max_concurrent_tasks, w.waiting::int AS waiting,
-       coalesce(s.in_flight, 0)::int AS in_flight, h.in_flight::int AS tenant_in_flight, coalesce(s.deficit, 0)::float8 AS deficit,
+SELECT f.pool::text AS pool, f.name, f.fairness_weight, f.max_concurrent_tasks, w.waiting::int AS waiting, f.waits::bool AS waits,
+       f.in_flight::int AS in_flight, h.in_flight::int AS tenant_in_flight, coalesce(s.deficit, 0)::float8 AS deficit,
        coalesce(s.clock, 0)::float8 AS clock, coalesce(c.clock, 0)::float8 AS pool_clock, coalesce(s.served, 0)::float8 AS served,
-       coalesce(s.tasks, 0)::bigint AS tasks
-FROM   found f
-JOIN   LATERAL (SELECT x.name, x.fairness_weight, x.max_concurrent_tasks FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
+       coalesce(s.tasks, 0)::bigint AS tasks, f.pool_weight::float8 AS pool_weight, f.pool_in_flight::bigint AS pool_in_flight,
+       (f.total > $1::int OR (SELECT count(*) FROM walked) = $2::int)::bool AS more
+FROM   shown f
 LEFT   JOIN LATERAL (SELECT x.tenant_id, x.pool, x.in_flight, x.deficit, x.clock, x.served, x.tasks, x.updated_at, x.waits FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
 LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = f.pool OFFSET 0) AS c ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
 JOIN   LATERAL (SELECT count(*) AS waiting FROM (SELECT FROM servo.ready_q x
-                WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool AND NOT x.held LIMIT $1::int) AS y) AS w ON true
-WHERE  ($2::text = '' OR f.pool = $2::text)
-ORDER  BY f.pool, w.waiting DESC, coalesce(s.in_flight, 0) DESC, t.name
-LIMIT  $3::int
+                WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool AND NOT x.held LIMIT $3::int) AS y) AS w ON true
+ORDER  BY f.pool, w.waiting DESC, f.in_flight DESC, f.name
 `
 
 type ListSharesParams struct {
-	MostWaiting int32
-	Pool        string
 	Most        int32
+	Walk        int32
+	MostWaiting int32
+	TenantID    uuid.UUID
+	Pool        string
 }
 
 type ListSharesRow struct {
@@ -51,6 +83,7 @@ type ListSharesRow struct {
 	FairnessWeight     float64
 	MaxConcurrentTasks int32
 	Waiting            int32
+	Waits              bool
 	InFlight           int32
 	TenantInFlight     int32
 	Deficit            float64
@@ -58,12 +91,23 @@ type ListSharesRow struct {
 	PoolClock          float64
 	Served             float64
 	Tasks              int64
+	PoolWeight         float64
+	PoolInFlight       int64
+	More               bool
 }
 
-// What each tenant has of each pool, for people: whoever waits, has tasks in flight, or was
-// served lately.
+// What each tenant has of each pool, for people: tenants that wait, have tasks in flight, or were
+// served lately. They are weighed against each other, a jump along an index for each, up to a
+// number of each kind; what waits is counted for those alone that are shown. A tenant that is
+// asked for is always among them.
 func (q *Queries) ListShares(ctx context.Context, arg ListSharesParams) ([]ListSharesRow, error) {
-	rows, err := q.db.Query(ctx, listShares, arg.MostWaiting, arg.Pool, arg.Most)
+	rows, err := q.db.Query(ctx, listShares,
+		arg.Most,
+		arg.Walk,
+		arg.MostWaiting,
+		arg.TenantID,
+		arg.Pool,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +121,7 @@ func (q *Queries) ListShares(ctx context.Context, arg ListSharesParams) ([]ListS
 			&i.FairnessWeight,
 			&i.MaxConcurrentTasks,
 			&i.Waiting,
+			&i.Waits,
 			&i.InFlight,
 			&i.TenantInFlight,
 			&i.Deficit,
@@ -84,6 +129,9 @@ func (q *Queries) ListShares(ctx context.Context, arg ListSharesParams) ([]ListS
 			&i.PoolClock,
 			&i.Served,
 			&i.Tasks,
+			&i.PoolWeight,
+			&i.PoolInFlight,
+			&i.More,
 		); err != nil {
 			return nil, err
 		}

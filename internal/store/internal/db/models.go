@@ -315,6 +315,7 @@ type ServoRun struct {
 	StartBy      *time.Time
 	StartLimitS  int32
 	Late         bool
+	Unsuccessful *int16
 }
 
 type ServoServer struct {

@@ -13,6 +13,48 @@ import (
 	"github.com/google/uuid"
 )
 
+const configRunsBound = `-- name: ConfigRunsBound :many
+SELECT r.id FROM servo.runs r
+WHERE  r.tenant_id = $1::uuid AND r.config_id = $2::uuid AND r.id >= $3::uuid AND r.id < $4::uuid
+ORDER  BY r.id DESC
+LIMIT  1 OFFSET $5::int
+`
+
+type ConfigRunsBoundParams struct {
+	TenantID uuid.UUID
+	ConfigID uuid.UUID
+	Lower    uuid.UUID
+	Upper    uuid.UUID
+	Walk     int32
+}
+
+// The same among the runs of one config.
+func (q *Queries) ConfigRunsBound(ctx context.Context, arg ConfigRunsBoundParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, configRunsBound,
+		arg.TenantID,
+		arg.ConfigID,
+		arg.Lower,
+		arg.Upper,
+		arg.Walk,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getDeployment = `-- name: GetDeployment :one
 SELECT d.id, d.workspace_id, w.name AS workspace, d.digest, d.created_at,
        coalesce(w.active_deployment_id = d.id, false)::bool AS active, d.manifest
@@ -52,7 +94,7 @@ func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (G
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -106,6 +148,7 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 		&i.ServoRun.StartBy,
 		&i.ServoRun.StartLimitS,
 		&i.ServoRun.Late,
+		&i.ServoRun.Unsuccessful,
 		&i.Workspace,
 		&i.Config,
 	)
@@ -162,16 +205,15 @@ func (q *Queries) GetWorkspace(ctx context.Context, arg GetWorkspaceParams) (Get
 }
 
 const listConfigRuns = `-- name: ListConfigRuns :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
 WHERE  r.tenant_id = $1::uuid AND r.config_id = $2::uuid AND r.id >= $3::uuid AND r.id < $4::uuid
 AND    ($5::text = '' OR r.pipeline = $5::text)
 AND    (cardinality($6::smallint[]) = 0 OR r.state = ANY($6::smallint[]))
-AND    ($7::uuid = '00000000-0000-0000-0000-000000000000' OR r.parent_run_id = $7::uuid)
 ORDER  BY r.id DESC
-LIMIT  $8::int
+LIMIT  $7::int
 `
 
 type ListConfigRunsParams struct {
@@ -181,7 +223,6 @@ type ListConfigRunsParams struct {
 	Upper    uuid.UUID
 	Pipeline string
 	States   []int16
-	Parent   uuid.UUID
 	Most     int32
 }
 
@@ -200,7 +241,6 @@ func (q *Queries) ListConfigRuns(ctx context.Context, arg ListConfigRunsParams) 
 		arg.Upper,
 		arg.Pipeline,
 		arg.States,
-		arg.Parent,
 		arg.Most,
 	)
 	if err != nil {
@@ -243,6 +283,7 @@ func (q *Queries) ListConfigRuns(ctx context.Context, arg ListConfigRunsParams) 
 			&i.ServoRun.StartBy,
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,
+			&i.ServoRun.Unsuccessful,
 			&i.Workspace,
 			&i.Config,
 		); err != nil {
@@ -315,9 +356,108 @@ func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams
 	return items, nil
 }
 
+const listRetries = `-- name: ListRetries :many
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+FROM   servo.runs r
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
+WHERE  r.tenant_id = $1::uuid AND r.parent_run_id = $2::uuid AND r.id >= $3::uuid AND r.id < $4::uuid
+AND    ($5::uuid = '00000000-0000-0000-0000-000000000000' OR r.config_id = $5::uuid)
+AND    ($6::text = '' OR w.name = $6::text)
+AND    ($7::text = '' OR r.pipeline = $7::text)
+AND    (cardinality($8::smallint[]) = 0 OR r.state = ANY($8::smallint[]))
+ORDER  BY r.id DESC
+LIMIT  $9::int
+`
+
+type ListRetriesParams struct {
+	TenantID  uuid.UUID
+	Parent    uuid.UUID
+	Lower     uuid.UUID
+	Upper     uuid.UUID
+	Config    uuid.UUID
+	Workspace string
+	Pipeline  string
+	States    []int16
+	Most      int32
+}
+
+type ListRetriesRow struct {
+	ServoRun  ServoRun
+	Workspace string
+	Config    string
+}
+
+// The runs that were made to retry one, the newest first.
+func (q *Queries) ListRetries(ctx context.Context, arg ListRetriesParams) ([]ListRetriesRow, error) {
+	rows, err := q.db.Query(ctx, listRetries,
+		arg.TenantID,
+		arg.Parent,
+		arg.Lower,
+		arg.Upper,
+		arg.Config,
+		arg.Workspace,
+		arg.Pipeline,
+		arg.States,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListRetriesRow
+	for rows.Next() {
+		var i ListRetriesRow
+		if err := rows.Scan(
+			&i.ServoRun.TenantID,
+			&i.ServoRun.ID,
+			&i.ServoRun.WorkspaceID,
+			&i.ServoRun.DeploymentID,
+			&i.ServoRun.ParentRunID,
+			&i.ServoRun.CreatedAt,
+			&i.ServoRun.StartedAt,
+			&i.ServoRun.FinishedAt,
+			&i.ServoRun.Version,
+			&i.ServoRun.Total,
+			&i.ServoRun.Remaining,
+			&i.ServoRun.Succeeded,
+			&i.ServoRun.Failed,
+			&i.ServoRun.Skipped,
+			&i.ServoRun.Cancelled,
+			&i.ServoRun.State,
+			&i.ServoRun.Priority,
+			&i.ServoRun.TimedOut,
+			&i.ServoRun.CancelReason,
+			&i.ServoRun.Pipeline,
+			&i.ServoRun.TriggerType,
+			&i.ServoRun.TriggeredBy,
+			&i.ServoRun.Fingerprint,
+			&i.ServoRun.Parameters,
+			&i.ServoRun.Retry,
+			&i.ServoRun.Trace,
+			&i.ServoRun.ConfigID,
+			&i.ServoRun.SlotAt,
+			&i.ServoRun.Provider,
+			&i.ServoRun.StartBy,
+			&i.ServoRun.StartLimitS,
+			&i.ServoRun.Late,
+			&i.ServoRun.Unsuccessful,
+			&i.Workspace,
+			&i.Config,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listRuns = `-- name: ListRuns :many
 
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -325,9 +465,8 @@ WHERE  r.tenant_id = $1::uuid AND r.id >= $2::uuid AND r.id < $3::uuid
 AND    ($4::text = '' OR r.workspace_id = (SELECT y.id FROM servo.workspaces y WHERE y.tenant_id = $1::uuid AND y.name = $4::text))
 AND    ($5::text = '' OR r.pipeline = $5::text)
 AND    (cardinality($6::smallint[]) = 0 OR r.state = ANY($6::smallint[]))
-AND    ($7::uuid = '00000000-0000-0000-0000-000000000000' OR r.parent_run_id = $7::uuid)
 ORDER  BY r.id DESC
-LIMIT  $8::int
+LIMIT  $7::int
 `
 
 type ListRunsParams struct {
@@ -337,7 +476,6 @@ type ListRunsParams struct {
 	Workspace string
 	Pipeline  string
 	States    []int16
-	Parent    uuid.UUID
 	Most      int32
 }
 
@@ -362,7 +500,6 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 		arg.Workspace,
 		arg.Pipeline,
 		arg.States,
-		arg.Parent,
 		arg.Most,
 	)
 	if err != nil {
@@ -405,6 +542,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.ServoRun.StartBy,
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,
+			&i.ServoRun.Unsuccessful,
 			&i.Workspace,
 			&i.Config,
 		); err != nil {
@@ -774,6 +912,172 @@ func (q *Queries) RunPlanEvents(ctx context.Context, arg RunPlanEventsParams) ([
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runsBound = `-- name: RunsBound :many
+SELECT r.id FROM servo.runs r
+WHERE  r.tenant_id = $1::uuid AND r.id >= $2::uuid AND r.id < $3::uuid
+ORDER  BY r.id DESC
+LIMIT  1 OFFSET $4::int
+`
+
+type RunsBoundParams struct {
+	TenantID uuid.UUID
+	Lower    uuid.UUID
+	Upper    uuid.UUID
+	Walk     int32
+}
+
+// How far back a filter is tried in one page: the run that is so many runs back.
+func (q *Queries) RunsBound(ctx context.Context, arg RunsBoundParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, runsBound,
+		arg.TenantID,
+		arg.Lower,
+		arg.Upper,
+		arg.Walk,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runsInStates = `-- name: RunsInStates :many
+SELECT n.id::uuid AS id, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+FROM   ((SELECT u.id, false AS live FROM unnest($1::smallint[]) AS s(state)
+         CROSS  JOIN LATERAL (SELECT x.id FROM servo.runs x
+                              WHERE  x.tenant_id = $2::uuid AND x.unsuccessful = s.state AND x.id >= $3::uuid AND x.id < $4::uuid
+                              ORDER  BY x.id DESC LIMIT $5::int) AS u)
+        UNION  ALL
+        (SELECT l.run_id, true FROM servo.live_runs l
+         WHERE  $6::bool AND l.tenant_id = $2::uuid AND l.run_id >= $3::uuid AND l.run_id < $4::uuid
+         ORDER  BY l.run_id DESC LIMIT $7::int)) AS n
+JOIN   LATERAL (SELECT x.state, x.pipeline, x.workspace_id, x.config_id FROM servo.runs x
+                WHERE x.tenant_id = $2::uuid AND x.id = n.id OFFSET 0) AS r ON true
+LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = $2::uuid AND x.id = r.workspace_id OFFSET 0) AS w ON true
+LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = $2::uuid AND y.id = r.config_id OFFSET 0) AS c ON true
+WHERE  r.state = ANY($8::smallint[]) AND n.live = (r.state < 10)
+AND    ($9::text = '' OR w.name = $9::text)
+AND    ($10::text = '' OR r.pipeline = $10::text)
+ORDER  BY n.id DESC
+LIMIT  $11::int
+`
+
+type RunsInStatesParams struct {
+	Ended     []int16
+	TenantID  uuid.UUID
+	Lower     uuid.UUID
+	Upper     uuid.UUID
+	WalkEnded int32
+	Live      bool
+	WalkLive  int32
+	States    []int16
+	Workspace string
+	Pipeline  string
+	Most      int32
+}
+
+type RunsInStatesRow struct {
+	ID        uuid.UUID
+	Workspace string
+	Config    string
+}
+
+// Runs that have not ended, or ended without success, the newest first: the index of each such
+// end and the live runs are walked, not the history.
+func (q *Queries) RunsInStates(ctx context.Context, arg RunsInStatesParams) ([]RunsInStatesRow, error) {
+	rows, err := q.db.Query(ctx, runsInStates,
+		arg.Ended,
+		arg.TenantID,
+		arg.Lower,
+		arg.Upper,
+		arg.WalkEnded,
+		arg.Live,
+		arg.WalkLive,
+		arg.States,
+		arg.Workspace,
+		arg.Pipeline,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsInStatesRow
+	for rows.Next() {
+		var i RunsInStatesRow
+		if err := rows.Scan(&i.ID, &i.Workspace, &i.Config); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runsInStatesBound = `-- name: RunsInStatesBound :many
+SELECT b.id::uuid AS id
+FROM   ((SELECT u.id FROM unnest($1::smallint[]) AS s(state)
+         CROSS  JOIN LATERAL (SELECT x.id FROM servo.runs x
+                              WHERE  x.tenant_id = $2::uuid AND x.unsuccessful = s.state AND x.id >= $3::uuid AND x.id < $4::uuid
+                              ORDER  BY x.id DESC LIMIT 1 OFFSET $5::int) AS u)
+        UNION  ALL
+        (SELECT l.run_id FROM servo.live_runs l
+         WHERE  $6::bool AND l.tenant_id = $2::uuid AND l.run_id >= $3::uuid AND l.run_id < $4::uuid
+         ORDER  BY l.run_id DESC LIMIT 1 OFFSET $5::int)) AS b
+ORDER  BY b.id DESC
+LIMIT  1
+`
+
+type RunsInStatesBoundParams struct {
+	Ended    []int16
+	TenantID uuid.UUID
+	Lower    uuid.UUID
+	Upper    uuid.UUID
+	Walk     int32
+	Live     bool
+}
+
+// How far back these are tried in one page: the newest of the places where a walk ends.
+func (q *Queries) RunsInStatesBound(ctx context.Context, arg RunsInStatesBoundParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, runsInStatesBound,
+		arg.Ended,
+		arg.TenantID,
+		arg.Lower,
+		arg.Upper,
+		arg.Walk,
+		arg.Live,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
