@@ -77,6 +77,7 @@ test/race: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) 
 soak: setup ## run the chaos tests for long (soak=20m for each): servers, workers and PostgreSQL killed
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestChaos -timeout 24h ./internal/chaos
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestFleet -timeout 24h ./internal/chaos/fleet
+	SERVO_SOAK=$(soak) go test -v -count=1 -run TestSilentServer -timeout 24h ./internal/chaos/fleet
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestRace -timeout 1h ./internal/engine
 	SERVO_REQUESTS=18000 go test -v -count=1 -run TestGeneratedRequests -timeout 1h ./internal/chaos/requests
 	SERVO_CONFIGS=10000 go test -v -count=1 -run TestApplyManyConfigs -timeout 1h ./internal/cli

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"strings"
@@ -20,9 +21,10 @@ import (
 const (
 	// keepaliveTime is after how long without a word from the server the client asks
 	// whether it still lives, while a call is open. A parked claim says nothing for minutes.
-	keepaliveTime = 30 * time.Second
+	// 10 s is the shortest time that gRPC accepts.
+	keepaliveTime = 10 * time.Second
 	// keepaliveTimeout is how long the answer may take.
-	keepaliveTimeout = 10 * time.Second
+	keepaliveTimeout = 5 * time.Second
 	// connectBase and connectMax are the pause between two tries to connect. A server that
 	// restarts is away for a second or two, and a try on a closed port costs nothing.
 	connectBase = 100 * time.Millisecond
@@ -62,6 +64,8 @@ type Client struct {
 	patience time.Duration
 	apiKey   string
 	log      *slog.Logger
+	closed   context.Context //nolint:containedctx // ends the probes of silent servers
+	close    context.CancelFunc
 }
 
 // New makes a client. It connects at the first call.
@@ -84,12 +88,17 @@ func New(options Options) (*Client, error) {
 	if encryption := options.encryption(https); encryption != nil {
 		transport = credentials.NewTLS(encryption)
 	}
+	c.closed, c.close = context.WithCancel(context.Background())
+	for i, address := range addresses {
+		addresses[i] = addressOf(newServer(c, address.Addr), address)
+	}
+	registerPolicy()
 	list := manual.NewBuilderWithScheme("servo")
 	list.InitialState(resolver.State{Addresses: addresses})
 	dial := []grpc.DialOption{
 		grpc.WithResolvers(list),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"` + policy + `": {}}]}`),
 		grpc.WithTransportCredentials(transport),
 		grpc.WithUserAgent(options.UserAgent),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
@@ -99,6 +108,7 @@ func New(options Options) (*Client, error) {
 		}),
 		grpc.WithIdleTimeout(0), // a worker's connection stays open
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithStatsHandler(ears{}),
 		grpc.WithChainUnaryInterceptor(c.unary),
 		grpc.WithChainStreamInterceptor(c.stream),
 	}
@@ -109,7 +119,10 @@ func New(options Options) (*Client, error) {
 }
 
 // Close ends the connections and the calls that are open.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error {
+	c.close()
+	return c.conn.Close()
+}
 
 // Conn is the connection itself, with repeats and typed errors, for other generated clients.
 func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }

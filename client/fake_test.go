@@ -34,6 +34,7 @@ type fake struct {
 
 	runs  int
 	watch func(*servov1.WatchRunRequest, grpc.ServerStreamingServer[servov1.WatchRunResponse]) error
+	park  func(context.Context, *servov1.ClaimRequest) *servov1.ClaimResponse // what a claim does; nil is nothing
 	logs  func(*servov1.ListTaskLogsRequest) *servov1.ListTaskLogsResponse
 }
 
@@ -102,7 +103,10 @@ func (f *fake) ListTaskLogs(_ context.Context, req *servov1.ListTaskLogsRequest)
 	return f.logs(req), nil
 }
 
-func (f *fake) Claim(ctx context.Context, _ *servov1.ClaimRequest) (*servov1.ClaimResponse, error) {
+func (f *fake) Claim(ctx context.Context, request *servov1.ClaimRequest) (*servov1.ClaimResponse, error) {
+	if f.park != nil {
+		return f.park(ctx, request), nil
+	}
 	return &servov1.ClaimResponse{}, f.next(ctx, "Claim")
 }
 

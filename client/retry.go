@@ -83,7 +83,10 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 	ctx = c.known(ctx)
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
-		err := problemOf(invoke(ctx, method, req, reply, conn, append([]grpc.CallOption{c.reach(ctx, began)}, opts...)...))
+		options := append([]grpc.CallOption{c.reach(ctx, began)}, opts...)
+		err := problemOf(c.hedged(ctx, kind, method, reply, func(ctx context.Context, reply any) error {
+			return invoke(ctx, method, req, reply, conn, options...)
+		}))
 		if err == nil {
 			if answer, ok := reply.(*servov1.TriggerRunResponse); ok && ownKey {
 				answer.RepeatedRequest = false // the repeat was ours, not the caller's

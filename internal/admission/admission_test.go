@@ -151,7 +151,7 @@ func TestAdmission(t *testing.T) {
 		c.db.SetClock(t, noon)
 		a, b := c.server(t, "a"), c.server(t, "b")
 		for i := range 5 {
-			c.db.SetClock(t, noon.Add(time.Duration(i)*2*time.Second))
+			c.db.SetClock(t, noon.Add(time.Duration(i)*takeover/2))
 			a.look(t)
 			b.look(t)
 		}
@@ -167,7 +167,7 @@ func TestAdmission(t *testing.T) {
 		require.NoError(t, c.db.Engine(t.Context(), func(ctx context.Context, tx *store.Tx) error {
 			require.NoError(t, tx.HoldDuty(ctx, a.duty)) // a round of admission that does not end
 			for i := range 5 {
-				c.db.SetClock(t, noon.Add(time.Duration(i)*2*time.Second))
+				c.db.SetClock(t, noon.Add(time.Duration(i)*takeover/2))
 				_, err := a.keeper.runOnce(ctx)
 				require.NoError(t, err, "a renewal does not wait for the work")
 				_, err = b.keeper.runOnce(ctx)

@@ -11,8 +11,8 @@ import (
 
 // Times of the duty: a crashed holder is replaced within takeover + renewal.
 const (
-	takeover = 3 * time.Second
-	renewal  = time.Second
+	takeover = 2 * time.Second
+	renewal  = 500 * time.Millisecond
 )
 
 // keeper takes a duty and renews it in a loop of its own. Work under the duty may take longer

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -41,6 +42,11 @@ func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*s
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		wait = max(0, min(wait, left-min(left/4, maxAnswerMargin)))
+	}
+	if wait > 0 {
+		// The claim is acknowledged before it is parked: a worker that hears nothing sends it
+		// to another server, by the same id.
+		_ = grpc.SendHeader(ctx, nil) // a call over REST has no headers of its own yet
 	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

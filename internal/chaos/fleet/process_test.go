@@ -31,6 +31,8 @@ type process struct {
 	role func(name string) role // of the next life
 	dir  string                 // for logs
 
+	address string // of a server, as it said last; for tests in which servers are not started again
+
 	// began and ended are told of each life, with what it said about itself.
 	began func(said string)
 	ended func()

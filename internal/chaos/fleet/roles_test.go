@@ -24,6 +24,7 @@ const roleVariable = "SERVO_FLEET_ROLE"
 type role struct {
 	Name     string   `json:"name"`               // of this life: a process that is started again has another
 	Database string   `json:"database,omitempty"` // of a server
+	Defaults bool     `json:"defaults,omitempty"` // a server without short times
 	Servers  []string `json:"servers,omitempty"`  // of a worker
 	Bare     bool     `json:"bare,omitempty"`     // a worker without package client
 	Ledger   string   `json:"ledger,omitempty"`   // of a worker
@@ -119,11 +120,14 @@ func serve(ctx context.Context, r role, log *slog.Logger) int {
 // open starts a server, again if PostgreSQL goes down just then, as whatever supervises a
 // server would.
 func open(ctx context.Context, r role, log *slog.Logger) (*daemon.Daemon, error) {
+	limits := engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 5000, Lease: leaseTime, HeartbeatTimeout: leaseTime, CallTimeout: 4 * time.Second, PollEvery: 500 * time.Millisecond}
+	if r.Defaults {
+		limits = engine.Config{Quotas: tenant.NoLimits()}
+	}
 	for {
 		d, err := daemon.Start(ctx, daemon.Config{
 			DatabaseURL: r.Database, MaxConns: connsEach, WaitForDatabase: time.Minute, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0",
-			Name: r.Name, Drain: drainTime, Logger: log, Open: true,
-			Engine: engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 5000, Lease: leaseTime, HeartbeatTimeout: leaseTime, CallTimeout: 4 * time.Second, PollEvery: 500 * time.Millisecond},
+			Name: r.Name, Drain: drainTime, Logger: log, Open: true, Engine: limits,
 		})
 		if err == nil {
 			return d, nil

@@ -4,10 +4,10 @@
 -- statistics of a queue table that was empty a second ago choose whole-table plans.
 -- They make estimated costs meaningless, and PostgreSQL compiles what it takes for expensive:
 -- seconds for a statement that runs in microseconds. So jit goes with them, wherever a role is set.
--- Between two statements the engine only thinks. One that says nothing for three seconds was
+-- Between two statements the engine only thinks. One that says nothing for two seconds was
 -- stopped or cut off, and everybody else waits for its locks: PostgreSQL ends it.
 SELECT set_config('role', 'servo_engine', true),
-       set_config('idle_in_transaction_session_timeout', '3s', true),
+       set_config('idle_in_transaction_session_timeout', '2s', true),
        set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_hashjoin', 'off', true),

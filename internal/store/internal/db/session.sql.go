@@ -23,7 +23,7 @@ func (q *Queries) Clock(ctx context.Context) (time.Time, error) {
 
 const enterEngine = `-- name: EnterEngine :exec
 SELECT set_config('role', 'servo_engine', true),
-       set_config('idle_in_transaction_session_timeout', '3s', true),
+       set_config('idle_in_transaction_session_timeout', '2s', true),
        set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_hashjoin', 'off', true),
@@ -36,7 +36,7 @@ SELECT set_config('role', 'servo_engine', true),
 // statistics of a queue table that was empty a second ago choose whole-table plans.
 // They make estimated costs meaningless, and PostgreSQL compiles what it takes for expensive:
 // seconds for a statement that runs in microseconds. So jit goes with them, wherever a role is set.
-// Between two statements the engine only thinks. One that says nothing for three seconds was
+// Between two statements the engine only thinks. One that says nothing for two seconds was
 // stopped or cut off, and everybody else waits for its locks: PostgreSQL ends it.
 func (q *Queries) EnterEngine(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, enterEngine)
