@@ -104,7 +104,8 @@ func TestDecide(t *testing.T) {
 			task = after(t, task, fail, now)
 			require.Equal(t, RetryWait, task.State)
 			require.Equal(t, failures, task.Failures)
-			require.Equal(t, now.Now.Add(5*time.Minute<<(failures-1)), task.DueAt)
+			require.Equal(t, now.Now.Add(fail.Policy.Delay(failures, task.ID)), task.DueAt)
+			require.WithinRange(t, task.DueAt, now.Now.Add(4*time.Minute<<(failures-1)), now.Now.Add(5*time.Minute<<(failures-1)))
 			task.State, task.Token = Running, 7
 		}
 		task = after(t, task, fail, now)
@@ -216,7 +217,7 @@ func TestResolve(t *testing.T) {
 		)
 		require.Equal(t, RetryPolicy{
 			MaxAttempts: 5, InitialDelay: 15 * time.Minute, MaxDelay: time.Minute, Multiplier: 3,
-			RetryOn: []string{"X"}, TimeoutGrowth: 1,
+			Jitter: DefaultJitter, RetryOn: []string{"X"}, TimeoutGrowth: 1,
 		}, got)
 	})
 
@@ -227,6 +228,7 @@ func TestResolve(t *testing.T) {
 				InitialDelay: time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "initial")),
 				Multiplier:   rapid.Float64Range(1, 10).Draw(t, "multiplier"),
 			})
+			p.Jitter = 0
 			task := id.Of[id.Task](uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "task")))
 			previous := time.Duration(0)
 			for n := int32(1); n < 2000; n = n*3/2 + 1 {
@@ -261,4 +263,30 @@ func TestClassOf(t *testing.T) {
 			require.Equal(t, class, ClassOf(code), code)
 		}
 	}
+
+	t.Run("tasks that failed together are not due together, and each is due at the same time again", func(t *testing.T) {
+		t.Parallel()
+		const tasks, bins = 800, 8
+		p := Resolve("", RetryPolicy{InitialDelay: time.Minute})
+		for failures := int32(1); failures <= 4; failures++ {
+			var mint [16]byte // ids that differ in their last bytes only
+			var counts [bins]int
+			seen := map[time.Duration]bool{}
+			full := time.Minute << (failures - 1)
+			for i := range tasks {
+				mint[14], mint[15] = byte(i>>8), byte(i)
+				task := id.Of[id.Task](uuid.UUID(mint))
+				d := p.Delay(failures, task)
+				require.Equal(t, d, p.Delay(failures, task))
+				require.LessOrEqual(t, d, full)
+				require.Greater(t, d, full*8/10-time.Microsecond)
+				seen[d] = true
+				counts[min(bins-1, int(bins*(full-d)/(full/5)))]++
+			}
+			require.Greater(t, len(seen), tasks*99/100)
+			for _, n := range counts {
+				require.InDelta(t, tasks/bins, n, 40, "%v", counts)
+			}
+		}
+	})
 }

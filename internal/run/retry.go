@@ -23,9 +23,13 @@ type RetryPolicy struct {
 	TimeoutGrowth float64       `json:"timeout_growth,omitempty"`
 }
 
-// globalRetryPolicy is what holds when nobody says anything.
+// DefaultJitter is the share of a delay by which retries are spread unless a policy sets another:
+// tasks that failed together must not come back together.
+const DefaultJitter = 0.2
+
+// globalRetryPolicy holds where no layer sets a field.
 func globalRetryPolicy() RetryPolicy {
-	return RetryPolicy{MaxAttempts: 3, InitialDelay: time.Minute, MaxDelay: time.Hour, Multiplier: 2, TimeoutGrowth: 1}
+	return RetryPolicy{MaxAttempts: 3, InitialDelay: time.Minute, MaxDelay: time.Hour, Multiplier: 2, Jitter: DefaultJitter, TimeoutGrowth: 1}
 }
 
 // codeRetryPolicy is the default of one error code.
@@ -99,8 +103,8 @@ func (p RetryPolicy) retries(code string, hint *bool) bool {
 	return retried
 }
 
-// Delay is the wait after the n-th failure: min(initial × multiplier^(n−1), max), spread
-// by the jitter. The spread comes from the task's id, so that deciding stays repeatable.
+// Delay is the wait after the n-th failure: min(initial × multiplier^(n−1), max), shortened by up
+// to the jitter's share. How much follows from the task's id and n, so deciding is repeatable.
 func (p RetryPolicy) Delay(failures int32, task id.Task) time.Duration {
 	delay := float64(p.InitialDelay) * math.Pow(p.Multiplier, float64(failures-1))
 	if limit := float64(p.MaxDelay); delay > limit || math.IsNaN(delay) || math.IsInf(delay, 0) {
@@ -117,5 +121,13 @@ func spread(task id.Task, failures int32) float64 {
 	hash := fnv.New64a()
 	_, _ = hash.Write(task.UUID[:])
 	_ = binary.Write(hash, binary.BigEndian, failures)
-	return float64(hash.Sum64()>>11) / (1 << 53)
+	return float64(mix(hash.Sum64())>>11) / (1 << 53)
+}
+
+// mix is the finalizer of splitmix64. FNV alone leaves the high bits of two inputs alike that
+// differ in their last byte, as the failures of one task do.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
