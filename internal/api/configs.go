@@ -332,9 +332,13 @@ func (s configService) TriggerConfig(ctx context.Context, req *servov1.TriggerCo
 	if err != nil {
 		return nil, err
 	}
+	parameters, err := jsonOfStruct("parameters", req.GetParameters())
+	if err != nil {
+		return nil, err
+	}
 	triggered, err := s.engine.TriggerConfig(ctx, found.Tenant, found.ID, engine.Trigger{
-		TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: key, Meta: metaOf(ctx),
-		WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(),
+		TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: key, Meta: metaOf(ctx), Parameters: parameters,
+		WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(),
 	})
 	if err != nil {
 		return nil, err

@@ -189,6 +189,16 @@ func TestConfigs(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, other.GetAlreadyRunning())
 		require.Equal(t, first.GetRun().GetId(), other.GetRun().GetId())
+
+		// Other parameters are another run: it is refused, or waits for its turn.
+		override := &servov1.TriggerConfigRequest{Tenant: "acme", Config: "a", Parameters: object(t, map[string]any{"n": 4})}
+		_, err = b.configs.TriggerConfig(t.Context(), override)
+		requireRefused(t, err, codes.FailedPrecondition, "pipeline")
+		override.Queue = true
+		queued, err := b.configs.TriggerConfig(t.Context(), override)
+		require.NoError(t, err)
+		require.Equal(t, servov1.Run_PENDING, queued.GetRun().GetState())
+		require.InDelta(t, 4, queued.GetRun().GetParameters().AsMap()["n"], 0)
 	})
 
 	t.Run("a slot that is moved is the next, and the preview shows it", func(t *testing.T) {

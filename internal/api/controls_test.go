@@ -263,6 +263,28 @@ func TestLocks(t *testing.T) {
 	verifytest.Clean(t, b.db)
 }
 
+func TestTriggerWithOtherParameters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.deploy(t, manifestText+"  - {name: numbered, select: [s/one], parameters: [{name: n, type: integer}]}\n")
+	trigger := func(n int, queue bool) (*servov1.TriggerRunResponse, error) {
+		return b.runs.TriggerRun(t.Context(), &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "numbered", Parameters: object(t, map[string]any{"n": n}), Queue: queue})
+	}
+	first, err := trigger(1, false)
+	require.NoError(t, err)
+	same, err := trigger(1, true)
+	require.NoError(t, err)
+	require.True(t, same.GetAlreadyRunning())
+	require.Equal(t, first.GetRun().GetId(), same.GetRun().GetId())
+	_, err = trigger(2, false)
+	p := requireRefused(t, err, codes.FailedPrecondition, "pipeline")
+	require.Equal(t, first.GetRun().GetId(), p.GetValues().GetFields()["run"].GetStringValue())
+	queued, err := trigger(2, true)
+	require.NoError(t, err)
+	require.False(t, queued.GetAlreadyRunning())
+	require.Equal(t, servov1.Run_PENDING, queued.GetRun().GetState())
+}
+
 func TestRetryFrom(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -29,6 +29,9 @@ func (p *parameters) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.whole, "params", "", "the parameters as a JSON object, or @FILE")
 }
 
+// given says that at least one parameter was set.
+func (p *parameters) given() bool { return len(p.pairs) > 0 || p.whole != "" }
+
 // declarer says what parameters are declared, and whether that is known at all.
 type declarer func() (declared []asset.Parameter, known bool, err error)
 

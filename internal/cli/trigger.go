@@ -34,9 +34,10 @@ func newRunsTrigger() *cobra.Command {
 an integer, number or boolean as such, an object or array as JSON. --params takes a JSON
 object, or @FILE; a --param is stronger.
 
-Runs of a pipeline exclude each other unless its manifest says otherwise: while one runs, that
-run is the answer, at once or after --wait-lock. With --queue a run that the tenant's quotas
-would refuse is made all the same, and waits for its start.
+Runs of a pipeline exclude each other unless its manifest says otherwise. While a run with the
+same parameters holds the lock, that run is the answer. A run with other parameters is refused
+with the id of the holder, at once or after --wait-lock. With --queue it is created and waits
+for the lock, first come, first served; so does a run that the tenant's quotas would refuse.
 
 With --key the same command again gives the same run. --wait watches until the run has
 ended, and exits with 3 if it did not succeed.`,
@@ -57,7 +58,7 @@ ended, and exits with 3 if it did not succeed.`,
 			if waitLock != 0 {
 				req.WaitForLock = durationpb.New(waitLock)
 			}
-			req.WaitForQuota = queue
+			req.WaitForQuota, req.Queue = queue, queue
 			var err error
 			if req.Tenant, err = s.requireTenant(ctx); err != nil {
 				return err
@@ -77,7 +78,7 @@ ended, and exits with 3 if it did not succeed.`,
 	cmd.Flags().Int32Var(&priority, "priority", 0, "1 (last) to 10 (first); the pipeline's if not said")
 	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
 	cmd.Flags().DurationVar(&waitLock, "wait-lock", 0, "how long to wait for a run that holds the pipeline's lock, at most 60s")
-	cmd.Flags().BoolVar(&queue, "queue", false, "where quotas would refuse the run, let it wait for its start")
+	cmd.Flags().BoolVar(&queue, "queue", false, "create a run that waits for the lock or for quotas")
 	addWait(cmd, &wait)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
@@ -110,7 +111,7 @@ of all others are taken over.`,
 			if err != nil {
 				return err
 			}
-			req := &servov1.RetryRunRequest{Tenant: tenant, Run: name, Mode: servov1.RetryRunRequest_FAILED, TriggeredBy: whoAmI(), WaitForQuota: queue}
+			req := &servov1.RetryRunRequest{Tenant: tenant, Run: name, Mode: servov1.RetryRunRequest_FAILED, TriggeredBy: whoAmI(), WaitForQuota: queue, Queue: queue}
 			switch {
 			case all && from != "":
 				return usageFault(s.cmd, "--all and --from exclude each other")
@@ -128,7 +129,7 @@ of all others are taken over.`,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "everything, not only what did not succeed")
 	cmd.Flags().StringVar(&from, "from", "", "this asset or task, and everything downstream of it")
-	cmd.Flags().BoolVar(&queue, "queue", false, "where quotas would refuse the run, let it wait for its start")
+	cmd.Flags().BoolVar(&queue, "queue", false, "create a run that waits for the lock or for quotas")
 	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
 	addWait(cmd, &wait)
 	aboutRun(cmd)

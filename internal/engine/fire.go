@@ -206,7 +206,7 @@ func dependencyMet(c *firingConfig, slot, now time.Time) (met, wait bool) {
 
 // command asks for a run of a config.
 func (f *firing) command(c *store.ConfigState, slot time.Time, why string) *call[controlCommand] {
-	t := &triggerCommand{Trigger: Trigger{
+	t := &triggerCommand{fired: true, Trigger: Trigger{
 		Tenant: c.Tenant, Workspace: c.WorkspaceName, Pipeline: c.Spec.Pipeline, Parameters: c.Spec.Parameters, Priority: c.Spec.Priority,
 		TriggerType: why, TriggeredBy: "config/" + c.Name, WaitForQuota: true, Meta: event.Meta{Actor: scheduler},
 		For: &ForConfig{
@@ -239,7 +239,10 @@ func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working, limit i
 	if err != nil {
 		return 0, err
 	}
-	waiting := f.buffer(planned)
+	waiting, err := f.engine.queueBehind(ctx, tx, planned, f.loads)
+	if err != nil {
+		return 0, err
+	}
 	allowed, err := f.engine.underQuotas(ctx, tx, w, append(unlocked, waiting...))
 	if err != nil {
 		return 0, err
@@ -250,6 +253,7 @@ func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working, limit i
 		if err := w.create(t); err != nil {
 			return 0, err
 		}
+		f.cancels = append(f.cancels, t.makeWay...)
 	}
 	f.made = len(allowed)
 	return n, settleRefused(ctx, tx, planned, planned)
@@ -283,38 +287,6 @@ func (f *firing) stopAt(c *firingConfig, i int) {
 		c.until = later(c.until, c.slots[i-1].at)
 	}
 	c.again = f.now
-}
-
-// buffer lets runs wait whose lock another holds, if their configs say so.
-func (f *firing) buffer(planned []*call[controlCommand]) (waiting []*call[controlCommand]) {
-	behind := map[id.Config]int{}
-	for _, c := range planned {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // made above
-		if c.err != nil || !t.answer.AlreadyRunning && t.behind == nil {
-			continue
-		}
-		holder := t.answer.Run
-		if t.behind != nil {
-			holder = t.behind.cmd.(*triggerCommand).run //nolint:forcetypeassert // likewise
-		}
-		of := t.For.Config
-		switch t.For.Overlap {
-		case config.OverlapBufferAll:
-		case config.OverlapBufferOne, config.OverlapCancelRunning:
-			if f.loads[of].Behind+behind[of] > 0 {
-				continue
-			}
-		default:
-			continue
-		}
-		if t.For.Overlap == config.OverlapCancelRunning && t.behind == nil {
-			f.cancels = append(f.cancels, Cancel{Tenant: t.Tenant, Run: holder, Reason: "the next slot of its config is due", Meta: event.Meta{Actor: scheduler}})
-		}
-		behind[of]++
-		t.waits, t.behind, t.answer = true, nil, Triggered{Run: t.run}
-		waiting = append(waiting, c)
-	}
-	return waiting
 }
 
 // save writes the ledger and where each config stands.
@@ -434,12 +406,4 @@ func (f *firing) tell() {
 }
 
 // followUp does what must not be in the transaction: runs are locked after configs.
-func (f *firing) followUp(ctx context.Context) error {
-	var failed error
-	for _, c := range f.cancels {
-		if _, err := f.engine.CancelRun(ctx, c); err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
-			failed = errors.Join(failed, err)
-		}
-	}
-	return failed
-}
+func (f *firing) followUp(ctx context.Context) error { return f.engine.replace(ctx, f.cancels) }

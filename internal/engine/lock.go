@@ -154,7 +154,7 @@ func settleRefused(ctx context.Context, tx *store.Tx, batch, fresh []*call[contr
 		key := store.TriggerKey{Tenant: t.Tenant, Key: t.IdempotencyKey, Run: t.answer.Run}
 		switch {
 		case key.Key == "":
-		case c.err != nil, t.answer.AlreadyRunning && t.WaitForLock > 0: // it may be asked again
+		case c.err != nil, t.answer.AlreadyRunning && (t.WaitForLock > 0 || t.answer.Differs): // it may be asked again
 			forget = append(forget, key)
 		case t.answer.AlreadyRunning:
 			repoint = append(repoint, key)
@@ -188,7 +188,13 @@ func (e *Engine) withLock(ctx context.Context, wait time.Duration, try func() (T
 		return triggered, err
 	})
 	e.answered(triggered, err, contended, time.Since(begun))
-	return triggered, err
+	if err == nil {
+		err = triggered.conflict()
+	}
+	if err != nil {
+		return Triggered{}, err
+	}
+	return triggered, nil
 }
 
 // untilFree waits outside of the lane: nobody else waits with it.

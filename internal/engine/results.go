@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
@@ -238,7 +239,12 @@ func (e *Engine) TriggerConfig(ctx context.Context, owner id.Tenant, of id.Confi
 	}
 	f := newFiring(e, time.Time{})
 	cmd := f.command(&c.ConfigState, time.Time{}, "manual").cmd.(*triggerCommand) //nolint:forcetypeassert // just made
-	cmd.IdempotencyKey, cmd.WaitForQuota, cmd.WaitForLock, cmd.Meta = t.IdempotencyKey, t.WaitForQuota, t.WaitForLock, t.Meta
+	cmd.IdempotencyKey, cmd.WaitForQuota, cmd.WaitForLock, cmd.Queue, cmd.Meta = t.IdempotencyKey, t.WaitForQuota, t.WaitForLock, t.Queue, t.Meta
 	cmd.TriggeredBy = t.TriggeredBy
+	if len(t.Parameters) > 0 {
+		if cmd.Parameters, err = config.With(cmd.Parameters, t.Parameters); err != nil {
+			return Triggered{}, err
+		}
+	}
 	return e.TriggerRun(ctx, cmd.Trigger)
 }

@@ -43,6 +43,8 @@ type RetryRun struct {
 	TriggeredBy string    `json:"triggered_by"`
 	// WaitForQuota is as for a trigger.
 	WaitForQuota bool `json:"-"`
+	// Queue is as for a trigger.
+	Queue bool `json:"-"`
 	// IdempotencyKey makes a repeat return the first retry.
 	IdempotencyKey string     `json:"-"`
 	Meta           event.Meta `json:"-"`
@@ -86,7 +88,7 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 	}
 	cmd := &triggerCommand{only: only, done: done, Trigger: Trigger{
 		Tenant: r.Tenant, Workspace: parent.WorkspaceName, Pipeline: parent.Pipeline, Parameters: parent.Parameters, Priority: parent.Priority,
-		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, WaitForQuota: r.WaitForQuota, Meta: r.Meta,
+		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, WaitForQuota: r.WaitForQuota, Queue: r.Queue, Meta: r.Meta,
 	}}
 	if cmd.For, err = e.forConfig(ctx, parent.Run); err != nil {
 		return Triggered{}, err
@@ -101,7 +103,10 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 	if err := e.control.do(ctx, cmd); err != nil {
 		return Triggered{}, err
 	}
-	return cmd.answer, nil
+	if err := cmd.answer.conflict(); err != nil {
+		return Triggered{}, err
+	}
+	return cmd.answer, e.replace(ctx, cmd.makeWay)
 }
 
 // forConfig is the config that a run was made for, if it is still there: what becomes of a retry

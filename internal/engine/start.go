@@ -108,15 +108,19 @@ func startRuns(ctx context.Context, tx *store.Tx, w *working, candidates []store
 	if err != nil {
 		return 0, err
 	}
+	waiting, err := tx.WithLive(ctx, locked)
+	if err != nil {
+		return 0, err
+	}
+	given, err := giveLocks(ctx, tx, waiting)
+	if err != nil {
+		return 0, err
+	}
 	quotas, err := tx.LockTenants(ctx, tenantsOf(candidates))
 	if err != nil {
 		return 0, err
 	}
 	used, err := runningOf(ctx, tx, quotas)
-	if err != nil {
-		return 0, err
-	}
-	waiting, err := tx.WithLive(ctx, locked)
 	if err != nil {
 		return 0, err
 	}
@@ -130,23 +134,51 @@ func startRuns(ctx context.Context, tx *store.Tx, w *working, candidates []store
 	if err != nil {
 		return 0, err
 	}
-	return w.start(candidates, roots, used)
+	if started, err = w.start(candidates, roots, used, given); err != nil {
+		return 0, err
+	}
+	return started, returnLocks(ctx, tx, w, given)
+}
+
+// giveLocks gives runs that wait for locks theirs, before the tenants are locked: a trigger that
+// has taken such a lock may be waiting for its tenant.
+func giveLocks(ctx context.Context, tx *store.Tx, waiting []run.Run) (map[id.Run]bool, error) {
+	var behind []run.Run
+	for _, r := range waiting {
+		if r.Behind {
+			behind = append(behind, r)
+		}
+	}
+	if len(behind) == 0 {
+		return nil, nil
+	}
+	return tx.GiveLocks(ctx, behind)
+}
+
+// returnLocks takes the locks back from runs that could not start.
+func returnLocks(ctx context.Context, tx *store.Tx, w *working, given map[id.Run]bool) error {
+	var left []store.RunKey
+	for of := range given {
+		if r := w.runs[of]; r != nil && r.run.State == run.RunPending {
+			left = append(left, store.RunKey{Tenant: r.run.Tenant, Run: of})
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return tx.ReturnLocks(ctx, left)
 }
 
 // start starts the runs for which there is room, in their order.
-func (w *working) start(candidates []store.RunKey, roots map[id.Run][]run.Task, used map[id.Tenant]*usage) (started int, err error) {
+func (w *working) start(candidates []store.RunKey, roots map[id.Run][]run.Task, used map[id.Tenant]*usage, given map[id.Run]bool) (started int, err error) {
 	meta := event.Meta{Actor: "admission"}
-	given := map[store.LockKey]bool{} // locks that runs of this batch have waited for
 	for _, key := range candidates {
 		r, u := w.runs[key.Run], used[key.Tenant]
 		if r == nil || u == nil || r.run.State != run.RunPending || len(roots[key.Run]) == 0 || u.room(1) == 0 {
 			continue
 		}
-		if lock := (store.LockKey{Tenant: key.Tenant, Key: r.run.Lock}); r.run.Behind {
-			if given[lock] {
-				continue
-			}
-			given[lock] = true
+		if r.run.Behind && !given[key.Run] {
+			continue
 		}
 		if err := w.decideRun(r, run.StartRun{}, meta); err != nil {
 			return 0, err

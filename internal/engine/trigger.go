@@ -35,6 +35,8 @@ type Trigger struct {
 	// WaitForQuota makes a run that waits for its start where it would be refused because too
 	// many run, or too many tasks are ready.
 	WaitForQuota bool `json:"-"`
+	// Queue makes a run that waits for its lock where another run with other parameters holds it.
+	Queue bool `json:"-"`
 	// WaitForLock is how long TriggerRun waits for a run that holds the lock.
 	WaitForLock time.Duration `json:"-"`
 	Meta        event.Meta    `json:"-"`
@@ -63,6 +65,8 @@ type Triggered struct {
 	Repeat bool // the run of an earlier trigger with the same idempotency key
 	// AlreadyRunning says that Run holds the lock that the trigger asked for: nothing was made.
 	AlreadyRunning bool
+	// Differs says that this run does something else than was asked for.
+	Differs bool
 }
 
 // Limits of a trigger.
@@ -91,7 +95,7 @@ func (e *Engine) TriggerRun(ctx context.Context, t Trigger) (Triggered, error) {
 		if err := e.control.do(ctx, cmd); err != nil {
 			return Triggered{}, err
 		}
-		return cmd.answer, nil
+		return cmd.answer, e.replace(ctx, cmd.makeWay)
 	})
 }
 
@@ -108,6 +112,9 @@ func (e *Engine) TriggerRuns(ctx context.Context, triggers []Trigger) ([]Trigger
 			answers[i] = cmd.(*triggerCommand).answer //nolint:forcetypeassert // made above
 		}
 		e.answered(answers[i], errs[i], answers[i].AlreadyRunning, 0)
+		if errs[i] == nil {
+			errs[i] = answers[i].conflict()
+		}
 	}
 	return answers, errs
 }
@@ -138,6 +145,9 @@ type triggerCommand struct {
 	pending bool                  // the run waits for its start
 	refused bool                  // by a quota, after its lock was taken
 	waits   bool                  // for its lock
+	turn    int64                 // its place among those that wait for the lock
+	fired   bool                  // by a slot or an event, not by a call
+	makeWay []Cancel              // runs that it replaces
 }
 
 func (*triggerCommand) control() {}
@@ -201,12 +211,22 @@ func (e *Engine) runSomeTriggers(ctx context.Context, batch []*call[controlComma
 		if err != nil {
 			return err
 		}
-		allowed, err := e.underQuotas(ctx, tx, w, unlocked)
+		loads, err := loadsOf(ctx, tx, fresh)
+		if err != nil {
+			return err
+		}
+		waiting, err := e.queueBehind(ctx, tx, fresh, loads)
+		if err != nil {
+			return err
+		}
+		allowed, err := e.underQuotas(ctx, tx, w, append(unlocked, waiting...))
 		if err != nil {
 			return err
 		}
 		for _, c := range allowed {
-			if err := w.create(c.cmd.(*triggerCommand)); err != nil { //nolint:forcetypeassert // sorted by runControl
+			t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+			t.pending = t.pending || t.waits
+			if err := w.create(t); err != nil {
 				return err
 			}
 		}
@@ -382,7 +402,7 @@ func (e *Engine) settleRepeats(ctx context.Context, tx *store.Tx, w *working, ba
 	var fresh []*call[controlCommand]
 	for _, c := range batch {
 		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
-		t.answer, t.behind, t.pending, t.refused = Triggered{Run: t.run}, nil, false, false
+		t.answer, t.behind, t.pending, t.refused, t.waits, t.makeWay = Triggered{Run: t.run}, nil, false, false, false, nil
 		k, held := holder[owned{t.Tenant, t.IdempotencyKey}]
 		switch {
 		case held && k.Run != t.run && k.Digest != t.digest:
@@ -408,7 +428,7 @@ func (w *working) create(t *triggerCommand) error {
 	err := w.recordRun(created, run.RunCreated{
 		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.planned.Parameters, Priority: t.Priority,
 		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Parent: t.Parent, Fingerprint: t.planned.Fingerprint, Retry: t.Retry,
-		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Config: t.config(), Slot: t.slot(), Tasks: first,
+		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Turn: t.turn, Config: t.config(), Slot: t.slot(), Tasks: first,
 		Provider: t.provider(), StartBy: startBy, StartLimit: startLimit,
 	}, t.Meta)
 	if err != nil {

@@ -268,8 +268,8 @@ func (q *inquiry) behind(ctx context.Context, tx *store.Tx) error {
 	}
 	key := store.LockKey{Tenant: q.run.Tenant, Key: waiting[0].Lock}
 	holders, err := tx.LockHolders(ctx, []store.LockKey{key})
-	if holder, held := holders[key]; held {
-		q.block(BlockedByLock, fmt.Sprintf("it waits for the lock %s, which run %s holds", key.Key, holder), "wait until that run ends, or cancel it: servo runs cancel "+holder.String(),
+	if holder, held := holders[key]; held && holder != q.run.ID {
+		q.block(BlockedByLock, fmt.Sprintf("it waits for the lock %s, which run %s holds or gets before it", key.Key, holder), "wait until that run ends, or cancel it: servo runs cancel "+holder.String(),
 			map[string]any{"lock": key.Key, "run": holder.String()})
 	}
 	return err
@@ -304,7 +304,11 @@ func (q *inquiry) wouldStart(ctx context.Context, tx *store.Tx) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := w.start(candidates, roots, used); err != nil {
+	free := make(map[id.Run]bool, len(candidates)) // candidates that wait for a lock are first in its line
+	for _, key := range candidates {
+		free[key.Run] = true
+	}
+	if _, err := w.start(candidates, roots, used, free); err != nil {
 		return false, err
 	}
 	r := w.runs[q.run.ID]

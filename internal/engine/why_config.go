@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
@@ -132,8 +131,7 @@ func (q *configInquiry) overlap(ctx context.Context, tx *store.Tx, t *triggerCom
 		q.block(BlockedByOverlap, fmt.Sprintf("%d of its runs have not ended, max_overlap is %d", load.Live, c.Spec.MaxOverlap), "wait until one ends, or cancel one",
 			map[string]any{"live": load.Live, "limit": c.Spec.MaxOverlap})
 	}
-	waits := c.Spec.Overlap == config.OverlapBufferAll || c.Spec.Overlap != config.OverlapSkip && load.Behind == 0
-	if t.lock == "" || waits {
+	if t.lock == "" || t.mayWait(load.Behind, true) {
 		return nil
 	}
 	key := store.LockKey{Tenant: c.Tenant, Key: t.lock}

@@ -102,6 +102,19 @@
 // is counted by the rows and not by notes that are settled later; that a task which was in
 // flight goes to the loop is therefore taken for granted. Fairness is not modelled.
 //
+// # The lock that runs exclude each other by
+//
+// docs/adr/0011-limits-and-locks.md, in a world of its own ([ExploreLocks]): a run that holds the
+// lock, one that waits for it, two triggers, an end, a cancel and a start. Each rule is a field of
+// [LockRules]:
+//
+//   - LooksAtLine: 10 steps: no run takes a lock ahead of one that waits
+//   - LineByTurn: 16 steps: no run takes a lock ahead of one that waits
+//   - KeyBeforeTenant: 22 steps: transactions do not wait in a circle
+//   - RunBeforeKey: 10 steps: transactions do not wait in a circle
+//
+// Two triggers that have not seen each other's commit have no order, and either may be first.
+//
 // # What is superfluous
 //
 // waiting is touched only under an excluding lock of the run's row, and nobody moves a

@@ -74,6 +74,7 @@ type (
 		Limit       int32           `json:"limit,omitempty"`   // seconds that it may take once started
 		Lock        string          `json:"lock,omitempty"`    // what it excludes other runs by
 		Behind      bool            `json:"behind,omitempty"`  // another holds that lock: it waits until it can have it
+		Turn        int64           `json:"turn,omitempty"`    // its place among those that wait for that lock
 		Config      *id.Config      `json:"config,omitempty"`  // that it was made for
 		Slot        *time.Time      `json:"slot,omitempty"`    // of the config; nil if it was triggered by hand or by an event
 		Provider    string          `json:"provider,omitempty"`

@@ -39,7 +39,8 @@ type Run struct {
 	Limit    int32  // seconds that it may take once started
 	Lock     string // what it excludes other runs by; "" is nothing
 	LockedBy string
-	Behind   bool // it waits for Lock
+	Behind   bool  // it waits for Lock
+	Turn     int64 // its place among those that wait for Lock; 0 if it never did
 
 	// Counters. Total = Remaining + the four ends.
 	Total, Remaining                      int32
@@ -167,6 +168,7 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 		r.TriggerType, r.TriggeredBy, r.Parent = body.TriggerType, body.TriggeredBy, body.Parent
 		r.Fingerprint, r.Retry, r.Trace, r.CreatedAt = body.Fingerprint, body.Retry, e.Meta.Trace, e.At
 		r.Limit, r.Lock, r.Behind, r.Config = cmp.Or(body.Limit, defaultLimit), body.Lock, body.Behind, body.Config
+		r.Turn = body.Turn
 		if body.Slot != nil {
 			r.Slot = *body.Slot
 		}

@@ -292,6 +292,19 @@ func (tx *Tx) LiveOfConfigs(ctx context.Context, keys []ConfigKey) (map[id.Confi
 	return found, err
 }
 
+// WaitingOfConfigs are the runs of configs that wait for their lock, at most so many of each.
+func (tx *Tx) WaitingOfConfigs(ctx context.Context, keys []ConfigKey, most int) (map[id.Config][]id.Run, error) {
+	rows, err := tx.q.WaitingOfConfigs(ctx, db.WaitingOfConfigsParams{
+		TenantIds: column(keys, ConfigKey.tenantID), ConfigIds: column(keys, ConfigKey.configID), Most: int32(most), //nolint:gosec // a batch size
+	})
+	waiting := map[id.Config][]id.Run{}
+	for _, r := range rows {
+		of := id.Of[id.Config](r.ConfigID)
+		waiting[of] = append(waiting[of], id.Of[id.Run](r.RunID))
+	}
+	return waiting, err
+}
+
 // ConfigResult is what a run that has ended tells its config.
 type ConfigResult struct {
 	ConfigKey

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -80,6 +82,7 @@ func (tx *Tx) insertLiveRuns(ctx context.Context, rows []run.Run) error {
 			ConfigIds:    column(rows, configOf),
 			LockedBys:    column(rows, func(r run.Run) string { return r.LockedBy }),
 			Pipelines:    column(rows, func(r run.Run) string { return r.Pipeline }),
+			Turns:        column(rows, func(r run.Run) int64 { return r.Turn }),
 		})
 	})
 }
@@ -105,8 +108,8 @@ type LockRequest struct {
 	Breaches  int16     // see BreachesOf
 }
 
-// TakeLocks gives each lock to the run that asks for it, unless another holds it, and says who
-// holds those that it could not give. A run that got its lock is live and running from then on:
+// TakeLocks gives each lock to the run that asks for it, unless another holds it or waits for it,
+// and says which run holds those that it could not give, or gets them next. A run that got its lock is live and running from then on:
 // Changes says whether it waits after all. Each key may be asked for once. A key that is in
 // neither answer was released while we looked: ask again.
 func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Time) (taken map[id.Run]bool, holders map[LockKey]id.Run, err error) {
@@ -148,7 +151,8 @@ func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Ti
 	return taken, holders, err
 }
 
-// LockHolders are the runs that hold locks; keys that nobody holds are left out.
+// LockHolders are the runs that hold locks, or get them next; keys of which there is no such run
+// are left out.
 func (tx *Tx) LockHolders(ctx context.Context, keys []LockKey) (map[LockKey]id.Run, error) {
 	found, err := tx.q.LockHolders(ctx, db.LockHoldersParams{
 		TenantIds: column(keys, func(k LockKey) uuid.UUID { return k.Tenant.UUID }),
@@ -159,6 +163,38 @@ func (tx *Tx) LockHolders(ctx context.Context, keys []LockKey) (map[LockKey]id.R
 		holders[LockKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.LockKey}] = id.Of[id.Run](r.RunID)
 	}
 	return holders, err
+}
+
+// LockTurns draws the places of n runs that wait for locks, in the order in which they came.
+func (tx *Tx) LockTurns(ctx context.Context, n int) ([]int64, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	return tx.q.LockTurns(ctx, int32(n)) //nolint:gosec // a batch size
+}
+
+// GiveLocks gives locked runs that wait for a lock theirs, if it is free and no other has waited
+// longer, and says which have it. They start in this transaction, or give it back.
+func (tx *Tx) GiveLocks(ctx context.Context, runs []run.Run) (given map[id.Run]bool, err error) {
+	runs = slices.Clone(runs)
+	slices.SortFunc(runs, func(a, b run.Run) int {
+		return cmp.Or(bytes.Compare(a.Tenant.UUID[:], b.Tenant.UUID[:]), cmp.Compare(a.Lock, b.Lock))
+	})
+	rows, err := tx.q.GiveLocks(ctx, db.GiveLocksParams{
+		TenantIds: column(runs, func(r run.Run) uuid.UUID { return r.Tenant.UUID }), RunIds: column(runs, func(r run.Run) uuid.UUID { return r.ID.UUID }),
+	})
+	given = make(map[id.Run]bool, len(rows))
+	for _, u := range rows {
+		given[id.Of[id.Run](u)] = true
+	}
+	return given, err
+}
+
+// ReturnLocks takes back locks that GiveLocks gave in this transaction to runs that do not start.
+func (tx *Tx) ReturnLocks(ctx context.Context, runs []RunKey) error {
+	return tx.writes.write("return locks", anyRows, func(q *db.Queries) error {
+		return q.ReturnLocks(ctx, db.ReturnLocksParams{TenantIds: column(runs, RunKey.tenantID), RunIds: column(runs, RunKey.runID)})
+	})
 }
 
 // ReleaseLocks takes back locks that TakeLocks gave in this transaction to runs that are not

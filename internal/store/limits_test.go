@@ -186,7 +186,19 @@ func TestLiveRuns(t *testing.T) {
 		w.engine(t, func(tx *Tx) {
 			require.NoError(t, tx.ReleaseLocks(t.Context(), []store.RunKey{{Tenant: a.tenant, Run: holder.Run}}))
 		})
-		next(t, first, second, free)
+		next(t, first, free) // the second comes after the first
+		w.engine(t, func(tx *Tx) {
+			turns := must(tx.LockTurns(t.Context(), 2))(t)
+			require.Greater(t, turns[1], turns[0])
+			require.Equal(t, map[id.Config][]id.Run{nightly.ID: {first.ID}}, must(tx.WaitingOfConfigs(t.Context(), []store.ConfigKey{nightly.Key(), other.Key()}, 1))(t))
+			require.Equal(t, map[id.Run]bool{first.ID: true}, must(tx.GiveLocks(t.Context(), []run.Run{second, first}))(t))
+			require.NoError(t, tx.ReturnLocks(t.Context(), []store.RunKey{{Tenant: a.tenant, Run: first.ID}}))
+			late := w.request(a, "k")
+			taken, holders, err := tx.TakeLocks(t.Context(), []store.LockRequest{late}, w.now)
+			require.NoError(t, err)
+			require.Empty(t, taken, "nobody overtakes a run that waits")
+			require.Equal(t, map[store.LockKey]id.Run{late.LockKey: first.ID}, holders)
+		})
 		require.NoError(t, starting(first))
 		require.Equal(t, first.ID, must(w.GetLock(t.Context(), a.tenant, "k"))(t).Run)
 		require.Equal(t, map[id.Config]store.ConfigLoad{nightly.ID: {Live: 2, Behind: 1}, other.ID: {Live: 1}}, load(t))

@@ -55,7 +55,7 @@ var plans = map[string][]string{
 	"DeleteLiveRuns": {"live_runs_pkey"},
 	"DueRuns":        {"live_runs_due", "runs_pkey"},
 	"WaitingTenants": {"live_runs_pending"},
-	"NextRuns":       {"live_runs_lock", "live_runs_pending"},
+	"NextRuns":       {"live_runs_lock", "live_runs_pending", "live_runs_waits"},
 	"Roots":          {"tasks_pkey", "waiting_pkey"},
 
 	"LateRuns":       {"live_runs_late"},

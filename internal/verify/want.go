@@ -78,7 +78,7 @@ func wantLive(r run.Run) store.LiveRunRow {
 	row := store.LiveRunRow{
 		TenantID: r.Tenant.UUID, RunID: r.ID.UUID, WorkspaceID: r.Workspace.UUID, CreatedAt: r.CreatedAt, DueAt: timeOrNull(r.DueAt()),
 		LimitS: r.Limit, Priority: r.Priority, Pending: r.State == run.RunPending, LockedBy: r.LockedBy, Pipeline: r.Pipeline,
-		ConfigID: configID(r), Breaches: store.BreachesOf(r),
+		ConfigID: configID(r), Breaches: store.BreachesOf(r), Turn: r.Turn,
 	}
 	if r.Behind {
 		row.WaitKey = r.Lock

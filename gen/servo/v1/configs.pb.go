@@ -2141,10 +2141,16 @@ type TriggerConfigRequest struct {
 	// For people: who or what wants this run.
 	TriggeredBy string `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
 	// How long to wait for a run that holds the lock, at most a minute. Without it, or if the
-	// time is over, the answer is that run, with already_running.
+	// time is over, the answer is that run, with already_running, if it has the same parameters,
+	// and 409 if it has others. A config that buffers creates a run that waits instead.
 	WaitForLock *durationpb.Duration `protobuf:"bytes,5,opt,name=wait_for_lock,json=waitForLock,proto3" json:"wait_for_lock,omitempty"`
 	// Where the tenant's quotas would refuse the run, make one that waits PENDING for its start.
-	WaitForQuota  bool `protobuf:"varint,6,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
+	WaitForQuota bool `protobuf:"varint,6,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
+	// Where a run with other parameters holds the lock, make one that waits PENDING until it is its
+	// turn, whatever the config's overlap.
+	Queue bool `protobuf:"varint,7,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Override parameters of the config for this run.
+	Parameters    *structpb.Struct `protobuf:"bytes,8,opt,name=parameters,proto3" json:"parameters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2219,6 +2225,20 @@ func (x *TriggerConfigRequest) GetWaitForQuota() bool {
 		return x.WaitForQuota
 	}
 	return false
+}
+
+func (x *TriggerConfigRequest) GetQueue() bool {
+	if x != nil {
+		return x.Queue
+	}
+	return false
+}
+
+func (x *TriggerConfigRequest) GetParameters() *structpb.Struct {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
 }
 
 // RescheduleConfigRequest says which config, and where its next slot goes.
@@ -4179,14 +4199,18 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
 	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12 \n" +
-	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xa3\x02\n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xf2\x02\n" +
 	"\x14TriggerConfigRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
 	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12+\n" +
 	"\ftriggered_by\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\vtriggeredBy\x12K\n" +
 	"\rwait_for_lock\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\vwaitForLock\x12$\n" +
-	"\x0ewait_for_quota\x18\x06 \x01(\bR\fwaitForQuota\"\x83\x02\n" +
+	"\x0ewait_for_quota\x18\x06 \x01(\bR\fwaitForQuota\x12\x14\n" +
+	"\x05queue\x18\a \x01(\bR\x05queue\x127\n" +
+	"\n" +
+	"parameters\x18\b \x01(\v2\x17.google.protobuf.StructR\n" +
+	"parameters\"\x83\x02\n" +
 	"\x17RescheduleConfigRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
@@ -4472,80 +4496,81 @@ var file_servo_v1_configs_proto_depIdxs = []int32{
 	9,  // 33: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
 	3,  // 34: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
 	52, // 35: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	50, // 36: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
-	50, // 37: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
-	31, // 38: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
-	4,  // 39: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
-	50, // 40: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	31, // 41: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
-	50, // 42: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
-	50, // 43: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
-	34, // 44: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
-	50, // 45: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
-	49, // 46: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
-	49, // 47: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
-	50, // 48: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
-	50, // 49: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
-	38, // 50: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
-	50, // 51: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
-	50, // 52: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
-	50, // 53: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
-	50, // 54: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
-	39, // 55: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
-	2,  // 56: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 57: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
-	42, // 58: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
-	50, // 59: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
-	50, // 60: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
-	45, // 61: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
-	50, // 62: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
-	50, // 63: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
-	2,  // 64: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 65: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
-	51, // 66: servo.v1.Slots.state:type_name -> servo.v1.Run.State
-	52, // 67: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
-	52, // 68: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
-	12, // 69: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
-	14, // 70: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
-	17, // 71: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
-	19, // 72: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
-	20, // 73: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
-	21, // 74: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
-	23, // 75: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
-	24, // 76: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
-	25, // 77: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
-	26, // 78: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
-	27, // 79: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
-	29, // 80: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
-	32, // 81: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
-	35, // 82: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
-	36, // 83: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
-	40, // 84: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
-	43, // 85: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
-	46, // 86: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
-	9,  // 87: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
-	15, // 88: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
-	18, // 89: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
-	9,  // 90: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
-	9,  // 91: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
-	22, // 92: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
-	9,  // 93: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
-	9,  // 94: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
-	53, // 95: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
-	9,  // 96: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
-	28, // 97: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
-	30, // 98: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
-	33, // 99: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
-	44, // 100: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
-	37, // 101: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
-	41, // 102: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
-	54, // 103: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
-	47, // 104: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
-	87, // [87:105] is the sub-list for method output_type
-	69, // [69:87] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	49, // 36: servo.v1.TriggerConfigRequest.parameters:type_name -> google.protobuf.Struct
+	50, // 37: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
+	50, // 38: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
+	31, // 39: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
+	4,  // 40: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
+	50, // 41: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	31, // 42: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
+	50, // 43: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
+	50, // 44: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
+	34, // 45: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
+	50, // 46: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
+	49, // 47: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
+	49, // 48: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
+	50, // 49: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
+	50, // 50: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
+	38, // 51: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
+	50, // 52: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
+	50, // 53: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
+	50, // 54: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
+	50, // 55: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
+	39, // 56: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
+	2,  // 57: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 58: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
+	42, // 59: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
+	50, // 60: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
+	50, // 61: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
+	45, // 62: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
+	50, // 63: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
+	50, // 64: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
+	2,  // 65: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 66: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
+	51, // 67: servo.v1.Slots.state:type_name -> servo.v1.Run.State
+	52, // 68: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
+	52, // 69: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
+	12, // 70: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
+	14, // 71: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
+	17, // 72: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
+	19, // 73: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
+	20, // 74: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
+	21, // 75: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
+	23, // 76: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
+	24, // 77: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
+	25, // 78: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
+	26, // 79: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
+	27, // 80: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
+	29, // 81: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
+	32, // 82: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
+	35, // 83: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
+	36, // 84: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
+	40, // 85: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
+	43, // 86: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
+	46, // 87: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
+	9,  // 88: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
+	15, // 89: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
+	18, // 90: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
+	9,  // 91: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
+	9,  // 92: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
+	22, // 93: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
+	9,  // 94: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
+	9,  // 95: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
+	53, // 96: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
+	9,  // 97: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
+	28, // 98: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
+	30, // 99: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
+	33, // 100: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
+	44, // 101: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
+	37, // 102: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
+	41, // 103: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
+	54, // 104: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
+	47, // 105: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
+	88, // [88:106] is the sub-list for method output_type
+	70, // [70:88] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_configs_proto_init() }

@@ -107,6 +107,13 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@config_ids::uui
 JOIN   LATERAL (SELECT count(*) AS live, count(*) FILTER (WHERE x.wait_key <> '') AS behind FROM servo.live_runs x
                 WHERE x.tenant_id = n.tenant_id AND x.config_id = n.config_id) AS l ON true;
 
+-- name: WaitingOfConfigs :many
+-- The runs of configs that wait for their lock, the first so many of each.
+SELECT n.config_id::uuid AS config_id, l.run_id
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@config_ids::uuid[]) AS config_id) AS n
+JOIN   LATERAL (SELECT x.run_id FROM servo.live_runs x
+                WHERE x.tenant_id = n.tenant_id AND x.config_id = n.config_id AND x.wait_key <> '' LIMIT @most::int) AS l ON true;
+
 -- name: InsertSlots :exec
 INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at, decided_by)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@config_ids::uuid[]), unnest(@slot_ats::timestamptz[]), unnest(@run_ids::uuid[]), @now::timestamptz, @decided_by::text;

@@ -3,15 +3,16 @@
 
 -- name: InsertLiveRuns :exec
 INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key,
-                             late_at, breaches)
+                             late_at, breaches, turn)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@workspace_ids::uuid[]), unnest(@created_ats::timestamptz[]),
        nullif(unnest(@due_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@limits::int[]), unnest(@priorities::smallint[]),
        unnest(@pendings::bool[]), unnest(@lock_keys::text[]), unnest(@locked_bys::text[]), unnest(@pipelines::text[]),
        nullif(unnest(@config_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@wait_keys::text[]),
-       nullif(unnest(@late_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@breaches::smallint[]);
+       nullif(unnest(@late_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@breaches::smallint[]), unnest(@turns::bigint[]);
 
 -- name: InsertLocks :many
--- Insert first: whoever holds the lock keeps it. Waits for a run that is just ending. Keys are
+-- Takes locks that are free and that no run waits for: a run that waits is never overtaken.
+-- Insert first: the run that holds a lock keeps it. Waits for a run that is just ending. Keys are
 -- taken in their order, so that two batches cannot wait for each other.
 INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id,
                              late_at, breaches)
@@ -21,15 +22,43 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]
                unnest(@due_ats::timestamptz[]) AS due_at, unnest(@limits::int[]) AS limit_s, unnest(@priorities::smallint[]) AS priority,
                unnest(@lock_keys::text[]) AS lock_key, unnest(@locked_bys::text[]) AS locked_by, unnest(@pipelines::text[]) AS pipeline,
                unnest(@config_ids::uuid[]) AS config_id, unnest(@late_ats::timestamptz[]) AS late_at, unnest(@breaches::smallint[]) AS breaches) AS n
+WHERE  NOT EXISTS (SELECT FROM servo.live_runs q WHERE q.tenant_id = n.tenant_id AND q.wait_key = n.lock_key AND q.wait_key <> '')
 ORDER  BY n.tenant_id, n.lock_key
 ON CONFLICT DO NOTHING
 RETURNING run_id;
 
 -- name: LockHolders :many
-SELECT l.tenant_id, l.lock_key, l.run_id
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@lock_keys::text[]) AS lock_key) AS n
-JOIN   LATERAL (SELECT * FROM servo.live_runs x
-                WHERE x.tenant_id = n.tenant_id AND x.lock_key = n.lock_key AND x.lock_key <> '' OFFSET 0) AS l ON true;
+-- The runs that hold locks, or get them next.
+SELECT l.tenant_id::uuid AS tenant_id, l.lock_key::text AS lock_key, l.run_id::uuid AS run_id
+FROM   (SELECT n.tenant_id, n.lock_key, coalesce(
+               (SELECT x.run_id FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.lock_key = n.lock_key AND x.lock_key <> ''),
+               (SELECT x.run_id FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.wait_key = n.lock_key AND x.wait_key <> ''
+                ORDER BY x.turn, x.run_id LIMIT 1)) AS run_id
+        FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@lock_keys::text[]) AS lock_key) AS n) AS l
+WHERE  l.run_id IS NOT NULL;
+
+-- name: LockTurns :many
+-- The places of so many runs that wait for locks, one after the other.
+SELECT nextval('servo.lock_turns')::bigint AS turn FROM generate_series(1, @runs::int);
+
+-- name: GiveLocks :many
+-- Gives locks to the runs, which are locked, that are the first to wait for them. Keys are taken
+-- in the order of the arrays. The key stays in wait_key until the run starts: see UpdateLiveRuns.
+UPDATE servo.live_runs l
+SET    lock_key = l.wait_key
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
+WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id AND l.wait_key <> ''
+AND    NOT EXISTS (SELECT FROM servo.live_runs h WHERE h.tenant_id = n.tenant_id AND h.lock_key = l.wait_key AND h.lock_key <> '')
+AND    NOT EXISTS (SELECT FROM servo.live_runs q WHERE q.tenant_id = n.tenant_id AND q.wait_key = l.wait_key AND q.wait_key <> ''
+                   AND (q.turn, q.run_id) < (l.turn, l.run_id))
+RETURNING l.run_id;
+
+-- name: ReturnLocks :exec
+-- Of runs that GiveLocks has given locks to in this transaction and that do not start after all.
+UPDATE servo.live_runs l
+SET    lock_key = ''
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
+WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id AND l.wait_key <> '';
 
 -- name: UpdateLiveRuns :exec
 -- A run starts, with the lock that it has waited for, or waits after all, or is being cancelled.
@@ -72,13 +101,15 @@ SELECT j.tenant_id::uuid AS tenant_id FROM jump j WHERE j.tenant_id IS NOT NULL;
 
 -- name: NextRuns :many
 -- The runs of each tenant that start next: by priority, then by age. A run that waits for a
--- lock is passed over while another holds it.
+-- lock is passed over while another holds it, or came before it.
 SELECT l.tenant_id, l.run_id, l.wait_key
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.wait_key FROM servo.live_runs x
                 WHERE x.tenant_id = n.tenant_id AND x.pending
                 AND   (x.wait_key = '' OR NOT EXISTS (SELECT FROM servo.live_runs h
-                       WHERE h.tenant_id = x.tenant_id AND h.lock_key = x.wait_key AND h.lock_key <> ''))
+                       WHERE h.tenant_id = x.tenant_id AND h.lock_key = x.wait_key AND h.lock_key <> '')
+                       AND NOT EXISTS (SELECT FROM servo.live_runs q
+                       WHERE q.tenant_id = x.tenant_id AND q.wait_key = x.wait_key AND q.wait_key <> '' AND (q.turn, q.run_id) < (x.turn, x.run_id)))
                 ORDER BY x.priority DESC, x.run_id LIMIT n.most) AS l ON true;
 
 -- name: Roots :many

@@ -887,3 +887,42 @@ func (q *Queries) UpsertSlotRanges(ctx context.Context, arg UpsertSlotRangesPara
 	)
 	return err
 }
+
+const waitingOfConfigs = `-- name: WaitingOfConfigs :many
+SELECT n.config_id::uuid AS config_id, l.run_id
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS config_id) AS n
+JOIN   LATERAL (SELECT x.run_id FROM servo.live_runs x
+                WHERE x.tenant_id = n.tenant_id AND x.config_id = n.config_id AND x.wait_key <> '' LIMIT $3::int) AS l ON true
+`
+
+type WaitingOfConfigsParams struct {
+	TenantIds []uuid.UUID
+	ConfigIds []uuid.UUID
+	Most      int32
+}
+
+type WaitingOfConfigsRow struct {
+	ConfigID uuid.UUID
+	RunID    uuid.UUID
+}
+
+// The runs of configs that wait for their lock, the first so many of each.
+func (q *Queries) WaitingOfConfigs(ctx context.Context, arg WaitingOfConfigsParams) ([]WaitingOfConfigsRow, error) {
+	rows, err := q.db.Query(ctx, waitingOfConfigs, arg.TenantIds, arg.ConfigIds, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitingOfConfigsRow
+	for rows.Next() {
+		var i WaitingOfConfigsRow
+		if err := rows.Scan(&i.ConfigID, &i.RunID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

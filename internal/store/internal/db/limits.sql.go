@@ -98,7 +98,7 @@ func (q *Queries) DeleteLiveRuns(ctx context.Context, arg DeleteLiveRunsParams) 
 
 const dueRuns = `-- name: DueRuns :many
 SELECT l.tenant_id, l.run_id, l.limit_s, l.pipeline, r.deployment_id
-FROM   (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches FROM servo.live_runs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at LIMIT $2::int) AS l
+FROM   (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches, turn FROM servo.live_runs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at LIMIT $2::int) AS l
 JOIN   LATERAL (SELECT y.deployment_id FROM servo.runs y WHERE y.tenant_id = l.tenant_id AND y.id = l.run_id OFFSET 0) AS r ON true
 `
 
@@ -158,15 +158,53 @@ func (q *Queries) ForgetTriggerKeys(ctx context.Context, arg ForgetTriggerKeysPa
 	return err
 }
 
+const giveLocks = `-- name: GiveLocks :many
+UPDATE servo.live_runs l
+SET    lock_key = l.wait_key
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
+WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id AND l.wait_key <> ''
+AND    NOT EXISTS (SELECT FROM servo.live_runs h WHERE h.tenant_id = n.tenant_id AND h.lock_key = l.wait_key AND h.lock_key <> '')
+AND    NOT EXISTS (SELECT FROM servo.live_runs q WHERE q.tenant_id = n.tenant_id AND q.wait_key = l.wait_key AND q.wait_key <> ''
+                   AND (q.turn, q.run_id) < (l.turn, l.run_id))
+RETURNING l.run_id
+`
+
+type GiveLocksParams struct {
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+}
+
+// Gives locks to the runs, which are locked, that are the first to wait for them. Keys are taken
+// in the order of the arrays. The key stays in wait_key until the run starts: see UpdateLiveRuns.
+func (q *Queries) GiveLocks(ctx context.Context, arg GiveLocksParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, giveLocks, arg.TenantIds, arg.RunIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var run_id uuid.UUID
+		if err := rows.Scan(&run_id); err != nil {
+			return nil, err
+		}
+		items = append(items, run_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertLiveRuns = `-- name: InsertLiveRuns :exec
 
 INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key,
-                             late_at, breaches)
+                             late_at, breaches, turn)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        nullif(unnest($5::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($6::int[]), unnest($7::smallint[]),
        unnest($8::bool[]), unnest($9::text[]), unnest($10::text[]), unnest($11::text[]),
        nullif(unnest($12::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($13::text[]),
-       nullif(unnest($14::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($15::smallint[])
+       nullif(unnest($14::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($15::smallint[]), unnest($16::bigint[])
 `
 
 type InsertLiveRunsParams struct {
@@ -185,6 +223,7 @@ type InsertLiveRunsParams struct {
 	WaitKeys     []string
 	LateAts      []time.Time
 	Breaches     []int16
+	Turns        []int64
 }
 
 // What bounds runs: the rows of those that have not ended, the locks that they hold, and the
@@ -206,6 +245,7 @@ func (q *Queries) InsertLiveRuns(ctx context.Context, arg InsertLiveRunsParams) 
 		arg.WaitKeys,
 		arg.LateAts,
 		arg.Breaches,
+		arg.Turns,
 	)
 	return err
 }
@@ -219,6 +259,7 @@ FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, un
                unnest($5::timestamptz[]) AS due_at, unnest($6::int[]) AS limit_s, unnest($7::smallint[]) AS priority,
                unnest($8::text[]) AS lock_key, unnest($9::text[]) AS locked_by, unnest($10::text[]) AS pipeline,
                unnest($11::uuid[]) AS config_id, unnest($12::timestamptz[]) AS late_at, unnest($13::smallint[]) AS breaches) AS n
+WHERE  NOT EXISTS (SELECT FROM servo.live_runs q WHERE q.tenant_id = n.tenant_id AND q.wait_key = n.lock_key AND q.wait_key <> '')
 ORDER  BY n.tenant_id, n.lock_key
 ON CONFLICT DO NOTHING
 RETURNING run_id
@@ -240,7 +281,8 @@ type InsertLocksParams struct {
 	Breaches     []int16
 }
 
-// Insert first: whoever holds the lock keeps it. Waits for a run that is just ending. Keys are
+// Takes locks that are free and that no run waits for: a run that waits is never overtaken.
+// Insert first: the run that holds a lock keeps it. Waits for a run that is just ending. Keys are
 // taken in their order, so that two batches cannot wait for each other.
 func (q *Queries) InsertLocks(ctx context.Context, arg InsertLocksParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, insertLocks,
@@ -279,7 +321,7 @@ func (q *Queries) InsertLocks(ctx context.Context, arg InsertLocksParams) ([]uui
 const liveRuns = `-- name: LiveRuns :many
 SELECT l.tenant_id, l.run_id, l.limit_s, l.pending, l.lock_key, l.locked_by, l.wait_key
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches, turn FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true
 `
 
 type LiveRunsParams struct {
@@ -327,10 +369,13 @@ func (q *Queries) LiveRuns(ctx context.Context, arg LiveRunsParams) ([]LiveRunsR
 }
 
 const lockHolders = `-- name: LockHolders :many
-SELECT l.tenant_id, l.lock_key, l.run_id
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS lock_key) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches FROM servo.live_runs x
-                WHERE x.tenant_id = n.tenant_id AND x.lock_key = n.lock_key AND x.lock_key <> '' OFFSET 0) AS l ON true
+SELECT l.tenant_id::uuid AS tenant_id, l.lock_key::text AS lock_key, l.run_id::uuid AS run_id
+FROM   (SELECT n.tenant_id, n.lock_key, coalesce(
+               (SELECT x.run_id FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.lock_key = n.lock_key AND x.lock_key <> ''),
+               (SELECT x.run_id FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.wait_key = n.lock_key AND x.wait_key <> ''
+                ORDER BY x.turn, x.run_id LIMIT 1)) AS run_id
+        FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS lock_key) AS n) AS l
+WHERE  l.run_id IS NOT NULL
 `
 
 type LockHoldersParams struct {
@@ -344,6 +389,7 @@ type LockHoldersRow struct {
 	RunID    uuid.UUID
 }
 
+// The runs that hold locks, or get them next.
 func (q *Queries) LockHolders(ctx context.Context, arg LockHoldersParams) ([]LockHoldersRow, error) {
 	rows, err := q.db.Query(ctx, lockHolders, arg.TenantIds, arg.LockKeys)
 	if err != nil {
@@ -409,13 +455,40 @@ func (q *Queries) LockTenants(ctx context.Context, tenantIds []uuid.UUID) ([]Loc
 	return items, nil
 }
 
+const lockTurns = `-- name: LockTurns :many
+SELECT nextval('servo.lock_turns')::bigint AS turn FROM generate_series(1, $1::int)
+`
+
+// The places of so many runs that wait for locks, one after the other.
+func (q *Queries) LockTurns(ctx context.Context, runs int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, lockTurns, runs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var turn int64
+		if err := rows.Scan(&turn); err != nil {
+			return nil, err
+		}
+		items = append(items, turn)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nextRuns = `-- name: NextRuns :many
 SELECT l.tenant_id, l.run_id, l.wait_key
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::int[]) AS most) AS n
 JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.wait_key FROM servo.live_runs x
                 WHERE x.tenant_id = n.tenant_id AND x.pending
                 AND   (x.wait_key = '' OR NOT EXISTS (SELECT FROM servo.live_runs h
-                       WHERE h.tenant_id = x.tenant_id AND h.lock_key = x.wait_key AND h.lock_key <> ''))
+                       WHERE h.tenant_id = x.tenant_id AND h.lock_key = x.wait_key AND h.lock_key <> '')
+                       AND NOT EXISTS (SELECT FROM servo.live_runs q
+                       WHERE q.tenant_id = x.tenant_id AND q.wait_key = x.wait_key AND q.wait_key <> '' AND (q.turn, q.run_id) < (x.turn, x.run_id)))
                 ORDER BY x.priority DESC, x.run_id LIMIT n.most) AS l ON true
 `
 
@@ -431,7 +504,7 @@ type NextRunsRow struct {
 }
 
 // The runs of each tenant that start next: by priority, then by age. A run that waits for a
-// lock is passed over while another holds it.
+// lock is passed over while another holds it, or came before it.
 func (q *Queries) NextRuns(ctx context.Context, arg NextRunsParams) ([]NextRunsRow, error) {
 	rows, err := q.db.Query(ctx, nextRuns, arg.TenantIds, arg.Mosts)
 	if err != nil {
@@ -468,6 +541,24 @@ type RepointTriggerKeysParams struct {
 // Of triggers that were answered with the run that holds their lock.
 func (q *Queries) RepointTriggerKeys(ctx context.Context, arg RepointTriggerKeysParams) error {
 	_, err := q.db.Exec(ctx, repointTriggerKeys, arg.TenantIds, arg.Keys, arg.RunIds)
+	return err
+}
+
+const returnLocks = `-- name: ReturnLocks :exec
+UPDATE servo.live_runs l
+SET    lock_key = ''
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
+WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id AND l.wait_key <> ''
+`
+
+type ReturnLocksParams struct {
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+}
+
+// Of runs that GiveLocks has given locks to in this transaction and that do not start after all.
+func (q *Queries) ReturnLocks(ctx context.Context, arg ReturnLocksParams) error {
+	_, err := q.db.Exec(ctx, returnLocks, arg.TenantIds, arg.RunIds)
 	return err
 }
 
