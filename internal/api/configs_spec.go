@@ -46,6 +46,17 @@ func (r *specReader) duration(field, text string) asset.Duration {
 	return d
 }
 
+// positive reads a duration of which 0 would silently become the default.
+func (r *specReader) positive(field, text string) asset.Duration {
+	d := r.duration(field, text)
+	if text != "" && d == 0 && !slices.ContainsFunc(r.found, func(v fault.Violation) bool { return v.Field == r.at(field) }) {
+		r.found = append(r.found, fault.Violation{
+			Code: fault.InvalidArgument, Field: r.at(field), Message: "is 0", Remedy: "write a longer duration, or leave the field out for its default",
+		})
+	}
+	return d
+}
+
 // specOf reads a spec that lies at a path of a request.
 func specOf(path string, p *servov1.ConfigSpec) (config.Spec, error) {
 	r := &specReader{path: path}
@@ -57,16 +68,16 @@ func specOf(path string, p *servov1.ConfigSpec) (config.Spec, error) {
 		Pipeline: p.GetPipeline(), Parameters: parameters, Priority: int16(p.GetPriority()), Timezone: p.GetTimezone(), //nolint:gosec // 0 to 10
 		Overlap: config.Overlap(p.GetOverlap()), MaxOverlap: int(p.GetMaxOverlap()), Jitter: r.duration("jitter", p.GetJitter()),
 		Catchup: config.Catchup{
-			Policy: config.CatchupPolicy(p.GetCatchup().GetPolicy()), MaxSlots: int(p.GetCatchup().GetMaxSlots()), Window: r.duration("catchup.window", p.GetCatchup().GetWindow()),
+			Policy: config.CatchupPolicy(p.GetCatchup().GetPolicy()), MaxSlots: int(p.GetCatchup().GetMaxSlots()), Window: r.positive("catchup.window", p.GetCatchup().GetWindow()),
 		},
-		Retry: r.retry(p.GetRetry()), MaxExecution: r.duration("max_execution", p.GetMaxExecution()),
-		SLAStartDelay: r.duration("sla_start_delay", p.GetSlaStartDelay()), MaxConsecutiveFailures: int(p.GetMaxConsecutiveFailures()),
+		Retry: r.retry(p.GetRetry()), MaxExecution: r.positive("max_execution", p.GetMaxExecution()),
+		SLAStartDelay: r.positive("sla_start_delay", p.GetSlaStartDelay()), MaxConsecutiveFailures: int(p.GetMaxConsecutiveFailures()),
 	}
 	if len(p.GetLabels()) > 0 {
 		s.Labels = p.GetLabels()
 	}
 	if d := p.GetDependsOn(); d != nil {
-		s.DependsOn = &config.Dependency{Config: d.GetConfig(), Within: r.duration("depends_on.within", d.GetWithin()), Wait: r.duration("depends_on.wait", d.GetWait())}
+		s.DependsOn = &config.Dependency{Config: d.GetConfig(), Within: r.positive("depends_on.within", d.GetWithin()), Wait: r.duration("depends_on.wait", d.GetWait())}
 	}
 	if s.Trigger, err = r.trigger(p.GetTrigger()); err != nil {
 		return s, err
@@ -75,7 +86,7 @@ func specOf(path string, p *servov1.ConfigSpec) (config.Spec, error) {
 }
 
 func (r *specReader) trigger(p *servov1.ConfigTrigger) (config.Trigger, error) {
-	t := config.Trigger{Cron: p.GetCron(), Template: p.GetTemplate(), Interval: r.duration("trigger.interval", p.GetInterval()), Manual: p.GetManual()}
+	t := config.Trigger{Cron: p.GetCron(), Template: p.GetTemplate(), Interval: r.positive("trigger.interval", p.GetInterval()), Manual: p.GetManual()}
 	if e := p.GetEvent(); e != nil {
 		t.Event = &config.Event{Config: e.GetConfig(), Name: e.GetName()}
 	}
@@ -91,7 +102,7 @@ func (r *specReader) retry(p *servov1.ConfigRetry) *asset.Retry {
 		return nil
 	}
 	return &asset.Retry{
-		MaxAttempts: int(p.GetMaxAttempts()), InitialDelay: r.duration("retry.initial_delay", p.GetInitialDelay()), MaxDelay: r.duration("retry.max_delay", p.GetMaxDelay()),
+		MaxAttempts: int(p.GetMaxAttempts()), InitialDelay: r.positive("retry.initial_delay", p.GetInitialDelay()), MaxDelay: r.positive("retry.max_delay", p.GetMaxDelay()),
 		Multiplier: p.GetMultiplier(), Jitter: p.GetJitter(), RetryOn: p.GetRetryOn(), NoRetryOn: p.GetNoRetryOn(), TimeoutGrowth: p.GetTimeoutGrowth(),
 	}
 }
@@ -193,6 +204,14 @@ func number[N int | int16](n N) *int32 {
 	return proto.Int32(int32(n))
 }
 
+// factor is the same for numbers with a fraction.
+func factor(f float64) *float64 {
+	if f == 0 {
+		return nil
+	}
+	return &f
+}
+
 func specToProto(s config.Spec) (*servov1.ConfigSpec, error) {
 	parameters, err := structOf(s.Parameters)
 	if err != nil {
@@ -209,8 +228,8 @@ func specToProto(s config.Spec) (*servov1.ConfigSpec, error) {
 	}
 	if r := s.Retry; r != nil {
 		out.Retry = &servov1.ConfigRetry{
-			MaxAttempts: int32(r.MaxAttempts), InitialDelay: durationText(r.InitialDelay), MaxDelay: durationText(r.MaxDelay), //nolint:gosec // up to 100
-			Multiplier: r.Multiplier, Jitter: r.Jitter, RetryOn: r.RetryOn, NoRetryOn: r.NoRetryOn, TimeoutGrowth: r.TimeoutGrowth,
+			MaxAttempts: number(r.MaxAttempts), InitialDelay: durationText(r.InitialDelay), MaxDelay: durationText(r.MaxDelay),
+			Multiplier: factor(r.Multiplier), Jitter: factor(r.Jitter), RetryOn: r.RetryOn, NoRetryOn: r.NoRetryOn, TimeoutGrowth: factor(r.TimeoutGrowth),
 		}
 	}
 	return out, nil

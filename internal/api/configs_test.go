@@ -86,7 +86,7 @@ func whole(t *testing.T) *servov1.ConfigSpec {
 		Priority: proto.Int32(9), Trigger: &servov1.ConfigTrigger{Interval: "15m", Anchor: timestamppb.New(noon.Add(-7 * time.Minute))}, Timezone: "Europe/Berlin",
 		DependsOn: &servov1.ConfigDependency{Config: "other", Within: "26h", Wait: "1h30m"}, Overlap: "allow", MaxOverlap: proto.Int32(3),
 		Catchup: &servov1.ConfigCatchup{Policy: "all", MaxSlots: proto.Int32(7), Window: "24h"}, Jitter: "30s",
-		Retry:        &servov1.ConfigRetry{MaxAttempts: 4, InitialDelay: "10s", MaxDelay: "1m", Multiplier: 2, Jitter: 0.5, RetryOn: []string{"NETWORK_ERROR"}, TimeoutGrowth: 1.5},
+		Retry:        &servov1.ConfigRetry{MaxAttempts: proto.Int32(4), InitialDelay: "10s", MaxDelay: "1m", Multiplier: proto.Float64(2), Jitter: proto.Float64(0.5), RetryOn: []string{"NETWORK_ERROR"}, TimeoutGrowth: proto.Float64(1.5)},
 		MaxExecution: "10m", SlaStartDelay: "5m", MaxConsecutiveFailures: proto.Int32(8),
 	}
 }
@@ -368,6 +368,10 @@ func TestBadConfigs(t *testing.T) {
 		"spec.catchup.window":           func(s *servov1.ConfigSpec) { s.Catchup = &servov1.ConfigCatchup{Window: "-1h"} },
 		"spec.depends_on.within":        func(s *servov1.ConfigSpec) { s.DependsOn = &servov1.ConfigDependency{Config: "good"} },
 		"spec.retry.max_delay":          func(s *servov1.ConfigSpec) { s.Retry = &servov1.ConfigRetry{MaxDelay: "1y"} },
+		"spec.retry.max_attempts":       func(s *servov1.ConfigSpec) { s.Retry = &servov1.ConfigRetry{MaxAttempts: proto.Int32(0)} },
+		"spec.retry.multiplier":         func(s *servov1.ConfigSpec) { s.Retry = &servov1.ConfigRetry{Multiplier: proto.Float64(0.5)} },
+		"spec.retry.initial_delay":      func(s *servov1.ConfigSpec) { s.Retry = &servov1.ConfigRetry{InitialDelay: "2h"} },
+		"spec.sla_start_delay":          func(s *servov1.ConfigSpec) { s.SlaStartDelay = "0s" },
 		"spec.max_execution":            func(s *servov1.ConfigSpec) { s.MaxExecution = "10000h" },
 		"spec.max_consecutive_failures": func(s *servov1.ConfigSpec) { s.MaxConsecutiveFailures = proto.Int32(0) },
 	}

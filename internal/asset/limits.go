@@ -47,6 +47,8 @@ const (
 	minMaxExecution  = Duration(time.Second)
 	maxMaxExecution  = Duration(7 * 24 * time.Hour)
 	minDelay         = Duration(time.Millisecond)
+	// DefaultMaxDelay bounds the delay of a retry whose policy sets no max_delay.
+	DefaultMaxDelay  = Duration(time.Hour)
 	maxInitialDelay  = Duration(24 * time.Hour)
 	maxMaxDelay      = Duration(7 * 24 * time.Hour)
 	maxAttempts      = 100

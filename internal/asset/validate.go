@@ -194,6 +194,13 @@ func validateURL(found *violations, path, text string) {
 	}
 }
 
+// Check refuses a retry policy by the rules of a manifest. It names fields below path.
+func (r *Retry) Check(path string) error {
+	found := newViolations(fault.InvalidArgument)
+	r.validate(found, path)
+	return found.err()
+}
+
 func (r *Retry) validate(found *violations, path string) {
 	if r == nil {
 		return
@@ -209,8 +216,11 @@ func (r *Retry) validate(found *violations, path string) {
 	said("multiplier", r.Multiplier != 0, func(p string) { within(found, p, r.Multiplier, 1, maxMultiplier) })
 	said("jitter", r.Jitter != 0, func(p string) { within(found, p, r.Jitter, minJitter, 1) })
 	said("timeout_growth", r.TimeoutGrowth != 0, func(p string) { within(found, p, r.TimeoutGrowth, 1, maxTimeoutGrowth) })
-	if r.InitialDelay != 0 && r.MaxDelay != 0 && r.MaxDelay < r.InitialDelay {
+	switch {
+	case r.InitialDelay != 0 && r.MaxDelay != 0 && r.MaxDelay < r.InitialDelay:
 		found.add(path+".max_delay", fmt.Sprintf("is %s, less than initial_delay %s", r.MaxDelay, r.InitialDelay), "raise it or lower initial_delay")
+	case r.MaxDelay == 0 && r.InitialDelay > DefaultMaxDelay:
+		found.add(path+".initial_delay", fmt.Sprintf("is %s, more than the default max_delay %s", r.InitialDelay, DefaultMaxDelay), "set max_delay too, or lower initial_delay")
 	}
 	const remedy = "write a code such as RATE_LIMITED"
 	words(found, path+".retry_on", r.RetryOn, MaxRetryCodes, codePattern, "is not an error code", remedy)

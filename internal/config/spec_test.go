@@ -13,6 +13,7 @@ import (
 	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/run"
 )
 
 func TestValidate(t *testing.T) {
@@ -74,6 +75,35 @@ func TestValidate(t *testing.T) {
 	require.NoError(t, config.ValidateNote("note", ""))
 	require.Error(t, config.ValidateNote("note", strings.Repeat("x", 1001)))
 	require.Error(t, config.ValidateNote("note", "\xff"))
+}
+
+func TestRetryHasTheRulesOfTheManifest(t *testing.T) {
+	t.Parallel()
+	hours := func(n int) asset.Duration { return asset.Duration(time.Duration(n) * time.Hour) }
+	check := func(r asset.Retry) error {
+		s := config.Spec{Pipeline: "p", Trigger: config.Trigger{Cron: "0 2 * * *"}, Retry: &r}
+		_, err := s.Filled(noon).Validate()
+		return err
+	}
+	for field, r := range map[string]asset.Retry{
+		"retry.max_attempts":   {MaxAttempts: -1},
+		"retry.multiplier":     {Multiplier: 0.5},
+		"retry.initial_delay":  {InitialDelay: hours(2)},                     // over the default maximum
+		"retry.max_delay":      {InitialDelay: hours(3), MaxDelay: hours(2)}, // over its own
+		"retry.jitter":         {Jitter: 2},
+		"retry.timeout_growth": {TimeoutGrowth: 11},
+		"retry.retry_on[0]":    {RetryOn: []string{"not a code"}},
+		"retry.no_retry_on[0]": {RetryOn: []string{"A"}, NoRetryOn: []string{"A"}},
+	} {
+		f, ok := fault.As(check(r))
+		require.True(t, ok, field)
+		require.Equal(t, field, f.Field)
+		require.NotEmpty(t, f.Remedy)
+	}
+	f, _ := fault.As(check(asset.Retry{MaxDelay: hours(100_000)}))
+	require.Equal(t, "retry.max_delay", f.Field)
+	require.NoError(t, check(asset.Retry{InitialDelay: hours(2), MaxDelay: hours(4), MaxAttempts: 1, Multiplier: 1}))
+	require.Equal(t, asset.DefaultMaxDelay.Std(), run.Resolve("").MaxDelay, "the default that the rule speaks of")
 }
 
 func TestFilled(t *testing.T) {

@@ -140,12 +140,7 @@ func (s Spec) checkNumbers() error {
 			return bad(d.field, "is "+d.value.String(), fmt.Sprintf("use whole seconds from %s to %s", d.min, d.max))
 		}
 	}
-	if s.Retry != nil {
-		if s.Retry.MaxAttempts < 0 || s.Retry.MaxAttempts > 100 {
-			return bad("retry.max_attempts", fmt.Sprintf("is %d", s.Retry.MaxAttempts), "use 1 to 100")
-		}
-	}
-	return nil
+	return s.Retry.Check("retry")
 }
 
 func (s Spec) checkDependency() error {

@@ -3,9 +3,9 @@ package engine
 import (
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
+	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/run"
 )
@@ -26,48 +26,13 @@ func checkText(field, text string, limit int) error {
 	return nil
 }
 
-// Limits of the retry policy of a trigger: those of a manifest.
-const (
-	maxRetryAttempts   = 100
-	maxInitialDelay    = 24 * time.Hour
-	maxRetryDelay      = 7 * 24 * time.Hour
-	maxRetryMultiplier = 100
-	maxTimeoutGrowth   = 10
-	maxRetryCodes      = 100
-	maxCodeLength      = 100
-)
-
-// checkRetry refuses a policy that makes no sense. A zero field is not said.
+// checkRetry refuses a policy that a manifest could not have. A zero field is not set.
 func checkRetry(p run.RetryPolicy) error {
-	for _, number := range []struct {
-		field string
-		value float64
-		limit float64
-	}{
-		{"max_attempts", float64(p.MaxAttempts), maxRetryAttempts},
-		{"initial_delay", p.InitialDelay.Seconds(), maxInitialDelay.Seconds()},
-		{"max_delay", p.MaxDelay.Seconds(), maxRetryDelay.Seconds()},
-		{"multiplier", p.Multiplier, maxRetryMultiplier},
-		{"jitter", p.Jitter, 1},
-		{"timeout_growth", p.TimeoutGrowth, maxTimeoutGrowth},
-	} {
-		if !(number.value >= 0 && number.value <= number.limit) { // NaN too
-			return fault.New(fault.InvalidArgument, fmt.Sprintf("is %g", number.value), fault.Field("retry."+number.field),
-				fault.Remedy(fmt.Sprintf("use 0 (as the pipeline says) to %g", number.limit)))
-		}
+	r := asset.Retry{
+		MaxAttempts: p.MaxAttempts, InitialDelay: asset.Duration(p.InitialDelay), MaxDelay: asset.Duration(p.MaxDelay), Multiplier: p.Multiplier,
+		Jitter: p.Jitter, RetryOn: p.RetryOn, NoRetryOn: p.NoRetryOn, TimeoutGrowth: p.TimeoutGrowth,
 	}
-	for field, codes := range map[string][]string{"retry.retry_on": p.RetryOn, "retry.no_retry_on": p.NoRetryOn} {
-		if len(codes) > maxRetryCodes {
-			return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d codes, the limit is %d", len(codes), maxRetryCodes),
-				fault.Field(field), fault.Remedy("list fewer codes"))
-		}
-		for _, code := range codes {
-			if err := checkText(field, code, maxCodeLength); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return r.Check("retry")
 }
 
 // CheckIdempotencyKey refuses what is no idempotency key.

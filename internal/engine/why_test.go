@@ -167,12 +167,14 @@ func TestWhy(t *testing.T) {
 		b := setup(t)
 		b.db.SetClock(t, noon)
 		key := b.trigger(t, "single")
-		b.report(t, b.one(t), engine.Fail{Failure: run.Failure{Code: "NETWORK_ERROR", Message: "connection reset"}})
+		lease := b.one(t)
+		b.report(t, lease, engine.Fail{Failure: run.Failure{Code: "NETWORK_ERROR", Message: "connection reset"}})
+		due := noon.Add(run.Resolve("NETWORK_ERROR").Delay(1, lease.Task)).Format(time.RFC3339)
 		why := b.whyTask(t, key, "s/one")
 		require.Equal(t, []engine.BlockerCode{engine.BlockedByRetry}, codes(why))
-		require.Equal(t, "attempt 1 failed: NETWORK_ERROR: connection reset; the next one is due at 2026-11-15T12:05:00Z, 1 of 3 attempts are used",
+		require.Equal(t, "attempt 1 failed: NETWORK_ERROR: connection reset; the next one is due at "+due+", 1 of 3 attempts are used",
 			why.Blockers[0].Message)
-		require.Equal(t, "2026-11-15T12:05:00Z", why.Blockers[0].Values["retry_at"])
+		require.Equal(t, due, why.Blockers[0].Values["retry_at"])
 		b.db.SetClock(t, noon.Add(5*time.Minute))
 		require.Empty(t, b.whyTask(t, key, "s/one").Blockers)
 	})

@@ -157,10 +157,7 @@ func specOf(values map[string]string, current *servov1.ConfigSpec) (*servov1.Con
 	if spec.Retry == nil {
 		spec.Retry = &servov1.ConfigRetry{}
 	}
-	spec.Retry.MaxAttempts, spec.Retry.InitialDelay = 0, values["retry_delay"]
-	if attempts := whole("retry_attempts"); attempts != nil {
-		spec.Retry.MaxAttempts = *attempts
-	}
+	spec.Retry.MaxAttempts, spec.Retry.InitialDelay = whole("retry_attempts"), values["retry_delay"]
 	if proto.Size(spec.GetRetry()) == 0 {
 		spec.Retry = nil
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"google.golang.org/protobuf/proto"
+
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/servotest/browser"
 	"go.arco.dev/servo/internal/web/view"
@@ -87,7 +89,7 @@ func TestConfigForm(t *testing.T) {
 		w := newWorld(t)
 		w.Allow("422")
 		w.addConfig(tenant, "nightly", func(s *servov1.ConfigSpec) {
-			s.Retry = &servov1.ConfigRetry{MaxAttempts: 3, RetryOn: []string{"SHOP_CLOSED"}}
+			s.Retry = &servov1.ConfigRetry{MaxAttempts: proto.Int32(3), RetryOn: []string{"SHOP_CLOSED"}}
 		})
 		w.Go(view.ConfigPath(tenant, "", "nightly") + "/edit")
 		require.Equal(t, "3", w.valueOf("retry_attempts"))

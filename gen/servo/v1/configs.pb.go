@@ -665,14 +665,14 @@ func (x *ConfigCatchup) GetWindow() string {
 // from them.
 type ConfigRetry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	MaxAttempts   int32                  `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	MaxAttempts   *int32                 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
 	InitialDelay  string                 `protobuf:"bytes,2,opt,name=initial_delay,json=initialDelay,proto3" json:"initial_delay,omitempty"`
 	MaxDelay      string                 `protobuf:"bytes,3,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
-	Multiplier    float64                `protobuf:"fixed64,4,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
-	Jitter        float64                `protobuf:"fixed64,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	Multiplier    *float64               `protobuf:"fixed64,4,opt,name=multiplier,proto3,oneof" json:"multiplier,omitempty"`
+	Jitter        *float64               `protobuf:"fixed64,5,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`
 	RetryOn       []string               `protobuf:"bytes,6,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	NoRetryOn     []string               `protobuf:"bytes,7,rep,name=no_retry_on,json=noRetryOn,proto3" json:"no_retry_on,omitempty"`
-	TimeoutGrowth float64                `protobuf:"fixed64,8,opt,name=timeout_growth,json=timeoutGrowth,proto3" json:"timeout_growth,omitempty"`
+	TimeoutGrowth *float64               `protobuf:"fixed64,8,opt,name=timeout_growth,json=timeoutGrowth,proto3,oneof" json:"timeout_growth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -708,8 +708,8 @@ func (*ConfigRetry) Descriptor() ([]byte, []int) {
 }
 
 func (x *ConfigRetry) GetMaxAttempts() int32 {
-	if x != nil {
-		return x.MaxAttempts
+	if x != nil && x.MaxAttempts != nil {
+		return *x.MaxAttempts
 	}
 	return 0
 }
@@ -729,15 +729,15 @@ func (x *ConfigRetry) GetMaxDelay() string {
 }
 
 func (x *ConfigRetry) GetMultiplier() float64 {
-	if x != nil {
-		return x.Multiplier
+	if x != nil && x.Multiplier != nil {
+		return *x.Multiplier
 	}
 	return 0
 }
 
 func (x *ConfigRetry) GetJitter() float64 {
-	if x != nil {
-		return x.Jitter
+	if x != nil && x.Jitter != nil {
+		return *x.Jitter
 	}
 	return 0
 }
@@ -757,8 +757,8 @@ func (x *ConfigRetry) GetNoRetryOn() []string {
 }
 
 func (x *ConfigRetry) GetTimeoutGrowth() float64 {
-	if x != nil {
-		return x.TimeoutGrowth
+	if x != nil && x.TimeoutGrowth != nil {
+		return *x.TimeoutGrowth
 	}
 	return 0
 }
@@ -4051,18 +4051,22 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x00R\bmaxSlots\x88\x01\x01\x12 \n" +
 	"\x06window\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06windowB\f\n" +
 	"\n" +
-	"_max_slots\"\x96\x03\n" +
-	"\vConfigRetry\x12,\n" +
-	"\fmax_attempts\x18\x01 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\vmaxAttempts\x12-\n" +
+	"_max_slots\"\xe8\x03\n" +
+	"\vConfigRetry\x121\n" +
+	"\fmax_attempts\x18\x01 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x01H\x00R\vmaxAttempts\x88\x01\x01\x12-\n" +
 	"\rinitial_delay\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\finitialDelay\x12%\n" +
-	"\tmax_delay\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\bmaxDelay\x127\n" +
+	"\tmax_delay\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\bmaxDelay\x12<\n" +
 	"\n" +
-	"multiplier\x18\x04 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00R\n" +
-	"multiplier\x12/\n" +
-	"\x06jitter\x18\x05 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\x06jitter\x12)\n" +
+	"multiplier\x18\x04 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\xf0?H\x01R\n" +
+	"multiplier\x88\x01\x01\x124\n" +
+	"\x06jitter\x18\x05 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?){\x14\xaeG\xe1z\x84?H\x02R\x06jitter\x88\x01\x01\x12)\n" +
 	"\bretry_on\x18\x06 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\aretryOn\x12.\n" +
-	"\vno_retry_on\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\tnoRetryOn\x12>\n" +
-	"\x0etimeout_growth\x18\b \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00R\rtimeoutGrowth\"\xeb\a\n" +
+	"\vno_retry_on\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\tnoRetryOn\x12C\n" +
+	"\x0etimeout_growth\x18\b \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00$@)\x00\x00\x00\x00\x00\x00\xf0?H\x03R\rtimeoutGrowth\x88\x01\x01B\x0f\n" +
+	"\r_max_attemptsB\r\n" +
+	"\v_multiplierB\t\n" +
+	"\a_jitterB\x11\n" +
+	"\x0f_timeout_growth\"\xeb\a\n" +
 	"\x06Config\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -4582,6 +4586,7 @@ func file_servo_v1_configs_proto_init() {
 	file_servo_v1_why_proto_init()
 	file_servo_v1_configs_proto_msgTypes[0].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[4].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[5].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[9].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[10].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[17].OneofWrappers = []any{}

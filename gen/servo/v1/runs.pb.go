@@ -453,15 +453,17 @@ func (x *TaskCounts) GetCancelled() int32 {
 // RetryPolicy is stronger than those of pipeline and assets. A field that is not set is
 // taken from them.
 type RetryPolicy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MaxAttempts   int32                  `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	InitialDelay  *durationpb.Duration   `protobuf:"bytes,2,opt,name=initial_delay,json=initialDelay,proto3" json:"initial_delay,omitempty"`
-	MaxDelay      *durationpb.Duration   `protobuf:"bytes,3,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
-	Multiplier    float64                `protobuf:"fixed64,4,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
-	Jitter        float64                `protobuf:"fixed64,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
-	RetryOn       []string               `protobuf:"bytes,6,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
-	NoRetryOn     []string               `protobuf:"bytes,7,rep,name=no_retry_on,json=noRetryOn,proto3" json:"no_retry_on,omitempty"`
-	TimeoutGrowth float64                `protobuf:"fixed64,8,opt,name=timeout_growth,json=timeoutGrowth,proto3" json:"timeout_growth,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	MaxAttempts  int32                  `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	InitialDelay *durationpb.Duration   `protobuf:"bytes,2,opt,name=initial_delay,json=initialDelay,proto3" json:"initial_delay,omitempty"`
+	MaxDelay     *durationpb.Duration   `protobuf:"bytes,3,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
+	Multiplier   float64                `protobuf:"fixed64,4,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
+	// 0.01 to 1: a delay is shortened by up to this share, by another amount for each task and
+	// attempt; 0.2 if no policy sets it.
+	Jitter        float64  `protobuf:"fixed64,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	RetryOn       []string `protobuf:"bytes,6,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
+	NoRetryOn     []string `protobuf:"bytes,7,rep,name=no_retry_on,json=noRetryOn,proto3" json:"no_retry_on,omitempty"`
+	TimeoutGrowth float64  `protobuf:"fixed64,8,opt,name=timeout_growth,json=timeoutGrowth,proto3" json:"timeout_growth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -569,10 +571,14 @@ type TriggerRunRequest struct {
 	TriggeredBy string       `protobuf:"bytes,7,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
 	Retry       *RetryPolicy `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"`
 	// How long to wait for a run that holds the pipeline's lock, at most a minute. Without it, or
-	// if the time is over, the answer is that run, with already_running.
+	// if the time is over, the answer is that run, with already_running, if it has the same
+	// parameters, and 409 if it has others.
 	WaitForLock *durationpb.Duration `protobuf:"bytes,9,opt,name=wait_for_lock,json=waitForLock,proto3" json:"wait_for_lock,omitempty"`
 	// Where the tenant's quotas would refuse the run, make one that waits PENDING for its start.
-	WaitForQuota  bool `protobuf:"varint,10,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
+	WaitForQuota bool `protobuf:"varint,10,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
+	// Where a run with other parameters holds the lock, make one that waits PENDING until it is its
+	// turn. Runs that wait for a lock get it in the order in which they came.
+	Queue         bool `protobuf:"varint,11,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -677,13 +683,20 @@ func (x *TriggerRunRequest) GetWaitForQuota() bool {
 	return false
 }
 
+func (x *TriggerRunRequest) GetQueue() bool {
+	if x != nil {
+		return x.Queue
+	}
+	return false
+}
+
 // TriggerRunResponse is the run.
 type TriggerRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	// The run of an earlier request with the same idempotency key.
 	RepeatedRequest bool `protobuf:"varint,2,opt,name=repeated_request,json=repeatedRequest,proto3" json:"repeated_request,omitempty"`
-	// No run was made: this one holds the lock.
+	// No run was created: this one has the same parameters, and holds the lock or gets it next.
 	AlreadyRunning bool `protobuf:"varint,3,opt,name=already_running,json=alreadyRunning,proto3" json:"already_running,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2142,7 +2155,9 @@ type RetryRunRequest struct {
 	// The key of an asset or the id of a task, for mode FROM.
 	From string `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
 	// Where the tenant's quotas would refuse the run, make one that waits PENDING for its start.
-	WaitForQuota  bool `protobuf:"varint,6,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
+	WaitForQuota bool `protobuf:"varint,6,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
+	// Where another run holds the lock, make one that waits PENDING until it is its turn.
+	Queue         bool `protobuf:"varint,7,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2215,6 +2230,13 @@ func (x *RetryRunRequest) GetFrom() string {
 func (x *RetryRunRequest) GetWaitForQuota() bool {
 	if x != nil {
 		return x.WaitForQuota
+	}
+	return false
+}
+
+func (x *RetryRunRequest) GetQueue() bool {
+	if x != nil {
+		return x.Queue
 	}
 	return false
 }
@@ -2663,7 +2685,7 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x06jitter\x18\x05 \x01(\x01R\x06jitter\x12)\n" +
 	"\bretry_on\x18\x06 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\aretryOn\x12.\n" +
 	"\vno_retry_on\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\tnoRetryOn\x12%\n" +
-	"\x0etimeout_growth\x18\b \x01(\x01R\rtimeoutGrowth\"\xdb\x03\n" +
+	"\x0etimeout_growth\x18\b \x01(\x01R\rtimeoutGrowth\"\xf1\x03\n" +
 	"\x11TriggerRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
@@ -2678,7 +2700,8 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x05retry\x18\b \x01(\v2\x15.servo.v1.RetryPolicyR\x05retry\x12K\n" +
 	"\rwait_for_lock\x18\t \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\vwaitForLock\x12$\n" +
 	"\x0ewait_for_quota\x18\n" +
-	" \x01(\bR\fwaitForQuota\"\x89\x01\n" +
+	" \x01(\bR\fwaitForQuota\x12\x14\n" +
+	"\x05queue\x18\v \x01(\bR\x05queue\"\x89\x01\n" +
 	"\x12TriggerRunResponse\x12\x1f\n" +
 	"\x03run\x18\x01 \x01(\v2\r.servo.v1.RunR\x03run\x12)\n" +
 	"\x10repeated_request\x18\x02 \x01(\bR\x0frepeatedRequest\x12'\n" +
@@ -2803,14 +2826,15 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x10CancelRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12 \n" +
-	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xbc\x02\n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xd2\x02\n" +
 	"\x0fRetryRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12<\n" +
 	"\x04mode\x18\x03 \x01(\x0e2\x1e.servo.v1.RetryRunRequest.ModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12+\n" +
 	"\ftriggered_by\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\vtriggeredBy\x12\x1c\n" +
 	"\x04from\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xc9\x01R\x04from\x12$\n" +
-	"\x0ewait_for_quota\x18\x06 \x01(\bR\fwaitForQuota\";\n" +
+	"\x0ewait_for_quota\x18\x06 \x01(\bR\fwaitForQuota\x12\x14\n" +
+	"\x05queue\x18\a \x01(\bR\x05queue\";\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +

@@ -208,6 +208,7 @@ type ServoLiveRun struct {
 	WaitKey     string
 	LateAt      *time.Time
 	Breaches    int16
+	Turn        int64
 }
 
 type ServoPool struct {

@@ -1171,7 +1171,7 @@ func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]V
 }
 
 const verifyLiveRuns = `-- name: VerifyLiveRuns :many
-SELECT l.tenant_id, l.run_id, l.workspace_id, l.created_at, l.due_at, l.limit_s, l.priority, l.pending, l.lock_key, l.locked_by, l.pipeline, l.config_id, l.wait_key, l.late_at, l.breaches
+SELECT l.tenant_id, l.run_id, l.workspace_id, l.created_at, l.due_at, l.limit_s, l.priority, l.pending, l.lock_key, l.locked_by, l.pipeline, l.config_id, l.wait_key, l.late_at, l.breaches, l.turn
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.live_runs l ON l.tenant_id = n.tenant_id AND l.run_id = n.id
 ORDER  BY l.tenant_id, l.run_id
@@ -1211,6 +1211,7 @@ func (q *Queries) VerifyLiveRuns(ctx context.Context, arg VerifyLiveRunsParams) 
 			&i.ServoLiveRun.WaitKey,
 			&i.ServoLiveRun.LateAt,
 			&i.ServoLiveRun.Breaches,
+			&i.ServoLiveRun.Turn,
 		); err != nil {
 			return nil, err
 		}
