@@ -21,6 +21,7 @@ import (
 type FairnessOptions struct {
 	Database string        // a PostgreSQL to use; "" starts a private one with fsync on
 	Backlog  int           // ready tasks of the noisy tenant
+	Tenants  int           // that wait together
 	Tasks    int           // that the tenants with weights are served in all
 	For      time.Duration // how long the quiet tenant asks for a task each second
 	Logger   *slog.Logger
@@ -29,11 +30,15 @@ type FairnessOptions struct {
 // FairnessResult is what was seen.
 type FairnessResult struct {
 	Neighbour NeighbourResult `json:"neighbour"`
+	Crowd     CrowdResult     `json:"crowd"`
 	Weights   []WeightResult  `json:"weights"`
 }
 
 // NeighbourResult is how a tenant with a task each second fares beside one with a backlog.
 type NeighbourResult struct {
+	IdleP50   float64 `json:"idle_p50"`   // of the quiet tenant's READY → RUNNING while it is alone, in milliseconds
+	IdleP99   float64 `json:"idle_p99"`   // likewise
+	Length    float64 `json:"length"`     // of the noisy tenant's tasks, in milliseconds
 	Backlog   int     `json:"backlog"`    // of the noisy tenant when it began
 	Tasks     int     `json:"tasks"`      // of the quiet tenant
 	WaitP50   float64 `json:"wait_p50"`   // its READY → QUEUED, in milliseconds
@@ -67,6 +72,9 @@ func RunFairness(ctx context.Context, o FairnessOptions) (FairnessResult, error)
 	defer stop()
 	if result.Neighbour, err = neighbour(ctx, o, admin); err != nil {
 		return result, fmt.Errorf("neighbour: %w", err)
+	}
+	if result.Crowd, err = waitingCrowd(ctx, o, admin); err != nil {
+		return result, fmt.Errorf("crowd: %w", err)
 	}
 	if result.Weights, err = weights(ctx, o, admin); err != nil {
 		return result, fmt.Errorf("weights: %w", err)
@@ -182,7 +190,7 @@ func collect(ctx context.Context, ended <-chan engine.Lease) ([]engine.Report, e
 
 // neighbour: a backlog of one tenant, and another that wants one task each second.
 func neighbour(ctx context.Context, o FairnessOptions, admin string) (NeighbourResult, error) {
-	result := NeighbourResult{Backlog: o.Backlog}
+	result := NeighbourResult{Backlog: o.Backlog, Length: 100}
 	c, closeAll, err := newContest(ctx, admin, o.Logger)
 	defer closeAll()
 	if err != nil {
@@ -196,10 +204,31 @@ func neighbour(ctx context.Context, o FairnessOptions, admin string) (NeighbourR
 	if err != nil {
 		return result, err
 	}
+	alone := time.Now()
+	if err := c.ask(ctx, quiet, o.For/4); err != nil {
+		return result, err
+	}
+	var idle NeighbourResult
+	if err := c.admin.QueryRow(ctx, neighbourSQL, quiet.UUID, alone).Scan(idle.waits()...); err != nil {
+		return result, err
+	}
 	if err := c.fill(ctx, noisy, o.Backlog); err != nil {
 		return result, err
 	}
-	until := time.Now().Add(o.For)
+	c.finished.Store(0)
+	beside := time.Now()
+	if err := c.ask(ctx, quiet, o.For); err != nil {
+		return result, err
+	}
+	result.NoisyRate = float64(c.finished.Load()) / time.Since(beside).Seconds()
+	err = c.admin.QueryRow(ctx, neighbourSQL, quiet.UUID, beside).Scan(result.waits()...)
+	result.IdleP50, result.IdleP99 = idle.StartP50, idle.StartP99
+	return result, err
+}
+
+// ask has a tenant want one task each second for so long, and a worker serve everybody.
+func (c *contest) ask(ctx context.Context, quiet id.Tenant, length time.Duration) error {
+	until := time.Now().Add(length)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return c.work(ctx, 100, func(int64) bool { return time.Now().After(until.Add(time.Second)) })
@@ -215,13 +244,12 @@ func neighbour(ctx context.Context, o FairnessOptions, admin string) (NeighbourR
 		}
 		return nil
 	})
-	if err := group.Wait(); err != nil {
-		return result, err
-	}
-	result.NoisyRate = float64(c.finished.Load()) / o.For.Seconds()
-	err = c.admin.QueryRow(context.WithoutCancel(ctx), neighbourSQL, quiet.UUID).Scan(&result.Tasks, &result.WaitP50, &result.WaitP99,
-		&result.StartP50, &result.StartP99, &result.RoundP50, &result.RoundP99, &result.Rounds)
-	return result, err
+	return group.Wait()
+}
+
+// waits are what neighbourSQL answers with.
+func (r *NeighbourResult) waits() []any {
+	return []any{&r.Tasks, &r.WaitP50, &r.WaitP99, &r.StartP50, &r.StartP99, &r.RoundP50, &r.RoundP99, &r.Rounds}
 }
 
 // neighbourSQL reads from the events how long the quiet tenant's tasks waited, and how far
@@ -232,7 +260,7 @@ WITH waits AS (
 	FROM   servo.runs r
 	JOIN   servo.run_events q ON q.tenant_id = r.tenant_id AND q.run_id = r.id AND q.type = 'task.queued'
 	JOIN   servo.run_events c ON c.tenant_id = r.tenant_id AND c.run_id = r.id AND c.type = 'task.claimed'
-	WHERE  r.tenant_id = $1
+	WHERE  r.tenant_id = $1 AND r.created_at >= $2
 ), rounds AS (
 	SELECT DISTINCT recorded_at AS at FROM servo.run_events WHERE type = 'task.queued'
 	AND    recorded_at >= (SELECT min(ready_at) FROM waits)
@@ -245,8 +273,8 @@ WITH waits AS (
 )
 SELECT count(*)::int, percentile_cont(0.5) WITHIN GROUP (ORDER BY queued)::float8, percentile_cont(0.99) WITHIN GROUP (ORDER BY queued)::float8,
        percentile_cont(0.5) WITHIN GROUP (ORDER BY started)::float8, percentile_cont(0.99) WITHIN GROUP (ORDER BY started)::float8,
-       (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY apart)::float8 FROM gaps),
-       (SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY apart)::float8 FROM gaps), max(rounds)::int
+       (SELECT coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY apart), 0)::float8 FROM gaps),
+       (SELECT coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY apart), 0)::float8 FROM gaps), max(rounds)::int
 FROM   took`
 
 // weights: three tenants that always wait, with tasks of different length.

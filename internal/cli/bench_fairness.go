@@ -22,7 +22,8 @@ func newBenchFairness() *cobra.Command {
 
 First a noisy neighbour: one tenant has a backlog of ready tasks, another wants one task each
 second. How long does the second wait to be queued, against the time between two rounds of
-admission? Then three tenants with weights 1, 2 and 4 and tasks of different length that
+admission? Then a crowd: many tenants with ready tasks and one worker with a capacity of 32 and
+no-op tasks. How many tasks are served each second? Then three tenants with weights 1, 2 and 4 and tasks of different length that
 always wait: what part of the worker-seconds does each get?`,
 		Example: "  servo bench fairness\n  servo bench fairness --backlog 10000 --for 10s",
 		Args:    exactly(0),
@@ -35,6 +36,7 @@ always wait: what part of the worker-seconds does each get?`,
 		},
 	}
 	cmd.Flags().IntVar(&options.Backlog, "backlog", 100_000, "ready tasks of the noisy tenant")
+	cmd.Flags().IntVar(&options.Tenants, "tenants", 20_000, "tenants that wait together (0 leaves this part out)")
 	cmd.Flags().IntVar(&options.Tasks, "tasks", 10_000, "tasks that the tenants with weights are served")
 	cmd.Flags().DurationVar(&options.For, "for", 60*time.Second, "how long the quiet tenant asks for a task each second")
 	cmd.Flags().StringVar(&options.Database, "database", "", "URL of a PostgreSQL to use instead of a private one")
@@ -48,6 +50,11 @@ func fairnessLines(w io.Writer, r bench.FairnessResult) {
 	fmt.Fprintf(w, "  READY to QUEUED   p50 %.1f ms, p99 %.1f ms, at most %d rounds\n", n.WaitP50, n.WaitP99, n.Rounds)
 	fmt.Fprintf(w, "  READY to RUNNING  p50 %.1f ms, p99 %.1f ms\n", n.StartP50, n.StartP99)
 	fmt.Fprintf(w, "  between rounds    p50 %.1f ms, p99 %.1f ms\n", n.RoundP50, n.RoundP99)
+	fmt.Fprintf(w, "  while it is alone p50 %.1f ms, p99 %.1f ms (READY to RUNNING; tasks of the neighbour take %.0f ms)\n", n.IdleP50, n.IdleP99, n.Length)
+	if c := r.Crowd; c.Tenants > 0 {
+		fmt.Fprintf(w, "crowd: %d tenants wait, a worker with capacity %d is served %.0f tasks/s; between rounds p50 %.1f ms, p99 %.1f ms\n",
+			c.Tenants, c.Capacity, c.Rate, c.RoundP50, c.RoundP99)
+	}
 	fmt.Fprintln(w, "weights:")
 	var t table
 	t.add("TENANT", "WEIGHT", "TASK", "TASKS", "SERVED", "SHARE", "ENTITLED")

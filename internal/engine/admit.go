@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.arco.dev/servo/internal/event"
@@ -17,30 +18,46 @@ const (
 	workerAlive = 90 * time.Second
 	// unknownCost is what a task is charged whose asset has never run, in worker-seconds.
 	unknownCost = 1.0
-	// queueAhead is how many times over the slots of a pool's workers are queued for: what
-	// they hold is leased, so this is what they take next and the time until the next round.
-	queueAhead = 2
+	// queueAhead is the part of a pool's capacity that is queued for when all of it is taken. A
+	// tenant that arrives is served after these tasks, so they are few: a quarter of the
+	// capacity is taken within a quarter of a task's length.
+	queueAhead = 4
+	// roundsAhead is for how many rounds of admission the queue lasts at the pace at which
+	// workers take tasks: with short tasks that is more than a part of their capacity.
+	roundsAhead = 3
 	// maxFold bounds the notes of other transactions that one round takes in.
 	maxFold = 10_000
 )
 
 // Admit moves ready tasks into their pools' queues under the admission duty: of each pool in
 // fair shares, within the tenants' quotas, and no more than its workers will take soon. It
-// says how many it moved, and whether the next round may follow at once.
+// returns how many it moved, and whether the next round may follow at once.
+//
+// It reads the tenants that come next, not all that wait: its cost follows what it admits.
 func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted int, more bool, err error) {
 	defer e.toldRound(time.Now(), &admitted, &err)
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		if err := tx.HoldDuty(ctx, duty); err != nil {
 			return err
 		}
-		if err := tx.FoldSettlements(ctx, maxFold); err != nil {
+		folded, err := tx.FoldSettlements(ctx, maxFold)
+		if err != nil {
 			return err
 		}
-		shares, err := tx.ReadyShares(ctx, workerAlive, e.config.QueueTarget)
+		ready, err := tx.ReadyPools(ctx, workerAlive, e.config.QueueTarget)
+		if err != nil {
+			return err
+		}
+		e.pace.ahead(ready)
+		heads := e.config.heads(ready, most)
+		shares, err := tx.HeadShares(ctx, ready, heads)
 		if err != nil {
 			return err
 		}
 		pools := e.round(shares, most)
+		for _, p := range pools {
+			p.cut = len(p.shares) == int(heads[slices.Index(ready.Names, p.pool)])
+		}
 		tasks, err := takeReady(ctx, tx, pools)
 		if err != nil {
 			return err
@@ -51,11 +68,31 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 		}
 		w.at(now)
 		var left bool
-		admitted, left, more, err = w.admit(ctx, tx, pools, tasks)
+		admitted, left, more, err = w.admit(pools, tasks)
+		e.pace.queued(pools)
+		more = more || folded == maxFold
 		e.signals.full.Store(left) // then whatever makes room wakes admission
 		return err
 	})
 	return admitted, more, err
+}
+
+// heads is how many tenants of each pool a round reads. In a pool with room for n tasks at most
+// n tenants are served. One of them may have no room left in its quota because other pools take
+// it, which are at most as many as these have room for; one more tells what those owe that leave.
+func (c Config) heads(pools store.ReadyPools, most int) []int32 {
+	total := 0
+	for _, p := range pools.Rooms {
+		total += poolRoom(p, c, most)
+	}
+	heads := make([]int32, len(pools.Rooms))
+	for i, p := range pools.Rooms {
+		heads[i] = 1
+		if poolRoom(p, c, most) > 0 {
+			heads[i] = int32(min(total, most)) + 1 //nolint:gosec // a batch size
+		}
+	}
+	return heads
 }
 
 // RecountShares counts anew what is in flight, under the duty: once when a server takes it
@@ -75,7 +112,9 @@ type poolRound struct {
 	clock  float64
 	room   int
 	whole  bool // nothing bounds it but the size of a round
+	cut    bool // there may be more shares than were read
 	shares []shareRound
+	queued int // what was queued before, and what the round has added
 }
 
 // shareRound is one tenant of it.
@@ -86,15 +125,14 @@ type shareRound struct {
 	most int // how many of its tasks are looked at
 }
 
-// round says how much room each pool and each tenant has. The order of the shares is that of
-// their keys.
+// round says how much room each pool and each tenant has.
 func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
 	byPool := map[string]*poolRound{}
 	var pools []*poolRound
 	for _, s := range shares {
 		p := byPool[s.Pool]
 		if p == nil {
-			p = &poolRound{pool: s.Pool, clock: s.PoolClock, room: poolRoom(s, e.config, most)}
+			p = &poolRound{pool: s.Pool, clock: s.PoolClock, room: poolRoom(s.PoolRoom, e.config, most), queued: s.PoolQueued}
 			p.whole = p.room == most
 			byPool[s.Pool] = p
 			pools = append(pools, p)
@@ -157,16 +195,18 @@ func TenantRoom(s store.ReadyShare, most int) int {
 	return max(0, min(most, s.MaxInFlight-s.InFlight))
 }
 
-// PoolTarget is how many tasks of a pool are queued at most: what its workers take next, so
-// that whoever comes later need not wait behind a long queue.
-func (c Config) PoolTarget(s store.ReadyShare) int {
+// PoolTarget is how many tasks of a pool are queued at most: what its workers can take at once,
+// and what they take until admission has made its next rounds. It is short, so that a tenant
+// that arrives need not wait behind a long queue.
+func (c Config) PoolTarget(s store.PoolRoom) int {
 	if s.PoolWorkers == 0 {
 		return min(c.QueueTarget, c.QueueWithoutWorkers)
 	}
-	return min(c.QueueTarget, max(1, queueAhead*s.PoolSlots))
+	free := max(0, s.PoolSlots-max(0, s.PoolInFlight-s.PoolQueued))
+	return min(c.QueueTarget, free+max(1, s.PoolSlots/queueAhead, s.PoolAhead))
 }
 
-func poolRoom(s store.ReadyShare, config Config, most int) int {
+func poolRoom(s store.PoolRoom, config Config, most int) int {
 	room := min(most, config.PoolTarget(s)-s.PoolQueued)
 	if s.PoolMaxInFlight >= 0 {
 		room = min(room, s.PoolMaxInFlight-s.PoolInFlight)
@@ -214,34 +254,56 @@ func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (map[store
 }
 
 // admit queues the tasks of a round in the order that is fair, and charges their tenants.
-// Left says that something stays ready, more that there was room for it.
-func (w *working) admit(ctx context.Context, tx *store.Tx, pools []*poolRound, tasks map[store.ShareKey][]store.ReadyTask) (admitted int, left, more bool, err error) {
-	var charges []store.Charge
-	clocks := map[string]float64{}
+// Left reports that something stays ready, more that there was room for it.
+func (w *working) admit(pools []*poolRound, tasks map[store.ShareKey][]store.ReadyTask) (admitted int, left, more bool, err error) {
+	taken := map[id.Tenant]int{}
+	var charged []store.ReadyShare
 	for _, p := range pools {
-		shares, taken, clock, err := w.fill(p, tasks, admitted)
+		shares, counts, clock, err := w.fill(p, tasks, admitted)
 		if err != nil {
 			return 0, false, false, err
 		}
 		queued := 0
-		for _, n := range taken {
+		for i, n := range counts {
 			queued += n
+			taken[p.shares[i].Tenant] += n
 		}
 		admitted += queued
+		p.queued += queued
+		progress := queued > 0
 		for i, s := range shares {
-			if looked := len(s.Costs); looked == p.shares[i].most || taken[i] < looked {
+			looked, most := len(s.Costs), p.shares[i].most
+			if looked == most || counts[i] < looked {
 				left = true
-				more = more || looked > 0 && (p.whole || taken[i] == looked && queued < p.room)
+				more = more || looked > 0 && (p.whole || counts[i] == looked && queued < p.room)
 			}
-			if taken[i] > 0 || s.Deficit != p.shares[i].Deficit || s.Waits != p.shares[i].Waits {
-				charges = append(charges, store.Charge{ShareKey: p.shares[i].ShareKey, Admitted: taken[i], Deficit: s.Deficit, Clock: s.Clock, Waits: s.Waits})
+			// A share without tasks or without room in its quota leaves the order.
+			leaves := most > 0 && looked == 0 || TenantRoom(p.shares[i].ReadyShare, 1) == 0
+			progress = progress || leaves
+			if counts[i] > 0 || leaves || s.EvenAt != p.shares[i].EvenAt {
+				w.changes.Charges = append(w.changes.Charges, store.Charge{ShareKey: p.shares[i].ShareKey, Admitted: counts[i], EvenAt: s.EvenAt})
+				charged = append(charged, p.shares[i].ReadyShare)
 			}
 		}
+		left = left || p.cut
+		more = more || p.cut && progress && queued < p.room
 		if clock != p.clock {
-			clocks[p.pool] = clock
+			w.clock(p.pool, clock)
 		}
 	}
-	return admitted, left, more, tx.ChargeShares(ctx, charges, clocks, w.now)
+	for i, s := range charged {
+		s.InFlight += taken[s.Tenant]
+		w.changes.Charges[i].OverQuota = TenantRoom(s, 1) == 0
+	}
+	return admitted, left, more, nil
+}
+
+// clock sets the clock of a pool.
+func (w *working) clock(pool string, at float64) {
+	if w.changes.Clocks == nil {
+		w.changes.Clocks = map[string]float64{}
+	}
+	w.changes.Clocks[pool] = at
 }
 
 // fill queues tasks of one pool in the order that is fair, after so many that the round has
@@ -251,7 +313,7 @@ func (w *working) fill(p *poolRound, tasks map[store.ShareKey][]store.ReadyTask,
 	for i, s := range p.shares {
 		found := tasks[s.ShareKey]
 		shares[i] = fair.Share{
-			Tenant: s.Tenant, Weight: s.Weight, Deficit: s.Deficit, Clock: s.Clock, Waits: s.Waits, Room: s.most,
+			Tenant: s.Tenant, Weight: s.Weight, EvenAt: s.EvenAt, Waits: s.Waits, Room: s.most,
 			Costs: costs(found), More: len(found) == s.most,
 		}
 	}

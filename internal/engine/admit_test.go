@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/verifytest"
+	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/tenant"
 )
 
@@ -177,10 +180,71 @@ func TestAdmit(t *testing.T) {
 		require.Equal(t, 7, m.queued(t, "acme"), "for the first that comes")
 		m.db.Exec(t, `INSERT INTO servo.workers (name, pool, slots, first_seen, seen_at) VALUES ('w', 'default', 10, servo.clock(), servo.clock())`)
 		m.admitAll(t)
-		require.Equal(t, 20, m.queued(t, "acme"))
+		require.Equal(t, 12, m.queued(t, "acme"), "what they can take at once, and a quarter of their capacity")
 		m.db.Exec(t, `UPDATE servo.workers SET slots = 1000`)
 		m.admitAll(t)
 		require.Equal(t, 30, m.queued(t, "acme"))
+	})
+
+	t.Run("a tenant that arrives waits behind what is taken at once, and a quarter of the capacity or three rounds", func(t *testing.T) {
+		t.Parallel()
+		config := engine.Config{QueueTarget: 5000, QueueWithoutWorkers: 100}
+		for want, pool := range map[int]store.PoolRoom{
+			100:  {},                                                  // no worker was seen
+			125:  {PoolWorkers: 1, PoolSlots: 100},                    // all of it is free
+			25:   {PoolWorkers: 1, PoolSlots: 100, PoolInFlight: 100}, // none of it
+			60:   {PoolWorkers: 1, PoolSlots: 100, PoolInFlight: 75, PoolQueued: 10, PoolAhead: 3},
+			90:   {PoolWorkers: 1, PoolSlots: 32, PoolInFlight: 32, PoolAhead: 90}, // short tasks
+			1:    {PoolWorkers: 1, PoolSlots: 1, PoolInFlight: 1},
+			5000: {PoolWorkers: 1, PoolSlots: 100_000},
+		} {
+			require.Equal(t, want, config.PoolTarget(pool), "%+v", pool)
+		}
+	})
+
+	t.Run("a round reads as many tenants as it can serve, and all of them in turn", func(t *testing.T) {
+		t.Parallel()
+		names := make([]string, 12)
+		for i := range names {
+			names[i] = fmt.Sprintf("tenant-%d", i)
+		}
+		m := newMarket(t, engine.Config{QueueWithoutWorkers: 2}, names...)
+		for _, name := range names {
+			m.ready(t, name, 2, 0)
+		}
+		served := map[string]int{}
+		for range 24 / 2 {
+			require.Equal(t, 2, m.admit(t))
+			for _, name := range m.names(m.claim(t, 2, true)) {
+				served[name]++
+			}
+			if len(served) < len(names) {
+				require.Equal(t, 1, slices.Max(slices.Collect(maps.Values(served))), "none is served twice before each was served once")
+			}
+		}
+		require.Len(t, served, len(names))
+		require.Zero(t, m.admit(t))
+		require.Zero(t, m.db.Count(t, `SELECT count(*) FROM servo.shares WHERE waits`), "all have left the order")
+	})
+
+	t.Run("a tenant without room in its quota is not read again before it has room", func(t *testing.T) {
+		t.Parallel()
+		m := newMarket(t, engine.Config{QueueWithoutWorkers: 1}, "one", "two", "three")
+		for name := range m.tenants {
+			m.quotas(t, name, func(q *tenant.Quotas) { q.MaxConcurrentTasks = 0 })
+			m.ready(t, name, 1, 0)
+		}
+		m.quotas(t, "two", func(q *tenant.Quotas) { q.MaxConcurrentTasks = 1 })
+		for range 3 {
+			m.admit(t)
+		}
+		require.Equal(t, 1, m.queued(t, "two"), "the others do not hide it")
+		require.Equal(t, 3, m.db.Count(t, `SELECT count(*) FROM servo.shares WHERE waits AND over_quota`))
+		m.quotas(t, "three", func(q *tenant.Quotas) { q.MaxConcurrentTasks = 1 })
+		m.claim(t, 1, true)
+		m.admitAll(t)
+		require.Equal(t, 1, m.queued(t, "three"))
+		verifytest.Clean(t, m.db)
 	})
 
 	t.Run("whoever takes the duty over counts what is in flight", func(t *testing.T) {

@@ -72,6 +72,7 @@ type Engine struct {
 	deployments *deployments
 	signals     *signals
 	short       shortWay
+	pace        pace
 	seen        *seenWorkers
 	keys        *keyring
 	observed    sync.Pool // of *Committed: memory for what the observer is told

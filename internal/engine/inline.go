@@ -143,7 +143,7 @@ func (e *Engine) admitInline(ctx context.Context, tx *store.Tx, w *working, foun
 			tasks[s.ShareKey] = tasks[s.ShareKey][:min(s.most, len(tasks[s.ShareKey]))]
 		}
 	}
-	if _, _, _, err := w.admit(ctx, tx, pools, tasks); err != nil {
+	if _, _, _, err := w.admit(pools, tasks); err != nil {
 		return nil, err
 	}
 	var queued []inlineTask

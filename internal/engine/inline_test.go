@@ -85,7 +85,7 @@ func TestInline(t *testing.T) {
 		b.requireStates(t, key, run.RunRunning, "s/one=RUNNING")
 		require.Equal(t, map[string]int{"run.created": 1, "task.queued": 1, "task.claimed": 1}, b.events(t), "no step is left out of the log")
 		require.Equal(t, 1, b.inFlight(t))
-		require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.shares WHERE deficit < 0`), "its tenant was charged")
+		require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.shares WHERE even_at > 0`), "its tenant was charged")
 		b.report(t, leases[0], engine.Complete{})
 		b.admit(t)
 		require.Zero(t, b.inFlight(t))

@@ -27,11 +27,14 @@ func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	if err := q.admitting(ctx, tx); err != nil {
 		return err
 	}
-	shares, err := tx.LookShares(ctx, workerAlive, q.config.QueueTarget, maxFold)
+	own := store.ShareKey{Tenant: q.run.Tenant, Pool: q.task.Pool}
+	shares, err := tx.LookShares(ctx, own, workerAlive, q.config.QueueTarget, maxFold, func(pools store.ReadyPools) []int32 {
+		return q.config.heads(pools, q.config.Round)
+	})
 	if err != nil {
 		return err
 	}
-	p, mine := find(q.round(shares, q.config.Round), store.ShareKey{Tenant: q.run.Tenant, Pool: q.task.Pool})
+	p, mine := find(q.round(shares, q.config.Round), own)
 	if p == nil {
 		return nil // all of it is held
 	}
@@ -129,8 +132,8 @@ func (q *inquiry) noRoom(ctx context.Context, tx *store.Tx, s shareRound) error 
 			"wait until one ends, or raise the quota: servo quotas set", map[string]any{"quota": "max_concurrent_tasks", "limit": s.MaxInFlight, "current": s.InFlight})
 	}
 	// Each bound by itself: the loop's own sum, with the other one out of the way.
-	limited, queued := s.ReadyShare, s.ReadyShare
-	limited.PoolQueued = q.config.PoolTarget(s.ReadyShare) - 1
+	limited, queued := s.PoolRoom, s.PoolRoom
+	limited.PoolQueued = q.config.PoolTarget(s.PoolRoom) - 1
 	if poolRoom(limited, q.config, 1) == 0 {
 		q.block(BlockedByPool, fmt.Sprintf("%d tasks of pool %s are queued or run, its limit is %d", s.PoolInFlight, s.Pool, s.PoolMaxInFlight),
 			"wait until one ends, or raise the pool's max_concurrency", map[string]any{"pool": s.Pool, "limit": s.PoolMaxInFlight, "current": s.PoolInFlight})
@@ -149,7 +152,7 @@ func (q *inquiry) noRoom(ctx context.Context, tx *store.Tx, s shareRound) error 
 		}
 		q.block(BlockedByQueue, fmt.Sprintf("the queue of pool %s is full: %d tasks, which is what its workers take next", s.Pool, s.PoolQueued),
 			"wait until workers have taken some, or start more",
-			map[string]any{"pool": s.Pool, "limit": q.config.PoolTarget(s.ReadyShare), "current": s.PoolQueued, "workers": s.PoolWorkers, "slots": s.PoolSlots})
+			map[string]any{"pool": s.Pool, "limit": q.config.PoolTarget(s.PoolRoom), "current": s.PoolQueued, "workers": s.PoolWorkers, "slots": s.PoolSlots})
 	}
 	if len(q.why.Blockers) == blocked { // what the quota leaves is for pools that come before
 		q.block(BlockedByTasks, fmt.Sprintf("%d of the tenant's tasks are queued or run, and other pools take what the quota max_concurrent_tasks of %d leaves",
@@ -197,7 +200,7 @@ func turn(p *poolRound, mine int, tasks map[store.ShareKey][]store.ReadyTask) (r
 	for i, s := range p.shares {
 		if found := tasks[s.ShareKey]; s.most > 0 && len(found) > 0 {
 			waiting = append(waiting, fair.Share{
-				Tenant: s.Tenant, Weight: s.Weight, Deficit: s.Deficit, Clock: s.Clock, Waits: s.Waits, Room: 1, Costs: costs(found[:1]),
+				Tenant: s.Tenant, Weight: s.Weight, EvenAt: s.EvenAt, Waits: s.Waits, Room: 1, Costs: costs(found[:1]),
 			})
 			which = append(which, i)
 		}

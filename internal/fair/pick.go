@@ -1,6 +1,8 @@
 package fair
 
 import (
+	"bytes"
+	"cmp"
 	"container/heap"
 
 	"go.arco.dev/servo/internal/id"
@@ -8,49 +10,51 @@ import (
 
 // Share is one tenant's part of a pool in a round.
 type Share struct {
-	Tenant  id.Tenant
-	Weight  float64
-	Deficit float64 // worker-seconds that it is owed; below 0 it owes them
-	Clock   float64 // the pool's clock when the deficit was right
-	Waits   bool    // it still waited after the round that set the deficit
-	Room    int     // how many more tasks it may have in flight
-	Costs   []float64
-	More    bool // there are more tasks than Costs has
+	Tenant id.Tenant
+	Weight float64
+	EvenAt float64 // the reading of the pool's clock at which it is owed nothing
+	Waits  bool    // it has waited since a round or a note has set EvenAt
+	Room   int     // how many more tasks it may have in flight
+	Costs  []float64
+	More   bool // there are more tasks than Costs has
 }
 
 // MinCost is the least that a task is charged: what costs nothing could be taken for ever.
 const MinCost = 0.001
 
 // Pick gives out room among the shares of one pool: the indexes of the shares in the order
-// in which they get a task each, and the pool's clock afterwards. The shares' deficits and
-// clocks are brought up to date.
+// in which they get a task each, and the pool's clock afterwards. The shares are brought up to
+// date.
 //
-// It is deficit round-robin with rounds as short as they can be. Whoever is owed most, by its
-// weight, comes next and is charged its task's cost. When everybody who waits owes something,
-// the clock goes on until the first is even: each is given time by its weight. A tenant that
-// does not wait is forgiven its debts at the same pace and gathers no credit; when it comes it
-// stands beside those who are owed most, so it is served before those who were served lately,
-// however much was settled in their favour meanwhile.
+// It is deficit round-robin with rounds as short as they can be. The tenant that is owed most,
+// by its weight, comes next and is charged its task's cost. When all that wait owe something,
+// the clock moves until the first is even: each is given time by its weight. A tenant that
+// does not wait is forgiven its debts at the same pace and gathers no credit.
+//
+// What a share is owed is written as the reading of the clock at which it is even, which does
+// not change while the clock moves. So the order of those that wait is an index, and the shares
+// that a round can serve are the first of it: Pick gives the same answer for all shares and for
+// the first room of them (and one more, which says what the ones that leave owe).
 func Pick(clock float64, shares []Share, room int) (order []int, now float64) {
 	if room == 0 {
-		return nil, clock // nobody waits for less because nobody can be served
+		return nil, clock // a round without room changes nothing
 	}
 	q := &queue{shares: shares}
 	front := clock
 	for i := range shares {
-		if s := &shares[i]; s.wants() && s.stays(clock) {
-			front = min(front, clock-s.Deficit/s.Weight)
+		if s := &shares[i]; s.wants() && s.Waits {
+			front = min(front, s.EvenAt)
 		}
 	}
 	for i := range shares {
 		s := &shares[i]
 		if !s.wants() {
-			s.Deficit, s.Clock, s.Waits = s.Now(clock), clock, false
+			s.EvenAt, s.Waits = max(s.EvenAt, clock), false
 			continue
 		}
-		c := claim{share: i, at: clock - s.Deficit/s.Weight}
-		if !s.stays(clock) {
-			c.at = front + max(0, -s.Now(clock))/s.Weight
+		c := claim{share: i, at: s.EvenAt}
+		if !s.Waits {
+			c.at = Join(s.EvenAt, front, clock)
 		}
 		q.waiting = append(q.waiting, c)
 	}
@@ -75,7 +79,12 @@ func Pick(clock float64, shares []Share, room int) (order []int, now float64) {
 	return order, clock
 }
 
-// settle writes down what each share is owed when a round is over. Those that leave owe what
+// Join is where a tenant begins to wait that would be even at evenAt: beside the one that is
+// owed most of those that wait (front), behind it by what it still owes. So it is served before
+// those that were served lately, however much was settled in their favour meanwhile.
+func Join(evenAt, front, clock float64) float64 { return front + max(0, evenAt-clock) }
+
+// settle writes down where each share is even when a round is over. Those that leave owe what
 // they took beyond the one that is owed most of those that go on waiting.
 func settle(clock float64, shares []Share, waiting, full []claim) {
 	front := clock
@@ -86,28 +95,26 @@ func settle(clock float64, shares []Share, waiting, full []claim) {
 	}
 	for _, c := range waiting {
 		s := &shares[c.share]
-		s.Deficit, s.Clock, s.Waits = (clock-c.at)*s.Weight, clock, true
+		s.EvenAt, s.Waits = c.at, true
 		front = min(front, c.at)
 	}
 	for _, c := range full {
 		if s := &shares[c.share]; !s.More {
-			s.Deficit, s.Clock, s.Waits = min(0, front-c.at)*s.Weight, clock, false
+			s.EvenAt, s.Waits = clock+max(0, c.at-front), false
 		}
 	}
 }
 
 func (s Share) wants() bool { return len(s.Costs) > 0 && s.Room > 0 }
 
-// stays says that the share has waited since the last round.
-func (s Share) stays(clock float64) bool { return s.Waits && s.Clock == clock }
-
-// Now is the share's deficit at the pool's clock: what it owes is forgiven by its weight while
-// it does not wait, and what it is owed is lost then.
-func (s Share) Now(clock float64) float64 {
-	if clock <= s.Clock {
-		return s.Deficit
+// Deficit is the worker-seconds that the share is owed at the pool's clock; below 0 it owes
+// them. Credit is kept only while it waits.
+func (s Share) Deficit(clock float64) float64 {
+	deficit := (clock - s.EvenAt) * s.Weight
+	if s.Waits {
+		return deficit
 	}
-	return min(0, s.Deficit+(clock-s.Clock)*s.Weight)
+	return min(0, deficit)
 }
 
 // claim is a share that waits, and the clock at which it is even.
@@ -124,16 +131,10 @@ type queue struct {
 func (q *queue) Len() int      { return len(q.waiting) }
 func (q *queue) Swap(i, j int) { q.waiting[i], q.waiting[j] = q.waiting[j], q.waiting[i] }
 
-// Less puts who is even first in front; of two alike, the one with the greater weight.
+// Less puts the share that is even first in front, as the index of waiting shares does.
 func (q *queue) Less(i, j int) bool {
 	a, b := q.waiting[i], q.waiting[j]
-	if a.at != b.at {
-		return a.at < b.at
-	}
-	if wa, wb := q.shares[a.share].Weight, q.shares[b.share].Weight; wa != wb {
-		return wa > wb
-	}
-	return a.share < b.share
+	return cmp.Or(cmp.Compare(a.at, b.at), bytes.Compare(q.shares[a.share].Tenant.UUID[:], q.shares[b.share].Tenant.UUID[:]), cmp.Compare(a.share, b.share)) < 0
 }
 
 // Push implements heap.Interface; nothing joins in the middle of a round.

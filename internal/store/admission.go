@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,20 +24,32 @@ func (k ShareKey) pool() string        { return k.Pool }
 // ReadyShare is a tenant with ready tasks in a pool, and what bounds both.
 type ReadyShare struct {
 	ShareKey
+	PoolRoom
 
-	Weight         float64
-	Deficit, Clock float64 // of the tenant in this pool (package fair)
-	Waits          bool    // likewise
-	MaxInFlight    int     // of the tenant in all pools; -1 is no limit
-	InFlight       int     // likewise
-	Pauses         bool    // some asset of the tenant is paused
+	Weight      float64
+	EvenAt      float64 // of the tenant in this pool (package fair)
+	Waits       bool    // likewise
+	MaxInFlight int     // of the tenant in all pools; -1 is no limit
+	InFlight    int     // likewise
+	Pauses      bool    // some asset of the tenant is paused
+}
 
+// PoolRoom is what bounds a pool.
+type PoolRoom struct {
 	PoolClock       float64
 	PoolMaxInFlight int // -1 is no limit
-	PoolInFlight    int // counted only if there is a limit
+	PoolInFlight    int
 	PoolQueued      int // counted no further than asked
 	PoolWorkers     int // that were seen lately
 	PoolSlots       int // how many tasks these can hold
+	PoolAhead       int // how many tasks they have lately taken in the time of a few rounds
+}
+
+// ReadyPools are pools that tenants wait for, by name, and how many tenants of each a round
+// reads.
+type ReadyPools struct {
+	Names []string
+	Rooms []PoolRoom
 }
 
 // AdmissionWork says whether there is anything to admit or any run to start: a server that has
@@ -50,28 +63,51 @@ func (s *Store) AdmissionWork(ctx context.Context) (admits, starts bool, err err
 	return admits, starts, err
 }
 
-// FoldSettlements takes up to most notes of other transactions into shares and durations.
-func (tx *Tx) FoldSettlements(ctx context.Context, most int) error {
-	return tx.q.FoldSettlements(ctx, int32(most)) //nolint:gosec // a batch size
+// FoldSettlements takes up to most notes of other transactions into shares and durations, and
+// returns how many there were.
+func (tx *Tx) FoldSettlements(ctx context.Context, most int) (int, error) {
+	folded, err := tx.q.FoldSettlements(ctx, int32(most)) //nolint:gosec // a batch size
+	return int(folded), err
 }
 
-// RecountShares counts anew what every tenant has in flight.
-func (tx *Tx) RecountShares(ctx context.Context) error { return tx.q.RecountShares(ctx) }
+// RecountShares counts anew what every tenant has in flight, and notes anew who waits.
+func (tx *Tx) RecountShares(ctx context.Context) error {
+	if err := tx.q.RecountShares(ctx); err != nil {
+		return err
+	}
+	return tx.q.RenoteReady(ctx)
+}
 
-// ReadyShares are the tenants and pools with tasks that may be admitted. Workers count that
-// were seen within alive, queued tasks no further than mostQueued for each pool.
-func (tx *Tx) ReadyShares(ctx context.Context, alive time.Duration, mostQueued int) ([]ReadyShare, error) {
-	rows, err := tx.q.ReadyShares(ctx, db.ReadySharesParams{Alive: alive.Seconds(), MostQueued: int32(mostQueued)}) //nolint:gosec // a queue length
+// ReadyPools reads the pools that tenants wait for, and also those that are named. Workers count
+// that were seen within alive, queued tasks no further than mostQueued for each pool.
+func (tx *Tx) ReadyPools(ctx context.Context, alive time.Duration, mostQueued int, also ...string) (ReadyPools, error) {
+	rows, err := tx.q.ReadyPools(ctx, db.ReadyPoolsParams{Alive: alive.Seconds(), MostQueued: int32(mostQueued), Also: append([]string{}, also...)}) //nolint:gosec // a queue length
+	return ReadyPools{
+		Names: column(rows, func(r db.ReadyPoolsRow) string { return r.Pool }),
+		Rooms: column(rows, func(r db.ReadyPoolsRow) PoolRoom {
+			return PoolRoom{
+				PoolClock: r.Clock, PoolMaxInFlight: int(r.MaxConcurrency), PoolInFlight: int(r.InFlight),
+				PoolQueued: int(r.Queued), PoolWorkers: int(r.Workers), PoolSlots: int(r.Slots),
+			}
+		}),
+	}, err
+}
+
+// HeadShares reads the shares that are served next: of each pool at most so many, in their order.
+func (tx *Tx) HeadShares(ctx context.Context, pools ReadyPools, mosts []int32) ([]ReadyShare, error) {
+	rows, err := tx.q.HeadShares(ctx, db.HeadSharesParams{Pools: pools.Names, Mosts: mosts})
 	if err != nil {
 		return nil, err
 	}
-	return column(rows, func(r db.ReadySharesRow) ReadyShare {
+	rooms := make(map[string]PoolRoom, len(pools.Names))
+	for i, name := range pools.Names {
+		rooms[name] = pools.Rooms[i]
+	}
+	return column(rows, func(r db.HeadSharesRow) ReadyShare {
 		return ReadyShare{
-			ShareKey: ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool},
-			Weight:   r.FairnessWeight, Deficit: r.Deficit, Clock: r.Clock, Waits: r.Waits,
+			ShareKey: ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool}, PoolRoom: rooms[r.Pool],
+			Weight: r.FairnessWeight, EvenAt: r.EvenAt, Waits: true,
 			MaxInFlight: int(r.MaxConcurrentTasks), InFlight: int(r.TenantInFlight), Pauses: r.Pauses,
-			PoolClock: r.PoolClock, PoolMaxInFlight: int(r.PoolMaxConcurrency), PoolInFlight: int(r.PoolInFlight),
-			PoolQueued: int(r.PoolQueued), PoolWorkers: int(r.PoolWorkers), PoolSlots: int(r.PoolSlots),
 		}
 	}), nil
 }
@@ -136,36 +172,37 @@ func (tx *Tx) HoldPaused(ctx context.Context, tasks []run.Task) (map[id.Task]boo
 type Charge struct {
 	ShareKey
 
-	Admitted       int
-	Deficit, Clock float64
-	Waits          bool
+	Admitted  int
+	EvenAt    float64
+	OverQuota bool // its tenant may have no more tasks in flight
 }
 
-// ChargeShares collects what a round has done to shares, and how far the pools' clocks have come.
-func (tx *Tx) ChargeShares(ctx context.Context, charges []Charge, clocks map[string]float64, now time.Time) error {
+// chargeShares writes what a round has done to shares, and how far the pools' clocks have come.
+func (tx *Tx) chargeShares(ctx context.Context, c Changes) error {
+	charges := c.Charges
 	err := tx.writes.write("charge shares", len(charges), func(q *db.Queries) error {
 		return q.ChargeShares(ctx, db.ChargeSharesParams{
-			TenantIds: column(charges, func(c Charge) uuid.UUID { return c.Tenant.UUID }),
-			Pools:     column(charges, func(c Charge) string { return c.Pool }),
-			Added:     column(charges, func(c Charge) int32 { return int32(c.Admitted) }), //nolint:gosec // a batch size
-			Deficits:  column(charges, func(c Charge) float64 { return c.Deficit }),
-			Clocks:    column(charges, func(c Charge) float64 { return c.Clock }),
-			Waits:     column(charges, func(c Charge) bool { return c.Waits }),
-			Now:       now,
+			TenantIds:  column(charges, func(c Charge) uuid.UUID { return c.Tenant.UUID }),
+			Pools:      column(charges, func(c Charge) string { return c.Pool }),
+			Added:      column(charges, func(c Charge) int32 { return int32(c.Admitted) }), //nolint:gosec // a batch size
+			EvenAts:    column(charges, func(c Charge) float64 { return c.EvenAt }),
+			OverQuotas: column(charges, func(c Charge) bool { return c.OverQuota }),
+			Now:        c.Now,
 		})
 	})
 	if err != nil {
 		return err
 	}
 	params := db.SetPoolClocksParams{}
-	for pool, clock := range clocks {
+	for pool, clock := range c.Clocks {
 		params.Pools, params.Clocks = append(params.Pools, pool), append(params.Clocks, clock)
 	}
-	return tx.writes.write("set pool clocks", len(clocks), func(q *db.Queries) error { return q.SetPoolClocks(ctx, params) })
+	return tx.writes.write("set pool clocks", len(c.Clocks), func(q *db.Queries) error { return q.SetPoolClocks(ctx, params) })
 }
 
 // Settlement is what a transaction has to say to admission about the tasks of one asset: how
-// many are in flight no longer, what those had been charged, and what attempts have taken.
+// many are in flight no longer, what those had been charged, what attempts have taken, and
+// whether tasks have become ready.
 type Settlement struct {
 	ShareKey
 
@@ -174,10 +211,11 @@ type Settlement struct {
 	Ended   int
 	Seconds float64
 	Charged float64
+	Arrived bool
 }
 
 func (tx *Tx) insertSettlements(ctx context.Context, c Changes) error {
-	rows := c.Settlements
+	rows := withArrivals(c.Settlements, c.Moves)
 	return tx.writes.write("insert settlements", len(rows), func(q *db.Queries) error {
 		return q.InsertSettlements(ctx, db.InsertSettlementsParams{
 			TenantIds: column(rows, func(s Settlement) uuid.UUID { return s.Tenant.UUID }),
@@ -187,6 +225,35 @@ func (tx *Tx) insertSettlements(ctx context.Context, c Changes) error {
 			Endeds:    column(rows, func(s Settlement) int32 { return int32(s.Ended) }), //nolint:gosec // likewise
 			Seconds:   column(rows, func(s Settlement) float64 { return s.Seconds }),
 			Chargeds:  column(rows, func(s Settlement) float64 { return s.Charged }),
+			Arriveds:  column(rows, func(s Settlement) bool { return s.Arrived }),
 		})
 	})
+}
+
+// withArrivals adds to the notes of a transaction which tenants have begun to wait for which
+// pools: admission reads only those that it was told of. A note that is about both already
+// carries it.
+func withArrivals(notes []Settlement, moves []Move) []Settlement {
+	var place map[ShareKey]int
+	for _, m := range moves {
+		if m.Task.State != run.Ready || m.From == run.Ready {
+			continue
+		}
+		if place == nil {
+			notes = slices.Clone(notes)
+			place = make(map[ShareKey]int, len(notes)+1)
+			for i, n := range notes {
+				place[n.ShareKey] = i
+			}
+		}
+		key := ShareKey{Tenant: m.Task.Tenant, Pool: m.Task.Pool}
+		i, known := place[key]
+		if !known {
+			i = len(notes)
+			place[key] = i
+			notes = append(notes, Settlement{ShareKey: key})
+		}
+		notes[i].Arrived = true
+	}
+	return notes
 }

@@ -42,7 +42,7 @@ func (s *Store) ListShares(ctx context.Context, pool string, tenant id.Tenant, m
 			Pool: pool, TenantID: tenant.UUID, Walk: weighedShares, MostWaiting: MaxWaitingShown, Most: int32(most), //nolint:gosec // a page size
 		})
 		shares = column(rows, func(r db.ListSharesRow) ShareView {
-			deficit := fair.Share{Weight: r.FairnessWeight, Deficit: r.Deficit, Clock: r.Clock}.Now(r.PoolClock)
+			deficit := fair.Share{Weight: r.FairnessWeight, EvenAt: r.EvenAt, Waits: r.Keeps}.Deficit(r.PoolClock)
 			more = more || r.More
 			return ShareView{
 				Pool: r.Pool, Tenant: r.Name, Weight: r.FairnessWeight, Deficit: deficit, Waiting: int(r.Waiting), InFlight: int(r.InFlight),

@@ -75,10 +75,12 @@ func (tx *Tx) Inline(ctx context.Context, q InlineQuestion) (Inline, error) {
 		answer.Dispatches = answer.Dispatches && !r.DispatchOff
 		answer.Shares = append(answer.Shares, InlineShare{Backlog: r.Backlog, ReadyShare: ReadyShare{
 			ShareKey: ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool},
-			Weight:   r.FairnessWeight, Deficit: r.Deficit, Clock: r.Clock, Waits: r.Waits,
+			PoolRoom: PoolRoom{
+				PoolClock: r.PoolClock, PoolMaxInFlight: int(r.PoolMaxConcurrency), PoolInFlight: int(r.PoolInFlight),
+				PoolQueued: int(r.PoolQueued), PoolWorkers: int(r.PoolWorkers), PoolSlots: int(r.PoolSlots),
+			},
+			Weight: r.FairnessWeight, EvenAt: r.EvenAt,
 			MaxInFlight: int(r.MaxConcurrentTasks), InFlight: int(r.TenantInFlight), Pauses: r.Pauses,
-			PoolClock: r.PoolClock, PoolMaxInFlight: int(r.PoolMaxConcurrency), PoolInFlight: int(r.PoolInFlight),
-			PoolQueued: int(r.PoolQueued), PoolWorkers: int(r.PoolWorkers), PoolSlots: int(r.PoolSlots),
 		}})
 	}
 	answer.Tasks = make([]InlineTask, len(q.Tasks))

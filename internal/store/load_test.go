@@ -143,6 +143,21 @@ var loads = []string{
 		SELECT tenant_id, run_id, task_id, at, 1, 60, 5, false, 'default', 1 FROM wide WHERE m > 0`,
 }
 
+// crowd adds 2,000 tenants that wait for a pool, as many that have no room, and as many that do
+// not wait.
+func (w *world) crowd(t testing.TB) {
+	t.Helper()
+	for _, sql := range []string{
+		`INSERT INTO servo.tenants (id, name, version, created_at) SELECT md5('waiter ' || n)::uuid, 'waiter ' || n, 1, servo.clock() FROM generate_series(1, 6000) AS n`,
+		`INSERT INTO servo.shares (tenant_id, pool, in_flight, even_at, waits, over_quota, updated_at)
+			SELECT md5('waiter ' || n)::uuid, 'default', 1, n % 100, n % 3 > 0, n % 3 > 1, servo.clock() FROM generate_series(1, 6000) AS n`,
+		`INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)
+			SELECT md5('waiter ' || n)::uuid, 'default', 'asset', n % 2, 1, 1, 1, n % 2 = 0 FROM generate_series(1, 1000) AS n`,
+	} {
+		w.Exec(t, sql)
+	}
+}
+
 // live reads a batch of the rows of each queue table, spread over runs and tenants.
 func (w *world) live(t testing.TB) (byState map[run.TaskState][]run.Task) {
 	t.Helper()
@@ -213,7 +228,10 @@ func (w *world) sendReads(t testing.TB) {
 		require.Len(t, must(tx.LockLeases(ctx, leases))(t), probe)
 		require.Len(t, must(tx.LockLeasesWithHeartbeats(ctx, leases))(t), probe)
 		require.Len(t, must(tx.LeasesOfClaims(ctx, claims[:5]))(t), 25, "five tasks a run were claimed together")
-		must(tx.ReadyShares(ctx, time.Minute, probe))(t)
+		must(tx.FoldSettlements(ctx, probe))(t)
+		pools := must(tx.ReadyPools(ctx, time.Minute, probe))(t)
+		require.Equal(t, []string{"default"}, pools.Names)
+		require.Len(t, must(tx.HeadShares(ctx, pools, []int32{probe}))(t), probe)
 		ready := must(tx.TakeReady(ctx, w.readyShares(t, tx, 2), []int32{probe / 2, probe / 2}))(t)
 		require.Len(t, ready, probe)
 		for i := range ready {
@@ -314,6 +332,10 @@ func (w *world) sendWrites(t testing.TB) {
 			stays.Moves = append(stays.Moves, store.Move{From: state, Task: task})
 		}
 	}
+	for _, task := range live[run.Ready] {
+		moves.Charges = append(moves.Charges, store.Charge{ShareKey: store.ShareKey{Tenant: task.Tenant, Pool: task.Pool + " " + task.ID.String()}, Admitted: 1})
+	}
+	moves.Clocks = map[string]float64{"default": 1}
 	w.undone(t, func(tx *Tx) {
 		var keys []store.RunKey
 		for _, task := range live[run.Running] {

@@ -52,7 +52,7 @@ func TestTake(t *testing.T) {
 		t.Parallel()
 		w, order := setup(t, run.Ready)
 		var shares []store.ShareKey
-		w.engine(t, func(tx *Tx) { shares = keysOf(must(tx.ReadyShares(t.Context(), time.Minute, 100))(t)) })
+		w.engine(t, func(tx *Tx) { shares = keysOf(waiting(t, tx, 100)) })
 		require.Len(t, shares, 1, "of one tenant, in one pool")
 		first := w.hold(t, func(ctx context.Context, tx *Tx) error {
 			require.Equal(t, order[:2], readyIDs(must(tx.TakeReady(ctx, shares, []int32{2}))(t)))

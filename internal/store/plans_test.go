@@ -31,7 +31,7 @@ const probe = 200
 const maxBlocks = 12
 
 // writers write several rows for each row of the batch, with an index entry each.
-var writers = map[string]int{"UpdateLiveRuns": 24, "LookedLate": 24, "MergeRunDeltas": 24, "MoveConfigs": 24, "UpsertConfigs": 24, "WriteLogs": 24, "TrimLogs": 60, "WriteProgress": 40}
+var writers = map[string]int{"ChargeShares": 40, "FoldSettlements": 40, "UpdateLiveRuns": 24, "LookedLate": 24, "MergeRunDeltas": 24, "MoveConfigs": 24, "UpsertConfigs": 24, "WriteLogs": 24, "TrimLogs": 60, "WriteProgress": 40}
 
 // wasteful statements read the whole run of each row and throw most of it away. They are
 // for repeats and for runs that are late, and an index for them would be one more for each event.
@@ -93,21 +93,25 @@ var plans = map[string][]string{
 	"RescheduleLeases": {"leases_pkey"},
 	"DeleteLeases":     {"leases_pkey"},
 
-	"TakeDuty":       {"duties_pkey", "duty_renewals_pkey"},
-	"RenewDuty":      {"duty_renewals_pkey"},
-	"AdmissionWork":  {"live_runs_pending", "ready_q_order", "settlements_pkey"},
-	"Overdue":        {"cones_pkey", "leases_due", "live_runs_due", "live_runs_late", "retry_q_due", "run_deltas_pkey"},
-	"ReadyShares":    {"asset_pauses_pkey", "pool_clocks_pkey", "pool_q_order", "pools_pkey", "ready_q_order", "shares_pkey", "tenants_pkey", "workers_pkey"},
-	"HoldInline":     {"duties_pkey"},
-	"InlineShares":   {"asset_pauses_pkey", "pool_clocks_pkey", "pool_q_order", "pools_pkey", "ready_q_order", "shares_pkey", "switches_pkey", "tenants_pkey", "workers_pkey"},
-	"InlineTasks":    {"durations_pkey", "tasks_pkey"},
-	"TakeReady":      {"durations_pkey", "ready_q_order", "tasks_pkey"},
-	"DeleteReady":    {"ready_q_pkey"},
-	"TakeQueued":     {"pool_q_order", "runs_pkey", "switches_pkey", "tasks_pkey"},
-	"DeleteQueued":   {"pool_q_pkey"},
-	"DueRetries":     {"retry_q_due"},
-	"LockRetries":    {"retry_q_pkey"},
-	"DeleteRetrying": {"retry_q_pkey"},
+	"TakeDuty":        {"duties_pkey", "duty_renewals_pkey"},
+	"RenewDuty":       {"duty_renewals_pkey"},
+	"AdmissionWork":   {"live_runs_pending", "ready_q_order", "settlements_pkey"},
+	"Overdue":         {"cones_pkey", "leases_due", "live_runs_due", "live_runs_late", "retry_q_due", "run_deltas_pkey"},
+	"FoldSettlements": {"pool_clocks_pkey", "settlements_pkey", "shares_order", "shares_pkey", "tenants_pkey"},
+	"ReadyPools":      {"pool_clocks_pkey", "pool_q_order", "pools_pkey", "shares_in_flight", "shares_order", "workers_pkey"},
+	"HeadShares":      {"asset_pauses_pkey", "shares_order", "shares_pkey", "tenants_pkey"},
+	"ChargeShares":    {"ready_q_order"},
+	"SetPoolClocks":   nil,
+	"HoldInline":      {"duties_pkey"},
+	"InlineShares":    {"asset_pauses_pkey", "pool_clocks_pkey", "pool_q_order", "pools_pkey", "ready_q_order", "shares_in_flight", "shares_pkey", "switches_pkey", "tenants_pkey", "workers_pkey"},
+	"InlineTasks":     {"durations_pkey", "tasks_pkey"},
+	"TakeReady":       {"durations_pkey", "ready_q_order", "tasks_pkey"},
+	"DeleteReady":     {"ready_q_pkey"},
+	"TakeQueued":      {"pool_q_order", "runs_pkey", "switches_pkey", "tasks_pkey"},
+	"DeleteQueued":    {"pool_q_pkey"},
+	"DueRetries":      {"retry_q_due"},
+	"LockRetries":     {"retry_q_pkey"},
+	"DeleteRetrying":  {"retry_q_pkey"},
 
 	"UpstreamResults": {"tasks_pkey"},
 	"WriteLogs":       {"attempt_logs_pkey", "leases_pkey"},
@@ -146,6 +150,7 @@ func TestPlans(t *testing.T) {
 	first := w.connection(t)
 	planAll(t, first)
 	w.load(t, 20_000)
+	w.crowd(t)
 	hot := w.capture(t)
 	for name := range plans {
 		require.Contains(t, hot, name, "the statement was not sent")
@@ -176,7 +181,7 @@ func TestPlans(t *testing.T) {
 
 var queues = []string{
 	"waiting", "ready_q", "pool_q", "leases", "retry_q", "heartbeats", "cones", "live_runs", "configs", "slots", "slot_ranges", "config_results", "event_inbox",
-	"run_deltas",
+	"run_deltas", "shares", "settlements",
 }
 
 // empty vacuums and analyzes the database while its queues are empty.

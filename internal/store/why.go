@@ -1,12 +1,17 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"go.arco.dev/servo/internal/fair"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store/internal/db"
@@ -74,33 +79,104 @@ func (tx *Tx) WhereTasksAre(ctx context.Context, key RunKey) ([]TasksIn, error) 
 	}), err
 }
 
-// LookShares is what ReadyShares will read once admission has taken in what other transactions
-// have left for it, up to so many notes. What attempts have taken is not folded into the
+// LookShares is what a round of admission will read once it has taken in what other
+// transactions have left for it, up to so many notes, and the share of own besides. How many
+// shares of each pool are read says mosts. What attempts have taken is not folded into the
 // durations of their assets: the next costs may differ by that.
-func (tx *Tx) LookShares(ctx context.Context, alive time.Duration, mostQueued, mostNotes int) ([]ReadyShare, error) {
-	shares, err := tx.ReadyShares(ctx, alive, mostQueued)
-	if err != nil || len(shares) == 0 {
-		return nil, err
-	}
-	notes, err := tx.q.UnfoldedSettlements(ctx, int32(mostNotes)) //nolint:gosec // a batch size
+func (tx *Tx) LookShares(ctx context.Context, own ShareKey, alive time.Duration, mostQueued, mostNotes int, mosts func(ReadyPools) []int32) ([]ReadyShare, error) {
+	rows, err := tx.q.UnfoldedSettlements(ctx, int32(mostNotes)) //nolint:gosec // a batch size
 	if err != nil {
 		return nil, err
 	}
-	byTenant, byPool, owed := map[uuid.UUID]int{}, map[string]int{}, map[ShareKey]float64{}
-	for _, n := range notes {
-		byTenant[n.TenantID] += int(n.LeftBy)
-		byPool[n.Pool] += int(n.LeftBy)
-		owed[ShareKey{Tenant: id.Of[id.Tenant](n.TenantID), Pool: n.Pool}] += n.Owed
+	notes := unfoldedNotes(rows, own)
+	pools, err := tx.ReadyPools(ctx, alive, mostQueued, slices.Sorted(maps.Keys(notes.left))...)
+	if err != nil {
+		return nil, err
 	}
-	for i := range shares {
-		s := &shares[i]
-		s.InFlight -= byTenant[s.Tenant.UUID]
-		s.Deficit += owed[s.ShareKey]
-		if s.PoolMaxInFlight >= 0 { // else nobody has counted
-			s.PoolInFlight -= byPool[s.Pool]
+	for i, name := range pools.Names {
+		pools.Rooms[i].PoolInFlight -= notes.left[name]
+	}
+	heads, err := tx.HeadShares(ctx, pools, mosts(pools))
+	if err != nil {
+		return nil, err
+	}
+	keys := slices.Collect(maps.Keys(notes.arrived))
+	known, err := tx.q.SharesOfTenants(ctx, db.SharesOfTenantsParams{
+		TenantIds:  column(slices.Collect(maps.Keys(notes.tenants)), func(t id.Tenant) uuid.UUID { return t.UUID }),
+		KeyTenants: column(keys, ShareKey.tenantID), KeyPools: column(keys, ShareKey.pool),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return notes.fold(pools, heads, known), nil
+}
+
+// unfolded is what FoldSettlements will take in, by what it is about.
+type unfolded struct {
+	own     ShareKey
+	tenants map[id.Tenant]int // tasks that are in flight no longer
+	freed   map[id.Tenant]bool
+	left    map[string]int // likewise, by pool
+	owed    map[ShareKey]float64
+	arrived map[ShareKey]bool
+}
+
+func unfoldedNotes(rows []db.UnfoldedSettlementsRow, own ShareKey) unfolded {
+	u := unfolded{
+		own: own, tenants: map[id.Tenant]int{own.Tenant: 0}, freed: map[id.Tenant]bool{}, left: map[string]int{own.Pool: 0},
+		owed: map[ShareKey]float64{}, arrived: map[ShareKey]bool{own: false},
+	}
+	for _, r := range rows {
+		key := ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool}
+		u.tenants[key.Tenant] += int(r.LeftBy)
+		u.freed[key.Tenant] = u.freed[key.Tenant] || r.Freed
+		if r.Pool != "" {
+			u.left[r.Pool] += int(r.LeftBy)
+			u.owed[key] = r.Owed
+			u.arrived[key] = r.Arrived
 		}
 	}
-	return shares, nil
+	return u
+}
+
+// fold does in memory what FoldSettlements does: the shares that notes are about replace those
+// that were read, and join if they begin to wait.
+func (u unfolded) fold(pools ReadyPools, heads []ReadyShare, known []db.SharesOfTenantsRow) []ReadyShare {
+	fronts := map[string]float64{}
+	rooms := map[string]PoolRoom{}
+	for i, name := range pools.Names {
+		fronts[name], rooms[name] = pools.Rooms[i].PoolClock, pools.Rooms[i]
+	}
+	var shares []ReadyShare
+	for _, s := range heads {
+		fronts[s.Pool] = min(fronts[s.Pool], s.EvenAt)
+		if _, noted := u.tenants[s.Tenant]; !noted {
+			shares = append(shares, s)
+		}
+	}
+	for _, r := range known {
+		key := ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool}
+		room, waited := rooms[key.Pool], r.Waits && !r.OverQuota
+		waits := (r.Waits || u.arrived[key]) && (!r.OverQuota || u.freed[key.Tenant])
+		evenAt := r.EvenAt
+		if !r.Known {
+			evenAt = room.PoolClock
+		}
+		s := ReadyShare{
+			ShareKey: key, PoolRoom: room, Weight: r.FairnessWeight, EvenAt: evenAt - u.owed[key]/r.FairnessWeight, Waits: waits,
+			MaxInFlight: int(r.MaxConcurrentTasks), InFlight: int(r.TenantInFlight) - u.tenants[key.Tenant], Pauses: r.Pauses,
+		}
+		if waits && !waited {
+			s.EvenAt = fair.Join(s.EvenAt, fronts[key.Pool], room.PoolClock)
+		}
+		if waits || key == u.own {
+			shares = append(shares, s)
+		}
+	}
+	slices.SortStableFunc(shares, func(a, b ReadyShare) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.EvenAt, b.EvenAt), bytes.Compare(a.Tenant.UUID[:], b.Tenant.UUID[:]))
+	})
+	return shares
 }
 
 // LookReady reads what TakeReady would lock, and says which of the tasks are of paused assets.

@@ -49,7 +49,7 @@ func TestExplain(t *testing.T) {
 			w.newRun(t, b, nil, nil) // committed by somebody else in the middle
 			runs := must(tx.LookRuns(t.Context(), []store.RunKey{mine.key(), other.key()}))(t)
 			require.Len(t, runs, 2)
-			require.Len(t, must(tx.LookShares(t.Context(), time.Minute, 10, 10))(t), 2)
+			require.Len(t, must(tx.LookShares(t.Context(), shareOf(a), time.Minute, 10, 10, headsOf))(t), 2)
 		})
 		err := w.Explain(t.Context(), a.tenant, func(context.Context, *Tx) error { return nil }, func(ctx context.Context, tx *Tx) error {
 			return tx.RecountShares(ctx)
@@ -98,6 +98,9 @@ func TestExplain(t *testing.T) {
 	})
 }
 
+// shareOf is what a tenant has of the default pool.
+func shareOf(a account) store.ShareKey { return store.ShareKey{Tenant: a.tenant, Pool: "default"} }
+
 // TestLooks: what is read without a lock is what the loops read.
 func TestLooks(t *testing.T) {
 	t.Parallel()
@@ -109,20 +112,43 @@ func TestLooks(t *testing.T) {
 		w.newRun(t, a, []run.TaskState{run.Ready, run.Queued}, nil, nil)
 		key := store.ShareKey{Tenant: a.tenant, Pool: "default"}
 		w.Exec(t, `INSERT INTO servo.pools (name, kind, max_concurrency, version, created_at, updated_at) VALUES ('default', 'pull', 9, 1, servo.clock(), servo.clock())`)
-		w.engine(t, func(tx *Tx) {
-			require.NoError(t, tx.ChargeShares(t.Context(), []store.Charge{{ShareKey: key, Admitted: 5, Deficit: -5, Clock: 2}}, map[string]float64{"default": 2}, w.now))
-		})
+		w.apply(t, store.Changes{Charges: []store.Charge{{ShareKey: key, Admitted: 5, EvenAt: 7}}, Clocks: map[string]float64{"default": 2}})
 		w.apply(t, store.Changes{Settlements: []store.Settlement{
 			{ShareKey: key, Asset: "s/one", Left: 2, Ended: 1, Seconds: 4, Charged: 2},
 			{ShareKey: store.ShareKey{Tenant: a.tenant, Pool: "other"}, Asset: "s/one", Left: 1, Charged: 1},
 		}})
 		var seen []store.ReadyShare
-		w.explain(t, a, nothing, func(tx *Tx) { seen = must(tx.LookShares(t.Context(), time.Minute, 100, 100))(t) })
+		w.explain(t, a, nothing, func(tx *Tx) { seen = must(tx.LookShares(t.Context(), shareOf(a), time.Minute, 100, 100, headsOf))(t) })
 		w.engine(t, func(tx *Tx) {
-			require.NoError(t, tx.FoldSettlements(t.Context(), 100))
-			require.Equal(t, must(tx.ReadyShares(t.Context(), time.Minute, 100))(t), seen)
+			require.Equal(t, waiting(t, tx, 100), seen)
 		})
 		require.Equal(t, 2, seen[0].InFlight)
+	})
+
+	t.Run("shares that begin to wait, or have room again, stand where they will join", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a, b, c, d := w.account(t, "acme"), w.account(t, "brick"), w.account(t, "corner"), w.account(t, "dairy")
+		for _, x := range []account{a, b} {
+			w.newRun(t, x, nil, nil)
+		}
+		w.engine(t, func(tx *Tx) { require.Len(t, waiting(t, tx, 100), 2) })
+		w.apply(t, store.Changes{
+			Charges: []store.Charge{{ShareKey: shareOf(a), Admitted: 5, EvenAt: 3}, {ShareKey: shareOf(b), EvenAt: 20, OverQuota: true}, {ShareKey: shareOf(c), EvenAt: 12}},
+			Clocks:  map[string]float64{"default": 8},
+		})
+		for _, x := range []account{a, b, c, d} {
+			w.newRun(t, x, nil, nil)
+		}
+		w.apply(t, store.Changes{Settlements: []store.Settlement{
+			{ShareKey: shareOf(a), Asset: "s/one", Left: 2, Ended: 1, Seconds: 4, Charged: 2},
+			{ShareKey: store.ShareKey{Tenant: b.tenant, Pool: "other"}, Asset: "s/one", Left: 1, Charged: 1},
+			{ShareKey: shareOf(c), Asset: "s/one", Ended: 1, Seconds: 1, Charged: 3},
+		}})
+		var seen []store.ReadyShare
+		w.explain(t, a, nothing, func(tx *Tx) { seen = must(tx.LookShares(t.Context(), shareOf(a), time.Minute, 100, 100, headsOf))(t) })
+		w.engine(t, func(tx *Tx) { require.Equal(t, waiting(t, tx, 100), seen) })
+		require.Len(t, seen, 4)
 	})
 
 	t.Run("tasks are those that admission would take, and hold", func(t *testing.T) {
@@ -137,7 +163,7 @@ func TestLooks(t *testing.T) {
 			must(tx.PauseAsset(t.Context(), a.workspace, store.AssetPause{Asset: "paused", PausedAt: w.now}))(t)
 		})
 		w.explain(t, a, nothing, func(tx *Tx) {
-			shares := must(tx.LookShares(t.Context(), time.Minute, 100, 100))(t)
+			shares := must(tx.LookShares(t.Context(), shareOf(a), time.Minute, 100, 100, headsOf))(t)
 			tasks, paused, err := tx.LookReady(t.Context(), shares, []int32{2})
 			require.NoError(t, err)
 			require.Equal(t, []id.Task{g.tasks[2].ID, g.tasks[1].ID}, readyIDs(tasks))
@@ -152,7 +178,7 @@ func TestLooks(t *testing.T) {
 			require.Equal(t, 1, ahead, "no further than asked")
 		})
 		w.engine(t, func(tx *Tx) {
-			shares := must(tx.ReadyShares(t.Context(), time.Minute, 100))(t)
+			shares := waiting(t, tx, 100)
 			require.Equal(t, []id.Task{g.tasks[2].ID, g.tasks[1].ID}, readyIDs(must(tx.TakeReady(t.Context(), keysOf(shares), []int32{2}))(t)))
 		})
 	})

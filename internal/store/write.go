@@ -28,7 +28,9 @@ type Changes struct {
 	Events      []event.Event
 	OpenCones   []RunKey // runs whose cone of skipped tasks goes on in another transaction
 	CloseCones  []RunKey
-	Reschedule  []run.Task // leases that the reaper looks at again at another time
+	Reschedule  []run.Task         // leases that the reaper looks at again at another time
+	Charges     []Charge           // what a round of admission does to shares
+	Clocks      map[string]float64 // of pools, after that round
 	Settlements []Settlement
 	Results     []ConfigResult // of runs that have ended, for their configs
 	Looked      []run.Run      // whose start nobody needs to look at again
@@ -57,7 +59,7 @@ type Move struct {
 // Apply collects the statements that make the changes: one for each table touched.
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
-		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements, tx.insertConfigResults,
+		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.chargeShares, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements, tx.insertConfigResults,
 		tx.lookedLate, tx.insertRunDeltas,
 	} {
 		if err := step(ctx, c); err != nil {

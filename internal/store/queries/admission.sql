@@ -1,12 +1,14 @@
 -- Admission: what is ready, by tenant and pool, and what each tenant has of a pool.
 
--- name: FoldSettlements :exec
--- Takes in what other transactions have left for admission: tasks that are in flight no
--- longer, and what attempts have really taken. The mean of an asset leans to what was seen last.
+-- name: FoldSettlements :one
+-- Takes in what other transactions have left for admission: tasks that have become ready, that
+-- are in flight no longer, and what attempts have really taken. The mean of an asset leans to
+-- what was seen last. A tenant that begins to wait, or has room in its quota again, joins as
+-- fair.Join says. Only the holder of the duty writes shares, so what is read here is current.
 WITH gone AS (
     DELETE FROM servo.settlements
-    WHERE  id IN (SELECT s.id FROM servo.settlements s ORDER BY s.id LIMIT @most::int)
-    RETURNING tenant_id, pool, asset, left_by, ended, seconds, charged
+    WHERE  ctid = ANY (ARRAY(SELECT s.ctid FROM servo.settlements s ORDER BY s.id LIMIT @most::int))
+    RETURNING tenant_id, pool, asset, left_by, ended, seconds, charged, arrived
 ), known AS (
     INSERT INTO servo.durations AS d (tenant_id, asset, seconds, samples, updated_at)
     SELECT g.tenant_id, g.asset, sum(g.seconds) / sum(g.ended), sum(g.ended), servo.clock()
@@ -17,15 +19,41 @@ WITH gone AS (
     ON CONFLICT (tenant_id, asset) DO UPDATE
     SET    seconds = d.seconds + (excluded.seconds - d.seconds) * (1 - power(0.8, least(excluded.samples, 100))),
            samples = d.samples + excluded.samples, updated_at = excluded.updated_at
+), freed AS MATERIALIZED (
+    SELECT DISTINCT g.tenant_id FROM gone g WHERE g.left_by > 0 OR g.pool = ''
+), sums AS MATERIALIZED (
+    SELECT n.tenant_id, n.pool, sum(n.left_by) AS left_by, sum(n.ended) AS ended, sum(n.seconds) AS seconds, sum(n.charged) AS charged,
+           bool_or(n.arrived) AS arrived, bool_or(n.freed) AS freed
+    FROM   (SELECT g.tenant_id, g.pool, g.left_by, g.ended, g.seconds, g.charged, g.arrived, g.left_by > 0 AS freed FROM gone g WHERE g.pool <> ''
+            UNION ALL
+            SELECT f.tenant_id, o.pool, 0, 0, 0, 0, false, true
+            FROM   freed f
+            JOIN   LATERAL (SELECT x.pool FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.over_quota OFFSET 0) AS o ON true) AS n
+    GROUP  BY n.tenant_id, n.pool
+), fronts AS MATERIALIZED (
+    SELECT p.pool, coalesce(c.clock, 0) AS clock, least(coalesce(c.clock, 0), h.even_at) AS front
+    FROM   (SELECT DISTINCT m.pool FROM sums m) AS p
+    LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
+    LEFT   JOIN LATERAL (SELECT x.even_at FROM servo.shares x WHERE x.pool = p.pool AND x.waits AND NOT x.over_quota
+                         ORDER BY x.even_at, x.tenant_id LIMIT 1) AS h ON true
+), written AS (
+    INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, even_at, waits, over_quota, served, tasks, updated_at)
+    SELECT m.tenant_id, m.pool, coalesce(o.in_flight, 0) - m.left_by,
+           CASE WHEN v.waits AND NOT v.over_quota AND NOT coalesce(o.waits AND NOT o.over_quota, false)
+                THEN f.front + greatest(0, v.even_at - f.clock) ELSE v.even_at END,
+           v.waits, v.over_quota, coalesce(o.served, 0) + m.seconds, coalesce(o.tasks, 0) + m.ended, servo.clock()
+    FROM   sums m
+    JOIN   fronts f ON f.pool = m.pool
+    LEFT   JOIN LATERAL (SELECT x.fairness_weight FROM servo.tenants x WHERE x.id = m.tenant_id OFFSET 0) AS t ON true
+    LEFT   JOIN LATERAL (SELECT * FROM servo.shares x WHERE x.tenant_id = m.tenant_id AND x.pool = m.pool OFFSET 0) AS o ON true
+    JOIN   LATERAL (SELECT m.arrived OR coalesce(o.waits, false) AS waits, NOT m.freed AND coalesce(o.over_quota, false) AS over_quota,
+                           coalesce(o.even_at, f.clock) - (m.charged - m.seconds) / coalesce(t.fairness_weight, 1) AS even_at) AS v ON true
+    ORDER  BY m.tenant_id, m.pool
+    ON CONFLICT (tenant_id, pool) DO UPDATE
+    SET    in_flight = excluded.in_flight, even_at = excluded.even_at, waits = excluded.waits, over_quota = excluded.over_quota,
+           served = excluded.served, tasks = excluded.tasks, updated_at = excluded.updated_at
 )
-INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, deficit, served, tasks, updated_at)
-SELECT g.tenant_id, g.pool, -sum(g.left_by), sum(g.charged - g.seconds), sum(g.seconds), sum(g.ended), servo.clock()
-FROM   gone g
-GROUP  BY g.tenant_id, g.pool
-ORDER  BY g.tenant_id, g.pool
-ON CONFLICT (tenant_id, pool) DO UPDATE
-SET    in_flight = s.in_flight + excluded.in_flight, deficit = s.deficit + excluded.deficit, served = s.served + excluded.served,
-       tasks = s.tasks + excluded.tasks, updated_at = excluded.updated_at;
+SELECT count(*)::int AS folded FROM gone;
 
 -- name: RecountShares :exec
 -- Counts anew what is in flight. What has left and is not folded in yet will be taken off when
@@ -36,7 +64,7 @@ WITH counted AS (
             UNION ALL
             SELECT l.tenant_id, l.pool, count(*) FROM servo.leases l GROUP BY 1, 2
             UNION ALL
-            SELECT s.tenant_id, s.pool, sum(s.left_by) FROM servo.settlements s GROUP BY 1, 2
+            SELECT s.tenant_id, s.pool, sum(s.left_by) FROM servo.settlements s WHERE s.pool <> '' GROUP BY 1, 2
             UNION ALL
             SELECT h.tenant_id, h.pool, 0 FROM servo.shares h WHERE h.in_flight <> 0) AS c
     GROUP  BY 1, 2
@@ -47,10 +75,9 @@ ON CONFLICT (tenant_id, pool) DO UPDATE
 SET    in_flight = excluded.in_flight, updated_at = excluded.updated_at
 WHERE  s.in_flight <> excluded.in_flight;
 
--- name: ReadyShares :many
--- Which tenants have ready tasks in which pools, a jump along the index for each, however many
--- tasks there are; with what bounds each tenant, and each pool: its own limit, what is queued,
--- and how many tasks the workers can hold that were seen lately.
+-- name: RenoteReady :exec
+-- Notes anew who waits, for the next fold: tenants with ready tasks that are not marked, a jump
+-- along the index for each tenant and pool, and tenants whose quota was used up.
 WITH RECURSIVE found AS (
     (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
     UNION ALL
@@ -59,28 +86,47 @@ WITH RECURSIVE found AS (
     JOIN   LATERAL (SELECT q.tenant_id, q.pool FROM servo.ready_q q
                     WHERE NOT q.held AND (q.tenant_id, q.pool) > (f.tenant_id, f.pool)
                     ORDER BY q.tenant_id, q.pool LIMIT 1) AS n ON true
-), rooms AS MATERIALIZED (
-    SELECT p.pool, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, q.queued, f.in_flight
-    FROM   (SELECT DISTINCT f.pool FROM found f) AS p
-    LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
-    LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
-    JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
-                    WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)) AS w ON true
-    JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT @most_queued::int) AS y) AS q ON true
-    JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE s.max_concurrency >= 0 AND x.pool = p.pool) AS f ON true
 )
-SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight,
-       EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses,
-       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock, coalesce(h.waits, false)::bool AS waits,
-       r.max_concurrency::int AS pool_max_concurrency, r.clock::float8 AS pool_clock, r.workers::int AS pool_workers,
-       r.slots::int AS pool_slots, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight
+INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)
+SELECT f.tenant_id, f.pool, '', 0, 0, 0, 0, true
 FROM   found f
-JOIN   rooms r ON r.pool = f.pool
+LEFT   JOIN LATERAL (SELECT x.waits FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
+WHERE  s.waits IS NOT TRUE
+UNION ALL
+SELECT DISTINCT s.tenant_id, '', '', 0, 0, 0::float8, 0::float8, false FROM servo.shares s WHERE s.over_quota;
+
+-- name: ReadyPools :many
+-- The pools that somebody waits for, and those asked for, with what bounds them: their own
+-- limit, what is queued, and how many tasks the workers can hold that were seen lately.
+WITH RECURSIVE found AS (
+    (SELECT s.pool FROM servo.shares s WHERE s.waits AND NOT s.over_quota ORDER BY s.pool LIMIT 1)
+    UNION ALL
+    SELECT n.pool
+    FROM   found f
+    JOIN   LATERAL (SELECT s.pool FROM servo.shares s WHERE s.waits AND NOT s.over_quota AND s.pool > f.pool ORDER BY s.pool LIMIT 1) AS n ON true
+)
+SELECT p.pool::text AS pool, coalesce(s.max_concurrency, -1)::int AS max_concurrency, coalesce(c.clock, 0)::float8 AS clock,
+       w.workers::int AS workers, w.slots::int AS slots, q.queued::int AS queued, f.in_flight::int AS in_flight
+FROM   (SELECT f.pool FROM found f UNION SELECT unnest(@also::text[])) AS p
+LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
+JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
+                WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)) AS w ON true
+JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT @most_queued::int) AS y) AS q ON true
+JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.pool = p.pool AND x.in_flight <> 0) AS f ON true
+ORDER  BY p.pool;
+
+-- name: HeadShares :many
+-- The tenants that are served next in each pool, at most so many of each, and what bounds them.
+SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, f.even_at::float8 AS even_at, t.max_concurrent_tasks, t.fairness_weight,
+       h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses
+FROM   (SELECT unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
+JOIN   LATERAL (SELECT x.tenant_id, x.pool, x.even_at FROM servo.shares x
+                WHERE x.pool = n.pool AND x.waits AND NOT x.over_quota
+                ORDER BY x.even_at, x.tenant_id LIMIT n.most) AS f ON true
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.deficit) FILTER (WHERE x.pool = f.pool) AS deficit,
-                       max(x.clock) FILTER (WHERE x.pool = f.pool) AS clock, bool_or(x.waits) FILTER (WHERE x.pool = f.pool) AS waits
-                FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
-ORDER  BY f.tenant_id, f.pool;
+JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
+ORDER  BY f.pool, f.even_at, f.tenant_id;
 
 -- name: AdmissionWork :one
 -- Whether there is anything to do at all, at the cost of three looks at the head of an index.
@@ -120,11 +166,16 @@ WHERE  ctid = ANY (ARRAY(
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: ChargeShares :exec
-INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, deficit, clock, waits, updated_at)
-SELECT unnest(@tenant_ids::uuid[]), unnest(@pools::text[]), unnest(@added::int[]), unnest(@deficits::float8[]), unnest(@clocks::float8[]),
-       unnest(@waits::bool[]), @now::timestamptz
+-- Executed after the tasks were moved: a share waits if ready tasks are left, those among them
+-- that another transaction has locked. What becomes ready meanwhile leaves a note.
+INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, even_at, over_quota, waits, updated_at)
+SELECT n.tenant_id, n.pool, n.added, n.even_at, n.over_quota,
+       EXISTS (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND q.pool = n.pool AND NOT q.held), @now::timestamptz
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@added::int[]) AS added,
+               unnest(@even_ats::float8[]) AS even_at, unnest(@over_quotas::bool[]) AS over_quota) AS n
 ON CONFLICT (tenant_id, pool) DO UPDATE
-SET    in_flight = s.in_flight + excluded.in_flight, deficit = excluded.deficit, clock = excluded.clock, waits = excluded.waits, updated_at = excluded.updated_at;
+SET    in_flight = s.in_flight + excluded.in_flight, even_at = excluded.even_at, over_quota = excluded.over_quota, waits = excluded.waits,
+       updated_at = excluded.updated_at;
 
 -- name: SetPoolClocks :exec
 INSERT INTO servo.pool_clocks AS c (pool, clock)
@@ -132,6 +183,6 @@ SELECT unnest(@pools::text[]), unnest(@clocks::float8[])
 ON CONFLICT (pool) DO UPDATE SET clock = excluded.clock;
 
 -- name: InsertSettlements :exec
-INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged)
+INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@pools::text[]), unnest(@assets::text[]), unnest(@left_bys::int[]), unnest(@endeds::int[]),
-       unnest(@seconds::float8[]), unnest(@chargeds::float8[]);
+       unnest(@seconds::float8[]), unnest(@chargeds::float8[]), unnest(@arriveds::bool[]);

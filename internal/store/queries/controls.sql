@@ -50,9 +50,9 @@ ON CONFLICT DO NOTHING;
 -- Waits for admission, which holds the row as long as it may still hold tasks because of it.
 DELETE FROM servo.asset_pauses WHERE tenant_id = @tenant_id::uuid AND workspace_id = @workspace_id::uuid AND asset = @asset::text;
 
--- name: ReleaseHeld :execrows
--- The held tasks of one asset go back into the order. In the order of keys, as a cancel locks
--- them.
+-- name: ReleaseHeld :one
+-- The held tasks of one asset go back into the order, with a note for admission. In the order of
+-- keys, as a cancel locks them.
 WITH free AS (
     SELECT q.run_id, q.task_id
     FROM   servo.ready_q q
@@ -63,5 +63,10 @@ WITH free AS (
     WHERE  q.tenant_id = @tenant_id::uuid AND q.held AND t.asset = @asset::text AND r.workspace_id = @workspace_id::uuid
     ORDER  BY q.run_id, q.task_id
     FOR    UPDATE OF q
+), released AS (
+    UPDATE servo.ready_q q SET held = false FROM free WHERE q.run_id = free.run_id AND q.task_id = free.task_id RETURNING q.tenant_id, q.pool
+), noted AS (
+    INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)
+    SELECT DISTINCT r.tenant_id, r.pool, '', 0, 0, 0::float8, 0::float8, true FROM released r
 )
-UPDATE servo.ready_q q SET held = false FROM free WHERE q.run_id = free.run_id AND q.task_id = free.task_id;
+SELECT count(*)::int AS released FROM released;

@@ -47,8 +47,8 @@ WITH RECURSIVE ready AS (
     LIMIT  @most::int
 )
 SELECT f.pool::text AS pool, f.name, f.fairness_weight, f.max_concurrent_tasks, w.waiting::int AS waiting, f.waits::bool AS waits,
-       f.in_flight::int AS in_flight, h.in_flight::int AS tenant_in_flight, coalesce(s.deficit, 0)::float8 AS deficit,
-       coalesce(s.clock, 0)::float8 AS clock, coalesce(c.clock, 0)::float8 AS pool_clock, coalesce(s.served, 0)::float8 AS served,
+       f.in_flight::int AS in_flight, h.in_flight::int AS tenant_in_flight, coalesce(s.even_at, c.clock, 0)::float8 AS even_at,
+       coalesce(s.waits AND NOT s.over_quota, false)::bool AS keeps, coalesce(c.clock, 0)::float8 AS pool_clock, coalesce(s.served, 0)::float8 AS served,
        coalesce(s.tasks, 0)::bigint AS tasks, f.pool_weight::float8 AS pool_weight, f.pool_in_flight::bigint AS pool_in_flight,
        (f.total > @most::int OR (SELECT count(*) FROM walked) = @walk::int)::bool AS more
 FROM   shown f

@@ -13,7 +13,7 @@ SELECT EXISTS (SELECT FROM duty)::bool AS held,
        ARRAY(SELECT pg_try_advisory_xact_lock(k.key) FROM unnest(@keys::bigint[]) WITH ORDINALITY AS k(key, nth) ORDER BY k.nth)::bool[] AS claims;
 
 -- name: InlineShares :many
--- What bounds the given tenants in the given pools, and the pools, as ReadyShares does; and
+-- What bounds the given tenants in the given pools, and the pools, as ReadyPools and HeadShares do; and
 -- whether somebody waits for the pool already. Who waits is looked for among so many tenants
 -- and pools; if there are more, everybody waits.
 WITH RECURSIVE ready AS (
@@ -35,11 +35,11 @@ WITH RECURSIVE ready AS (
     JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
                     WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)) AS w ON true
     JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT @most_queued::int) AS y) AS q ON true
-    JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE s.max_concurrency >= 0 AND x.pool = p.pool) AS f ON true
+    JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.pool = p.pool AND x.in_flight <> 0) AS f ON true
 )
 SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight,
        EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = n.tenant_id)::bool AS pauses,
-       coalesce(h.deficit, 0)::float8 AS deficit, coalesce(h.clock, 0)::float8 AS clock, coalesce(h.waits, false)::bool AS waits,
+       coalesce(h.even_at, r.clock)::float8 AS even_at,
        r.max_concurrency::int AS pool_max_concurrency, r.clock::float8 AS pool_clock, r.workers::int AS pool_workers,
        r.slots::int AS pool_slots, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight,
        EXISTS (SELECT FROM ready x WHERE x.pool = n.pool OR x.nth = @most_ready::int)::bool AS backlog,
@@ -47,8 +47,7 @@ SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, t.max_concurrent_ta
 FROM   wanted n
 JOIN   rooms r ON r.pool = n.pool
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.deficit) FILTER (WHERE x.pool = n.pool) AS deficit,
-                       max(x.clock) FILTER (WHERE x.pool = n.pool) AS clock, bool_or(x.waits) FILTER (WHERE x.pool = n.pool) AS waits
+JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.even_at) FILTER (WHERE x.pool = n.pool) AS even_at
                 FROM servo.shares x WHERE x.tenant_id = n.tenant_id) AS h ON true
 ORDER  BY n.tenant_id, n.pool;
 

@@ -8,6 +8,10 @@ VALUES (@id::uuid, @name::text, @version::int, @now::timestamptz, @max_concurren
 SELECT sqlc.embed(t) FROM servo.tenants t WHERE t.id = @tenant_id::uuid FOR NO KEY UPDATE;
 
 -- name: SetQuotas :execrows
+-- The note lets admission look at the tenant again in every pool.
+WITH noted AS (
+    INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged) VALUES (@tenant_id::uuid, '', '', 0, 0, 0, 0)
+)
 UPDATE servo.tenants t
 SET    version = @version::int, max_concurrent_tasks = @max_concurrent_tasks::int, max_queued_tasks = @max_queued_tasks::int,
        max_concurrent_runs = @max_concurrent_runs::int, max_daily_runs = @max_daily_runs::int,

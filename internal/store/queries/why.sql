@@ -3,9 +3,25 @@
 
 -- name: UnfoldedSettlements :many
 -- What the next round of admission takes in first (FoldSettlements).
-SELECT s.tenant_id, s.pool, sum(s.left_by)::int AS left_by, sum(s.charged - s.seconds)::float8 AS owed
+SELECT s.tenant_id, s.pool, sum(s.left_by)::int AS left_by, sum(s.charged - s.seconds)::float8 AS owed, bool_or(s.arrived)::bool AS arrived,
+       bool_or(s.left_by > 0 OR s.pool = '')::bool AS freed
 FROM   (SELECT * FROM servo.settlements x ORDER BY x.id LIMIT @most::int) AS s
 GROUP  BY s.tenant_id, s.pool;
+
+-- name: SharesOfTenants :many
+-- What tenants have of each pool, whether they wait or not, and of the given ones even if it is
+-- nothing so far.
+SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, (s.pool IS NOT NULL)::bool AS known, coalesce(s.even_at, 0)::float8 AS even_at,
+       coalesce(s.waits, false)::bool AS waits, coalesce(s.over_quota, false)::bool AS over_quota, t.max_concurrent_tasks, t.fairness_weight,
+       h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = n.tenant_id)::bool AS pauses
+FROM   (SELECT m.tenant_id, x.pool
+        FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id) AS m
+        JOIN   LATERAL (SELECT y.pool FROM servo.shares y WHERE y.tenant_id = m.tenant_id OFFSET 0) AS x ON true
+        UNION
+        SELECT unnest(@key_tenants::uuid[]), unnest(@key_pools::text[])) AS n
+LEFT   JOIN LATERAL (SELECT x.pool, x.even_at, x.waits, x.over_quota FROM servo.shares x WHERE x.tenant_id = n.tenant_id AND x.pool = n.pool OFFSET 0) AS s ON true
+JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = n.tenant_id) AS h ON true;
 
 -- name: LookReady :many
 -- The tasks that a round looks at (TakeReady), and which of them it would hold (PausedTasks).

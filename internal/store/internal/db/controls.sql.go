@@ -207,7 +207,7 @@ func (q *Queries) LockSwitch(ctx context.Context, name string) error {
 	return err
 }
 
-const releaseHeld = `-- name: ReleaseHeld :execrows
+const releaseHeld = `-- name: ReleaseHeld :one
 WITH free AS (
     SELECT q.run_id, q.task_id
     FROM   servo.ready_q q
@@ -218,8 +218,13 @@ WITH free AS (
     WHERE  q.tenant_id = $1::uuid AND q.held AND t.asset = $2::text AND r.workspace_id = $3::uuid
     ORDER  BY q.run_id, q.task_id
     FOR    UPDATE OF q
+), released AS (
+    UPDATE servo.ready_q q SET held = false FROM free WHERE q.run_id = free.run_id AND q.task_id = free.task_id RETURNING q.tenant_id, q.pool
+), noted AS (
+    INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)
+    SELECT DISTINCT r.tenant_id, r.pool, '', 0, 0, 0::float8, 0::float8, true FROM released r
 )
-UPDATE servo.ready_q q SET held = false FROM free WHERE q.run_id = free.run_id AND q.task_id = free.task_id
+SELECT count(*)::int AS released FROM released
 `
 
 type ReleaseHeldParams struct {
@@ -228,14 +233,13 @@ type ReleaseHeldParams struct {
 	WorkspaceID uuid.UUID
 }
 
-// The held tasks of one asset go back into the order. In the order of keys, as a cancel locks
-// them.
-func (q *Queries) ReleaseHeld(ctx context.Context, arg ReleaseHeldParams) (int64, error) {
-	result, err := q.db.Exec(ctx, releaseHeld, arg.TenantID, arg.Asset, arg.WorkspaceID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// The held tasks of one asset go back into the order, with a note for admission. In the order of
+// keys, as a cancel locks them.
+func (q *Queries) ReleaseHeld(ctx context.Context, arg ReleaseHeldParams) (int32, error) {
+	row := q.db.QueryRow(ctx, releaseHeld, arg.TenantID, arg.Asset, arg.WorkspaceID)
+	var released int32
+	err := row.Scan(&released)
+	return released, err
 }
 
 const switchByName = `-- name: SwitchByName :many

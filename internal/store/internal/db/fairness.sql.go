@@ -56,12 +56,12 @@ WITH RECURSIVE ready AS (
     LIMIT  $1::int
 )
 SELECT f.pool::text AS pool, f.name, f.fairness_weight, f.max_concurrent_tasks, w.waiting::int AS waiting, f.waits::bool AS waits,
-       f.in_flight::int AS in_flight, h.in_flight::int AS tenant_in_flight, coalesce(s.deficit, 0)::float8 AS deficit,
-       coalesce(s.clock, 0)::float8 AS clock, coalesce(c.clock, 0)::float8 AS pool_clock, coalesce(s.served, 0)::float8 AS served,
+       f.in_flight::int AS in_flight, h.in_flight::int AS tenant_in_flight, coalesce(s.even_at, c.clock, 0)::float8 AS even_at,
+       coalesce(s.waits AND NOT s.over_quota, false)::bool AS keeps, coalesce(c.clock, 0)::float8 AS pool_clock, coalesce(s.served, 0)::float8 AS served,
        coalesce(s.tasks, 0)::bigint AS tasks, f.pool_weight::float8 AS pool_weight, f.pool_in_flight::bigint AS pool_in_flight,
        (f.total > $1::int OR (SELECT count(*) FROM walked) = $2::int)::bool AS more
 FROM   shown f
-LEFT   JOIN LATERAL (SELECT x.tenant_id, x.pool, x.in_flight, x.deficit, x.clock, x.served, x.tasks, x.updated_at, x.waits FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.tenant_id, x.pool, x.in_flight, x.served, x.tasks, x.updated_at, x.waits, x.even_at, x.over_quota FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
 LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = f.pool OFFSET 0) AS c ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
 JOIN   LATERAL (SELECT count(*) AS waiting FROM (SELECT FROM servo.ready_q x
@@ -86,8 +86,8 @@ type ListSharesRow struct {
 	Waits              bool
 	InFlight           int32
 	TenantInFlight     int32
-	Deficit            float64
-	Clock              float64
+	EvenAt             float64
+	Keeps              bool
 	PoolClock          float64
 	Served             float64
 	Tasks              int64
@@ -124,8 +124,8 @@ func (q *Queries) ListShares(ctx context.Context, arg ListSharesParams) ([]ListS
 			&i.Waits,
 			&i.InFlight,
 			&i.TenantInFlight,
-			&i.Deficit,
-			&i.Clock,
+			&i.EvenAt,
+			&i.Keeps,
 			&i.PoolClock,
 			&i.Served,
 			&i.Tasks,

@@ -377,6 +377,9 @@ func (q *Queries) LockWorkspace(ctx context.Context, arg LockWorkspaceParams) (L
 }
 
 const setQuotas = `-- name: SetQuotas :execrows
+WITH noted AS (
+    INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged) VALUES ($11::uuid, '', '', 0, 0, 0, 0)
+)
 UPDATE servo.tenants t
 SET    version = $1::int, max_concurrent_tasks = $2::int, max_queued_tasks = $3::int,
        max_concurrent_runs = $4::int, max_daily_runs = $5::int,
@@ -399,6 +402,7 @@ type SetQuotasParams struct {
 	TenantID           uuid.UUID
 }
 
+// The note lets admission look at the tenant again in every pool.
 func (q *Queries) SetQuotas(ctx context.Context, arg SetQuotasParams) (int64, error) {
 	result, err := q.db.Exec(ctx, setQuotas,
 		arg.Version,

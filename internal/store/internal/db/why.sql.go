@@ -253,6 +253,72 @@ func (q *Queries) ReadyPlace(ctx context.Context, arg ReadyPlaceParams) (ReadyPl
 	return i, err
 }
 
+const sharesOfTenants = `-- name: SharesOfTenants :many
+SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, (s.pool IS NOT NULL)::bool AS known, coalesce(s.even_at, 0)::float8 AS even_at,
+       coalesce(s.waits, false)::bool AS waits, coalesce(s.over_quota, false)::bool AS over_quota, t.max_concurrent_tasks, t.fairness_weight,
+       h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = n.tenant_id)::bool AS pauses
+FROM   (SELECT m.tenant_id, x.pool
+        FROM   (SELECT unnest($1::uuid[]) AS tenant_id) AS m
+        JOIN   LATERAL (SELECT y.pool FROM servo.shares y WHERE y.tenant_id = m.tenant_id OFFSET 0) AS x ON true
+        UNION
+        SELECT unnest($2::uuid[]), unnest($3::text[])) AS n
+LEFT   JOIN LATERAL (SELECT x.pool, x.even_at, x.waits, x.over_quota FROM servo.shares x WHERE x.tenant_id = n.tenant_id AND x.pool = n.pool OFFSET 0) AS s ON true
+JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = n.tenant_id) AS h ON true
+`
+
+type SharesOfTenantsParams struct {
+	TenantIds  []uuid.UUID
+	KeyTenants []uuid.UUID
+	KeyPools   []string
+}
+
+type SharesOfTenantsRow struct {
+	TenantID           uuid.UUID
+	Pool               string
+	Known              bool
+	EvenAt             float64
+	Waits              bool
+	OverQuota          bool
+	MaxConcurrentTasks int32
+	FairnessWeight     float64
+	TenantInFlight     int32
+	Pauses             bool
+}
+
+// What tenants have of each pool, whether they wait or not, and of the given ones even if it is
+// nothing so far.
+func (q *Queries) SharesOfTenants(ctx context.Context, arg SharesOfTenantsParams) ([]SharesOfTenantsRow, error) {
+	rows, err := q.db.Query(ctx, sharesOfTenants, arg.TenantIds, arg.KeyTenants, arg.KeyPools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SharesOfTenantsRow
+	for rows.Next() {
+		var i SharesOfTenantsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.Pool,
+			&i.Known,
+			&i.EvenAt,
+			&i.Waits,
+			&i.OverQuota,
+			&i.MaxConcurrentTasks,
+			&i.FairnessWeight,
+			&i.TenantInFlight,
+			&i.Pauses,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const startPlace = `-- name: StartPlace :one
 SELECT (SELECT count(*) FROM (SELECT FROM servo.live_runs o
                               WHERE o.tenant_id = l.tenant_id AND o.pending
@@ -277,8 +343,9 @@ func (q *Queries) StartPlace(ctx context.Context, arg StartPlaceParams) (int32, 
 
 const unfoldedSettlements = `-- name: UnfoldedSettlements :many
 
-SELECT s.tenant_id, s.pool, sum(s.left_by)::int AS left_by, sum(s.charged - s.seconds)::float8 AS owed
-FROM   (SELECT id, tenant_id, pool, asset, left_by, ended, seconds, charged FROM servo.settlements x ORDER BY x.id LIMIT $1::int) AS s
+SELECT s.tenant_id, s.pool, sum(s.left_by)::int AS left_by, sum(s.charged - s.seconds)::float8 AS owed, bool_or(s.arrived)::bool AS arrived,
+       bool_or(s.left_by > 0 OR s.pool = '')::bool AS freed
+FROM   (SELECT id, tenant_id, pool, asset, left_by, ended, seconds, charged, arrived FROM servo.settlements x ORDER BY x.id LIMIT $1::int) AS s
 GROUP  BY s.tenant_id, s.pool
 `
 
@@ -287,6 +354,8 @@ type UnfoldedSettlementsRow struct {
 	Pool     string
 	LeftBy   int32
 	Owed     float64
+	Arrived  bool
+	Freed    bool
 }
 
 // What the loops would see if they looked now, read without a lock: nothing waits for it and
@@ -306,6 +375,8 @@ func (q *Queries) UnfoldedSettlements(ctx context.Context, most int32) ([]Unfold
 			&i.Pool,
 			&i.LeftBy,
 			&i.Owed,
+			&i.Arrived,
+			&i.Freed,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"go.arco.dev/servo/internal/store"
+)
+
+// pace is how fast workers take tasks from the pools' queues, as the rounds of this server see
+// it. It decides how far admission looks ahead and nothing else: a server that has seen no round
+// yet begins with a part of the workers' capacity.
+type pace struct {
+	mu    sync.Mutex
+	at    time.Time // of the last round
+	every float64   // seconds between two rounds while tasks were taken
+	pools map[string]poolPace
+}
+
+type poolPace struct {
+	left int     // in the queue after the last round
+	rate float64 // tasks a second
+}
+
+// maxPause is the longest time between two rounds that counts as the time of a round: after
+// longer ones admission had nothing to do.
+const maxPause = 0.25
+
+// ahead writes into each pool how many tasks its workers take until a few rounds have passed.
+func (p *pace) ahead(pools store.ReadyPools) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	since := now.Sub(p.at).Seconds()
+	p.at = now
+	if since < maxPause {
+		p.every += (since - p.every) / 4
+	}
+	for i, name := range pools.Names {
+		seen := p.pools[name]
+		if since < maxPause {
+			seen.rate += (float64(max(0, seen.left-pools.Rooms[i].PoolQueued))/max(since, 0.001) - seen.rate) / 4
+		}
+		if p.pools == nil || len(p.pools) > maxPoolsRemembered {
+			p.pools = map[string]poolPace{}
+		}
+		p.pools[name] = seen
+		pools.Rooms[i].PoolAhead = int(math.Ceil(seen.rate * p.every * roundsAhead))
+	}
+}
+
+// queued remembers what a round leaves in the queues.
+func (p *pace) queued(pools []*poolRound) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range pools {
+		seen := p.pools[r.pool]
+		seen.left = r.queued
+		p.pools[r.pool] = seen
+	}
+}
