@@ -93,7 +93,7 @@ func (h *PushHandler) Shutdown(ctx context.Context) error {
 func (o PushOptions) keys() ([]push.WorkerKey, error) {
 	texts := o.Keys
 	if len(texts) == 0 {
-		texts = strings.FieldsFunc(os.Getenv("SERVO_PUSH_KEYS"), func(r rune) bool { return r == ',' })
+		texts = strings.FieldsFunc(os.Getenv(pushKeysVariable), func(r rune) bool { return r == ',' })
 	}
 	var keys []push.WorkerKey
 	for _, text := range texts {

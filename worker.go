@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/client"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/telemetry"
 	"go.arco.dev/servo/internal/worker"
@@ -30,8 +31,11 @@ type WorkerOptions struct {
 	// Servers are the addresses of several servers of one installation, in place of Server.
 	Servers []string
 	// APIKey is a worker key of all its pools, as sk_…. The environment variable SERVO_API_KEY
-	// if not said; servers that ask for no keys need none.
+	// if not said, else the content of the file that APIKeyFile or SERVO_API_KEY_FILE names;
+	// servers that ask for no keys need none.
 	APIKey string
+	// APIKeyFile is a file with the key, which only the worker's user should be able to read.
+	APIKeyFile string
 	// TLS turns encryption on. The files in SERVO_TLS_CA, SERVO_TLS_CERT and SERVO_TLS_KEY if
 	// not said; https:// without any of it believes whom this machine believes.
 	TLS *tls.Config
@@ -81,6 +85,44 @@ type ExecOptions struct {
 	// PassEnv names variables of the worker's environment that commands may see, beside
 	// PATH, HOME, TMPDIR, LANG and TZ.
 	PassEnv []string
+	// User is the user that commands run as, by name or as UID:GID, if the worker runs as root.
+	// Then commands cannot look into the worker's process, which has its key.
+	User string
+}
+
+// The variables with keys. A worker that runs commands hides them from these.
+const (
+	keyVariable      = "SERVO_API_KEY"
+	keyFileVariable  = "SERVO_API_KEY_FILE"
+	pushKeysVariable = "SERVO_PUSH_KEYS"
+)
+
+// key is the key that the worker shows.
+func (o *WorkerOptions) key() (string, error) {
+	if key := cmp.Or(o.APIKey, os.Getenv(keyVariable)); key != "" {
+		return key, nil
+	}
+	return worker.ReadKey("api-key-file", cmp.Or(o.APIKeyFile, os.Getenv(keyFileVariable)))
+}
+
+// executor runs commands, from which it hides the keys of this process.
+func (o *ExecOptions) executor(log *slog.Logger) (*worker.Exec, error) {
+	e := &worker.Exec{Dir: o.Dir, PassEnv: o.PassEnv}
+	for _, name := range o.PassEnv {
+		if name == keyVariable || name == pushKeysVariable {
+			return nil, fault.New(fault.InvalidArgument, name+" holds a key of the worker", fault.Field("pass-env"), fault.Remedy("give commands a key of their own under another name"))
+		}
+	}
+	if o.User != "" {
+		var err error
+		if e.User, err = worker.LookupUser("exec-user", o.User); err != nil {
+			return nil, err
+		}
+	}
+	if err := worker.Hide(keyVariable, pushKeysVariable); err != nil && log != nil {
+		log.Warn("commands may be able to read the worker's key: give it in a file, and run commands as another user", "error", err)
+	}
+	return e, nil
 }
 
 // defaultServer is where `servo dev` listens.
@@ -148,14 +190,22 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 		if err := o.encryption(); err != nil {
 			return nil, nil, err
 		}
-		c, err := client.New(client.Options{Servers: o.servers(), APIKey: cmp.Or(o.APIKey, os.Getenv("SERVO_API_KEY")), TLS: o.TLS, UserAgent: "servo-worker", Logger: o.Logger, Patience: reach})
+		key, err := o.key()
+		if err != nil {
+			return nil, nil, err
+		}
+		c, err := client.New(client.Options{Servers: o.servers(), APIKey: key, TLS: o.TLS, UserAgent: "servo-worker", Logger: o.Logger, Patience: reach})
 		if err != nil {
 			return nil, nil, err
 		}
 		config.Conn, hangUp = c.Conn(), c.Close
 	}
 	if o.Exec != nil {
-		config.Executors = append(config.Executors, &worker.Exec{Dir: o.Exec.Dir, PassEnv: o.Exec.PassEnv})
+		commands, err := o.Exec.executor(o.Logger)
+		if err != nil {
+			return nil, nil, errors.Join(err, hangUp())
+		}
+		config.Executors = append(config.Executors, commands)
 	}
 	if o.HTTP {
 		networks, err := netguard.ParseNetworks("allow-private-networks", o.AllowPrivateNetworks)

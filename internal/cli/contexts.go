@@ -24,6 +24,7 @@ import (
 const (
 	contextVariable = "SERVO_CONTEXT"
 	keyVariable     = "SERVO_API_KEY"
+	keyFileVariable = "SERVO_API_KEY_FILE"
 )
 
 // contextsFile is beside the file with the settings: people edit that, servo writes this. It

@@ -20,6 +20,7 @@ import (
 	"go.arco.dev/servo/client"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/suggest"
+	"go.arco.dev/servo/internal/worker"
 )
 
 // defaultServer is where servo dev and servo server listen for gRPC.
@@ -76,7 +77,15 @@ func readSettings(flags *pflag.FlagSet, environ func() []string) (settings, erro
 		return settings{}, fmt.Errorf("read the flags: %w", err)
 	}
 	read, err := checkSettings(k)
+	if err != nil {
+		return read, err
+	}
 	if read.APIKey = variable(environ, keyVariable); read.APIKey == "" {
+		if read.APIKey, err = worker.ReadKey(keyFileVariable, variable(environ, keyFileVariable)); err != nil {
+			return read, err
+		}
+	}
+	if read.APIKey == "" {
 		elsewhere := func(server string) bool { return !slices.Contains(chosen.Servers, server) }
 		if !slices.ContainsFunc(read.Servers, elsewhere) { // it is for its own servers
 			read.APIKey, read.Command = chosen.Key, chosen.Command

@@ -13,6 +13,7 @@ import (
 	"go.arco.dev/servo/client"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/telemetry"
+	"go.arco.dev/servo/internal/worker"
 )
 
 // newWorker runs a worker for assets that need no code of one's own.
@@ -20,6 +21,7 @@ func newWorker() *cobra.Command {
 	var (
 		options servo.WorkerOptions
 		exec    servo.ExecOptions
+		keyFile string
 		servers []string // read as a setting, so that the environment and the file are heard too
 		log     logging
 	)
@@ -38,8 +40,10 @@ The endpoints of http assets must have public addresses, or addresses in the pri
 that --allow-private-networks lists. Loopback and link-local addresses are always refused, and
 proxies are not used.
 
-The worker shows a key with the role worker, of all its pools, in SERVO_API_KEY or by the context
-of servo login. Commands do not see it.
+The worker shows a key with the role worker, of all its pools: from --api-key-file, SERVO_API_KEY,
+the file that SERVO_API_KEY_FILE names, or the context of servo login. Commands do not get it. A
+file that only the worker's user can read, with --exec-user for commands, keeps it from them best;
+docs/security.md says what they could read without.
 
 SIGTERM or Ctrl-C asks for an orderly end: nothing new is claimed, tasks may go on for
 --grace, then they are interrupted and tried again elsewhere. The second signal interrupts
@@ -60,6 +64,11 @@ them at once.`,
 			}
 			if err := checkDirectory(exec.Dir); err != nil {
 				return err
+			}
+			if keyFile != "" {
+				if settings.APIKey, err = worker.ReadKey("--api-key-file", keyFile); err != nil {
+					return err
+				}
 			}
 			options.Servers, options.APIKey, options.Exec, options.HTTP = settings.Servers, settings.APIKey, &exec, true
 			if options.ID == "" {
@@ -85,6 +94,8 @@ them at once.`,
 	flags.DurationVar(&options.Lease, "lease", 5*time.Minute, "how long the server waits for this worker when it falls silent")
 	flags.StringArrayVar(&exec.PassEnv, "pass-env", nil, "a variable that commands may see; may be given several times")
 	addPrivateNetworks(cmd, &options.AllowPrivateNetworks)
+	flags.StringVar(&keyFile, "api-key-file", "", "file with the worker's API key (SERVO_API_KEY_FILE)")
+	flags.StringVar(&exec.User, "exec-user", "", "user that commands run as, a name or UID:GID; needs root (default: the worker's user)")
 	flags.StringVar(&exec.Dir, "dir", "", "where commands run (default: a new directory each, removed afterwards)")
 	addLogging(cmd, &log, "info")
 	return cmd

@@ -25,6 +25,7 @@ import (
 type Exec struct {
 	Dir     string   // where commands run; a directory of their own, removed after, if not said
 	PassEnv []string // names of the worker's environment that commands get beside the usual ones
+	User    *User    // that commands run as; nil is the worker's own
 }
 
 const (
@@ -49,6 +50,9 @@ func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 		return Result{}, diskError(err)
 	}
 	defer os.RemoveAll(private) //nolint:errcheck // what cannot be removed is a temporary file
+	if err := e.User.own(private); err != nil {
+		return Result{}, diskError(err)
+	}
 	cmd, err := e.command(task, private)
 	if err != nil {
 		return Result{}, err
@@ -66,7 +70,7 @@ func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 	if err := e.run(ctx, task, cmd, tail); err != nil {
 		return Result{}, commandError(cmd, err, tail)
 	}
-	return readResult(filepath.Join(private, resultFile))
+	return e.readResult(filepath.Join(private, resultFile))
 }
 
 // command is the command of a task, ready to start.
@@ -95,6 +99,7 @@ func (e *Exec) command(task *Task, private string) (*exec.Cmd, error) {
 		"SERVO_ASSET="+l.GetAsset(), "SERVO_PARTITION="+l.GetPartition(), "SERVO_PIPELINE="+l.GetPipeline(), "SERVO_CURSOR="+task.Cursor(),
 		"SERVO_RESULT="+filepath.Join(private, resultFile))
 	ownGroup(cmd)
+	e.User.become(cmd, private)
 	return cmd, nil
 }
 
@@ -264,8 +269,8 @@ func commandError(cmd *exec.Cmd, err error, tail *lastBytes) error {
 }
 
 // readResult takes the JSON that a command has left; none is null.
-func readResult(name string) (Result, error) {
-	file, err := os.Open(name) //nolint:gosec // in the task's own directory
+func (e *Exec) readResult(name string) (Result, error) {
+	file, err := e.User.openResult(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Result{}, nil
 	}

@@ -198,3 +198,30 @@ func requireGone(t *testing.T, pid int) {
 		return err == nil && strings.Contains(string(stat), ") Z ")
 	}, time.Minute, 5*time.Millisecond)
 }
+
+// TestExecUser holds that commands run as the user that the worker was given, who can neither
+// look into the worker's process nor make it read files for them.
+func TestExecUser(t *testing.T) {
+	t.Parallel()
+	user, err := worker.LookupUser("exec-user", "65534:65534")
+	if os.Geteuid() != 0 {
+		require.ErrorContains(t, err, "only root")
+		return
+	}
+	require.NoError(t, err)
+	b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{&worker.Exec{User: user}} })
+	run := func(script string) *fakeLease {
+		id := b.add(1, "gold/report", shell(script))[0]
+		b.ended(t, id)
+		return b.lease(id)
+	}
+	got := run(`printf '"%s %s %s"' "$(id -u)" "$(id -G)" "$(cat /proc/$PPID/environ /proc/$PPID/mem > /dev/null 2>&1 && echo open || echo closed)" > "$SERVO_RESULT"`)
+	require.Equal(t, "Complete", got.state, got.failure)
+	require.Equal(t, "65534 65534 closed", got.result.AsInterface())
+	for _, script := range []string{`ln -s /etc/shadow "$SERVO_RESULT"`, `mkfifo "$SERVO_RESULT"`, `mkdir "$SERVO_RESULT"`} {
+		got := run(script)
+		require.Equal(t, "Fail", got.state, script)
+		require.Contains(t, got.failure.GetMessage(), "cannot be read", script)
+	}
+	require.NoError(t, b.stopped())
+}

@@ -1,0 +1,24 @@
+//go:build !unix
+
+package worker
+
+import (
+	"os"
+	"os/exec"
+
+	"go.arco.dev/servo/internal/fault"
+)
+
+// User is the user that commands run as.
+type User struct{}
+
+// LookupUser refuses: commands run as the worker's own user here.
+func LookupUser(field, _ string) (*User, error) {
+	return nil, fault.New(fault.InvalidArgument, "this system cannot run commands as another user", fault.Field(field), fault.Remedy("remove the option"))
+}
+
+func (*User) own(string) error { return nil }
+
+func (*User) become(*exec.Cmd, string) {}
+
+func (*User) openResult(name string) (*os.File, error) { return os.Open(name) }
