@@ -31,6 +31,8 @@ type Config struct {
 	Observer            Observer // is told what was committed; nil costs nothing
 	// Inline lets transactions queue and lease what they make ready, where nobody waits.
 	Inline bool
+	// LogRates bound what is stored of logs.
+	LogRates LogRates
 }
 
 // DefaultRound is how many tasks or runs one round of admission takes at most.
@@ -82,6 +84,7 @@ type Engine struct {
 	heartbeats *lane[*heartbeatCommand]
 	progress   *lane[*progressCommand]
 	logs       *lane[*logCommand]
+	logMeter   *logMeter
 	audits     *lane[*auditCommand]
 }
 
@@ -100,6 +103,7 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	e.progress = newLane("progress", limits, 1, log, e.runProgress, func() {})         // nobody waits for it
 	e.audits = newLane("audits", limits, config.InFlight, log, e.runAudits, func() {}) // nobody waits for what others did
 	limits.waiting = min(limits.waiting, maxLogsWait)
+	e.logMeter = newLogMeter(config.LogRates)
 	e.logs = newLane("logs", limits, 1, log, e.runLogs, func() {}) // nobody waits for them
 	return e
 }

@@ -22,6 +22,7 @@ const (
 
 // Logs adds chunks to the logs of attempts. Each answers on its own; a chunk that was heard
 // before is answered as it was. They have a lane of their own, which nothing else waits for.
+// Chunks beyond the rates of LogRates are answered like others and not stored.
 // Whoever ends an attempt sends the rest of its log before: afterwards the lease is over.
 func (e *Engine) Logs(ctx context.Context, chunks []LogChunk) []error {
 	errs := make([]error, len(chunks))
@@ -37,8 +38,11 @@ func (e *Engine) Logs(ctx context.Context, chunks []LogChunk) []error {
 		places []int
 	)
 	for i, c := range chunks {
-		if errs[i] = validateChunk(c); errs[i] == nil {
-			cmds, places = append(cmds, &logCommand{c}), append(places, i)
+		if errs[i] = validateChunk(c); errs[i] != nil {
+			continue
+		}
+		if stored, ok := e.logMeter.pass(c, time.Now()); ok {
+			cmds, places = append(cmds, &logCommand{stored}), append(places, i)
 		}
 	}
 	for i, err := range e.logs.doAll(ctx, cmds) {

@@ -9,6 +9,7 @@ import (
 
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/servotest"
 )
 
 func TestLogs(t *testing.T) {
@@ -74,7 +75,9 @@ func TestLogs(t *testing.T) {
 
 	t.Run("a call as large as may be is taken in several transactions", func(t *testing.T) {
 		t.Parallel()
-		b, l := setup(t)
+		b := setupOn(t, servotest.DB(t), engine.Config{LogRates: engine.LogRates{AttemptBurst: 1 << 30, TenantBurst: 1 << 30}})
+		b.trigger(t, "single")
+		l := b.one(t)
 		chunks := make([]engine.LogChunk, 400)
 		for i := range chunks {
 			chunks[i] = chunk(l, int64(i+1), strings.Repeat("x", engine.MaxChunkBytes))

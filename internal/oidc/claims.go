@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -42,10 +43,46 @@ func (c Claims) at(name string) any {
 	return here
 }
 
-// verified says that the issuer does not deny it: many never speak of it.
+// verified says that the issuer does not deny it: many tokens lack the claim. A text is not true.
 func (c Claims) verified() bool {
-	said, spoken := c[verifiedClaim]
-	return !spoken || said == true || said == "true"
+	said, present := c[verifiedClaim]
+	return !present || said == true
+}
+
+// claimTypes are the types of the registered claims that decisions are made by. Libraries read
+// them leniently, each in its own way, so that two readers of a token may see different things.
+var claimTypes = map[string]func(any) bool{ //nolint:gochecknoglobals // a table
+	"iss": isText, "sub": isText, "azp": isText, emailClaim: isText, "aud": isTextOrTexts,
+	"exp": isNumber, "nbf": isNumber, "iat": isNumber, "auth_time": isNumber, verifiedClaim: isBool,
+}
+
+func isText(v any) bool   { _, ok := v.(string); return ok }
+func isNumber(v any) bool { _, ok := v.(json.Number); return ok }
+func isBool(v any) bool   { _, ok := v.(bool); return ok }
+
+func isTextOrTexts(v any) bool {
+	list, ok := v.([]any)
+	return isText(v) || ok && !slices.ContainsFunc(list, func(e any) bool { return !isText(e) })
+}
+
+// checkTypes refuses claims of a wrong type, null included, and names that differ in case only:
+// some readers take one for the other.
+func (c Claims) checkTypes() error {
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		folded := strings.ToLower(name)
+		if other, twice := seen[folded]; twice {
+			return refuse("the claims %.100q and %.100q differ in case only", other, name)
+		}
+		seen[folded] = name
+		if right, known := claimTypes[name]; known && !right(c[name]) {
+			return refuse("the claim %s has a wrong type", name)
+		}
+		if _, known := claimTypes[folded]; known && folded != name {
+			return refuse("the claim %.100q is spelt in capitals", name)
+		}
+	}
+	return nil
 }
 
 // has says whether a claim is a value, or a list with the value in it.

@@ -39,6 +39,7 @@ func TestPerson(t *testing.T) {
 		"a verified address":            {"email", "jo@example.com", oidc.Claims{"email": "jo@example.com", "email_verified": true}, true},
 		"an address of who knows whom":  {"email", "jo@example.com", oidc.Claims{"email": "jo@example.com", "email_verified": false}, false},
 		"the same by the way to it":     {"/email", "jo@example.com", oidc.Claims{"email": "jo@example.com", "email_verified": "false"}, false},
+		"verified, in text":             {"email", "jo@example.com", oidc.Claims{"email": "jo@example.com", "email_verified": "true"}, false},
 		"verified, in a way of its own": {"email", "jo@example.com", oidc.Claims{"email": "jo@example.com", "email_verified": json.Number("1")}, false},
 	} {
 		t.Run("a rule fits claims or not: "+name, func(t *testing.T) {

@@ -239,7 +239,7 @@ func TestLoginRefused(t *testing.T) {
 		"somebody else's audience":           {map[string]any{"aud": "somebody-else"}, "the token is for"},
 		"an audience of ours, no client":     {map[string]any{"aud": "servo-api"}, "is for another client"},
 		"given to another client":            {map[string]any{"azp": "somebody-else"}, "was given to another client"},
-		"given to something that is no text": {map[string]any{"azp": 7}, "was given to another client"},
+		"given to something that is no text": {map[string]any{"azp": 7}, "azp has a wrong type"},
 		"another issuer":                     {map[string]any{"iss": "https://evil.example"}, "no issuer that is trusted"},
 		"over":                               {map[string]any{"exp": 1}, "expired"},
 		"nobody's":                           {map[string]any{"sub": nil}, "which names people"},

@@ -19,6 +19,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"go.arco.dev/servo/internal/access"
+	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/loop"
 )
@@ -229,6 +230,12 @@ func (t *trusted) judge(id *gooidc.IDToken, raw json.RawMessage, now time.Time) 
 	decoder.UseNumber()
 	if err := decoder.Decode(&claims); err != nil {
 		return access.Person{}, refuse("the claims cannot be read: %v", err)
+	}
+	if err := canon.Check(raw); err != nil { // a claim that is set twice, above all
+		return access.Person{}, refuse("the claims cannot be read: %v", err)
+	}
+	if err := claims.checkTypes(); err != nil {
+		return access.Person{}, err
 	}
 	begins, err := claims.instant("nbf")
 	if err != nil {

@@ -2,12 +2,15 @@ package oidc_test
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -173,6 +176,9 @@ func TestRefused(t *testing.T) {
 	claims := i.Claims(map[string]any{"groups": []string{"ops"}})
 	from := func(changes map[string]any) string { return i.Token(t, changes) }
 	at := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+	raw := func(format string) string {
+		return signRaw(t, key, `{"alg":"RS256","kid":"`+key.ID+`"}`, strings.ReplaceAll(fmt.Sprintf(format, i.URL), `"servo"`, fmt.Sprintf("%q", issuer.Audience)))
+	}
 	good := from(nil)
 	parts := strings.Split(good, ".")
 
@@ -209,6 +215,22 @@ func TestRefused(t *testing.T) {
 		"of an issuer, in another's":    {other.Token(t, map[string]any{"iss": i.URL}), "verify signature"},
 		"with a payload that is new":    {parts[0] + "." + strings.Split(from(map[string]any{"sub": "boss"}), ".")[1] + "." + parts[2], "verify signature"},
 		"without its signature":         {parts[0] + "." + parts[1] + ".", "."},
+		"with an end that is text":      {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":"9999999999"}`), "exp has a wrong type"},
+		"with an end that is null":      {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":null}`), "."},
+		"with a beginning that is text": {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":9999999999,"nbf":"1"}`), "nbf"},
+		"with a beginning that is null": {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":9999999999,"nbf":null}`), "nbf"},
+		"issued at a text":              {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":9999999999,"iat":"1"}`), "."},
+		"issued at true":                {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":9999999999,"iat":true}`), "."},
+		"for an object":                 {raw(`{"iss":%q,"sub":"jo","aud":{"servo":1},"exp":9999999999}`), "."},
+		"for a list with a number":      {raw(`{"iss":%q,"sub":"jo","aud":["servo",1],"exp":9999999999}`), "."},
+		"of a number":                   {raw(`{"iss":%q,"sub":1,"aud":"servo","exp":9999999999}`), "."},
+		"verified by a text":            {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":9999999999,"email":"a@b.c","email_verified":"true"}`), "email_verified has a wrong type"},
+		"verified by a number":          {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":9999999999,"email_verified":1}`), "email_verified has a wrong type"},
+		"with a claim twice":            {raw(`{"iss":%q,"sub":"boss","sub":"jo","aud":"servo","exp":9999999999}`), "sub"},
+		"with an inner claim twice":     {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":9999999999,"r":{"a":1,"a":2}}`), "twice"},
+		"with an end in capitals":       {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":1,"EXP":9999999999}`), "."},
+		"with a group in two spellings": {raw(`{"iss":%q,"sub":"jo","aud":"servo","exp":9999999999,"groups":[],"Groups":["ops"]}`), "differ in case"},
+		"with a header twice":           {signRaw(t, key, `{"alg":"RS256","kid":"x","kid":"`+key.ID+`"}`, fmt.Sprintf(`{"iss":%q,"sub":"jo","aud":"servo","exp":9999999999}`, i.URL)), "duplicate key"},
 		"huge":                          {from(map[string]any{"groups": strings.Repeat("x", 16<<10)}), "too long"},
 		"no token":                      {"a.b.c", "no issuer that is trusted"},
 		"dots":                          {"..", "no issuer that is trusted"},
@@ -224,6 +246,16 @@ func TestRefused(t *testing.T) {
 			believed(t, v, good)
 		})
 	}
+}
+
+// signRaw signs a token as it is written: libraries would not write such ones.
+func signRaw(t testing.TB, key *issuer.Key, header, payload string) string {
+	t.Helper()
+	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+	sum := sha256.Sum256([]byte(text))
+	signature, err := key.Private.Sign(rand.Reader, sum[:], crypto.SHA256)
+	require.NoError(t, err)
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
 func TestIsToken(t *testing.T) {

@@ -19,9 +19,11 @@ const (
 	maxChunk    = 60 << 10  // the server takes 64 KiB
 	maxUnsent   = 256 << 10 // beyond that the oldest lines are dropped
 	keepUnsent  = 192 << 10 // so much is left then, so that not each line drops one
+	logBurst    = 512 << 10 // so much of an attempt is sent at once, its head
+	logRate     = 8 << 10   // and so many bytes a second afterwards; the tail comes at its end
 	logTime     = "2006-01-02T15:04:05.000Z"
 	cutMark     = " … (line cut)"
-	droppedLine = "WARN servo dropped %d log lines of %d bytes, since the server took them too slowly\n"
+	droppedLine = "WARN servo dropped %d log lines of %d bytes: an attempt may log 512 KiB at once, 8 KiB a second afterwards, and its last 192 KiB\n"
 )
 
 // logBuffer collects the lines of an attempt and sends them in chunks, one after the other:
@@ -36,6 +38,25 @@ type logBuffer struct {
 	ended   bool
 
 	droppedLines, droppedBytes int
+
+	budget   float64 // bytes that may be sent now
+	budgeted time.Time
+}
+
+// mayUse says whether the attempt may send so many bytes now. A budget that is used up may be
+// overdrawn by one chunk, which is smaller than what the server allows beyond it.
+func (b *logBuffer) mayUse(now time.Time, bytes int) bool {
+	if b.budgeted.IsZero() {
+		b.budget = logBurst
+	} else {
+		b.budget = min(logBurst, b.budget+now.Sub(b.budgeted).Seconds()*logRate)
+	}
+	b.budgeted = now
+	if b.budget <= 0 {
+		return false
+	}
+	b.budget -= float64(bytes)
+	return true
 }
 
 // line adds a line without its newline. It is made valid text, and short enough.
@@ -91,6 +112,10 @@ func (b *logBuffer) send(w *Worker, a *attempt) {
 		return
 	}
 	if len(b.text) == 0 || b.ended {
+		return
+	}
+	if !b.mayUse(time.Now(), min(len(b.text), maxChunk)) {
+		w.flusher.mark(a) // later, or at the end of the attempt
 		return
 	}
 	b.sending, b.due = true, false

@@ -359,6 +359,29 @@ func TestLogs(t *testing.T) {
 		})
 	})
 
+	t.Run("a flood that the server could take is trimmed to its head and its tail before it is sent", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, handlers{"gold/a": does(func(_ context.Context, task *worker.Task) error {
+				for i := range 100_000 {
+					task.Logger().Info("line", "i", i, "padding", strings.Repeat("x", 50))
+					if i%100 == 0 {
+						time.Sleep(time.Millisecond) // one second in all; the server answers meanwhile
+					}
+				}
+				return nil
+			})})
+			id := b.add(1, "gold/a")[0]
+			b.ended(t, id)
+			text := b.lease(id).log
+			require.Less(t, len(text), 900<<10)
+			require.Greater(t, len(text), 512<<10)
+			require.Regexp(t, `WARN servo dropped \d+ log lines of \d+ bytes`, text)
+			require.Contains(t, text, "i=1000 ")
+			require.Contains(t, text, "i=99999 ")
+		})
+	})
+
 	t.Run("a line that is too long is cut", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
