@@ -17,7 +17,8 @@ type Caller struct {
 	Tenant     id.Tenant // zero for the installation's own
 	TenantName string
 	Workspaces []string  // none is the whole tenant
-	Pools      []string  // of a worker
+	Pools      []string  // that a worker may claim from
+	Reports    []string  // pools whose leases a worker may report: all that its key names
 	ExpiresAt  time.Time // of what it shows; zero if that does not expire
 	Person     bool      // known by a token and not by a key
 	Grants     []Grant   // all that a person has, in whatever tenant
@@ -33,7 +34,7 @@ func (k Key) Caller(tenantName string) Caller {
 	if k.Tenant == (id.Tenant{}) {
 		actor = "platform/" + k.Name
 	}
-	c := Caller{Actor: actor, Role: k.Role, Tenant: k.Tenant, TenantName: tenantName, Pools: k.Pools, ExpiresAt: k.ExpiresAt}
+	c := Caller{Actor: actor, Role: k.Role, Tenant: k.Tenant, TenantName: tenantName, Pools: k.Pools, Reports: k.Pools, ExpiresAt: k.ExpiresAt}
 	if k.Workspace != "" {
 		c.Workspaces = []string{k.Workspace}
 	}

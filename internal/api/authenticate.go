@@ -175,7 +175,9 @@ func (a *authenticator) judge(ctx context.Context, secret access.Secret) (caller
 		return caller, "the key is " + string(state), nil
 	}
 	a.used(known, seen, now) //nolint:contextcheck // it is written when the call is over
-	return seen.Caller(seen.TenantName), "", nil
+	caller = seen.Caller(seen.TenantName)
+	caller.Pools = seen.Claims
+	return caller, "", nil
 }
 
 // find gives a key as it was at most keysLast ago; nil if there is none.

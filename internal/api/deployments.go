@@ -61,6 +61,9 @@ func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployReques
 		return nil, err
 	}
 	if req.GetDryRun() {
+		if err := s.engine.CheckManifest(ctx, tenant, workspace.Name, manifest); err != nil {
+			return nil, err
+		}
 		answer.Deployment, err = s.dryRun(ctx, tenant, workspace.Name, manifest, digest)
 		return answer, err
 	}

@@ -44,18 +44,27 @@ func (h handle) encode() string {
 // none.
 func leaseOf(ctx context.Context, text string) (handle, error) {
 	h, err := decodeHandle(text)
-	if worker := callerOf(ctx); err == nil && worker.Role == access.Worker && worker.Tenant != (id.Tenant{}) && worker.Tenant != h.Tenant {
+	if of := workerTenant(ctx); err == nil && of != (id.Tenant{}) && of != h.Tenant {
 		return handle{}, brokenHandle()
 	}
 	return h, err
 }
 
-// poolsOf are the pools that a caller may speak of; nil is all of them.
+// poolsOf are the pools whose leases a caller may report; nil is all of them. They include pools
+// that its tenant no longer owns: what it claimed while it could it may also end.
 func poolsOf(ctx context.Context) []string {
 	if worker := callerOf(ctx); worker.Role == access.Worker {
-		return append([]string{}, worker.Pools...)
+		return append([]string{}, worker.Reports...)
 	}
 	return nil
+}
+
+// workerTenant is the tenant of a caller that works for one tenant only; zero is for all.
+func workerTenant(ctx context.Context) id.Tenant {
+	if worker := callerOf(ctx); worker.Role == access.Worker {
+		return worker.Tenant
+	}
+	return id.Tenant{}
 }
 
 // strangers are the leases that a caller may not speak of: those of other pools than its own. A

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -233,6 +234,47 @@ func TestKeyService(t *testing.T) {
 		_, err = servov1.NewWorkerServiceClient(fresh.conn).Claim(with(t.Context(), key), claim)
 		require.Equal(t, codes.PermissionDenied, codeOf(err), "the pool is not the tenant's any more")
 	})
+}
+
+// TestReportAfterAccess: a worker ends what it claimed while it could, and claims nothing more.
+func TestReportAfterAccess(t *testing.T) {
+	t.Parallel()
+	g := setupGuarded(t)
+	pools := servov1.NewPoolServiceClient(g.bundle.conn)
+	_, err := pools.CreatePool(t.Context(), &servov1.CreatePoolRequest{Name: "fetch", Kind: servov1.Pool_PULL, Owner: "acme"})
+	require.NoError(t, err)
+	key, _ := g.key(t, "acme", access.Settings{Role: access.Worker, Pools: []string{"fetch"}})
+	for range 2 {
+		_, err = g.runs.TriggerRun(t.Context(), &servov1.TriggerRunRequest{Tenant: "acme", Select: []string{"f/fetch"}})
+		require.NoError(t, err)
+	}
+	g.admit(t)
+	claim := claimRequest(1)
+	claim.Pools = []string{"fetch"}
+	workers := servov1.NewWorkerServiceClient(g.conn)
+	claimed, err := workers.Claim(with(t.Context(), key), claim)
+	require.NoError(t, err)
+	require.Len(t, claimed.GetLeases(), 1)
+
+	_, err = pools.UpdatePool(t.Context(), &servov1.UpdatePoolRequest{Pool: "fetch", Owner: new("brick")})
+	require.NoError(t, err)
+	fresh := servov1.NewWorkerServiceClient(g.another(t).conn) // that has not seen the key yet
+	again := claimRequest(1)
+	again.Pools = []string{"fetch"}
+	_, err = fresh.Claim(with(t.Context(), key), again)
+	requireRefused(t, err, codes.PermissionDenied, "pools[0]")
+	again.ClaimId = uuid.NewString()
+	nothing, err := workers.Claim(with(t.Context(), key), again) // of a server that still knows the key as it was
+	require.NoError(t, err)
+	require.Empty(t, nothing.GetLeases())
+	lease := claimed.GetLeases()[0]
+	beat, err := fresh.Heartbeat(with(t.Context(), key), &servov1.HeartbeatRequest{WorkerId: "w1", Leases: []*servov1.HeartbeatItem{{Lease: lease.GetLease()}}})
+	require.NoError(t, err)
+	require.True(t, beat.GetLeases()[0].GetHeld())
+	done, err := fresh.Report(with(t.Context(), key), &servov1.ReportRequest{WorkerId: "w1", Items: []*servov1.ReportItem{complete(lease, nil)}})
+	require.NoError(t, err)
+	require.Nil(t, done.GetAnswers()[0].GetError())
+	verifytest.Clean(t, g.db)
 }
 
 // requireHeldToPool: who may speak of the lease beats, logs and tells its progress, and a key of

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -48,6 +50,9 @@ func (s poolService) CreatePool(ctx context.Context, req *servov1.CreatePoolRequ
 		return nil, err
 	}
 	if err := s.checkPoolURL(ctx, req.GetUrl()); err != nil {
+		return nil, err
+	}
+	if settings.Tenants, err = s.tenantsOf(ctx, req.GetTenants()); err != nil {
 		return nil, err
 	}
 	made, err := s.engine.CreatePool(ctx, req.GetName(), settings, metaOf(ctx))
@@ -102,6 +107,23 @@ func (s *Server) ownerOf(ctx context.Context, name string) (id.Tenant, error) {
 	return owner, err
 }
 
+// tenantsOf are the tenants of these names, in the order of their ids, each once.
+func (s *Server) tenantsOf(ctx context.Context, names []string) ([]id.Tenant, error) {
+	var found []id.Tenant
+	for i, name := range names {
+		tenant, err := s.tenants.id(ctx, name)
+		if f, ok := fault.As(err); ok {
+			f.Violation.Field = fmt.Sprintf("tenants[%d]", i)
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, tenant)
+	}
+	slices.SortFunc(found, func(a, b id.Tenant) int { return bytes.Compare(a.UUID[:], b.UUID[:]) })
+	return slices.Compact(found), nil
+}
+
 // UpdatePool implements servov1.PoolServiceServer.
 func (s poolService) UpdatePool(ctx context.Context, req *servov1.UpdatePoolRequest) (*servov1.Pool, error) {
 	owner, err := s.ownerOf(ctx, req.GetOwner())
@@ -109,6 +131,10 @@ func (s poolService) UpdatePool(ctx context.Context, req *servov1.UpdatePoolRequ
 		return nil, err
 	}
 	if err := s.checkPoolURL(ctx, req.GetUrl()); err != nil {
+		return nil, err
+	}
+	tenants, err := s.tenantsOf(ctx, req.GetTenants().GetNames())
+	if err != nil {
 		return nil, err
 	}
 	changed, err := s.engine.ChangePool(ctx, req.GetPool(), req.GetVersion(), func(p *platform.PoolSettings) {
@@ -126,6 +152,9 @@ func (s poolService) UpdatePool(ctx context.Context, req *servov1.UpdatePoolRequ
 		}
 		if req.Owner != nil {
 			p.Owner = owner
+		}
+		if req.GetTenants() != nil {
+			p.Tenants = tenants
 		}
 	}, metaOf(ctx))
 	if err != nil {
@@ -226,6 +255,14 @@ func (s poolService) poolToProto(ctx context.Context, p store.Pool) (*servov1.Po
 			return nil, err
 		}
 	}
+	for _, t := range p.Tenants {
+		name, err := s.tenants.name(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		out.Tenants = append(out.Tenants, name)
+	}
+	slices.Sort(out.GetTenants())
 	if p.Kind != platform.Push {
 		return out, nil
 	}

@@ -100,7 +100,11 @@ func retryOf(p *servov1.RetryPolicy) *run.RetryPolicy {
 
 // PlanRun implements servov1.RunServiceServer.
 func (s runService) PlanRun(ctx context.Context, req *servov1.PlanRunRequest) (*servov1.PlanRunResponse, error) {
-	active, err := s.active(ctx, req.GetTenant(), req.GetWorkspace())
+	owner, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	active, err := s.manifests.active(ctx, owner, req.GetWorkspace())
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +117,9 @@ func (s runService) PlanRun(ctx context.Context, req *servov1.PlanRunRequest) (*
 	}
 	planned, err := active.planner.Plan(plan.Request{Pipeline: req.GetPipeline(), Select: req.GetSelect(), Parameters: parameters})
 	if err != nil {
+		return nil, err
+	}
+	if err := s.engine.CheckPlan(ctx, owner, req.GetTenant(), planned); err != nil {
 		return nil, err
 	}
 	answer := &servov1.PlanRunResponse{Fingerprint: planned.Fingerprint, Deployment: active.id.String()}

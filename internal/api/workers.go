@@ -53,7 +53,7 @@ func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*s
 	defer context.AfterFunc(s.closing, cancel)() //nolint:contextcheck // the server ends before the call
 
 	leases, err := s.engine.Claim(waiting, engine.ClaimRequest{
-		Worker: req.GetWorkerId(), Claim: claim, Pools: req.GetPools(), Max: int(req.GetMax()), Slots: int(req.GetSlots()), Lease: req.GetLease().AsDuration(),
+		Worker: req.GetWorkerId(), Claim: claim, Pools: req.GetPools(), Tenant: workerTenant(ctx), Max: int(req.GetMax()), Slots: int(req.GetSlots()), Lease: req.GetLease().AsDuration(),
 		Wait: wait, Start: req.GetStart(), Meta: metaOf(ctx),
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ func newPools() *cobra.Command {
 // poolFlags are what can be said about a pool.
 type poolFlags struct {
 	url, owner     string
+	tenants        []string
 	maxConcurrency int32
 	rate           float32
 	timeout        time.Duration
@@ -36,7 +37,8 @@ func addPool(cmd *cobra.Command, f *poolFlags) {
 	flags.Int32Var(&f.maxConcurrency, "max-concurrency", -1, "tasks that may be queued or out at once (-1: no limit)")
 	flags.Float32Var(&f.rate, "rate", 0, "of a push pool: tasks sent in a second, by all servers together (0: no limit)")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "of a push pool: how long one call may take")
-	flags.StringVar(&f.owner, "owner", "", "the tenant that it belongs to (none: the platform)")
+	flags.StringVar(&f.owner, "owner", "", "tenant that owns the pool and alone may use it (none: the platform)")
+	flags.StringSliceVar(&f.tenants, "tenants", nil, "tenants that may use a pool of the platform (none: all)")
 }
 
 func newPoolsCreate() *cobra.Command {
@@ -47,14 +49,19 @@ func newPoolsCreate() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Configure a pool",
-		Long: `Configure a pool. A pool that nobody has configured is a pull pool without limits: its
-workers claim. To a push pool Servo sends each task, as a signed envelope, to a URL.
+		Short: "Create a pool",
+		Long: `Create a pool. A pool without configuration is a pull pool without limits: its workers
+claim, and all tenants may use it. To a push pool Servo sends each task, as a signed envelope,
+to a URL.
+
+An owned pool accepts tasks of its owner only. A pool of the platform accepts tasks of all
+tenants, or of those that --tenants names.
 
 The keys that the workers of a push pool believe envelopes by are printed once, here and
 when keys are rotated. Give them to the workers; they are not shown again.`,
 		Example: `  servo pools create reports --kind push --url https://reports.example.com/servo --max-concurrency 20
-  servo pools create gpu --max-concurrency 4`,
+  servo pools create gpu --max-concurrency 4 --owner acme
+  servo pools create batch --tenants acme,globex`,
 		Args: exactly(1),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			number, err := poolKind(kind)
@@ -63,13 +70,13 @@ when keys are rotated. Give them to the workers; they are not shown again.`,
 			}
 			made, err := s.client.Pools().CreatePool(ctx, &servov1.CreatePoolRequest{
 				Name: args[0], Kind: number, Url: f.url, MaxConcurrency: &f.maxConcurrency, RatePerSecond: f.rate,
-				Timeout: durationpb.New(f.timeout), Owner: f.owner,
+				Timeout: durationpb.New(f.timeout), Owner: f.owner, Tenants: f.tenants,
 			})
 			if err != nil {
 				return err
 			}
 			return s.show(made, func(w io.Writer) {
-				fmt.Fprintf(w, "pool %s is there\n", made.GetPool().GetName())
+				fmt.Fprintf(w, "pool %q created\n", made.GetPool().GetName())
 				workerKeys(w, made.GetWorkerKeys())
 			})
 		}),
@@ -163,6 +170,7 @@ func poolText(w io.Writer, p *servov1.Pool) {
 	if p.GetOwner() != "" {
 		line("owner", clean(p.GetOwner()))
 	}
+	line("used by", clean(poolUsers(p)))
 	line("limit", limitText(p.GetMaxConcurrency()))
 	line("queued", fmt.Sprint(p.GetQueued()))
 	line("leased", fmt.Sprint(p.GetLeased()))
@@ -190,6 +198,17 @@ func poolText(w io.Writer, p *servov1.Pool) {
 	}
 }
 
+// poolUsers says which tenants may use a pool.
+func poolUsers(p *servov1.Pool) string {
+	switch {
+	case p.GetOwner() != "":
+		return p.GetOwner()
+	case len(p.GetTenants()) > 0:
+		return strings.Join(p.GetTenants(), ", ")
+	}
+	return "all tenants"
+}
+
 func newPoolsUpdate() *cobra.Command {
 	var (
 		r       remote
@@ -197,10 +216,16 @@ func newPoolsUpdate() *cobra.Command {
 		version int32
 	)
 	cmd := &cobra.Command{
-		Use:     "update NAME",
-		Short:   "Change what is said of a configured pool, and leave the rest",
-		Example: "  servo pools update reports --max-concurrency 50",
-		Args:    exactly(1),
+		Use:   "update NAME",
+		Short: "Update a pool",
+		Long: `Update a pool. Settings that no flag names stay as they are.
+
+Tenants that may no longer use the pool keep what their workers hold; their other tasks
+wait, and servo why names the reason. They are never lost.`,
+		Example: `  servo pools update reports --max-concurrency 50
+  servo pools update gpu --tenants acme,globex
+  servo pools update gpu --tenants ""`,
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return run(func(ctx context.Context, s *session, args []string) error {
 				req := &servov1.UpdatePoolRequest{Pool: args[0], Version: version}
@@ -219,6 +244,9 @@ func newPoolsUpdate() *cobra.Command {
 				}
 				if said("owner") {
 					req.Owner = &f.owner
+				}
+				if said("tenants") {
+					req.Tenants = &servov1.PoolTenants{Names: f.tenants}
 				}
 				p, err := s.client.Pools().UpdatePool(ctx, req)
 				if err != nil {

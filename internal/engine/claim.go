@@ -16,8 +16,9 @@ import (
 // ClaimRequest asks for queued tasks of pools.
 type ClaimRequest struct {
 	Worker string
-	Claim  id.Claim // the same id again gets the same leases
-	Pools  []string // in the order of preference
+	Claim  id.Claim  // the same id again gets the same leases
+	Pools  []string  // in the order of preference
+	Tenant id.Tenant // of a worker that gets tasks of one tenant only; zero is all
 	Max    int
 	Slots  int           // how many tasks the worker can hold; 0 is not said
 	Lease  time.Duration // 0 is the default
@@ -125,7 +126,9 @@ func (e *Engine) claimOrStand(ctx context.Context, cmd *claimCommand, first bool
 		if cmd.unsure = false; !waits {
 			return true, nil
 		}
-		e.signals.ranDry(cmd.Pools, woken)
+		if cmd.Tenant == (id.Tenant{}) { // what it did not see may be for others
+			e.signals.ranDry(cmd.Pools, woken)
+		}
 	}
 	return e.stand(ctx, cmd, woken.ch, patience), nil
 }
@@ -144,6 +147,11 @@ func (e *Engine) recall(ctx context.Context, cmd *claimCommand) ([]Lease, error)
 		return nil, err
 	}
 	return again.leases, nil
+}
+
+// takes says whether the claim may take a task of this tenant and pool.
+func (r ClaimRequest) takes(tenant id.Tenant, pool string) bool {
+	return (r.Tenant == id.Tenant{} || r.Tenant == tenant) && slices.Contains(r.Pools, pool)
 }
 
 type claimCommand struct {
@@ -219,10 +227,11 @@ func leaseOf(t run.Task, o store.Offer) Lease {
 // takeOffers locks the tasks that the claims of a batch will get, and no more: a locked task
 // that nobody gets would be passed over by other servers, and nothing would tell them that
 // it is free again. Each pool is asked once, in the order in which the claims name them:
-// asked again, it would offer what is locked already.
+// asked again, it would offer what is locked already. Workers of one tenant ask apart, for
+// tasks of that tenant.
 func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
-	asking := map[string][]*claimCommand{}
-	var pools []string
+	asking := map[store.ShareKey][]*claimCommand{}
+	var pools []store.ShareKey
 	for _, c := range claims {
 		c.offers = nil
 		if len(c.leases) > 0 || c.twin != nil {
@@ -232,10 +241,11 @@ func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error
 			if slices.Contains(c.Pools[:i], pool) {
 				continue // named twice
 			}
-			if asking[pool] == nil {
-				pools = append(pools, pool)
+			key := store.ShareKey{Tenant: c.Tenant, Pool: pool}
+			if asking[key] == nil {
+				pools = append(pools, key)
 			}
-			asking[pool] = append(asking[pool], c)
+			asking[key] = append(asking[key], c)
 		}
 	}
 	for _, pool := range pools {
@@ -246,7 +256,7 @@ func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error
 		if demand == 0 {
 			continue
 		}
-		taken, err := tx.TakeQueued(ctx, pool, min(demand, maxOffers))
+		taken, err := tx.TakeQueued(ctx, pool.Pool, pool.Tenant, min(demand, maxOffers))
 		if err != nil {
 			return err
 		}

@@ -87,7 +87,8 @@ func (e *Engine) Deploy(ctx context.Context, owner id.Tenant, workspace string, 
 		return id.Deployment{}, err
 	}
 	// One that was not parsed may break any rule; later nobody could run it.
-	if _, err := asset.Parse(canonical, "manifest.json"); err != nil {
+	parsed, err := asset.Parse(canonical, "manifest.json")
+	if err != nil {
 		return id.Deployment{}, err
 	}
 	digest, err := manifest.Digest()
@@ -102,6 +103,9 @@ func (e *Engine) Deploy(ctx context.Context, owner id.Tenant, workspace string, 
 		}
 		now, err := tx.Clock(ctx)
 		if err != nil {
+			return err
+		}
+		if err := refuseManifest(ctx, tx, store.WorkspaceName{Tenant: owner, Name: workspace}, parsed); err != nil {
 			return err
 		}
 		d := store.Deployment{Tenant: owner, ID: id.New[id.Deployment](id.NewMinter(now)), Workspace: w.ID, Digest: digest, Manifest: canonical}

@@ -162,7 +162,7 @@ func (e *Engine) admitInline(ctx context.Context, tx *store.Tx, w *working, foun
 func (w *working) leaseInline(c *claimCommand, queued []inlineTask) (given bool, left []inlineTask, err error) {
 	room := c.Max
 	for _, t := range queued {
-		if room == 0 || !slices.Contains(c.Pools, t.task.Pool) {
+		if room == 0 || !c.takes(t.task.Tenant, t.task.Pool) {
 			left = append(left, t)
 			continue
 		}

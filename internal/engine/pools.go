@@ -62,7 +62,7 @@ func (e *Engine) ChangePool(ctx context.Context, name string, version int32, cha
 		if err := settings.Validate(); err != nil {
 			return err
 		}
-		if settings == pool.PoolSettings {
+		if settings.Equal(pool.PoolSettings) {
 			return nil
 		}
 		now, err := tx.Clock(ctx)

@@ -65,6 +65,9 @@ func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err erro
 		if err := contended(f.batch[:n]); err != nil {
 			return err
 		}
+		if err := f.refused(configs, f.batch[:n]); err != nil {
+			return err
+		}
 		switch {
 		case n == len(f.batch):
 		case len(results) > 1:
@@ -146,6 +149,31 @@ func contended(batch []*call[controlCommand]) error {
 	for _, c := range batch {
 		if fault.Is(c.err, fault.Unavailable) {
 			return c.err
+		}
+	}
+	return nil
+}
+
+// refused counts runs that could not be created against their configs: no slot records them.
+func (f *firing) refused(configs map[id.Config]*firingConfig, batch []*call[controlCommand]) error {
+	for _, asked := range batch {
+		if r, _ := (slotCommand{call: asked}).outcome(); r == nil || r.Outcome != config.Failed {
+			continue
+		}
+		c := configs[asked.cmd.(*triggerCommand).configID()] //nolint:forcetypeassert // made by command
+		if c == nil {
+			continue
+		}
+		f.engine.log.Error("no run of a config that runs after another", "tenant", c.Tenant, "config", c.ID, "error", asked.err)
+		if !c.noted {
+			c.noted = true
+			f.configs = append(f.configs, c)
+		}
+		if err := f.failed(c); err != nil {
+			return err
+		}
+		if c.changed {
+			c.DueAt = time.Time{} // it was disabled
 		}
 	}
 	return nil

@@ -44,10 +44,7 @@ func (b *stands) take(tasks []run.Task, asking []*claimCommand) []*standing {
 	for _, c := range asking {
 		served[c.Claim] = true
 	}
-	wanted := map[string]int{}
-	for _, t := range tasks {
-		wanted[t.Pool]++
-	}
+	wanted := slices.Clone(tasks)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var taken []*standing
@@ -56,11 +53,13 @@ func (b *stands) take(tasks []run.Task, asking []*claimCommand) []*standing {
 			return false
 		}
 		room := s.Max
-		for _, pool := range s.Pools {
-			n := min(room, wanted[pool])
-			wanted[pool] -= n
-			room -= n
-		}
+		wanted = slices.DeleteFunc(wanted, func(t run.Task) bool {
+			taken := room > 0 && s.takes(t.Tenant, t.Pool)
+			if taken {
+				room--
+			}
+			return taken
+		})
 		if room < s.Max {
 			served[s.Claim] = true
 			taken = append(taken, s)

@@ -133,6 +133,7 @@ type triggerCommand struct {
 	answer Triggered
 
 	workspace  id.Workspace
+	tenantName string
 	deployment id.Deployment
 	code       *deployment
 	digest     string
@@ -286,7 +287,7 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 		case w.Active == nil:
 			c.err = noDeployment(t.Workspace)
 		default:
-			t.workspace, t.deployment, t.code, t.quotas = w.ID, *w.Active, found[*w.Active], w.Quotas
+			t.workspace, t.tenantName, t.deployment, t.code, t.quotas = w.ID, w.TenantName, *w.Active, found[*w.Active], w.Quotas
 			if t.code == nil {
 				c.err = fmt.Errorf("deployment %s cannot be read", t.deployment)
 				continue
@@ -297,7 +298,8 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 			}
 		}
 	}
-	return planned, n, nil
+	planned, err = refuseTriggers(ctx, tx, planned)
+	return planned, n, err
 }
 
 // plan checks the trigger and plans it.

@@ -61,6 +61,7 @@ const (
 	BlockedByStart    BlockerCode = "RUN_PENDING"
 	BlockedByUpstream BlockerCode = "UPSTREAM"
 	// Of a task that waits for admission; the second and the last keep runs from starting, too.
+	BlockedByAccess      BlockerCode = "POOL_ACCESS"
 	BlockedByPause       BlockerCode = "ASSET_PAUSED"
 	BlockedByNoAdmission BlockerCode = "ADMISSION_STOPPED"
 	BlockedByTasks       BlockerCode = "QUOTA_CONCURRENT_TASKS"
@@ -278,6 +279,9 @@ func (q *inquiry) queued(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	q.why.Next, q.why.Pool = "the next claim of a worker takes it", q.task.Pool
+	if blocked, err := q.access(ctx, tx); err != nil || blocked {
+		return err
+	}
 	if err := q.dispatching(ctx, tx); err != nil {
 		return err
 	}

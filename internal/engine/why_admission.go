@@ -24,6 +24,9 @@ func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	if held || q.pause != nil {
 		q.paused()
 	}
+	if blocked, err := q.access(ctx, tx); err != nil || blocked {
+		return err
+	}
 	if err := q.admitting(ctx, tx); err != nil {
 		return err
 	}
@@ -56,6 +59,24 @@ func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	}
 	q.notItsTurn(p, mine, tasks, taken, ahead)
 	return nil
+}
+
+// access looks whether the pool accepts tasks of the tenant: admission passes over those that it
+// does not accept.
+func (q *inquiry) access(ctx context.Context, tx *store.Tx) (blocked bool, err error) {
+	access, err := tx.PoolAccess(ctx, []string{q.task.Pool})
+	of, restricted := access[q.task.Pool]
+	if err != nil || !restricted || of.Accepts(q.run.Tenant) {
+		return false, err
+	}
+	name, err := tx.TenantName(ctx, q.run.Tenant)
+	if err != nil {
+		return false, err
+	}
+	v := poolRefusal(of, q.task.Pool, name, "")
+	q.why.Next = "it waits until the pool accepts it"
+	q.block(BlockedByAccess, v.Message, v.Remedy+"; or cancel the run", map[string]any{"pool": q.task.Pool})
+	return true, nil
 }
 
 func find(pools []*poolRound, key store.ShareKey) (p *poolRound, share int) {

@@ -42,6 +42,14 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 				w.ready(s, tx, t, Row{Attempt: tx.Seen[t].Attempt}, &a)
 			}
 		}
+	case Withdraw: // it stays out of the way of the short way: admission decides about it anew
+		for t := range maxTasks {
+			if tx.Got[Pool].has(t) {
+				s.remove(Pool, t)
+				s.insert(Ready, t, Row{Attempt: tx.Seen[t].Attempt})
+				a.signal |= admissions
+			}
+		}
 	case Cancel:
 		w.commitCancel(s, tx)
 	case Mixed:

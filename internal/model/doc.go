@@ -37,6 +37,7 @@
 //   - RunLockExcludes: diamond, 20 steps: a run's counters are what the rows say
 //   - CancelLocksUpdate: one task, 38 steps: after a cancel nothing of the run waits in a queue
 //   - RetryDueLocksRun: one task, 36 steps: after a cancel nothing of the run waits in a queue
+//   - WithdrawLocksRun: withdrawn from a pool, 18 steps: after a cancel nothing of the run waits in a queue
 //   - FanOutLocksRun: fan-out, 11 steps: transactions do not wait in a circle
 //   - FanOutLocksRun: fan-out, 19 steps: a run's counters are what the rows say
 //   - CountDownUnderLock: diamond, 18 steps: unmet is the number of upstreams that have not succeeded

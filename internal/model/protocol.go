@@ -40,6 +40,12 @@ func (w *World) reading(k Kind) []stmt {
 			p = append(p, runs)
 		}
 		return append(p, stmt{on: onQueue, queue: Retry, mode: lockIf(r.RetryLocksRow), skip: true, pick: theirs(Retry)})
+	case Withdraw:
+		p := []stmt{{on: onQueue, queue: Pool, peek: true, pick: withoutAccess}}
+		if runs.mode = KeyShare; r.WithdrawLocksRun {
+			p = append(p, runs)
+		}
+		return append(p, stmt{on: onQueue, queue: Pool, mode: lockIf(r.MoverLocksRow), skip: true, pick: theirs(Pool)})
 	case Cancel:
 		if r.CancelLocksUpdate {
 			runs.mode = Update
@@ -228,7 +234,7 @@ func (w *World) refusedDuty(s *State, tx *Tx) bool {
 	return w.Duty && w.Rules.DutyEpoch && tx.Epoch != s.Client[tx.Actor].Epoch
 }
 
-// expired and due choose the tasks of a reaper's transaction, without locks.
+// expired, due and withoutAccess choose the tasks of a reaper's transaction, without locks.
 
 func expired(w *World, s *State, tx *Tx) Set {
 	tx.Tasks = s.DB.expired()
@@ -238,6 +244,13 @@ func expired(w *World, s *State, tx *Tx) Set {
 
 func due(w *World, s *State, tx *Tx) Set {
 	tx.Tasks = s.DB.rows(Retry)
+	tx.Runs = w.runsOf(tx.Tasks)
+	return tx.Tasks
+}
+
+// withoutAccess chooses queued tasks whose pool no longer accepts them, without locks.
+func withoutAccess(w *World, s *State, tx *Tx) Set {
+	tx.Tasks = s.DB.rows(Pool)
 	tx.Runs = w.runsOf(tx.Tasks)
 	return tx.Tasks
 }

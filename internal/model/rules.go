@@ -11,6 +11,7 @@ type Rules struct {
 	RunLockExcludes     bool // off: reports take the run FOR KEY SHARE, as retry due does
 	CancelLocksUpdate   bool // off: cancel takes the run FOR NO KEY UPDATE
 	RetryDueLocksRun    bool // off: retry due takes no run lock
+	WithdrawLocksRun    bool // off: withdraw takes no run lock
 	FanOutLocksRun      bool // off: a fan-out reads the run's row and locks it only when it writes it
 	CountDownUnderLock  bool // off: the dependents' rows are read before the run is locked
 	HonourMark          bool // off: expire, fail and yield do not look at the mark

@@ -19,12 +19,13 @@ const (
 	Mixed
 	TakeOver
 	StartRun
+	Withdraw
 	numKinds
 )
 
 func (k Kind) String() string {
 	return [...]string{
-		"", "admit", "claim", "start", "complete", "fail", "yield", "fan-out", "expire", "retry due", "cancel", "batch", "take over", "start run",
+		"", "admit", "claim", "start", "complete", "fail", "yield", "fan-out", "expire", "retry due", "cancel", "batch", "take over", "start run", "withdraw",
 	}[k]
 }
 

@@ -7,13 +7,14 @@ type Role uint8
 
 // The roles. A server is not an actor: its crash is the crash of what it was doing.
 const (
-	Admission Role = iota // moves READY tasks to the pool, sleeps when there is nothing
-	Worker                // claims, starts, reports
-	Reaper                // expires leases, moves what is due for a retry
-	Canceller             // cancels all runs of the world, or never does
-	Mixer                 // completes what it holds and cancels the other runs, in one batch
-	Starter               // starts runs that wait, under the duty of admission
-	Echo                  // the first claim of the last actor, sent again and slow on its way
+	Admission  Role = iota // moves READY tasks to the pool, sleeps when there is nothing
+	Worker                 // claims, starts, reports
+	Reaper                 // expires leases, moves what is due for a retry
+	Canceller              // cancels all runs of the world, or never does
+	Mixer                  // completes what it holds and cancels the other runs, in one batch
+	Withdrawer             // withdraws queued tasks, once
+	Starter                // starts runs that wait, under the duty of admission
+	Echo                   // the first claim of the last actor, sent again and slow on its way
 )
 
 // Who sleeps, and is signalled.
@@ -183,6 +184,10 @@ func (w *World) intentions(s *State, i int) []Kind {
 		return []Kind{Cancel}
 	case Mixer:
 		return []Kind{Mixed}
+	case Withdrawer:
+		if s.DB.rows(Pool) != 0 {
+			return []Kind{Withdraw}
+		}
 	case Starter:
 		if s.DB.unstarted() != 0 {
 			return []Kind{StartRun}
@@ -272,7 +277,7 @@ func (w *World) hear(s *State, i int, tx *Tx, a answer) {
 		c.Fanned = true
 	case Complete, Fail, Yield:
 		a.stale |= a.accepted
-	case Cancel, Mixed:
+	case Cancel, Mixed, Withdraw:
 		c.Done = true
 	default:
 	}

@@ -50,6 +50,16 @@ func flowWorlds() []World {
 			},
 		},
 		{
+			Name:     "withdrawn from a pool",
+			Tasks:    []Task{{In: Ready}},
+			Attempts: 2, SeparateStart: true, Lost: 1,
+			Actors: []Actor{
+				admission(), reaper(), cancel(),
+				{Name: "pools", Role: Withdrawer},
+				{Name: "worker A", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+		{
 			Name:     "fan-in",
 			Tasks:    []Task{{In: Leases}, {In: Leases}, {In: Waiting, Ups: set(0, 1)}},
 			Attempts: 1, Crashes: 1,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"reflect"
 	"regexp"
 	"time"
 
@@ -27,12 +28,25 @@ const NoLimit = -1
 // PoolSettings are what an operator says about a pool.
 type PoolSettings struct {
 	Kind           PoolKind  `json:"kind"`
-	Owner          id.Tenant `json:"owner,omitzero"`  // the tenant that it belongs to; zero for the platform
+	Owner          id.Tenant `json:"owner,omitzero"`  // the tenant that it belongs to, and that alone may use it; zero for the platform
 	URL            string    `json:"url,omitempty"`   // of a push pool
 	MaxConcurrency int32     `json:"max_concurrency"` // tasks in flight; NoLimit for none
 	RatePerSecond  float32   `json:"rate_per_s"`      // calls of the URL; 0 is no limit
 	TimeoutSeconds int32     `json:"timeout_s"`       // of one call
+	// Tenants may use a pool of the platform, in the order of their ids; none is all tenants.
+	Tenants []id.Tenant `json:"tenants,omitempty"`
 }
+
+// Accepts are the tenants whose tasks the pool accepts; nil is all.
+func (s PoolSettings) Accepts() []id.Tenant {
+	if s.Owner != (id.Tenant{}) {
+		return []id.Tenant{s.Owner}
+	}
+	return s.Tenants
+}
+
+// Equal says whether two pools are configured alike.
+func (s PoolSettings) Equal(o PoolSettings) bool { return reflect.DeepEqual(s, o) }
 
 // DefaultPoolTimeout is how long one call of a push pool's URL may take.
 const DefaultPoolTimeout = 30 * time.Second
@@ -81,6 +95,7 @@ const (
 	maxConcurrency = 1_000_000
 	maxRate        = 100_000
 	maxPoolTimeout = 10 * time.Minute
+	maxPoolTenants = 1000
 )
 
 // poolName is what manifests allow.
@@ -126,6 +141,12 @@ func (s PoolSettings) Validate() error {
 	}
 	if limit := int32(maxPoolTimeout / time.Second); s.TimeoutSeconds < 1 || s.TimeoutSeconds > limit {
 		refuse("timeout", fmt.Sprintf("is %d s", s.TimeoutSeconds), fmt.Sprintf("use 1 to %d s: a task that takes longer answers 202 and reports later", limit))
+	}
+	switch {
+	case len(s.Tenants) > maxPoolTenants:
+		refuse("tenants", fmt.Sprintf("has %d tenants, the limit is %d", len(s.Tenants), maxPoolTenants), "share the pool with all tenants, or use several pools")
+	case s.Owner != (id.Tenant{}) && len(s.Tenants) > 0:
+		refuse("tenants", "is for shared pools: an owned pool accepts tasks of its owner only", "remove the owner, or the list of tenants")
 	}
 	return fault.FromViolations(found)
 }

@@ -1,6 +1,7 @@
 // Package reaper is the loop that ends what nobody ends: leases that were not renewed,
 // attempts past their deadline, backoffs that are over, cones that a crash cut off, runs that
-// take longer than they may or have not begun when they should. It also adds up what runs
+// take longer than they may or have not begun when they should. It withdraws queued tasks whose
+// tenant may no longer use their pool. It also adds up what runs
 // have left for the totals. Any number of servers may run it; its cost grows with what is due,
 // not with what exists.
 package reaper
@@ -19,6 +20,7 @@ import (
 // Times of the reaper's rounds.
 const (
 	every       = time.Second
+	poolsEvery  = 5 * time.Second
 	tidyEvery   = time.Minute
 	keepKeysFor = 24 * time.Hour
 )
@@ -29,7 +31,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Start runs the loops: one for what is due, one that tidies up.
+// Start runs the loops: one for what is due, one for pools that have changed, one that tidies up.
 func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 	if config.Batch == 0 {
 		config.Batch = 500
@@ -79,8 +81,13 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 		_, _, err = s.ForgetPresence(ctx)
 		return moreCalls || moreHours, err
 	}
+	pools := func(ctx context.Context) (more bool, err error) {
+		looked, err := e.WithdrawQueued(ctx, config.Batch)
+		return looked == config.Batch, err
+	}
 	return &Reaper{loops: []*loop.Loop{
 		loop.Start(loop.Config{Name: "reaper", Every: every, Wake: e.FollowUp, RunOnce: due, Logger: config.Logger}),
+		loop.Start(loop.Config{Name: "pools", Every: poolsEvery, Wake: e.PoolsChanged, RunOnce: pools, Logger: config.Logger}),
 		loop.Start(loop.Config{Name: "tidy", Every: tidyEvery, RunOnce: tidy, Logger: config.Logger}),
 	}}
 }

@@ -39,6 +39,8 @@ type (
 	DependenciesMet struct{}
 	// Admit lets a ready task into its pool's queue.
 	Admit struct{}
+	// Withdraw takes a task out of the queue of a pool that its tenant may no longer use.
+	Withdraw struct{ Reason string }
 	// Claim leases a queued task to a worker, and starts it if asked.
 	Claim struct {
 		Token  int64
@@ -99,6 +101,7 @@ type (
 // On names the command of the machine that each stands for.
 func (DependenciesMet) On() TaskCommand { return OnDependenciesMet }
 func (Admit) On() TaskCommand           { return OnAdmit }
+func (Withdraw) On() TaskCommand        { return OnWithdraw }
 func (Claim) On() TaskCommand           { return OnClaim }
 func (Start) On() TaskCommand           { return OnStart }
 func (Advance) On() TaskCommand         { return OnAdvance }
@@ -128,6 +131,8 @@ func (t Task) Decide(cmd Command, facts Facts) (event.Body, error) {
 		return TaskReadied{}, nil
 	case Admit:
 		return TaskQueued{}, nil
+	case Withdraw:
+		return TaskWithdrawn(c), nil
 	case Claim:
 		return t.claim(c, facts)
 	case Start:

@@ -19,6 +19,7 @@ func Events() []event.Definition {
 		event.Define[RunEnded](),
 		event.Define[TaskReadied](),
 		event.Define[TaskQueued](),
+		event.Define[TaskWithdrawn](),
 		event.Define[TaskClaimed](),
 		event.Define[TaskStarted](),
 		event.Define[TaskCursorAdvanced](),
@@ -122,6 +123,12 @@ type (
 	// TaskQueued admits a task into its pool's queue.
 	TaskQueued struct{}
 
+	// TaskWithdrawn takes a task out of its pool's queue: it is ready again, and waits for the
+	// reason to go.
+	TaskWithdrawn struct {
+		Reason string `json:"reason"`
+	}
+
 	// TaskClaimed is a new attempt, leased to a worker; started in the same step if said.
 	TaskClaimed struct {
 		Attempt  int32     `json:"attempt"`
@@ -215,6 +222,7 @@ func (RunCancelRequested) EventType() event.Type  { return "run.cancel_requested
 func (RunEnded) EventType() event.Type            { return "run.ended" }
 func (TaskReadied) EventType() event.Type         { return "task.readied" }
 func (TaskQueued) EventType() event.Type          { return "task.queued" }
+func (TaskWithdrawn) EventType() event.Type       { return "task.withdrawn" }
 func (TaskClaimed) EventType() event.Type         { return "task.claimed" }
 func (TaskStarted) EventType() event.Type         { return "task.started" }
 func (TaskCursorAdvanced) EventType() event.Type  { return "task.cursor_advanced" }

@@ -15,6 +15,7 @@ type TaskCommand string
 const (
 	OnDependenciesMet TaskCommand = "dependencies met"
 	OnAdmit           TaskCommand = "admit"
+	OnWithdraw        TaskCommand = "withdraw"
 	OnClaim           TaskCommand = "claim"
 	OnStart           TaskCommand = "start"
 	OnAdvance         TaskCommand = "advance cursor"
@@ -45,6 +46,7 @@ func states[S ~int16](s ...S) []S { return s }
 var taskTransitions = []transition[TaskState, TaskCommand]{
 	{From: states(Pending), On: OnDependenciesMet, To: states(Ready)},
 	{From: states(Ready), On: OnAdmit, To: states(Queued)},
+	{From: states(Queued), On: OnWithdraw, To: states(Ready)},            // its tenant may no longer use the pool
 	{From: states(Queued), On: OnClaim, To: states(Dispatched, Running)}, // Running when claimed and started in one step
 	{From: states(Dispatched), On: OnStart, To: states(Running)},
 	{From: states(Running), On: OnStart, To: states(Running)}, // a repeat

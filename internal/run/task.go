@@ -88,6 +88,8 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 		t.State, t.Unmet, t.DueAt, t.Failure = Ready, 0, time.Time{}, nil
 	case TaskQueued:
 		t.State = Queued
+	case TaskWithdrawn:
+		t.State = Ready
 	case TaskClaimed:
 		t.State, t.Attempt, t.Token, t.Worker, t.Claim = Dispatched, body.Attempt, body.Token, body.Worker, body.Claim
 		t.CancelRequested = false

@@ -18,11 +18,11 @@ type ShownKey struct {
 
 	Digest     access.Digest
 	TenantName string    // "" for the installation
+	Claims     []string  // pools that a worker may claim from: of a tenant's key those that the tenant owns now
 	Now        time.Time // the database's
 }
 
-// KeyByPublicID finds the key that a caller shows. Of a worker key of a tenant it has the pools
-// that belong to the tenant now.
+// KeyByPublicID finds the key that a caller shows.
 func (s *Store) KeyByPublicID(ctx context.Context, publicID string) (shown ShownKey, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		r, err := tx.q.KeyByPublicID(ctx, publicID)
@@ -34,7 +34,7 @@ func (s *Store) KeyByPublicID(ctx context.Context, publicID string) (shown Shown
 				TenantID: r.TenantID, ID: r.ID, Version: r.Version, PublicID: r.PublicID, Name: r.Name, Role: r.Role, Workspace: r.Workspace, Pools: r.Pools,
 				CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, ReplacedBy: r.ReplacedBy, RevokedAt: r.RevokedAt,
 			}),
-			Digest: access.Digest(r.Digest), TenantName: r.Tenant, Now: r.Now,
+			Digest: access.Digest(r.Digest), TenantName: r.Tenant, Claims: r.Claims, Now: r.Now,
 		}
 		return nil
 	})

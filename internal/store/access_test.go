@@ -110,7 +110,7 @@ func TestKeyRows(t *testing.T) {
 		require.NoError(t, insert())
 	})
 
-	t.Run("a worker key of a tenant has the pools that are the tenant's now", func(t *testing.T) {
+	t.Run("a worker key of a tenant claims from the pools that the tenant owns now", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		acme := w.account(t, "acme")
@@ -125,8 +125,10 @@ func TestKeyRows(t *testing.T) {
 		pools := []string{"mine", "nobodys", "shared"}
 		own, _ := w.key(t, acme.tenant, access.Settings{Name: "own", Role: access.Worker, Pools: pools})
 		fleet, _ := w.key(t, id.Tenant{}, access.Settings{Name: "fleet", Role: access.Worker, Pools: pools})
-		require.Equal(t, []string{"mine"}, must(w.KeyByPublicID(t.Context(), own.Public))(t).Pools)
-		require.Equal(t, pools, must(w.KeyByPublicID(t.Context(), fleet.Public))(t).Pools)
+		shown := must(w.KeyByPublicID(t.Context(), own.Public))(t)
+		require.Equal(t, []string{"mine"}, shown.Claims)
+		require.Equal(t, pools, shown.Pools, "what it claimed from these before it may still report")
+		require.Equal(t, pools, must(w.KeyByPublicID(t.Context(), fleet.Public))(t).Claims)
 	})
 
 	t.Run("the last use is written for many at once, and never backwards", func(t *testing.T) {

@@ -216,9 +216,10 @@ type Offer struct {
 	Assignment
 }
 
-// TakeQueued locks the tasks that come next in a pool, waiting for nobody.
-func (tx *Tx) TakeQueued(ctx context.Context, pool string, most int) ([]Offer, error) {
-	rows, err := tx.q.TakeQueued(ctx, db.TakeQueuedParams{Pool: pool, Most: int32(most)}) //nolint:gosec // a batch size
+// TakeQueued locks the tasks that come next in a pool, waiting for nobody: those of tenants that
+// may use it, and of one tenant only if it is not zero.
+func (tx *Tx) TakeQueued(ctx context.Context, pool string, tenant id.Tenant, most int) ([]Offer, error) {
+	rows, err := tx.q.TakeQueued(ctx, db.TakeQueuedParams{Pool: pool, TenantID: tenant.UUID, Most: int32(most)}) //nolint:gosec // a batch size
 	if err != nil {
 		return nil, err
 	}

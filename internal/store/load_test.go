@@ -67,6 +67,8 @@ var loads = []string{
 		SELECT tenant_id, run_id, task_id, at, 1, 60, n % 10, true, 'default' FROM live_tasks WHERE m BETWEEN 6 AND 10`,
 	`INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool)
 		SELECT tenant_id, run_id, task_id, at, 1, 60, n % 10, true, 'pool ' || n % 3 FROM live_tasks WHERE m BETWEEN 11 AND 15`,
+	`INSERT INTO servo.pools (name, kind, version, created_at, updated_at, accepts) VALUES
+		('pool 1', 'pull', 1, $now, $now, NULL), ('pool 2', 'pull', 1, $now, $now, ARRAY[md5('no tenant')::uuid])`,
 	`INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, due_at, failure)
 		SELECT tenant_id, run_id, task_id, at, 1, 60, 5, true, 'default', at + make_interval(secs => n), '{"code": "X"}' FROM live_tasks WHERE m BETWEEN 16 AND 20`,
 	`INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, token, claim_id,
@@ -240,7 +242,11 @@ func (w *world) sendReads(t testing.TB) {
 		require.True(t, must(tx.Inline(ctx, store.InlineQuestion{
 			Duty: "admission", Tasks: tasksOf(ready), Claims: claims[:5], Alive: time.Minute, MostQueued: probe,
 		}))(t).Held)
-		require.Len(t, must(tx.TakeQueued(ctx, "pool 1", probe))(t), probe)
+		require.Len(t, must(tx.TakeQueued(ctx, "pool 1", id.Tenant{}, probe))(t), probe)
+		require.Len(t, must(tx.PoolAccess(ctx, []string{"pool 1", "pool 2"}))(t), 1)
+		lost := must(tx.QueuedWithoutAccess(ctx, probe))(t)
+		require.Len(t, lost, probe)
+		require.Len(t, must(tx.LockQueuedWithoutAccess(ctx, lost))(t), probe)
 		require.Len(t, must(tx.DueLeases(ctx, far, probe))(t), probe)
 		require.Len(t, must(tx.DueRetries(ctx, far, probe))(t), probe)
 		require.Len(t, must(tx.LockRetries(ctx, retries, far))(t), probe)

@@ -34,8 +34,19 @@ func poolFromRow(r db.ServoPool) Pool {
 	}
 	if r.OwnerID != nil {
 		p.Owner = id.Of[id.Tenant](*r.OwnerID)
+	} else if r.Accepts != nil {
+		p.Tenants = column(r.Accepts, id.Of[id.Tenant])
 	}
 	return p
+}
+
+// Accepts are the tenants whose tasks a pool accepts as its row has them: NULL for all.
+func Accepts(p platform.PoolSettings) []uuid.UUID {
+	tenants := p.Accepts()
+	if len(tenants) == 0 {
+		return nil
+	}
+	return column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })
 }
 
 // ownerID is NULL for a pool of the platform.
@@ -73,7 +84,7 @@ func (tx *Tx) LockPool(ctx context.Context, name string) (Pool, error) {
 // the last of an earlier pool of that name.
 func (tx *Tx) InsertPool(ctx context.Context, p Pool) (version int32, err error) {
 	err = tx.q.InsertPool(ctx, db.InsertPoolParams{
-		Name: p.Name, OwnerID: ownerID(p), Kind: string(p.Kind), Url: p.URL, MaxConcurrency: p.MaxConcurrency, RatePerS: p.RatePerSecond,
+		Name: p.Name, OwnerID: ownerID(p), Accepts: Accepts(p.PoolSettings), Kind: string(p.Kind), Url: p.URL, MaxConcurrency: p.MaxConcurrency, RatePerS: p.RatePerSecond,
 		TimeoutS: p.TimeoutSeconds, Now: p.CreatedAt,
 	})
 	if err != nil {
@@ -90,7 +101,7 @@ func (tx *Tx) InsertPool(ctx context.Context, p Pool) (version int32, err error)
 // UpdatePool writes a pool that this transaction has locked or made. Its kind stays.
 func (tx *Tx) UpdatePool(ctx context.Context, p Pool) error {
 	n, err := tx.q.UpdatePool(ctx, db.UpdatePoolParams{
-		Name: p.Name, OwnerID: ownerID(p), Url: p.URL, MaxConcurrency: p.MaxConcurrency, RatePerS: p.RatePerSecond,
+		Name: p.Name, OwnerID: ownerID(p), Accepts: Accepts(p.PoolSettings), Url: p.URL, MaxConcurrency: p.MaxConcurrency, RatePerS: p.RatePerSecond,
 		TimeoutS: p.TimeoutSeconds, Version: p.Version, Now: p.UpdatedAt,
 	})
 	return exactlyOne("UpdatePool", n, err)

@@ -118,6 +118,12 @@ func (s *Store) ListWorkspaces(ctx context.Context, tenant id.Tenant) ([]Workspa
 	return workspaces, err
 }
 
+// TenantName is the name of a tenant, for those who work for all of them.
+func (tx *Tx) TenantName(ctx context.Context, tenant id.Tenant) (string, error) {
+	row, err := tx.q.GetTenant(ctx, tenant.UUID)
+	return row.Name, notFound(err, "tenant", tenant.String())
+}
+
 // GetTenant reads a tenant as it sees itself.
 func (s *Store) GetTenant(ctx context.Context, tenant id.Tenant) (TenantView, error) {
 	var found TenantView

@@ -25,6 +25,8 @@ type Workspace struct {
 	Version int32
 	Active  *id.Deployment
 	Quotas  RunQuotas // of its tenant, where a trigger asks
+	// TenantName is read where a trigger asks.
+	TenantName string
 }
 
 // Deployment is an immutable snapshot of assets and pipelines.
@@ -129,7 +131,7 @@ func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspac
 	}
 	return column(rows, func(r db.ActiveDeploymentsRow) Workspace {
 		w := Workspace{
-			Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name,
+			Tenant: id.Of[id.Tenant](r.TenantID), TenantName: r.Tenant, ID: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name,
 			Quotas: runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone),
 		}
 		if r.ActiveDeploymentID != nil {

@@ -19,7 +19,7 @@ func taskMay(from run.TaskState, body event.Body) bool {
 		return from == run.Pending || from == run.RetryWait
 	case run.TaskQueued:
 		return from == run.Ready
-	case run.TaskClaimed:
+	case run.TaskWithdrawn, run.TaskClaimed:
 		return from == run.Queued
 	case run.TaskStarted:
 		return from == run.Dispatched

@@ -27,6 +27,7 @@ func TestTaskEventsAreJudgedAsTheMachineDecides(t *testing.T) {
 		run.Admit{},
 		run.Claim{Token: 2},
 		run.Claim{Token: 2, Start: true},
+		run.Withdraw{Reason: "no access"},
 		run.Start{Token: 1},
 		run.Advance{Token: 1, Next: moved},
 		run.FanOut{Token: 1},
@@ -63,6 +64,7 @@ func TestTaskEventsAreJudgedAsTheMachineDecides(t *testing.T) {
 		for _, body := range []event.Body{
 			run.TaskReadied{},
 			run.TaskQueued{},
+			run.TaskWithdrawn{},
 			run.TaskClaimed{},
 			run.TaskStarted{},
 			run.TaskCursorAdvanced{},

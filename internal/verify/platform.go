@@ -117,7 +117,7 @@ func (c *platformCheck) poolRow(got store.PoolRow) error {
 	if s := c.meet("pools", platform.KindPool, got.Name); s != nil {
 		p := s.Pool
 		want := store.PoolRow{
-			Name: got.Name, OwnerID: uuidOrNull(p.Owner), Kind: string(p.Kind), Url: p.URL, MaxConcurrency: p.MaxConcurrency,
+			Name: got.Name, OwnerID: uuidOrNull(p.Owner), Accepts: store.Accepts(p.PoolSettings), Kind: string(p.Kind), Url: p.URL, MaxConcurrency: p.MaxConcurrency,
 			RatePerS: p.RatePerSecond, TimeoutS: p.TimeoutSeconds, Version: s.Version,
 			CreatedAt: p.CreatedAt, UpdatedAt: s.UpdatedAt,
 		}

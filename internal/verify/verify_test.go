@@ -30,7 +30,8 @@ func TestClean(t *testing.T) {
 		report := requireClean(t, w.db)
 		require.Equal(t, w.db.Count(t, `SELECT count(*) FROM servo.runs`), report.Runs)
 		require.Equal(t, w.db.Count(t, `SELECT count(*) FROM servo.tasks`), report.Tasks)
-		require.Equal(t, w.db.Count(t, `SELECT (SELECT count(*) FROM servo.run_events) + (SELECT count(*) FROM servo.entity_events)`), report.Events)
+		require.Equal(t, w.db.Count(t, `SELECT (SELECT count(*) FROM servo.run_events) + (SELECT count(*) FROM servo.entity_events)
+			+ (SELECT count(*) FROM servo.platform_events)`), report.Events)
 
 		require.Equal(t, len(run.Events()), w.db.Count(t, `SELECT count(DISTINCT type) FROM servo.run_events`))
 		require.Equal(t, len(run.TaskStates()), w.db.Count(t, `SELECT count(DISTINCT state) FROM servo.task_states`))

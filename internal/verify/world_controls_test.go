@@ -8,10 +8,32 @@ import (
 
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/platform"
 	"go.arco.dev/servo/internal/run"
 )
 
 const controlledTenant = "controlled"
+
+// withdrawn: a task that was queued in a pool when its tenant lost access to it.
+func (w *world) withdrawn(t testing.TB) {
+	t.Helper()
+	owner := w.account(t, "withdrawn")
+	w.deploy(t, owner, `
+version: 1
+assets:
+  - {key: w/a, exec: {command: [run]}, pool: lost}
+pipelines:
+  - {name: lost, select: ["w/*"]}
+`)
+	w.triggerWith(t, engine.Trigger{Tenant: owner, Pipeline: "lost"})
+	w.admit(t)
+	_, err := w.CreatePool(t.Context(), "lost", platform.PoolSettings{
+		Kind: platform.Pull, MaxConcurrency: platform.NoLimit, TimeoutSeconds: 30, Owner: w.tenant,
+	}, event.Meta{Actor: "api"})
+	require.NoError(t, err)
+	w.later(t, time.Minute)
+	require.Equal(t, 1, value(w.WithdrawQueued(t.Context(), 10))(t))
+}
 
 // controlled: what operators do by hand. A task of a silent worker was cancelled by force; of
 // two assets that were paused one still is.

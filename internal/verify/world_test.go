@@ -149,6 +149,7 @@ func (w *world) rich(t testing.TB) {
 	w.ready(t)
 	w.bounded(t)
 	w.scheduled(t)
+	w.withdrawn(t)
 }
 
 // bounded: a tenant with quotas, of whose runs one has ended, one waited for its start, one

@@ -136,7 +136,7 @@ func (x SigningKey_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SigningKey_State.Descriptor instead.
 func (SigningKey_State) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{11, 0}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // Pool is a named queue of tasks with its workers.
@@ -168,7 +168,10 @@ type Pool struct {
 	// How many tasks these can hold.
 	Slots int64 `protobuf:"varint,16,opt,name=slots,proto3" json:"slots,omitempty"`
 	// How the server that answers stands to the URL of a push pool.
-	Breaker       *Breaker `protobuf:"bytes,17,opt,name=breaker,proto3" json:"breaker,omitempty"`
+	Breaker *Breaker `protobuf:"bytes,17,opt,name=breaker,proto3" json:"breaker,omitempty"`
+	// The tenants that may use a shared pool; empty is all of them. Only its owner may use a pool
+	// that has one.
+	Tenants       []string `protobuf:"bytes,18,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -315,6 +318,13 @@ func (x *Pool) GetBreaker() *Breaker {
 	return nil
 }
 
+func (x *Pool) GetTenants() []string {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
 // Breaker leaves a URL in peace that fails again and again.
 type Breaker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -393,8 +403,10 @@ type CreatePoolRequest struct {
 	RatePerSecond float32 `protobuf:"fixed32,5,opt,name=rate_per_second,json=ratePerSecond,proto3" json:"rate_per_second,omitempty"`
 	// 30 s if not said.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The tenant that it belongs to; empty for the platform.
-	Owner         string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The tenant that it belongs to, and that alone may use it; empty for the platform.
+	Owner string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The tenants that may use a pool of the platform; empty is all of them.
+	Tenants       []string `protobuf:"bytes,9,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,6 +488,13 @@ func (x *CreatePoolRequest) GetOwner() string {
 		return x.Owner
 	}
 	return ""
+}
+
+func (x *CreatePoolRequest) GetTenants() []string {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
 }
 
 // CreatePoolResponse is the pool, and what its workers need to know.
@@ -732,8 +751,10 @@ type UpdatePoolRequest struct {
 	MaxConcurrency *int32               `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3,oneof" json:"max_concurrency,omitempty"`
 	RatePerSecond  *float32             `protobuf:"fixed32,5,opt,name=rate_per_second,json=ratePerSecond,proto3,oneof" json:"rate_per_second,omitempty"`
 	Timeout        *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The tenant that it belongs to; empty for the platform.
-	Owner         *string `protobuf:"bytes,8,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
+	// The tenant that it belongs to, and that alone may use it; empty for the platform.
+	Owner *string `protobuf:"bytes,8,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
+	// The tenants that may use a pool of the platform; not set leaves them as they are.
+	Tenants       *PoolTenants `protobuf:"bytes,9,opt,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -817,6 +838,59 @@ func (x *UpdatePoolRequest) GetOwner() string {
 	return ""
 }
 
+func (x *UpdatePoolRequest) GetTenants() *PoolTenants {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+// PoolTenants are the tenants that may use a shared pool.
+type PoolTenants struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty is all of them.
+	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolTenants) Reset() {
+	*x = PoolTenants{}
+	mi := &file_servo_v1_pools_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolTenants) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolTenants) ProtoMessage() {}
+
+func (x *PoolTenants) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_pools_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolTenants.ProtoReflect.Descriptor instead.
+func (*PoolTenants) Descriptor() ([]byte, []int) {
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PoolTenants) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 // DeletePoolRequest says which pool.
 type DeletePoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -829,7 +903,7 @@ type DeletePoolRequest struct {
 
 func (x *DeletePoolRequest) Reset() {
 	*x = DeletePoolRequest{}
-	mi := &file_servo_v1_pools_proto_msgTypes[9]
+	mi := &file_servo_v1_pools_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +915,7 @@ func (x *DeletePoolRequest) String() string {
 func (*DeletePoolRequest) ProtoMessage() {}
 
 func (x *DeletePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_pools_proto_msgTypes[9]
+	mi := &file_servo_v1_pools_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +928,7 @@ func (x *DeletePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePoolRequest.ProtoReflect.Descriptor instead.
 func (*DeletePoolRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeletePoolRequest) GetPool() string {
@@ -880,7 +954,7 @@ type DeletePoolResponse struct {
 
 func (x *DeletePoolResponse) Reset() {
 	*x = DeletePoolResponse{}
-	mi := &file_servo_v1_pools_proto_msgTypes[10]
+	mi := &file_servo_v1_pools_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +966,7 @@ func (x *DeletePoolResponse) String() string {
 func (*DeletePoolResponse) ProtoMessage() {}
 
 func (x *DeletePoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_pools_proto_msgTypes[10]
+	mi := &file_servo_v1_pools_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +979,7 @@ func (x *DeletePoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePoolResponse.ProtoReflect.Descriptor instead.
 func (*DeletePoolResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{11}
 }
 
 // SigningKey is a key without its secret.
@@ -925,7 +999,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_servo_v1_pools_proto_msgTypes[11]
+	mi := &file_servo_v1_pools_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1011,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_pools_proto_msgTypes[11]
+	mi := &file_servo_v1_pools_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1024,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SigningKey) GetId() string {
@@ -1013,7 +1087,7 @@ type CreateSigningKeyRequest struct {
 
 func (x *CreateSigningKeyRequest) Reset() {
 	*x = CreateSigningKeyRequest{}
-	mi := &file_servo_v1_pools_proto_msgTypes[12]
+	mi := &file_servo_v1_pools_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1099,7 @@ func (x *CreateSigningKeyRequest) String() string {
 func (*CreateSigningKeyRequest) ProtoMessage() {}
 
 func (x *CreateSigningKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_pools_proto_msgTypes[12]
+	mi := &file_servo_v1_pools_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1112,7 @@ func (x *CreateSigningKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSigningKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateSigningKeyRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateSigningKeyRequest) GetLead() *durationpb.Duration {
@@ -1060,7 +1134,7 @@ type CreateSigningKeyResponse struct {
 
 func (x *CreateSigningKeyResponse) Reset() {
 	*x = CreateSigningKeyResponse{}
-	mi := &file_servo_v1_pools_proto_msgTypes[13]
+	mi := &file_servo_v1_pools_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1146,7 @@ func (x *CreateSigningKeyResponse) String() string {
 func (*CreateSigningKeyResponse) ProtoMessage() {}
 
 func (x *CreateSigningKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_pools_proto_msgTypes[13]
+	mi := &file_servo_v1_pools_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1159,7 @@ func (x *CreateSigningKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSigningKeyResponse.ProtoReflect.Descriptor instead.
 func (*CreateSigningKeyResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateSigningKeyResponse) GetKey() *SigningKey {
@@ -1111,7 +1185,7 @@ type ListSigningKeysRequest struct {
 
 func (x *ListSigningKeysRequest) Reset() {
 	*x = ListSigningKeysRequest{}
-	mi := &file_servo_v1_pools_proto_msgTypes[14]
+	mi := &file_servo_v1_pools_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1197,7 @@ func (x *ListSigningKeysRequest) String() string {
 func (*ListSigningKeysRequest) ProtoMessage() {}
 
 func (x *ListSigningKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_pools_proto_msgTypes[14]
+	mi := &file_servo_v1_pools_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1210,7 @@ func (x *ListSigningKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSigningKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListSigningKeysRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{15}
 }
 
 // ListSigningKeysResponse is all keys.
@@ -1149,7 +1223,7 @@ type ListSigningKeysResponse struct {
 
 func (x *ListSigningKeysResponse) Reset() {
 	*x = ListSigningKeysResponse{}
-	mi := &file_servo_v1_pools_proto_msgTypes[15]
+	mi := &file_servo_v1_pools_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1235,7 @@ func (x *ListSigningKeysResponse) String() string {
 func (*ListSigningKeysResponse) ProtoMessage() {}
 
 func (x *ListSigningKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_pools_proto_msgTypes[15]
+	mi := &file_servo_v1_pools_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1248,7 @@ func (x *ListSigningKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSigningKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListSigningKeysResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListSigningKeysResponse) GetKeys() []*SigningKey {
@@ -1198,7 +1272,7 @@ type RotateSigningKeysRequest struct {
 
 func (x *RotateSigningKeysRequest) Reset() {
 	*x = RotateSigningKeysRequest{}
-	mi := &file_servo_v1_pools_proto_msgTypes[16]
+	mi := &file_servo_v1_pools_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1284,7 @@ func (x *RotateSigningKeysRequest) String() string {
 func (*RotateSigningKeysRequest) ProtoMessage() {}
 
 func (x *RotateSigningKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_pools_proto_msgTypes[16]
+	mi := &file_servo_v1_pools_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1297,7 @@ func (x *RotateSigningKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSigningKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateSigningKeysRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RotateSigningKeysRequest) GetLead() *durationpb.Duration {
@@ -1252,7 +1326,7 @@ type RevokeSigningKeyRequest struct {
 
 func (x *RevokeSigningKeyRequest) Reset() {
 	*x = RevokeSigningKeyRequest{}
-	mi := &file_servo_v1_pools_proto_msgTypes[17]
+	mi := &file_servo_v1_pools_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1338,7 @@ func (x *RevokeSigningKeyRequest) String() string {
 func (*RevokeSigningKeyRequest) ProtoMessage() {}
 
 func (x *RevokeSigningKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_pools_proto_msgTypes[17]
+	mi := &file_servo_v1_pools_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1351,7 @@ func (x *RevokeSigningKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSigningKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSigningKeyRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_pools_proto_rawDescGZIP(), []int{17}
+	return file_servo_v1_pools_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RevokeSigningKeyRequest) GetKey() string {
@@ -1298,7 +1372,7 @@ var File_servo_v1_pools_proto protoreflect.FileDescriptor
 
 const file_servo_v1_pools_proto_rawDesc = "" +
 	"\n" +
-	"\x14servo/v1/pools.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x04\n" +
+	"\x14servo/v1/pools.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x05\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.servo.v1.Pool.KindR\x04kind\x12\x10\n" +
@@ -1320,7 +1394,8 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\x06leased\x18\x0e \x01(\x03R\x06leased\x12\x18\n" +
 	"\aworkers\x18\x0f \x01(\x05R\aworkers\x12\x14\n" +
 	"\x05slots\x18\x10 \x01(\x03R\x05slots\x12+\n" +
-	"\abreaker\x18\x11 \x01(\v2\x11.servo.v1.BreakerR\abreaker\"0\n" +
+	"\abreaker\x18\x11 \x01(\v2\x11.servo.v1.BreakerR\abreaker\x12\x18\n" +
+	"\atenants\x18\x12 \x03(\tR\atenants\"0\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04PULL\x10\x01\x12\b\n" +
@@ -1329,7 +1404,7 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x125\n" +
 	"\bretry_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\x03 \x01(\tR\tlastError\"\x8e\x03\n" +
+	"last_error\x18\x03 \x01(\tR\tlastError\"\xbb\x03\n" +
 	"\x11CreatePoolRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04name\x123\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.servo.v1.Pool.KindB\n" +
@@ -1340,7 +1415,8 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\n" +
 	"\x1d\x00P\xc3G-\x00\x00\x00\x00R\rratePerSecond\x12D\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\xd8\x042\x02\b\x01R\atimeout\x12\x1d\n" +
-	"\x05owner\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dR\x05ownerB\x12\n" +
+	"\x05owner\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dR\x05owner\x12+\n" +
+	"\atenants\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01\x18dR\atenantsB\x12\n" +
 	"\x10_max_concurrencyJ\x04\b\a\x10\bR\rallow_private\"n\n" +
 	"\x12CreatePoolResponse\x12\"\n" +
 	"\x04pool\x18\x01 \x01(\v2\x0e.servo.v1.PoolR\x04pool\x124\n" +
@@ -1354,7 +1430,7 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\x04pool\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04pool\"\x12\n" +
 	"\x10ListPoolsRequest\"9\n" +
 	"\x11ListPoolsResponse\x12$\n" +
-	"\x05pools\x18\x01 \x03(\v2\x0e.servo.v1.PoolR\x05pools\"\xb1\x03\n" +
+	"\x05pools\x18\x01 \x03(\v2\x0e.servo.v1.PoolR\x05pools\"\xe2\x03\n" +
 	"\x11UpdatePoolRequest\x12\x1d\n" +
 	"\x04pool\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04pool\x12!\n" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12\x1f\n" +
@@ -1364,11 +1440,14 @@ const file_servo_v1_pools_proto_rawDesc = "" +
 	"\n" +
 	"\x1d\x00P\xc3G-\x00\x00\x00\x00H\x02R\rratePerSecond\x88\x01\x01\x12D\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\xd8\x042\x02\b\x01R\atimeout\x12\"\n" +
-	"\x05owner\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dH\x03R\x05owner\x88\x01\x01B\x06\n" +
+	"\x05owner\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dH\x03R\x05owner\x88\x01\x01\x12/\n" +
+	"\atenants\x18\t \x01(\v2\x15.servo.v1.PoolTenantsR\atenantsB\x06\n" +
 	"\x04_urlB\x12\n" +
 	"\x10_max_concurrencyB\x12\n" +
 	"\x10_rate_per_secondB\b\n" +
-	"\x06_ownerJ\x04\b\a\x10\bR\rallow_private\"U\n" +
+	"\x06_ownerJ\x04\b\a\x10\bR\rallow_private\"6\n" +
+	"\vPoolTenants\x12'\n" +
+	"\x05names\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01\x18dR\x05names\"U\n" +
 	"\x11DeletePoolRequest\x12\x1d\n" +
 	"\x04pool\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04pool\x12!\n" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"\x14\n" +
@@ -1437,7 +1516,7 @@ func file_servo_v1_pools_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_pools_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_servo_v1_pools_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_servo_v1_pools_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_servo_v1_pools_proto_goTypes = []any{
 	(Pool_Kind)(0),                   // 0: servo.v1.Pool.Kind
 	(SigningKey_State)(0),            // 1: servo.v1.SigningKey.State
@@ -1450,65 +1529,67 @@ var file_servo_v1_pools_proto_goTypes = []any{
 	(*ListPoolsRequest)(nil),         // 8: servo.v1.ListPoolsRequest
 	(*ListPoolsResponse)(nil),        // 9: servo.v1.ListPoolsResponse
 	(*UpdatePoolRequest)(nil),        // 10: servo.v1.UpdatePoolRequest
-	(*DeletePoolRequest)(nil),        // 11: servo.v1.DeletePoolRequest
-	(*DeletePoolResponse)(nil),       // 12: servo.v1.DeletePoolResponse
-	(*SigningKey)(nil),               // 13: servo.v1.SigningKey
-	(*CreateSigningKeyRequest)(nil),  // 14: servo.v1.CreateSigningKeyRequest
-	(*CreateSigningKeyResponse)(nil), // 15: servo.v1.CreateSigningKeyResponse
-	(*ListSigningKeysRequest)(nil),   // 16: servo.v1.ListSigningKeysRequest
-	(*ListSigningKeysResponse)(nil),  // 17: servo.v1.ListSigningKeysResponse
-	(*RotateSigningKeysRequest)(nil), // 18: servo.v1.RotateSigningKeysRequest
-	(*RevokeSigningKeyRequest)(nil),  // 19: servo.v1.RevokeSigningKeyRequest
-	(*durationpb.Duration)(nil),      // 20: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 21: google.protobuf.Timestamp
+	(*PoolTenants)(nil),              // 11: servo.v1.PoolTenants
+	(*DeletePoolRequest)(nil),        // 12: servo.v1.DeletePoolRequest
+	(*DeletePoolResponse)(nil),       // 13: servo.v1.DeletePoolResponse
+	(*SigningKey)(nil),               // 14: servo.v1.SigningKey
+	(*CreateSigningKeyRequest)(nil),  // 15: servo.v1.CreateSigningKeyRequest
+	(*CreateSigningKeyResponse)(nil), // 16: servo.v1.CreateSigningKeyResponse
+	(*ListSigningKeysRequest)(nil),   // 17: servo.v1.ListSigningKeysRequest
+	(*ListSigningKeysResponse)(nil),  // 18: servo.v1.ListSigningKeysResponse
+	(*RotateSigningKeysRequest)(nil), // 19: servo.v1.RotateSigningKeysRequest
+	(*RevokeSigningKeyRequest)(nil),  // 20: servo.v1.RevokeSigningKeyRequest
+	(*durationpb.Duration)(nil),      // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 22: google.protobuf.Timestamp
 }
 var file_servo_v1_pools_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Pool.kind:type_name -> servo.v1.Pool.Kind
-	20, // 1: servo.v1.Pool.timeout:type_name -> google.protobuf.Duration
-	21, // 2: servo.v1.Pool.created_at:type_name -> google.protobuf.Timestamp
-	21, // 3: servo.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
+	21, // 1: servo.v1.Pool.timeout:type_name -> google.protobuf.Duration
+	22, // 2: servo.v1.Pool.created_at:type_name -> google.protobuf.Timestamp
+	22, // 3: servo.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
 	3,  // 4: servo.v1.Pool.breaker:type_name -> servo.v1.Breaker
-	21, // 5: servo.v1.Breaker.retry_at:type_name -> google.protobuf.Timestamp
+	22, // 5: servo.v1.Breaker.retry_at:type_name -> google.protobuf.Timestamp
 	0,  // 6: servo.v1.CreatePoolRequest.kind:type_name -> servo.v1.Pool.Kind
-	20, // 7: servo.v1.CreatePoolRequest.timeout:type_name -> google.protobuf.Duration
+	21, // 7: servo.v1.CreatePoolRequest.timeout:type_name -> google.protobuf.Duration
 	2,  // 8: servo.v1.CreatePoolResponse.pool:type_name -> servo.v1.Pool
 	6,  // 9: servo.v1.CreatePoolResponse.worker_keys:type_name -> servo.v1.WorkerKey
 	2,  // 10: servo.v1.ListPoolsResponse.pools:type_name -> servo.v1.Pool
-	20, // 11: servo.v1.UpdatePoolRequest.timeout:type_name -> google.protobuf.Duration
-	1,  // 12: servo.v1.SigningKey.state:type_name -> servo.v1.SigningKey.State
-	21, // 13: servo.v1.SigningKey.created_at:type_name -> google.protobuf.Timestamp
-	21, // 14: servo.v1.SigningKey.signs_from:type_name -> google.protobuf.Timestamp
-	21, // 15: servo.v1.SigningKey.expires_at:type_name -> google.protobuf.Timestamp
-	21, // 16: servo.v1.SigningKey.revoked_at:type_name -> google.protobuf.Timestamp
-	20, // 17: servo.v1.CreateSigningKeyRequest.lead:type_name -> google.protobuf.Duration
-	13, // 18: servo.v1.CreateSigningKeyResponse.key:type_name -> servo.v1.SigningKey
-	6,  // 19: servo.v1.CreateSigningKeyResponse.worker_keys:type_name -> servo.v1.WorkerKey
-	13, // 20: servo.v1.ListSigningKeysResponse.keys:type_name -> servo.v1.SigningKey
-	20, // 21: servo.v1.RotateSigningKeysRequest.lead:type_name -> google.protobuf.Duration
-	20, // 22: servo.v1.RotateSigningKeysRequest.overlap:type_name -> google.protobuf.Duration
-	4,  // 23: servo.v1.PoolService.CreatePool:input_type -> servo.v1.CreatePoolRequest
-	7,  // 24: servo.v1.PoolService.GetPool:input_type -> servo.v1.GetPoolRequest
-	8,  // 25: servo.v1.PoolService.ListPools:input_type -> servo.v1.ListPoolsRequest
-	10, // 26: servo.v1.PoolService.UpdatePool:input_type -> servo.v1.UpdatePoolRequest
-	11, // 27: servo.v1.PoolService.DeletePool:input_type -> servo.v1.DeletePoolRequest
-	14, // 28: servo.v1.SigningKeyService.CreateSigningKey:input_type -> servo.v1.CreateSigningKeyRequest
-	16, // 29: servo.v1.SigningKeyService.ListSigningKeys:input_type -> servo.v1.ListSigningKeysRequest
-	18, // 30: servo.v1.SigningKeyService.RotateSigningKeys:input_type -> servo.v1.RotateSigningKeysRequest
-	19, // 31: servo.v1.SigningKeyService.RevokeSigningKey:input_type -> servo.v1.RevokeSigningKeyRequest
-	5,  // 32: servo.v1.PoolService.CreatePool:output_type -> servo.v1.CreatePoolResponse
-	2,  // 33: servo.v1.PoolService.GetPool:output_type -> servo.v1.Pool
-	9,  // 34: servo.v1.PoolService.ListPools:output_type -> servo.v1.ListPoolsResponse
-	2,  // 35: servo.v1.PoolService.UpdatePool:output_type -> servo.v1.Pool
-	12, // 36: servo.v1.PoolService.DeletePool:output_type -> servo.v1.DeletePoolResponse
-	15, // 37: servo.v1.SigningKeyService.CreateSigningKey:output_type -> servo.v1.CreateSigningKeyResponse
-	17, // 38: servo.v1.SigningKeyService.ListSigningKeys:output_type -> servo.v1.ListSigningKeysResponse
-	15, // 39: servo.v1.SigningKeyService.RotateSigningKeys:output_type -> servo.v1.CreateSigningKeyResponse
-	13, // 40: servo.v1.SigningKeyService.RevokeSigningKey:output_type -> servo.v1.SigningKey
-	32, // [32:41] is the sub-list for method output_type
-	23, // [23:32] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	21, // 11: servo.v1.UpdatePoolRequest.timeout:type_name -> google.protobuf.Duration
+	11, // 12: servo.v1.UpdatePoolRequest.tenants:type_name -> servo.v1.PoolTenants
+	1,  // 13: servo.v1.SigningKey.state:type_name -> servo.v1.SigningKey.State
+	22, // 14: servo.v1.SigningKey.created_at:type_name -> google.protobuf.Timestamp
+	22, // 15: servo.v1.SigningKey.signs_from:type_name -> google.protobuf.Timestamp
+	22, // 16: servo.v1.SigningKey.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 17: servo.v1.SigningKey.revoked_at:type_name -> google.protobuf.Timestamp
+	21, // 18: servo.v1.CreateSigningKeyRequest.lead:type_name -> google.protobuf.Duration
+	14, // 19: servo.v1.CreateSigningKeyResponse.key:type_name -> servo.v1.SigningKey
+	6,  // 20: servo.v1.CreateSigningKeyResponse.worker_keys:type_name -> servo.v1.WorkerKey
+	14, // 21: servo.v1.ListSigningKeysResponse.keys:type_name -> servo.v1.SigningKey
+	21, // 22: servo.v1.RotateSigningKeysRequest.lead:type_name -> google.protobuf.Duration
+	21, // 23: servo.v1.RotateSigningKeysRequest.overlap:type_name -> google.protobuf.Duration
+	4,  // 24: servo.v1.PoolService.CreatePool:input_type -> servo.v1.CreatePoolRequest
+	7,  // 25: servo.v1.PoolService.GetPool:input_type -> servo.v1.GetPoolRequest
+	8,  // 26: servo.v1.PoolService.ListPools:input_type -> servo.v1.ListPoolsRequest
+	10, // 27: servo.v1.PoolService.UpdatePool:input_type -> servo.v1.UpdatePoolRequest
+	12, // 28: servo.v1.PoolService.DeletePool:input_type -> servo.v1.DeletePoolRequest
+	15, // 29: servo.v1.SigningKeyService.CreateSigningKey:input_type -> servo.v1.CreateSigningKeyRequest
+	17, // 30: servo.v1.SigningKeyService.ListSigningKeys:input_type -> servo.v1.ListSigningKeysRequest
+	19, // 31: servo.v1.SigningKeyService.RotateSigningKeys:input_type -> servo.v1.RotateSigningKeysRequest
+	20, // 32: servo.v1.SigningKeyService.RevokeSigningKey:input_type -> servo.v1.RevokeSigningKeyRequest
+	5,  // 33: servo.v1.PoolService.CreatePool:output_type -> servo.v1.CreatePoolResponse
+	2,  // 34: servo.v1.PoolService.GetPool:output_type -> servo.v1.Pool
+	9,  // 35: servo.v1.PoolService.ListPools:output_type -> servo.v1.ListPoolsResponse
+	2,  // 36: servo.v1.PoolService.UpdatePool:output_type -> servo.v1.Pool
+	13, // 37: servo.v1.PoolService.DeletePool:output_type -> servo.v1.DeletePoolResponse
+	16, // 38: servo.v1.SigningKeyService.CreateSigningKey:output_type -> servo.v1.CreateSigningKeyResponse
+	18, // 39: servo.v1.SigningKeyService.ListSigningKeys:output_type -> servo.v1.ListSigningKeysResponse
+	16, // 40: servo.v1.SigningKeyService.RotateSigningKeys:output_type -> servo.v1.CreateSigningKeyResponse
+	14, // 41: servo.v1.SigningKeyService.RevokeSigningKey:output_type -> servo.v1.SigningKey
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_pools_proto_init() }
@@ -1524,7 +1605,7 @@ func file_servo_v1_pools_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_pools_proto_rawDesc), len(file_servo_v1_pools_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

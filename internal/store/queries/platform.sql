@@ -19,23 +19,48 @@ SELECT sqlc.embed(p) FROM servo.pools p WHERE p.name = @name::text FOR UPDATE;
 
 -- name: InsertPool :exec
 -- Without its version: that is read when the name is ours, and nobody else can delete it.
-INSERT INTO servo.pools (name, owner_id, kind, url, max_concurrency, rate_per_s, timeout_s, version, created_at, updated_at)
-VALUES (@name::text, sqlc.narg(owner_id)::uuid, @kind::text, @url::text, @max_concurrency::int, @rate_per_s::real, @timeout_s::int,
+INSERT INTO servo.pools (name, owner_id, accepts, kind, url, max_concurrency, rate_per_s, timeout_s, version, created_at, updated_at)
+VALUES (@name::text, sqlc.narg(owner_id)::uuid, sqlc.narg(accepts)::uuid[], @kind::text, @url::text, @max_concurrency::int, @rate_per_s::real, @timeout_s::int,
         0, @now::timestamptz, @now::timestamptz);
 
 -- name: UpdatePool :execrows
 UPDATE servo.pools
-SET    owner_id = sqlc.narg(owner_id)::uuid, url = @url::text, max_concurrency = @max_concurrency::int, rate_per_s = @rate_per_s::real,
+SET    owner_id = sqlc.narg(owner_id)::uuid, accepts = sqlc.narg(accepts)::uuid[], url = @url::text, max_concurrency = @max_concurrency::int, rate_per_s = @rate_per_s::real,
        timeout_s = @timeout_s::int, version = @version::int, updated_at = @now::timestamptz
 WHERE  name = @name::text AND version < @version::int;
+
+-- name: PoolAccess :many
+-- Which tenants the given pools accept tasks of. A pool that is not configured accepts all.
+SELECT p.name, p.owner_id, p.accepts FROM servo.pools p WHERE p.name = ANY (@names::text[]) AND p.accepts IS NOT NULL;
+
+-- name: QueuedWithoutAccess :many
+-- Queued tasks of tenants that may no longer use the pool: candidates, which are looked at
+-- again under their locks. Only pools that do not accept everybody are looked at.
+SELECT q.tenant_id, q.run_id, q.task_id
+FROM   servo.pools p
+JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.task_id FROM servo.pool_q x
+                WHERE x.pool = p.name AND x.tenant_id <> ALL (p.accepts) LIMIT @most::int) AS q ON true
+WHERE  p.accepts IS NOT NULL
+ORDER  BY p.name
+LIMIT  @most::int;
+
+-- name: LockQueuedWithoutAccess :many
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, q.ready_at, q.asset
+FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id ORDER BY 1, 2) AS n
+JOIN   LATERAL (SELECT * FROM servo.pool_q x
+                WHERE x.run_id = n.run_id AND x.task_id = n.task_id
+                OFFSET 0 FOR UPDATE SKIP LOCKED) AS q ON true
+JOIN   servo.pools p ON p.name = q.pool
+WHERE  q.tenant_id <> ALL (p.accepts);
 
 -- name: DeletePool :execrows
 DELETE FROM servo.pools WHERE name = @name::text AND version = @version::int;
 
 -- name: PushPools :many
 -- The pools that are called, and which of them have something to send: one probe of the
--- queue for each.
-SELECT sqlc.embed(p), EXISTS (SELECT FROM servo.pool_q q WHERE q.pool = p.name) AS queued,
+-- queue for each, past tasks of tenants that may no longer use the pool.
+SELECT sqlc.embed(p), EXISTS (SELECT FROM servo.pool_q q WHERE q.pool = p.name AND coalesce(q.tenant_id = ANY (p.accepts), true)) AS queued,
        (SELECT count(*) FROM servo.servers s WHERE s.seen_at > @since::timestamptz)::int AS servers
 FROM   servo.pools p
 WHERE  p.kind = 'push'

@@ -44,7 +44,7 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@subject_ids::uuid[]), unnest(@versio
        unnest(@schemas::smallint[]), unnest(@types::text[]), unnest(@actors::text[]), unnest(@traces::text[]), unnest(@datas::text[])::jsonb;
 
 -- name: ActiveDeployments :many
-SELECT w.tenant_id, w.name, w.id AS workspace_id, w.active_deployment_id,
+SELECT w.tenant_id, t.name AS tenant, w.name, w.id AS workspace_id, w.active_deployment_id,
        t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@names::text[]) AS name) AS n
 JOIN   servo.workspaces w ON w.tenant_id = n.tenant_id AND w.name = n.name

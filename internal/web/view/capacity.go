@@ -146,6 +146,24 @@ func poolLimit(p *servov1.Pool) string {
 	return strconv.Itoa(int(p.GetMaxConcurrency()))
 }
 
+// maxUsersNamed is how many tenants of a shared pool a table names.
+const maxUsersNamed = 3
+
+// poolUsers says which tenants may use a pool.
+func poolUsers(p *servov1.Pool) string {
+	if p.GetOwner() != "" {
+		return p.GetOwner()
+	}
+	names := p.GetTenants()
+	switch more := len(names) - maxUsersNamed; {
+	case len(names) == 0:
+		return "all tenants"
+	case more > 0:
+		return strings.Join(names[:maxUsersNamed], ", ") + " and " + strconv.Itoa(more) + " more"
+	}
+	return strings.Join(names, ", ")
+}
+
 // LocksModel is the locks of a tenant.
 type LocksModel struct {
 	Scope           Scope

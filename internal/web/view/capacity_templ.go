@@ -652,7 +652,7 @@ func poolTable(m WorkersModel) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">Pool</th><th scope=\"col\">Kind</th><th scope=\"col\" class=\"right\">Queued</th><th scope=\"col\" class=\"right\">Held</th><th scope=\"col\" class=\"right\">Workers</th><th scope=\"col\" class=\"right\">Slots</th><th scope=\"col\" class=\"right optional\">Limit</th><th scope=\"col\" class=\"optional\">Owner</th><th scope=\"col\">Sent to</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">Pool</th><th scope=\"col\">Kind</th><th scope=\"col\" class=\"right\">Queued</th><th scope=\"col\" class=\"right\">Held</th><th scope=\"col\" class=\"right\">Workers</th><th scope=\"col\" class=\"right\">Slots</th><th scope=\"col\" class=\"right optional\">Limit</th><th scope=\"col\" class=\"optional\">Used by</th><th scope=\"col\">Sent to</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -786,7 +786,7 @@ func poolTable(m WorkersModel) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var41 string
-					templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(p.GetOwner())
+					templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(poolUsers(p))
 					if templ_7745c5c3_Err != nil {
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `capacity.templ`, Line: 173, Col: 43}
 					}

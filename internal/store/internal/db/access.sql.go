@@ -113,8 +113,9 @@ const keyByPublicID = `-- name: KeyByPublicID :one
 
 SELECT k.tenant_id, k.id, k.version, k.public_id, k.name, k.role, k.workspace, k.created_by, k.created_at, k.expires_at, k.replaced_by, k.revoked_at,
        k.digest, coalesce(t.name, '')::text AS tenant, servo.clock()::timestamptz AS now,
+       k.pools,
        (CASE WHEN k.role <> 'worker' OR k.tenant_id = '00000000-0000-0000-0000-000000000000' THEN k.pools
-             ELSE ARRAY(SELECT p.name FROM servo.pools p WHERE p.name = ANY (k.pools) AND p.owner_id = k.tenant_id ORDER BY p.name) END)::text[] AS pools
+             ELSE ARRAY(SELECT p.name FROM servo.pools p WHERE p.name = ANY (k.pools) AND p.owner_id = k.tenant_id ORDER BY p.name) END)::text[] AS claims
 FROM   servo.api_keys k
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = k.tenant_id OFFSET 0) AS t ON true
 WHERE  k.public_id = $1::text
@@ -137,11 +138,12 @@ type KeyByPublicIDRow struct {
 	Tenant     string
 	Now        time.Time
 	Pools      []string
+	Claims     []string
 }
 
 // API keys and the audit, as the engine sees them.
 // The key that a caller shows, with what it is judged by: its digest, the name of its tenant and
-// the time. Of a worker key of a tenant only the pools count that belong to the tenant now.
+// the time. A worker key of a tenant claims from those of its pools that the tenant owns now.
 func (q *Queries) KeyByPublicID(ctx context.Context, publicID string) (KeyByPublicIDRow, error) {
 	row := q.db.QueryRow(ctx, keyByPublicID, publicID)
 	var i KeyByPublicIDRow
@@ -162,6 +164,7 @@ func (q *Queries) KeyByPublicID(ctx context.Context, publicID string) (KeyByPubl
 		&i.Tenant,
 		&i.Now,
 		&i.Pools,
+		&i.Claims,
 	)
 	return i, err
 }

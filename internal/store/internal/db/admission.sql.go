@@ -135,8 +135,9 @@ const headShares = `-- name: HeadShares :many
 SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, f.even_at::float8 AS even_at, t.max_concurrent_tasks, t.fairness_weight,
        h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses
 FROM   (SELECT unnest($1::text[]) AS pool, unnest($2::int[]) AS most) AS n
+LEFT   JOIN LATERAL (SELECT x.accepts FROM servo.pools x WHERE x.name = n.pool OFFSET 0) AS a ON true
 JOIN   LATERAL (SELECT x.tenant_id, x.pool, x.even_at FROM servo.shares x
-                WHERE x.pool = n.pool AND x.waits AND NOT x.over_quota
+                WHERE x.pool = n.pool AND x.waits AND NOT x.over_quota AND coalesce(x.tenant_id = ANY (a.accepts), true)
                 ORDER BY x.even_at, x.tenant_id LIMIT n.most) AS f ON true
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
@@ -159,6 +160,7 @@ type HeadSharesRow struct {
 }
 
 // The tenants that are served next in each pool, at most so many of each, and what bounds them.
+// Tenants that may not use the pool are passed over.
 func (q *Queries) HeadShares(ctx context.Context, arg HeadSharesParams) ([]HeadSharesRow, error) {
 	rows, err := q.db.Query(ctx, headShares, arg.Pools, arg.Mosts)
 	if err != nil {
@@ -296,11 +298,12 @@ WITH RECURSIVE found AS (
 SELECT p.pool::text AS pool, coalesce(s.max_concurrency, -1)::int AS max_concurrency, coalesce(c.clock, 0)::float8 AS clock,
        w.workers::int AS workers, w.slots::int AS slots, q.queued::int AS queued, f.in_flight::int AS in_flight
 FROM   (SELECT f.pool FROM found f UNION SELECT unnest($1::text[])) AS p
-LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.max_concurrency, x.accepts FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
 LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
 JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
                 WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $2::float8)) AS w ON true
-JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT $3::int) AS y) AS q ON true
+JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x
+                WHERE x.pool = p.pool AND coalesce(x.tenant_id = ANY (s.accepts), true) LIMIT $3::int) AS y) AS q ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.pool = p.pool AND x.in_flight <> 0) AS f ON true
 ORDER  BY p.pool
 `

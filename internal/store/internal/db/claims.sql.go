@@ -116,8 +116,10 @@ SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.prio
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
 FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset, p.ready_at FROM servo.pool_q p
         WHERE p.pool = $1::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
+        AND ($2::uuid = '00000000-0000-0000-0000-000000000000' OR p.tenant_id = $2::uuid)
+        AND coalesce(p.tenant_id = ANY ((SELECT a.accepts FROM servo.pools a WHERE a.name = $1::text)::uuid[]), true)
         ORDER BY p.rank
-        LIMIT $2::int FOR UPDATE SKIP LOCKED) AS q
+        LIMIT $3::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace FROM servo.runs r
@@ -125,8 +127,9 @@ JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 `
 
 type TakeQueuedParams struct {
-	Pool string
-	Most int32
+	Pool     string
+	TenantID uuid.UUID
+	Most     int32
 }
 
 type TakeQueuedRow struct {
@@ -160,9 +163,11 @@ type TakeQueuedRow struct {
 }
 
 // The head of a queue, without waiting for anybody, with a new token for each row and all
-// that a worker needs to know. Nothing while dispatch is off.
+// that a worker needs to know. Nothing while dispatch is off, and nothing of tenants that may
+// not use the pool: both are looked up once for the statement. A worker of one tenant gets
+// tasks of that tenant only; zeros are a worker of all.
 func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQueuedRow, error) {
-	rows, err := q.db.Query(ctx, takeQueued, arg.Pool, arg.Most)
+	rows, err := q.db.Query(ctx, takeQueued, arg.Pool, arg.TenantID, arg.Most)
 	if err != nil {
 		return nil, err
 	}

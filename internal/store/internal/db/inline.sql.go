@@ -82,13 +82,14 @@ WITH RECURSIVE ready AS (
 ), wanted AS (
     SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::text[]) AS pool
 ), rooms AS MATERIALIZED (
-    SELECT p.pool, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, q.queued, f.in_flight
+    SELECT p.pool, s.accepts, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, q.queued, f.in_flight
     FROM   (SELECT DISTINCT n.pool FROM wanted n) AS p
-    LEFT   JOIN LATERAL (SELECT x.max_concurrency FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+    LEFT   JOIN LATERAL (SELECT x.max_concurrency, x.accepts FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
     LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
     JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
                     WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $4::float8)) AS w ON true
-    JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x WHERE x.pool = p.pool LIMIT $5::int) AS y) AS q ON true
+    JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x
+                    WHERE x.pool = p.pool AND coalesce(x.tenant_id = ANY (s.accepts), true) LIMIT $5::int) AS y) AS q ON true
     JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.pool = p.pool AND x.in_flight <> 0) AS f ON true
 )
 SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight,
@@ -96,10 +97,10 @@ SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, t.max_concurrent_ta
        coalesce(h.even_at, r.clock)::float8 AS even_at,
        r.max_concurrency::int AS pool_max_concurrency, r.clock::float8 AS pool_clock, r.workers::int AS pool_workers,
        r.slots::int AS pool_slots, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight,
-       EXISTS (SELECT FROM ready x WHERE x.pool = n.pool OR x.nth = $1::int)::bool AS backlog,
+       EXISTS (SELECT FROM ready x WHERE x.pool = n.pool AND coalesce(x.tenant_id = ANY (r.accepts), true) OR x.nth = $1::int)::bool AS backlog,
        EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)::bool AS dispatch_off
 FROM   wanted n
-JOIN   rooms r ON r.pool = n.pool
+JOIN   rooms r ON r.pool = n.pool AND coalesce(n.tenant_id = ANY (r.accepts), true)
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.even_at) FILTER (WHERE x.pool = n.pool) AS even_at
                 FROM servo.shares x WHERE x.tenant_id = n.tenant_id) AS h ON true
@@ -132,7 +133,8 @@ type InlineSharesRow struct {
 	DispatchOff        bool
 }
 
-// What bounds the given tenants in the given pools, and the pools, as ReadyPools and HeadShares do; and
+// What bounds the given tenants in the given pools, and the pools, as ReadyPools and HeadShares do,
+// without tenants that may not use the pool; and
 // whether somebody waits for the pool already. Who waits is looked for among so many tenants
 // and pools; if there are more, everybody waits.
 func (q *Queries) InlineShares(ctx context.Context, arg InlineSharesParams) ([]InlineSharesRow, error) {

@@ -222,6 +222,7 @@ type ServoPool struct {
 	Version        int32
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	Accepts        []uuid.UUID
 }
 
 type ServoPoolQ struct {

@@ -64,14 +64,15 @@ func (q *Queries) InsertPlatformEvents(ctx context.Context, arg InsertPlatformEv
 }
 
 const insertPool = `-- name: InsertPool :exec
-INSERT INTO servo.pools (name, owner_id, kind, url, max_concurrency, rate_per_s, timeout_s, version, created_at, updated_at)
-VALUES ($1::text, $2::uuid, $3::text, $4::text, $5::int, $6::real, $7::int,
-        0, $8::timestamptz, $8::timestamptz)
+INSERT INTO servo.pools (name, owner_id, accepts, kind, url, max_concurrency, rate_per_s, timeout_s, version, created_at, updated_at)
+VALUES ($1::text, $2::uuid, $3::uuid[], $4::text, $5::text, $6::int, $7::real, $8::int,
+        0, $9::timestamptz, $9::timestamptz)
 `
 
 type InsertPoolParams struct {
 	Name           string
 	OwnerID        *uuid.UUID
+	Accepts        []uuid.UUID
 	Kind           string
 	Url            string
 	MaxConcurrency int32
@@ -85,6 +86,7 @@ func (q *Queries) InsertPool(ctx context.Context, arg InsertPoolParams) error {
 	_, err := q.db.Exec(ctx, insertPool,
 		arg.Name,
 		arg.OwnerID,
+		arg.Accepts,
 		arg.Kind,
 		arg.Url,
 		arg.MaxConcurrency,
@@ -118,7 +120,7 @@ func (q *Queries) InsertSigningKey(ctx context.Context, arg InsertSigningKeyPara
 }
 
 const lockPool = `-- name: LockPool :one
-SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at FROM servo.pools p WHERE p.name = $1::text FOR UPDATE
+SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts FROM servo.pools p WHERE p.name = $1::text FOR UPDATE
 `
 
 type LockPoolRow struct {
@@ -139,8 +141,83 @@ func (q *Queries) LockPool(ctx context.Context, name string) (LockPoolRow, error
 		&i.ServoPool.Version,
 		&i.ServoPool.CreatedAt,
 		&i.ServoPool.UpdatedAt,
+		&i.ServoPool.Accepts,
 	)
 	return i, err
+}
+
+const lockQueuedWithoutAccess = `-- name: LockQueuedWithoutAccess :many
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, q.ready_at, q.asset
+FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, rank, cost, asset, ready_at FROM servo.pool_q x
+                WHERE x.run_id = n.run_id AND x.task_id = n.task_id
+                OFFSET 0 FOR UPDATE SKIP LOCKED) AS q ON true
+JOIN   servo.pools p ON p.name = q.pool
+WHERE  q.tenant_id <> ALL (p.accepts)
+`
+
+type LockQueuedWithoutAccessParams struct {
+	RunIds  []uuid.UUID
+	TaskIds []uuid.UUID
+}
+
+type LockQueuedWithoutAccessRow struct {
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
+	TaskID     uuid.UUID
+	Since      time.Time
+	Version    int32
+	TimeoutS   int32
+	Priority   int16
+	Dependents bool
+	Pool       string
+	Attempt    int32
+	Failures   int32
+	Fruitless  int32
+	FanOuts    int32
+	Cursor     string
+	Cost       float32
+	ReadyAt    time.Time
+	Asset      string
+}
+
+func (q *Queries) LockQueuedWithoutAccess(ctx context.Context, arg LockQueuedWithoutAccessParams) ([]LockQueuedWithoutAccessRow, error) {
+	rows, err := q.db.Query(ctx, lockQueuedWithoutAccess, arg.RunIds, arg.TaskIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockQueuedWithoutAccessRow
+	for rows.Next() {
+		var i LockQueuedWithoutAccessRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.Cost,
+			&i.ReadyAt,
+			&i.Asset,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockSigningKeys = `-- name: LockSigningKeys :exec
@@ -165,8 +242,39 @@ func (q *Queries) PlatformVersion(ctx context.Context, subject string) (int32, e
 	return version, err
 }
 
+const poolAccess = `-- name: PoolAccess :many
+SELECT p.name, p.owner_id, p.accepts FROM servo.pools p WHERE p.name = ANY ($1::text[]) AND p.accepts IS NOT NULL
+`
+
+type PoolAccessRow struct {
+	Name    string
+	OwnerID *uuid.UUID
+	Accepts []uuid.UUID
+}
+
+// Which tenants the given pools accept tasks of. A pool that is not configured accepts all.
+func (q *Queries) PoolAccess(ctx context.Context, names []string) ([]PoolAccessRow, error) {
+	rows, err := q.db.Query(ctx, poolAccess, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PoolAccessRow
+	for rows.Next() {
+		var i PoolAccessRow
+		if err := rows.Scan(&i.Name, &i.OwnerID, &i.Accepts); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pools = `-- name: Pools :many
-SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at FROM servo.pools p ORDER BY p.name
+SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts FROM servo.pools p ORDER BY p.name
 `
 
 type PoolsRow struct {
@@ -194,6 +302,7 @@ func (q *Queries) Pools(ctx context.Context) ([]PoolsRow, error) {
 			&i.ServoPool.Version,
 			&i.ServoPool.CreatedAt,
 			&i.ServoPool.UpdatedAt,
+			&i.ServoPool.Accepts,
 		); err != nil {
 			return nil, err
 		}
@@ -206,7 +315,7 @@ func (q *Queries) Pools(ctx context.Context) ([]PoolsRow, error) {
 }
 
 const pushPools = `-- name: PushPools :many
-SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, EXISTS (SELECT FROM servo.pool_q q WHERE q.pool = p.name) AS queued,
+SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts, EXISTS (SELECT FROM servo.pool_q q WHERE q.pool = p.name AND coalesce(q.tenant_id = ANY (p.accepts), true)) AS queued,
        (SELECT count(*) FROM servo.servers s WHERE s.seen_at > $1::timestamptz)::int AS servers
 FROM   servo.pools p
 WHERE  p.kind = 'push'
@@ -220,7 +329,7 @@ type PushPoolsRow struct {
 }
 
 // The pools that are called, and which of them have something to send: one probe of the
-// queue for each.
+// queue for each, past tasks of tenants that may no longer use the pool.
 func (q *Queries) PushPools(ctx context.Context, since time.Time) ([]PushPoolsRow, error) {
 	rows, err := q.db.Query(ctx, pushPools, since)
 	if err != nil {
@@ -241,9 +350,48 @@ func (q *Queries) PushPools(ctx context.Context, since time.Time) ([]PushPoolsRo
 			&i.ServoPool.Version,
 			&i.ServoPool.CreatedAt,
 			&i.ServoPool.UpdatedAt,
+			&i.ServoPool.Accepts,
 			&i.Queued,
 			&i.Servers,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const queuedWithoutAccess = `-- name: QueuedWithoutAccess :many
+SELECT q.tenant_id, q.run_id, q.task_id
+FROM   servo.pools p
+JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.task_id FROM servo.pool_q x
+                WHERE x.pool = p.name AND x.tenant_id <> ALL (p.accepts) LIMIT $1::int) AS q ON true
+WHERE  p.accepts IS NOT NULL
+ORDER  BY p.name
+LIMIT  $1::int
+`
+
+type QueuedWithoutAccessRow struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	TaskID   uuid.UUID
+}
+
+// Queued tasks of tenants that may no longer use the pool: candidates, which are looked at
+// again under their locks. Only pools that do not accept everybody are looked at.
+func (q *Queries) QueuedWithoutAccess(ctx context.Context, most int32) ([]QueuedWithoutAccessRow, error) {
+	rows, err := q.db.Query(ctx, queuedWithoutAccess, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QueuedWithoutAccessRow
+	for rows.Next() {
+		var i QueuedWithoutAccessRow
+		if err := rows.Scan(&i.TenantID, &i.RunID, &i.TaskID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -292,13 +440,14 @@ func (q *Queries) SigningKeys(ctx context.Context) ([]SigningKeysRow, error) {
 
 const updatePool = `-- name: UpdatePool :execrows
 UPDATE servo.pools
-SET    owner_id = $1::uuid, url = $2::text, max_concurrency = $3::int, rate_per_s = $4::real,
-       timeout_s = $5::int, version = $6::int, updated_at = $7::timestamptz
-WHERE  name = $8::text AND version < $6::int
+SET    owner_id = $1::uuid, accepts = $2::uuid[], url = $3::text, max_concurrency = $4::int, rate_per_s = $5::real,
+       timeout_s = $6::int, version = $7::int, updated_at = $8::timestamptz
+WHERE  name = $9::text AND version < $7::int
 `
 
 type UpdatePoolParams struct {
 	OwnerID        *uuid.UUID
+	Accepts        []uuid.UUID
 	Url            string
 	MaxConcurrency int32
 	RatePerS       float32
@@ -311,6 +460,7 @@ type UpdatePoolParams struct {
 func (q *Queries) UpdatePool(ctx context.Context, arg UpdatePoolParams) (int64, error) {
 	result, err := q.db.Exec(ctx, updatePool,
 		arg.OwnerID,
+		arg.Accepts,
 		arg.Url,
 		arg.MaxConcurrency,
 		arg.RatePerS,

@@ -36,7 +36,7 @@ func (q *Queries) ActivateDeployment(ctx context.Context, arg ActivateDeployment
 }
 
 const activeDeployments = `-- name: ActiveDeployments :many
-SELECT w.tenant_id, w.name, w.id AS workspace_id, w.active_deployment_id,
+SELECT w.tenant_id, t.name AS tenant, w.name, w.id AS workspace_id, w.active_deployment_id,
        t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS name) AS n
 JOIN   servo.workspaces w ON w.tenant_id = n.tenant_id AND w.name = n.name
@@ -50,6 +50,7 @@ type ActiveDeploymentsParams struct {
 
 type ActiveDeploymentsRow struct {
 	TenantID           uuid.UUID
+	Tenant             string
 	Name               string
 	WorkspaceID        uuid.UUID
 	ActiveDeploymentID *uuid.UUID
@@ -72,6 +73,7 @@ func (q *Queries) ActiveDeployments(ctx context.Context, arg ActiveDeploymentsPa
 		var i ActiveDeploymentsRow
 		if err := rows.Scan(
 			&i.TenantID,
+			&i.Tenant,
 			&i.Name,
 			&i.WorkspaceID,
 			&i.ActiveDeploymentID,

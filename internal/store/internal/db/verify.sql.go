@@ -1359,7 +1359,7 @@ func (q *Queries) VerifyPlatformEvents(ctx context.Context) ([]VerifyPlatformEve
 }
 
 const verifyPools = `-- name: VerifyPools :many
-SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at FROM servo.pools p ORDER BY p.name
+SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts FROM servo.pools p ORDER BY p.name
 `
 
 type VerifyPoolsRow struct {
@@ -1386,6 +1386,7 @@ func (q *Queries) VerifyPools(ctx context.Context) ([]VerifyPoolsRow, error) {
 			&i.ServoPool.Version,
 			&i.ServoPool.CreatedAt,
 			&i.ServoPool.UpdatedAt,
+			&i.ServoPool.Accepts,
 		); err != nil {
 			return nil, err
 		}

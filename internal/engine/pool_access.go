@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/plan"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// Which tenants may use a pool is a property of the pool (docs/adr/0026-who-may-use-a-pool.md).
+// It is checked where tasks are created, so that people learn of it, and enforced where tasks are
+// admitted and claimed: the pool may have changed in between.
+
+// maxPoolRefusals bounds the assets that one refusal names.
+const maxPoolRefusals = 20
+
+// poolUses are the assets of a manifest or a plan, each with its pool.
+type poolUses = iter.Seq2[string, string]
+
+func manifestPools(m *asset.Manifest) poolUses {
+	return func(yield func(string, string) bool) {
+		for _, a := range m.Assets {
+			if !yield(a.Key, a.Pool) {
+				return
+			}
+		}
+	}
+}
+
+func planPools(p plan.Plan) poolUses {
+	return func(yield func(string, string) bool) {
+		for _, t := range p.Tasks {
+			if !yield(t.Key, t.Pool) {
+				return
+			}
+		}
+	}
+}
+
+// poolNames are the pools of some uses, each once.
+func poolNames(uses ...poolUses) []string {
+	seen := map[string]bool{}
+	var names []string
+	for _, of := range uses {
+		for _, pool := range of {
+			if !seen[pool] {
+				seen[pool] = true
+				names = append(names, pool)
+			}
+		}
+	}
+	return names
+}
+
+// refusePools refuses assets whose pool does not accept the tenant. The owner of a pool is not
+// named: a tenant learns nothing about others.
+func refusePools(access map[string]store.PoolAccess, tenant id.Tenant, name string, uses poolUses) error {
+	if len(access) == 0 {
+		return nil
+	}
+	var found []fault.Violation
+	seen := map[string]bool{}
+	for key, pool := range uses {
+		of, restricted := access[pool]
+		if !restricted || of.Accepts(tenant) || seen[key] {
+			continue
+		}
+		if seen[key] = true; len(found) == maxPoolRefusals {
+			break
+		}
+		found = append(found, poolRefusal(of, pool, name, "assets["+key+"].pool"))
+	}
+	return fault.FromViolations(found)
+}
+
+func poolRefusal(of store.PoolAccess, pool, tenant, field string) fault.Violation {
+	whose := "is shared with listed tenants"
+	if of.Owned {
+		whose = "is owned by another tenant"
+	}
+	return fault.Violation{
+		Code: fault.Forbidden, Field: field,
+		Message: fmt.Sprintf("pool %q %s and does not accept tasks of tenant %q", pool, whose, tenant),
+		Remedy:  fmt.Sprintf("use a shared pool, or ask the platform team to share %q with %q", pool, tenant),
+	}
+}
+
+// refuseManifest refuses a manifest with assets whose pool does not accept the tenant.
+func refuseManifest(ctx context.Context, tx *store.Tx, w store.WorkspaceName, m *asset.Manifest) error {
+	uses := manifestPools(m)
+	access, err := tx.PoolAccess(ctx, poolNames(uses))
+	if err != nil || len(access) == 0 {
+		return err
+	}
+	workspaces, err := tx.Workspaces(ctx, []store.WorkspaceName{w})
+	if err != nil || len(workspaces) == 0 {
+		return err
+	}
+	return refusePools(access, w.Tenant, workspaces[0].TenantName, uses)
+}
+
+// CheckManifest refuses what Deploy would refuse because of the pools that the manifest names.
+func (e *Engine) CheckManifest(ctx context.Context, owner id.Tenant, workspace string, m *asset.Manifest) error {
+	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		return refuseManifest(ctx, tx, store.WorkspaceName{Tenant: owner, Name: workspace}, m)
+	})
+}
+
+// CheckPlan refuses what a trigger would refuse because of the pools of the plan's tasks.
+func (e *Engine) CheckPlan(ctx context.Context, owner id.Tenant, name string, p plan.Plan) error {
+	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		access, err := tx.PoolAccess(ctx, poolNames(planPools(p)))
+		if err != nil {
+			return err
+		}
+		return refusePools(access, owner, name, planPools(p))
+	})
+}
+
+// refuseTriggers answers those of the planned triggers that use a pool which does not accept
+// their tenant, and gives the others: one statement for the batch.
+func refuseTriggers(ctx context.Context, tx *store.Tx, planned []*call[controlCommand]) ([]*call[controlCommand], error) {
+	uses := make([]poolUses, len(planned))
+	for i, c := range planned {
+		uses[i] = planPools(c.cmd.(*triggerCommand).planned) //nolint:forcetypeassert // sorted by runControl
+	}
+	access, err := tx.PoolAccess(ctx, poolNames(uses...))
+	if err != nil || len(access) == 0 {
+		return planned, err
+	}
+	return slices.DeleteFunc(planned, func(c *call[controlCommand]) bool {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // likewise
+		c.err = refusePools(access, t.Tenant, t.tenantName, planPools(t.planned))
+		return c.err != nil
+	}), nil
+}
+
+// withdrawnReason is why a task left its pool's queue.
+const withdrawnReason = "the pool does not accept tasks of the tenant any more"
+
+// WithdrawQueued makes queued tasks ready again whose tenant may no longer use their pool, up to
+// most of them, and says how many it looked at. Claims pass over them already; in the queue they
+// would count against the tenant's quota and the pool's limit.
+func (e *Engine) WithdrawQueued(ctx context.Context, most int) (looked int, err error) {
+	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		candidates, err := tx.QueuedWithoutAccess(ctx, most)
+		looked = len(candidates)
+		if err != nil || looked == 0 {
+			return err
+		}
+		runs, err := tx.LockRuns(ctx, store.LockForMove, runKeys(candidates))
+		if err != nil {
+			return err
+		}
+		queued, err := tx.LockQueuedWithoutAccess(ctx, candidates)
+		if err != nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		w.at(now)
+		w.addRuns(runs)
+		for _, t := range queued {
+			if err := w.decide(w.add(t), run.Withdraw{Reason: withdrawnReason}, event.Meta{Actor: "reaper"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return looked, err
+}
+
+// PoolsChanged is signalled when pools were configured.
+func (e *Engine) PoolsChanged() <-chan struct{} { return e.signals.wait(poolsTopic) }
