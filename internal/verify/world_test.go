@@ -368,8 +368,9 @@ BEGIN
              WHERE connamespace = 'servo'::regnamespace AND contype IN ('c', 'f') ORDER BY coninhcount LOOP
         EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', c.relation, c.conname);
     END LOOP;
+    -- a column of a parent takes those of its partitions with it
     FOR c IN SELECT attrelid::regclass AS relation, attname FROM pg_attribute a JOIN pg_class k ON k.oid = a.attrelid
-             WHERE k.relnamespace = 'servo'::regnamespace AND a.attgenerated <> '' LOOP
+             WHERE k.relnamespace = 'servo'::regnamespace AND a.attgenerated <> '' AND a.attinhcount = 0 LOOP
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP EXPRESSION', c.relation, c.attname);
     END LOOP;
 END
