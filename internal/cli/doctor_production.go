@@ -206,14 +206,19 @@ func isolated(g daemon.Guard) finding {
 
 // login: the role of the connection is not above the policies.
 func login(g daemon.Guard) finding {
-	f := finding{Check: "database role", Verdict: passed, Message: g.Login + " is bound by the policies"}
-	if g.Superuser || g.BypassRLS {
-		what := "a superuser"
-		if !g.Superuser {
-			what = "above the policies (BYPASSRLS)"
-		}
-		f.Verdict, f.Message = failed, g.Login+" is "+what
-		f.Remedy = "let servers log in with a role that owns the schema servo and nothing else"
+	f := finding{Check: "database role", Verdict: passed, Message: g.Login + " inherits nothing and sees no row without taking a role"}
+	remedy := "let servers log in with a role that may only SET servo_engine and servo_tenant (docs/guides/operate.md)"
+	switch {
+	case g.Superuser:
+		f.Verdict, f.Message, f.Remedy = failed, g.Login+" is a superuser", remedy
+	case g.BypassRLS:
+		f.Verdict, f.Message, f.Remedy = failed, g.Login+" is above the policies (BYPASSRLS)", remedy
+	case len(g.Inherits) > 0:
+		f.Verdict, f.Message = failed, g.Login+" inherits from "+strings.Join(g.Inherits, ", ")
+		f.Remedy = fmt.Sprintf("PostgreSQL 15: ALTER ROLE %s NOINHERIT; 16 and newer: GRANT %s TO %s WITH INHERIT FALSE, by whoever granted it",
+			g.Login, g.Inherits[0], g.Login)
+	case g.Sees > 0:
+		f.Verdict, f.Message, f.Remedy = failed, g.Login+" reads rows of tenants without taking a role", remedy
 	}
 	return f
 }

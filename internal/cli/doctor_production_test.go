@@ -28,6 +28,8 @@ func TestProductionFindings(t *testing.T) {
 		{"a role of transactions that may log in", isolated(with(func(g *daemon.Guard) { g.Roles = []string{"servo_tenant"} })), failed},
 		{"a login of its own", login(good), passed},
 		{"a superuser", login(with(func(g *daemon.Guard) { g.Superuser = true })), failed},
+		{"a login that inherits", login(with(func(g *daemon.Guard) { g.Inherits = []string{"servo_engine"} })), failed},
+		{"a login that sees rows", login(with(func(g *daemon.Guard) { g.Sees = 1 })), failed},
 		{"a login that passes by the policies", login(with(func(g *daemon.Guard) { g.BypassRLS = true })), failed},
 		{"what is committed is on disk", durable(good), passed},
 		{"a database that may forget", durable(with(func(g *daemon.Guard) { g.Fsync = false })), failed},

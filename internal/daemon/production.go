@@ -2,16 +2,20 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Guard is what the database says of itself where mistakes cost data or let somebody in.
 type Guard struct {
-	Login      string // the role that servers log in with
-	Superuser  bool   // it is above every policy
-	BypassRLS  bool   // it passes by every policy
+	Login      string   // the role that servers log in with
+	Superuser  bool     // it is above every policy
+	BypassRLS  bool     // it passes by every policy
+	Inherits   []string // roles whose rights it has without taking them
+	Sees       int      // rows of tenants that it sees without taking a role
 	Open       []string
 	Roles      []string
 	Fsync      bool
@@ -26,13 +30,16 @@ type Guard struct {
 // policies do not bind everybody; Roles are the roles of transactions that stand above them.
 const guard = `
 SELECT current_user::text, me.rolsuper, me.rolbypassrls,
+       ARRAY(SELECT r.rolname::text FROM pg_roles r
+             WHERE  r.rolname IN ('servo_owner', 'servo_engine', 'servo_tenant') AND pg_has_role(current_user, r.oid, 'USAGE')
+             ORDER  BY 1),
        ARRAY(SELECT c.relname::text FROM pg_class c
              WHERE  c.relnamespace = 'servo'::regnamespace AND c.relkind IN ('r', 'p') AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
              AND    (c.relname = 'tenants' OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped))
              ORDER  BY 1),
        ARRAY(SELECT r.rolname::text FROM pg_roles r
-             WHERE  r.rolname IN ('servo_tenant', 'servo_engine')
-             AND    (r.rolsuper OR r.rolbypassrls OR r.rolcanlogin OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = r.oid)
+             WHERE  r.rolname IN ('servo_tenant', 'servo_engine', 'servo_owner')
+             AND    (r.rolsuper OR r.rolbypassrls OR r.rolcanlogin OR r.rolname <> 'servo_owner' AND EXISTS (SELECT FROM pg_class c WHERE c.relowner = r.oid)
                      OR EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid))
              ORDER  BY 1),
        current_setting('fsync')::bool, current_setting('archive_mode') <> 'off', a.last_archived_time,
@@ -48,6 +55,14 @@ func ReadGuard(ctx context.Context, url string) (g Guard, err error) {
 		return g, err
 	}
 	defer func() { _ = conn.Close(ctx) }() // what it was asked is answered
-	err = conn.QueryRow(ctx, guard).Scan(&g.Login, &g.Superuser, &g.BypassRLS, &g.Open, &g.Roles, &g.Fsync, &g.Archives, &g.Archived, &g.Failing, &g.Standbys, &g.Replicates)
+	err = conn.QueryRow(ctx, guard).Scan(&g.Login, &g.Superuser, &g.BypassRLS, &g.Inherits, &g.Open, &g.Roles, &g.Fsync, &g.Archives, &g.Archived, &g.Failing, &g.Standbys, &g.Replicates)
+	if err != nil {
+		return g, err
+	}
+	// What the catalogue promises is tried: without a role nothing is seen.
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM servo.tenants LIMIT 1) AS seen`).Scan(&g.Sees)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" { // not allowed even to look
+		err = nil
+	}
 	return g, err
 }

@@ -269,3 +269,25 @@ func checkOptions(o Options) error {
 	violations = append(violations, checkSettings(o.Settings)...)
 	return fault.FromViolations(violations)
 }
+
+// Program is the path of a program that came with this PostgreSQL, such as pg_dump.
+func (s *Server) Program(name string) string { return s.install.program(name) }
+
+// BaseBackup copies the running cluster into a directory, as a standby that follows it once it
+// is started there with Options.Dir.
+func (s *Server) BaseBackup(ctx context.Context, dir string) error {
+	dir, err := makeDir(dir, "", s.owner)
+	if err != nil {
+		return err
+	}
+	data := layoutOf(dir).data
+	if err := s.owner.makeOwned(data, 0o700); err != nil {
+		return err
+	}
+	cmd := s.owner.command(ctx, s.Program("pg_basebackup"), "--pgdata="+data, "--host="+s.files.socket, "--port="+strconv.Itoa(s.port),
+		"--username="+superuser, "--wal-method=stream", "--checkpoint=fast", "--write-recovery-conf")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("base backup: %w: %s", err, output)
+	}
+	return nil
+}

@@ -188,14 +188,19 @@ func migrate(ctx context.Context, admin, name string) error {
 // SetClock makes the database's clock stand at a time, from the next statement on.
 func (d *Database) SetClock(t testing.TB, now time.Time) {
 	t.Helper()
-	execute(t, d.URL, `
-		CREATE TABLE IF NOT EXISTS servo.test_clock (now timestamptz NOT NULL);
-		GRANT SELECT ON servo.test_clock TO servo_tenant, servo_engine;
-		TRUNCATE servo.test_clock;
-		INSERT INTO servo.test_clock VALUES ('`+now.UTC().Format(time.RFC3339Nano)+`');
+	at := now.UTC().Format(time.RFC3339Nano)
+	// The first time the function is replaced. Later a row is updated, which waits for no reader.
+	execute(t, d.URL, `DO $$ BEGIN
+		IF to_regclass('servo.test_clock') IS NOT NULL THEN
+			UPDATE servo.test_clock SET now = '`+at+`';
+			RETURN;
+		END IF;
+		CREATE TABLE servo.test_clock (now timestamptz NOT NULL);
+		GRANT SELECT ON servo.test_clock TO servo_tenant, servo_engine, servo_owner;
+		INSERT INTO servo.test_clock VALUES ('`+at+`');
 		CREATE OR REPLACE FUNCTION servo.clock() RETURNS timestamptz LANGUAGE sql VOLATILE
 			AS 'SELECT now FROM servo.test_clock';
-	`)
+	END $$`)
 }
 
 // Exec runs SQL as the owner of the database: to look behind the store's back.

@@ -171,10 +171,10 @@ func (c *Claim) effect(ctx context.Context, fn func(ctx context.Context, tx *Tx)
 }
 
 func (c *Claim) begin(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (err error) {
-	raw, err := c.store.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: db.BeginEngine})
+	raw, err := c.store.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: c.store.begin()})
 	if err != nil {
 		c.state.Store(claimFree)
-		return err
+		return c.store.refollow(ctx, err)
 	}
 	parked := false
 	defer func() {

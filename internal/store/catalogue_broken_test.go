@@ -127,6 +127,10 @@ var broken = []struct {
 		"the roles of transactions own nothing", "duties of servo_engine",
 	},
 	{
+		"a table of somebody else", `CREATE TABLE servo.stray (n int)`,
+		"everything is owned by the role that owns the schema", "stray",
+	},
+	{
 		"events that can be changed", `GRANT UPDATE (data) ON servo.run_events TO servo_engine`,
 		"events are append-only", "run_events by servo_engine",
 	},

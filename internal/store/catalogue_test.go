@@ -94,6 +94,16 @@ var rules = []struct {
 		SELECT 'objects by ' || rolname FROM app_roles WHERE has_schema_privilege(rolname, 'servo', 'CREATE')`,
 	},
 	{
+		"everything is owned by the role that owns the schema", `
+		SELECT c.relname::text FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner
+		WHERE  c.relnamespace = 'servo'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S') AND r.rolname <> 'servo_owner'
+		UNION ALL
+		SELECT f.proname::text FROM pg_proc f JOIN pg_roles r ON r.oid = f.proowner
+		WHERE  f.pronamespace = 'servo'::regnamespace AND r.rolname <> 'servo_owner'
+		UNION ALL
+		SELECT 'the schema' FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = 'servo' AND r.rolname <> 'servo_owner'`,
+	},
+	{
 		"events are append-only", `
 		SELECT t.name || ' by ' || r.rolname FROM tables t CROSS JOIN app_roles r
 		WHERE  t.name ~ '_events(_\d{4}_\d\d)?$' AND (

@@ -24,9 +24,12 @@ var ErrDutyLost = errors.New("the duty is held by another server")
 // TakeDuty takes a duty that is free or expired, or renews the holder's own, for ttl. It has a
 // connection of its own: work that uses all others does not hold a renewal up.
 func (s *Store) TakeDuty(ctx context.Context, name, holder string, ttl time.Duration) (duty Duty, err error) {
-	err = pgx.BeginTxFunc(ctx, s.urgent, pgx.TxOptions{BeginQuery: db.BeginEngine}, func(raw pgx.Tx) error {
-		duty, err = s.tx(raw).takeDuty(ctx, name, holder, ttl)
-		return err
+	err = s.again(ctx, func() (bool, error) {
+		committing, err := s.attempt(ctx, s.urgent, pgx.TxOptions{BeginQuery: s.begin()}, func(ctx context.Context, tx *Tx) (err error) {
+			duty, err = tx.takeDuty(ctx, name, holder, ttl)
+			return err
+		})
+		return committing, s.refollow(ctx, err)
 	})
 	return duty, err
 }

@@ -78,7 +78,7 @@ const deadlock = "40P01"
 
 func diagnoseCode(code string) Trouble {
 	switch {
-	case code == "40001", code == deadlock, code == "55P03":
+	case code == "40001", code == deadlock, code == "55P03", code == clusterChanged:
 		return Collided
 	case code == "25P03", // we were silent in a transaction for too long
 		strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"):

@@ -183,9 +183,7 @@ func (s *Store) CheckFeedEpoch(ctx context.Context) (epoch int32, err error) {
 		}
 		cluster = "" // not for everybody's eyes at some hosts
 	}
-	return s.raiseEpoch(ctx, cluster, func(last event.Epoch) (string, bool) {
-		return "the cluster was " + last.Cluster, cluster != "" && last.Cluster != "" && last.Cluster != cluster
-	})
+	return s.raiseEpoch(ctx, cluster, otherCluster(cluster))
 }
 
 // RaiseFeedEpoch begins a new epoch: the cluster was put back to an earlier state.
@@ -195,33 +193,41 @@ func (s *Store) RaiseFeedEpoch(ctx context.Context, reason string) (int32, error
 
 func (s *Store) raiseEpoch(ctx context.Context, cluster string, raise func(last event.Epoch) (reason string, yes bool)) (number int32, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		if err := tx.q.LockFeedEpochs(ctx); err != nil {
-			return err
-		}
-		epochs, err := tx.epochs(ctx)
-		if err != nil {
-			return err
-		}
-		last := epochs[len(epochs)-1]
-		number = last.Number
-		if cluster == "" {
-			cluster = last.Cluster
-		}
-		reason, yes := raise(last)
-		if !yes {
-			if last.Cluster == cluster {
-				return nil
-			}
-			return tx.q.NameFeedCluster(ctx, db.NameFeedClusterParams{Cluster: cluster, Epoch: number})
-		}
-		ends, err := tx.q.FeedEnds(ctx)
-		if err != nil {
-			return err
-		}
-		number++
-		return tx.q.RaiseFeedEpoch(ctx, db.RaiseFeedEpochParams{Epoch: number, FromTx: ends.Settled, Cluster: cluster, Reason: reason})
+		number, err = tx.raiseEpoch(ctx, cluster, raise)
+		return err
 	})
 	return number, err
+}
+
+// raiseEpoch begins a new epoch if raise says so, and raises the fencing tokens with it: both are
+// for when what was given out may be given out again. It gives the epoch that is now.
+func (tx *Tx) raiseEpoch(ctx context.Context, cluster string, raise func(last event.Epoch) (reason string, yes bool)) (int32, error) {
+	if err := tx.q.LockFeedEpochs(ctx); err != nil {
+		return 0, err
+	}
+	epochs, err := tx.epochs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	last := epochs[len(epochs)-1]
+	if cluster == "" {
+		cluster = last.Cluster
+	}
+	reason, yes := raise(last)
+	if !yes {
+		if last.Cluster == cluster {
+			return last.Number, nil
+		}
+		return last.Number, tx.q.NameFeedCluster(ctx, db.NameFeedClusterParams{Cluster: cluster, Epoch: last.Number})
+	}
+	if _, err := tx.q.RaiseFencingToken(ctx); err != nil {
+		return 0, err
+	}
+	ends, err := tx.q.FeedEnds(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return last.Number + 1, tx.q.RaiseFeedEpoch(ctx, db.RaiseFeedEpochParams{Epoch: last.Number + 1, FromTx: ends.Settled, Cluster: cluster, Reason: reason})
 }
 
 // EventTypes are the types of all events, in their order.

@@ -5,12 +5,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
@@ -48,8 +50,7 @@ func (s *Store) Migrate(ctx context.Context) (int, error) {
 		if err := refuseForeign(status); err != nil {
 			return err
 		}
-		// goose keeps its table in there, so it must exist before the first migration
-		if _, err := s.pool.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS servo`); err != nil {
+		if err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return ensureSchema(ctx, tx) }); err != nil {
 			return err
 		}
 		provider, err := s.goose()
@@ -86,7 +87,7 @@ func (s *Store) goose() (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(s.pool), files,
+	return goose.NewProvider(goose.DialectPostgres, stdlib.OpenDBFromPool(s.pool), ownedMigrations{files},
 		goose.WithTableName("servo.migrations"), goose.WithLogger(goose.NopLogger()))
 }
 
@@ -144,21 +145,35 @@ func knownMigrations() ([]migration, error) {
 // recordedMigrations are those applied, by version; none if there is no schema yet.
 func (s *Store) recordedMigrations(ctx context.Context) (map[int64]migration, error) {
 	var exists bool
-	if err := s.pool.QueryRow(ctx, `SELECT to_regclass('servo.migration_checksums') IS NOT NULL`).Scan(&exists); err != nil {
+	// In the catalogue itself: a name may only be looked up by who may use the schema.
+	err := s.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'servo' AND c.relname = 'migration_checksums')`).Scan(&exists)
+	if err != nil || !exists {
 		return nil, err
 	}
+	recorded, err := s.readChecksums(ctx, "SET LOCAL ROLE servo_engine")
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
+		return s.readChecksums(ctx, "SET LOCAL ROLE NONE") // a schema that still is the login role's
+	}
+	return recorded, err
+}
+
+func (s *Store) readChecksums(ctx context.Context, enter string) (map[int64]migration, error) {
 	recorded := map[int64]migration{}
-	if !exists {
-		return recorded, nil
-	}
-	rows, err := s.pool.Query(ctx, `SELECT version, name, sha256, applied_at FROM servo.migration_checksums`)
-	if err != nil {
-		return nil, err
-	}
-	var m migration
-	_, err = pgx.ForEachRow(rows, []any{&m.version, &m.name, &m.sha256, &m.appliedAt}, func() error {
-		recorded[m.version] = m
-		return nil
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, enter); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `SELECT version, name, sha256, applied_at FROM servo.migration_checksums`)
+		if err != nil {
+			return err
+		}
+		var m migration
+		_, err = pgx.ForEachRow(rows, []any{&m.version, &m.name, &m.sha256, &m.appliedAt}, func() error {
+			recorded[m.version] = m
+			return nil
+		})
+		return err
 	})
 	return recorded, err
 }
@@ -168,14 +183,19 @@ func (s *Store) recordChecksums(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.pool.Exec(ctx, `
-		INSERT INTO servo.migration_checksums (version, name, sha256)
-		SELECT unnest($1::bigint[]), unnest($2::text[]), unnest($3::text[])
-		ON CONFLICT DO NOTHING`,
-		column(known, func(m migration) int64 { return m.version }),
-		column(known, func(m migration) string { return m.name }),
-		column(known, func(m migration) string { return m.sha256 }))
-	return err
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, asOwner); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO servo.migration_checksums (version, name, sha256)
+			SELECT unnest($1::bigint[]), unnest($2::text[]), unnest($3::text[])
+			ON CONFLICT DO NOTHING`,
+			column(known, func(m migration) int64 { return m.version }),
+			column(known, func(m migration) string { return m.name }),
+			column(known, func(m migration) string { return m.sha256 }))
+		return err
+	})
 }
 
 // monthsAhead is how far partitions are made ahead of need.

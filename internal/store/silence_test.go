@@ -21,7 +21,7 @@ func TestSilence(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err = db.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+	err = db.Engine(store.Once(ctx), func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(t, tx.HoldDuty(ctx, duty))
 		// another server can only get the duty when this transaction is over
 		if _, err := db.TakeDuty(ctx, "admission", "next", time.Hour); err != nil {

@@ -46,6 +46,9 @@ type Store struct {
 	codec  *event.Codec
 	log    *slog.Logger
 	stats  *counter
+	pooler bool
+
+	lineage lineage
 }
 
 // Stats count what the store has sent since it was opened.
@@ -67,33 +70,35 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	stats := &counter{}
 	config.ConnConfig.Tracer = stats
-	config.AfterConnect = registerTypes
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{codec: Codec(), log: log, stats: stats, pooler: o.Pooler}
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		registerTypes(conn)
+		return s.follow(ctx, conn)
+	}
 	if o.Pooler {
 		withoutSession(config.ConnConfig)
 	}
 	if o.Watch != nil {
 		o.Watch(config)
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
+	if err := s.pool.Ping(ctx); err != nil {
+		s.pool.Close()
 		return nil, fmt.Errorf("reach the database: %w", err)
 	}
 	one := config.Copy()
 	one.MaxConns, one.MinConns, one.MinIdleConns = 1, 0, 0
-	urgent, err := pgxpool.NewWithConfig(ctx, one)
-	if err != nil {
-		pool.Close()
+	if s.urgent, err = pgxpool.NewWithConfig(ctx, one); err != nil {
+		s.pool.Close()
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	log := o.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Store{pool: pool, urgent: urgent, codec: Codec(), log: log, stats: stats}, nil
+	return s, nil
 }
 
 // withoutSession makes a connection leave nothing behind on the server that outlives a
@@ -114,12 +119,11 @@ func Codec() *event.Codec {
 }
 
 // registerTypes makes UUIDs travel in binary and times come back in UTC.
-func registerTypes(_ context.Context, conn *pgx.Conn) error {
+func registerTypes(conn *pgx.Conn) {
 	pgxuuid.Register(conn.TypeMap())
 	conn.TypeMap().RegisterType(&pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 	})
-	return nil
 }
 
 // Close waits for connections in use and closes all.
@@ -195,7 +199,10 @@ func (s *Store) engine(ctx context.Context, fn func(ctx context.Context, tx *Tx)
 	if Uncommitted(ctx) {
 		return claimOf(ctx).use(ctx, func(ctx context.Context, tx *Tx) error { return s.run(ctx, tx.tx, fn) })
 	}
-	return s.in(ctx, pgx.TxOptions{BeginQuery: db.BeginEngine}, fn)
+	return s.again(ctx, func() (bool, error) {
+		committing, err := s.attempt(ctx, s.pool, pgx.TxOptions{BeginQuery: s.begin()}, fn)
+		return committing, s.refollow(ctx, err)
+	})
 }
 
 // Snapshot runs fn in a read-only transaction of the engine's role that sees one moment.
@@ -223,14 +230,18 @@ func (s *Store) in(ctx context.Context, options pgx.TxOptions, fn func(ctx conte
 	if Uncommitted(ctx) { // what was done is not to be seen anywhere else
 		return claimOf(ctx).read(ctx, fn)
 	}
-	return s.again(ctx, func() (committing bool, err error) {
-		err = pgx.BeginTxFunc(ctx, s.pool, options, func(raw pgx.Tx) error {
-			err := s.run(ctx, raw, fn)
-			committing = err == nil && options.AccessMode != pgx.ReadOnly
-			return err
-		})
-		return committing, err
+	return s.again(ctx, func() (committing bool, err error) { return s.attempt(ctx, s.pool, options, fn) })
+}
+
+// attempt runs fn in a transaction, once. Committing says that what it wrote may be there, whatever
+// the error says.
+func (s *Store) attempt(ctx context.Context, pool *pgxpool.Pool, options pgx.TxOptions, fn func(ctx context.Context, tx *Tx) error) (committing bool, err error) {
+	err = pgx.BeginTxFunc(ctx, pool, options, func(raw pgx.Tx) error {
+		err := s.run(ctx, raw, fn)
+		committing = err == nil && options.AccessMode != pgx.ReadOnly
+		return err
 	})
+	return committing, err
 }
 
 // run runs fn in a transaction that was begun, and writes what it has collected.
