@@ -30,8 +30,7 @@ git add -A
 rm -rf internal/store/internal/db/*.go gen/servo gen/openapi/openapi.json internal/web/view/*_templ.go
 "$root/scripts/generate.sh"
 
-git add --intent-to-add .
-if ! git diff --exit-code; then
+if ! "$root/scripts/unchanged.sh" "$copy"; then
   echo "verify: generated files are out of date: run 'make generate' and commit the result" >&2
   exit 1
 fi
