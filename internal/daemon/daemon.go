@@ -60,6 +60,7 @@ type Config struct {
 	TenantLabels    int                // how many tenants have labels of their own in metrics; 0 is metrics.DefaultTenants
 	AssetLabels     int                // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
 	Open            bool               // no keys are asked for: whoever reaches the addresses may do everything; on loopback only
+	Development     bool               // this is servo dev: callers are told, and the command line then needs no tenant
 	OIDC            oidc.Settings      // whose tokens are believed beside keys; the zero value has nobody's
 	TLS             TLS                // what both addresses are encrypted with; none is plain text
 	Rates           rate.Limits        // what each tenant may do, on all servers together; the zero value has no limits
@@ -145,6 +146,7 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 	if _, err := d.store.CheckFeedEpoch(ctx); err != nil { // before anything is written
 		return err
 	}
+	d.config.Logger = nameTenants(d.config.Logger, d.store)
 	d.observe()
 	d.config.Engine.Server, d.config.Engine.Inline = d.config.Name, true
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
