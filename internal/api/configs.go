@@ -33,12 +33,22 @@ type configRequest interface {
 // find reads the config that a request names: by its id, or by its name. A name may look like
 // an id.
 func (s configService) find(ctx context.Context, req configRequest) (store.ConfigView, error) {
+	return s.findBy(ctx, req, s.store.GetConfig)
+}
+
+// findAny likewise reads a config that may be deleted, if its id is given: the name may be
+// another's by now.
+func (s configService) findAny(ctx context.Context, req configRequest) (store.ConfigView, error) {
+	return s.findBy(ctx, req, s.store.GetAnyConfig)
+}
+
+func (s configService) findBy(ctx context.Context, req configRequest, byID func(context.Context, store.ConfigKey) (store.ConfigView, error)) (store.ConfigView, error) {
 	tenant, err := s.tenants.id(ctx, req.GetTenant())
 	if err != nil {
 		return store.ConfigView{}, err
 	}
 	if parsed, err := uuid.Parse(req.GetConfig()); err == nil {
-		found, err := s.store.GetConfig(ctx, store.ConfigKey{Tenant: tenant, Config: id.Of[id.Config](parsed)})
+		found, err := byID(ctx, store.ConfigKey{Tenant: tenant, Config: id.Of[id.Config](parsed)})
 		if err == nil {
 			err = reaches(ctx, found.WorkspaceName, "config", req.GetConfig())
 		}
@@ -210,7 +220,7 @@ func (s configService) ListConfigs(ctx context.Context, req *servov1.ListConfigs
 
 // listConfigs reads a page and one more, of a tenant or, if it is the zero one, of all.
 func (s configService) listConfigs(ctx context.Context, tenant id.Tenant, req *servov1.ListConfigsRequest, p page) ([]store.ConfigView, error) {
-	filter := store.ConfigFilter{Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Prefix: req.GetNamePrefix(), Failing: req.GetFailing()}
+	filter := store.ConfigFilter{Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Prefix: req.GetNamePrefix(), Failing: req.GetFailing(), Deleted: req.GetDeleted()}
 	if req.GetState() != servov1.Config_STATE_UNSPECIFIED {
 		filter.State = req.GetState().String()
 	}
@@ -272,7 +282,7 @@ func labelsOf(pairs []string) (map[string]string, error) {
 
 // GetConfig implements servov1.ConfigServiceServer.
 func (s configService) GetConfig(ctx context.Context, req *servov1.GetConfigRequest) (*servov1.Config, error) {
-	found, err := s.find(ctx, req)
+	found, err := s.findAny(ctx, req)
 	if err != nil {
 		return nil, err
 	}

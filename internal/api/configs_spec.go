@@ -174,7 +174,7 @@ func configToProto(tenant string, c store.ConfigState) (*servov1.Config, error) 
 		Id: c.ID.String(), Tenant: tenant, Workspace: c.WorkspaceName, Name: c.Name, Version: c.Version, State: servov1.Config_ACTIVE, Spec: spec,
 		DisabledReason: c.DisabledReason, PausedAt: timestamp(c.PausedAt), PauseNote: c.PauseNote, RescheduledTo: timestamp(c.MovedTo),
 		NextSlot: timestamp(c.NextSlot), DueAt: timestamp(c.DueAt), LastSlot: timestamp(c.LastSlot), LastSuccessAt: timestamp(c.LastSuccessAt),
-		ConsecutiveFailures: c.Failures, CreatedBy: c.CreatedBy, CreatedAt: timestamp(c.CreatedAt), UpdatedAt: timestamp(c.UpdatedAt),
+		ConsecutiveFailures: c.Failures, CreatedBy: c.CreatedBy, CreatedAt: timestamp(c.CreatedAt), UpdatedAt: timestamp(c.UpdatedAt), DeletedAt: timestamp(c.DeletedAt),
 	}
 	switch {
 	case !c.Enabled:

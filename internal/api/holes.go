@@ -40,7 +40,7 @@ func (s configService) FindHoles(ctx context.Context, req *servov1.FindHolesRequ
 
 // ExplainConfig implements servov1.ConfigServiceServer.
 func (s configService) ExplainConfig(ctx context.Context, req *servov1.ExplainConfigRequest) (*servov1.Explanation, error) {
-	found, err := s.find(ctx, req)
+	found, err := s.findAny(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ func (s keyService) WhoAmI(ctx context.Context, _ *servov1.WhoAmIRequest) (*serv
 	caller := callerOf(ctx)
 	answer := &servov1.Caller{
 		Actor: caller.Actor, Role: string(caller.Role), Tenant: caller.TenantName, Pools: caller.Pools,
-		Open: s.config.Open, ExpiresAt: timestamp(caller.ExpiresAt),
+		Open: s.config.Open, Development: s.config.Development, ExpiresAt: timestamp(caller.ExpiresAt),
 	}
 	if len(caller.Workspaces) > 0 {
 		answer.Workspace = caller.Workspaces[0]

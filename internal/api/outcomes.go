@@ -21,7 +21,7 @@ const maxNextSlots = 1000
 
 // GetOutcomes implements servov1.ConfigServiceServer.
 func (s configService) GetOutcomes(ctx context.Context, req *servov1.GetOutcomesRequest) (*servov1.ConfigOutcomes, error) {
-	found, err := s.find(ctx, req)
+	found, err := s.findAny(ctx, req)
 	key, alive := found.Key(), err == nil
 	if fault.Is(err, fault.NotFound) {
 		key, err = s.past(ctx, req)

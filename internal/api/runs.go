@@ -158,7 +158,7 @@ func (s runService) ListRuns(ctx context.Context, req *servov1.ListRunsRequest) 
 		return nil, err
 	}
 	if req.GetConfig() != "" {
-		of, err := configService{Server: s.Server}.find(ctx, req)
+		of, err := configService{Server: s.Server}.findAny(ctx, req)
 		if err != nil {
 			return nil, err
 		}

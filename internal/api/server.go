@@ -35,6 +35,8 @@ type Config struct {
 	Rates     rate.Limits     // of each tenant; the zero value has none
 	Open      bool            // no keys are asked for: whoever calls may do everything
 
+	Development bool // this is servo dev: callers are told
+
 	Tokens *oidc.Verifier // of issuers that are trusted; nil trusts none. It is for the caller to start and stop
 }
 

@@ -8,43 +8,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
 )
 
 // past finds a config whose history is asked for: by its id it may be deleted.
 func (s configService) past(ctx context.Context, req configRequest) (store.ConfigKey, error) {
-	found, err := s.find(ctx, req)
-	if !fault.Is(err, fault.NotFound) {
-		return found.Key(), err
-	}
-	parsed, unnamed := uuid.Parse(req.GetConfig())
-	if unnamed != nil {
-		return store.ConfigKey{}, err
-	}
-	tenant, missing := s.tenants.id(ctx, req.GetTenant())
-	if missing != nil {
-		return store.ConfigKey{}, missing
-	}
-	key := store.ConfigKey{Tenant: tenant, Config: id.Of[id.Config](parsed)}
-	events, unread := s.store.ConfigEvents(ctx, key, 0, 1)
-	if unread != nil {
-		return key, unread
-	}
-	if len(events) == 0 {
-		return key, err
-	}
-	if _, is := events[0].Body.(config.Created); !is {
-		return key, err // something else has this id
-	}
-	return key, nil
+	found, err := s.findAny(ctx, req)
+	return found.Key(), err
 }
 
 // ListSlots implements servov1.ConfigServiceServer.

@@ -42,7 +42,7 @@ over. An alert is open as long as its condition holds.`,
 				return err
 			}
 			req := &servov1.ListAlertsRequest{Tenant: tenant, Open: !all, Kind: strings.ToUpper(kind), PageSize: pageSize(limit)}
-			alerts, err := first(client.AllAlerts(ctx, s.client, req), limit)
+			alerts, err := listed(s, client.AllAlerts(ctx, s.client, req), limit)
 			if err != nil {
 				return err
 			}

@@ -42,7 +42,7 @@ func newAssetsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := first(client.AllAssets(ctx, s.client, &servov1.ListAssetsRequest{Tenant: tenant, Workspace: s.Workspace, Select: selection}), limit)
+			list, err := listed(s, client.AllAssets(ctx, s.client, &servov1.ListAssetsRequest{Tenant: tenant, Workspace: s.Workspace, Select: selection}), limit)
 			if err != nil {
 				return err
 			}
@@ -72,6 +72,7 @@ func newAssetsList() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringArrayVar(&selection, "select", nil, "only these assets: ns/name, +ns/name, ns/name+, ns/*, tag:x, owner:y")
+	completeFlag(cmd, "select", (*session).assetNames)
 	addLimit(cmd, &limit, "assets")
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
@@ -81,10 +82,11 @@ func newAssetsList() *cobra.Command {
 func newAssetsGet() *cobra.Command {
 	var r remote
 	cmd := &cobra.Command{
-		Use:     "get ASSET",
-		Short:   "Show an asset",
-		Example: "  servo assets get gold/revenue",
-		Args:    exactly(1),
+		Use:               "get ASSET",
+		Short:             "Show an asset",
+		Example:           "  servo assets get gold/revenue",
+		Args:              exactly(1),
+		ValidArgsFunction: completion((*session).assetNames),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, err := s.requireTenant(ctx)
 			if err != nil {
@@ -199,4 +201,5 @@ func timeoutText(d *durationpb.Duration) string {
 func addLimit(cmd *cobra.Command, to *int, noun string) {
 	const few = 20
 	cmd.Flags().IntVar(to, "limit", few, "how many "+noun+" at most (0: all)")
+	addListWatch(cmd)
 }

@@ -47,7 +47,7 @@ each call has its request, without secrets.`,
 			if req.Tenant, err = w.tenantOf(ctx, s); err != nil {
 				return err
 			}
-			entries, err := first(client.AllAudit(ctx, s.client, req), limit)
+			entries, err := listed(s, client.AllAudit(ctx, s.client, req), limit)
 			if err != nil {
 				return err
 			}

@@ -37,11 +37,11 @@ fails and is tried again). Without --scenario all are run.`,
   servo bench engine --scenario chain --profile`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if form == outputTable {
+			if form.forPeople() {
 				options.Progress = func(r bench.Result) error { return wrote(benchLines(cmd.OutOrStdout(), r, profile)) }
 			}
 			results, err := bench.Run(cmd.Context(), options)
-			if err != nil || form == outputTable {
+			if err != nil || form.forPeople() {
 				return err
 			}
 			return render(cmd.OutOrStdout(), form, results, nil)

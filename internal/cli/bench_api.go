@@ -28,14 +28,14 @@ are measured from the moment that they were due.`,
 			if options.Executable, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this binary: %w", err)
 			}
-			if form == outputTable {
+			if form.forPeople() {
 				options.Progress = func(r bench.APIResult) error {
 					_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d calls, %d failed, p50 %.2f ms, p99 %.2f ms, max %.1f ms\n", r.Edge, r.Calls, r.Failed, r.P50, r.P99, r.Max)
 					return err
 				}
 			}
 			results, err := bench.RunAPI(cmd.Context(), options)
-			if err != nil || form == outputTable {
+			if err != nil || form.forPeople() {
 				return err
 			}
 			return render(cmd.OutOrStdout(), form, results, nil)

@@ -26,7 +26,7 @@ asked for, one after the other.`,
 			if options.Executable, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this binary: %w", err)
 			}
-			if form == outputTable {
+			if form.forPeople() {
 				options.Told = func(r bench.PageResult) error {
 					_, err := fmt.Fprintf(cmd.OutOrStdout(), "%-60s p50 %7.1f ms  worst %7.1f ms  %7d bytes\n", r.Page, r.P50, r.Worst, r.Bytes)
 					return err
@@ -36,7 +36,7 @@ asked for, one after the other.`,
 			if err != nil {
 				return err
 			}
-			if form != outputTable {
+			if !form.forPeople() {
 				return render(cmd.OutOrStdout(), form, figures, nil)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "over %d runs and %d events\n", figures.Runs, figures.Events)

@@ -23,7 +23,7 @@ its task ready? First one loop with many configs, then many loops at the same ti
 		Example: "  servo bench schedules\n  servo bench schedules --configs 100000",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if form == outputTable {
+			if form.forPeople() {
 				options.Progress = func(r bench.SchedulesResult) error {
 					_, err := fmt.Fprintf(cmd.OutOrStdout(), `%d configs, %d loops, %d at a time: %.3f s, %.0f slots/s
   %d looks      p50 %.1f ms, p99 %.1f ms
@@ -37,7 +37,7 @@ its task ready? First one loop with many configs, then many loops at the same ti
 				}
 			}
 			results, err := bench.RunSchedules(cmd.Context(), options)
-			if err != nil || form == outputTable {
+			if err != nil || form.forPeople() {
 				return err
 			}
 			return render(cmd.OutOrStdout(), form, results, nil)

@@ -34,11 +34,11 @@ Scenarios: ` + strings.Join(bench.TaskScenarioNames(), ", ") + `. Without --scen
 			if options.Executable, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this binary: %w", err)
 			}
-			if form == outputTable {
+			if form.forPeople() {
 				options.Progress = func(r bench.TaskResult) error { return wrote(figureLines(cmd.OutOrStdout(), r)) }
 			}
 			results, err := bench.Tasks(cmd.Context(), options)
-			if err != nil || form == outputTable {
+			if err != nil || form.forPeople() {
 				return err
 			}
 			return render(cmd.OutOrStdout(), form, results, nil)

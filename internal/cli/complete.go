@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,25 +11,50 @@ import (
 // completionTime is how long a shell waits for names that a server knows.
 const completionTime = 2 * time.Second
 
-// completion asks a server for the names that an argument may have. A server that is away
-// has none: a shell is no place for errors.
-func completion(names func(s *session, ctx context.Context) ([]string, error)) cobra.CompletionFunc {
+// nameSource asks a server for names.
+type nameSource func(s *session, ctx context.Context) ([]string, error)
+
+// completion asks a server for the names that the arguments may have, a source for each. A server
+// that is away has none: a shell is no place for errors.
+func completion(sources ...nameSource) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
+		if len(args) >= len(sources) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		s, err := connect(cmd, completionTime/4)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer func() { _ = s.client.Close() }() // its calls are over
-		s.sayTo(func(string) {})
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
-		defer cancel()
-		found, err := names(s, ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
+		return complete(cmd, sources[len(args)])
 	}
+}
+
+// flagCompletion likewise asks for the values of a flag, whatever the arguments.
+func flagCompletion(source nameSource) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return complete(cmd, source)
+	}
+}
+
+// completeStates offers the states that --state takes.
+func completeStates(cmd *cobra.Command, known map[string]int32) {
+	names := strings.Split(strings.ToLower(strings.Join(stateNames(known), ",")), ",")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // fails if called twice
+}
+
+// completeFlag offers the names of a source for a flag.
+func completeFlag(cmd *cobra.Command, flag string, source nameSource) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, flagCompletion(source)) // fails if called twice
+}
+
+func complete(cmd *cobra.Command, source nameSource) ([]string, cobra.ShellCompDirective) {
+	s, err := connect(cmd, completionTime/4)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer func() { _ = s.client.Close() }() // its calls are over
+	s.sayTo(func(string) {})
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	defer cancel()
+	found, err := source(s, ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
 }

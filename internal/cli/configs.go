@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"go.arco.dev/servo/client"
@@ -22,8 +21,8 @@ import (
 // newConfigs looks after configs.
 func newConfigs() *cobra.Command {
 	return group("configs", "Look after configs: what runs when, for which tenant",
-		newConfigsApply(), newConfigsAudit(), newConfigsCreate(), newConfigsDelete(), newConfigsGet(), newConfigsList(),
-		newConfigsPause(), newConfigsPreview(), newConfigsReschedule(), newConfigsResume(), newConfigsTrigger())
+		newConfigsApply(), newConfigsAudit(), newConfigsCreate(), newConfigsDelete(), newConfigsEdit(), newConfigsExport(), newConfigsGet(), newConfigsList(),
+		newConfigsPause(), newConfigsPreview(), newConfigsReschedule(), newConfigsRestore(), newConfigsResume(), newConfigsTrigger())
 }
 
 // aboutConfig makes a command one about the config that its first argument names.
@@ -45,7 +44,7 @@ func (s *session) configNames(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	configs, err := first(client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: tenant, Workspace: s.Workspace}), recentRuns)
+	configs, err := first(client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: tenant, Workspace: s.Workspace}), offeredNames)
 	var names []string
 	for _, c := range configs {
 		names = append(names, c.GetName()+"\t"+clean(c.GetSpec().GetPipeline()))
@@ -58,16 +57,18 @@ func newConfigsList() *cobra.Command {
 		r                       remote
 		pipeline, prefix, state string
 		labels                  []string
+		everybody, deleted      bool
 		limit                   int
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List configs, the oldest first",
 		Example: `  servo configs list --label provider=AWS --label domain=COST
-  servo configs list --state disabled --limit 0 -o json`,
+  servo configs list --state disabled --limit 0 -o json
+  servo configs list --deleted`,
 		Args: exactly(0),
 		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			req := &servov1.ListConfigsRequest{Workspace: s.Workspace, Pipeline: pipeline, NamePrefix: prefix, Label: labels, PageSize: pageSize(limit)}
+			req := &servov1.ListConfigsRequest{Workspace: s.Workspace, Pipeline: pipeline, NamePrefix: prefix, Label: labels, Deleted: deleted, PageSize: pageSize(limit)}
 			if state != "" {
 				wanted, err := states[servov1.Config_State]([]string{state}, servov1.Config_State_value)
 				if err != nil {
@@ -79,19 +80,25 @@ func newConfigsList() *cobra.Command {
 				req.State = wanted[0]
 			}
 			var err error
-			if req.Tenant, err = s.requireTenant(ctx); err != nil {
-				return err
+			if !everybody {
+				if req.Tenant, err = s.requireTenant(ctx); err != nil {
+					return err
+				}
 			}
-			configs, err := first(client.AllConfigs(ctx, s.client, req), limit)
+			configs, err := listed(s, client.AllConfigs(ctx, s.client, req), limit)
 			if err != nil {
 				return err
 			}
-			return showAll(s, configs, "no such configs; servo configs apply -f DIR", func(w io.Writer) { configsTable(w, s.paint, configs, time.Now()) })
+			return showAll(s, configs, "no such configs; servo configs apply -f DIR", func(w io.Writer) { configsTable(w, s.paint, configs, time.Now(), s.Form == outputWide) })
 		}),
 	}
 	cmd.Flags().StringVar(&pipeline, "pipeline", "", "only configs of this pipeline")
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only configs whose names begin so")
+	completeFlag(cmd, "pipeline", (*session).pipelineNames)
 	cmd.Flags().StringVar(&state, "state", "", "only active, paused or disabled ones")
+	completeStates(cmd, servov1.Config_State_value)
+	cmd.Flags().BoolVar(&deleted, "deleted", false, "deleted configs; servo configs restore restores one")
+	cmd.Flags().BoolVar(&everybody, "all-tenants", false, "configs of all tenants, for the installation's operators")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "only configs with this label, as name=value; several must all be there")
 	addLimit(cmd, &limit, "configs")
 	addRemote(cmd, &r)
@@ -99,15 +106,37 @@ func newConfigsList() *cobra.Command {
 	return cmd
 }
 
-func configsTable(w io.Writer, p palette, configs []*servov1.Config, now time.Time) {
+func configsTable(w io.Writer, p palette, configs []*servov1.Config, now time.Time, wide bool) {
+	deleted := slices.ContainsFunc(configs, func(c *servov1.Config) bool { return c.GetDeletedAt() != nil })
+	tenants := slices.ContainsFunc(configs, func(c *servov1.Config) bool { return c.GetTenant() != configs[0].GetTenant() })
 	var t table
-	t.add("CONFIG", "PIPELINE", "STATE", "TRIGGER", "NEXT", "LAST RUN")
+	add := func(c *servov1.Config, cells ...string) {
+		tenant := "TENANT"
+		if c != nil {
+			tenant = clean(c.GetTenant())
+		}
+		switch {
+		case deleted && c == nil:
+			cells = append(cells, "DELETED", "ID")
+		case deleted:
+			cells = append(cells, age(now, c.GetDeletedAt()), c.GetId())
+		case wide && c == nil:
+			cells = append(cells, "LABELS", "PRIORITY", "VERSION", "ID")
+		case wide:
+			cells = append(cells, orDash(labelsText(c)), fmt.Sprint(c.GetSpec().GetPriority()), fmt.Sprint(c.GetVersion()), c.GetId())
+		}
+		if tenants {
+			cells = append([]string{tenant}, cells...)
+		}
+		t.add(cells...)
+	}
+	add(nil, "CONFIG", "PIPELINE", "STATE", "TRIGGER", "NEXT", "LAST RUN")
 	for _, c := range configs {
 		last := "-"
 		if c.GetLastRun() != nil {
 			last = lastRunText(p, c.GetLastRun(), now)
 		}
-		t.add(configName(c), clean(c.GetSpec().GetPipeline()), p.state(c.GetState().String()), clip(scheduleText(c.GetSpec()), 60), instant(c.GetNextSlot()), last)
+		add(c, configName(c), clean(c.GetSpec().GetPipeline()), p.state(c.GetState().String()), clip(scheduleText(c.GetSpec()), 60), instant(c.GetNextSlot()), last)
 	}
 	t.print(w)
 }
@@ -192,13 +221,12 @@ func configText(w io.Writer, p palette, c *servov1.Config, now time.Time) {
 	line("config", configName(c))
 	line("id", c.GetId())
 	line("state", configState(p, c, now))
+	if c.GetDeletedAt() != nil {
+		line("deleted", when(now, c.GetDeletedAt()))
+	}
 	line("pipeline", clean(spec.GetPipeline()))
 	line("parameters", compact(spec.GetParameters()))
-	var labels []string
-	for _, name := range slices.Sorted(maps.Keys(spec.GetLabels())) {
-		labels = append(labels, clean(name+"="+spec.GetLabels()[name]))
-	}
-	line("labels", strings.Join(labels, ", "))
+	line("labels", labelsText(c))
 	line("trigger", clean(scheduleText(spec)))
 	if d := spec.GetDependsOn(); d != nil {
 		text := fmt.Sprintf("%s within %s", clean(d.GetConfig()), d.GetWithin())
@@ -227,6 +255,15 @@ func configText(w io.Writer, p palette, c *servov1.Config, now time.Time) {
 		line("failures", fmt.Sprintf("%d one after the other", c.GetConsecutiveFailures()))
 	}
 	line("version", fmt.Sprintf("%d, of %s", c.GetVersion(), when(now, c.GetUpdatedAt())))
+}
+
+// labelsText is the labels in the order of their names.
+func labelsText(c *servov1.Config) string {
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(c.GetSpec().GetLabels())) {
+		labels = append(labels, clean(name+"="+c.GetSpec().GetLabels()[name]))
+	}
+	return strings.Join(labels, ", ")
 }
 
 // configState is the state, since when and why.
@@ -310,9 +347,10 @@ func newConfigsDelete() *cobra.Command {
 		version int32
 		reason  string
 		force   bool
+		labels  byLabel
 	)
 	cmd := aboutConfig(&cobra.Command{
-		Use:   "delete CONFIG",
+		Use:   "delete CONFIG|--label NAME=VALUE",
 		Short: "End a config; its runs go on, its ledger stays",
 		Long: `End a config. Its runs go on, its ledger stays, its name is free. While other configs run after it
 or depend on it that is refused, unless it is forced: then their slots find that it has not
@@ -322,6 +360,12 @@ succeeded.`,
 			tenant, err := s.requireTenant(ctx)
 			if err != nil {
 				return err
+			}
+			if len(args) == 0 {
+				return labels.each(ctx, s, tenant, "delete", "deleted", func(c *servov1.Config) error {
+					_, err := s.client.Configs().DeleteConfig(ctx, &servov1.DeleteConfigRequest{Tenant: tenant, Config: c.GetId(), Reason: reason, Force: force})
+					return err
+				})
 			}
 			gone, err := s.client.Configs().DeleteConfig(ctx, &servov1.DeleteConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], Version: version, Reason: reason, Force: force})
 			if err != nil {
@@ -333,6 +377,7 @@ succeeded.`,
 	cmd.Flags().Int32Var(&version, "version", 0, "only if the config is still at this version (0: whatever is there)")
 	cmd.Flags().BoolVar(&force, "force", false, "although other configs run after it or depend on it")
 	addReason(cmd, &reason)
+	labels.add(cmd)
 	return cmd
 }
 
@@ -340,15 +385,22 @@ func newConfigsPause() *cobra.Command {
 	var (
 		r      remote
 		reason string
+		labels byLabel
 	)
 	cmd := aboutConfig(&cobra.Command{
-		Use:     "pause CONFIG",
+		Use:     "pause CONFIG|--label NAME=VALUE",
 		Short:   "Stop the slots of a config",
 		Example: `  servo configs pause acme-aws-cost --reason "the API is down"`,
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, err := s.requireTenant(ctx)
 			if err != nil {
 				return err
+			}
+			if len(args) == 0 {
+				return labels.each(ctx, s, tenant, "pause", "paused", func(c *servov1.Config) error {
+					_, err := s.client.Configs().PauseConfig(ctx, &servov1.PauseConfigRequest{Tenant: tenant, Config: c.GetId(), Reason: reason})
+					return err
+				})
 			}
 			c, err := s.client.Configs().PauseConfig(ctx, &servov1.PauseConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], Reason: reason})
 			if err != nil {
@@ -360,6 +412,7 @@ func newConfigsPause() *cobra.Command {
 		}),
 	}, &r)
 	addReason(cmd, &reason)
+	labels.add(cmd)
 	return cmd
 }
 
@@ -367,9 +420,10 @@ func newConfigsResume() *cobra.Command {
 	var (
 		r      remote
 		reason string
+		labels byLabel
 	)
 	cmd := aboutConfig(&cobra.Command{
-		Use:   "resume CONFIG",
+		Use:   "resume CONFIG|--label NAME=VALUE",
 		Short: "Let the slots of a paused or disabled config fire again",
 		Long: `Let the slots of a paused or disabled config fire again, from the next one on. Those that have
 passed do not fire: the ledger says why. Failures are counted anew.`,
@@ -378,6 +432,12 @@ passed do not fire: the ledger says why. Failures are counted anew.`,
 			tenant, err := s.requireTenant(ctx)
 			if err != nil {
 				return err
+			}
+			if len(args) == 0 {
+				return labels.each(ctx, s, tenant, "resume", "resumed", func(c *servov1.Config) error {
+					_, err := s.client.Configs().ResumeConfig(ctx, &servov1.ResumeConfigRequest{Tenant: tenant, Config: c.GetId(), Reason: reason})
+					return err
+				})
 			}
 			c, err := s.client.Configs().ResumeConfig(ctx, &servov1.ResumeConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], Reason: reason})
 			if err != nil {
@@ -389,56 +449,6 @@ passed do not fire: the ledger says why. Failures are counted anew.`,
 		}),
 	}, &r)
 	addReason(cmd, &reason)
-	return cmd
-}
-
-func newConfigsTrigger() *cobra.Command {
-	var (
-		r           remote
-		key         string
-		waitLock    time.Duration
-		queue, wait bool
-		values      parameters
-	)
-	cmd := aboutConfig(&cobra.Command{
-		Use:   "trigger CONFIG",
-		Short: "Run a config now (its slots are kept)",
-		Long: `Run a config now. Its slots are kept. --param overrides a parameter of the config for this
-run. While another run of the config has not ended, its overlap policy decides: buffer_one and
-buffer_all create a run that waits, cancel_running cancels the other run, and skip returns it,
-or refuses a run with other parameters. --queue creates a run that waits in any case.`,
-		Example: `  servo configs trigger acme-aws-cost --wait
-  servo configs trigger acme-aws-cost --param day=2026-01-31`,
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			req := &servov1.TriggerConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], TriggeredBy: whoAmI(), WaitForQuota: queue, Queue: queue}
-			if waitLock != 0 {
-				req.WaitForLock = durationpb.New(waitLock)
-			}
-			if values.given() {
-				c, err := s.client.Configs().GetConfig(ctx, &servov1.GetConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0]})
-				if err != nil {
-					return err
-				}
-				like := &servov1.TriggerRunRequest{Tenant: tenant, Workspace: c.GetWorkspace(), Pipeline: c.GetSpec().GetPipeline()}
-				if req.Parameters, err = values.ofServer(ctx, s, like); err != nil {
-					return err
-				}
-			}
-			answer, err := s.client.Configs().TriggerConfig(withKey(ctx, key), req)
-			if err != nil {
-				return err
-			}
-			return s.triggered(ctx, answer, wait)
-		}),
-	}, &r)
-	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
-	cmd.Flags().DurationVar(&waitLock, "wait-lock", 0, "how long to wait for a run that holds the lock, at most 60s")
-	cmd.Flags().BoolVar(&queue, "queue", false, "create a run that waits for the lock or for quotas")
-	values.add(cmd)
-	addWait(cmd, &wait)
+	labels.add(cmd)
 	return cmd
 }

@@ -35,15 +35,20 @@ func newConfigsApply() *cobra.Command {
 		r            remote
 		file, reason string
 		dryRun, yes  bool
+		prune        bool
+		labels       []string
 	)
 	cmd := &cobra.Command{
 		Use:   "apply -f DIR|FILE",
 		Short: "Make configs what files say",
 		Long: `Make configs what files say, and show first what changes: + is new, ~ is changed, with what each
-field was and is. What is so already stays as it is; configs that no file names stay too.
+field was and is, - is deleted. What is so already stays as it is. Configs that no file names stay
+too, unless --prune deletes those of the workspaces that the files name; --label limits it to
+configs with that label.
 
 Files are YAML or JSON, one config for each document, all of one tenant. Of a directory those
-are read that end in .yaml, .yml or .json, and those of the directories below it.
+are read that end in .yaml, .yml or .json, and those of the directories below it. The output of
+servo configs export and of servo configs get -o yaml can be applied as well.
 
   name: acme-aws-cost
   pipeline: cost_billing
@@ -70,11 +75,21 @@ Everything is checked before the first config is written: if one is wrong, nothi
 			if err != nil {
 				return err
 			}
-			return s.applyConfigs(ctx, tenant, documents, reason, dryRun, yes)
+			var gone []*servov1.Config
+			if prune {
+				if gone, err = s.notIn(ctx, tenant, documents, labels); err != nil {
+					return err
+				}
+			} else if len(labels) > 0 {
+				return usageFault(s.cmd, "--label needs --prune")
+			}
+			return s.applyConfigs(ctx, tenant, documents, gone, reason, dryRun, yes)
 		}),
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "a file, a directory, or - for standard input")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, only say what would change")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete configs of these workspaces that no file names")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "with --prune: only configs with this label, as name=value")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	addReason(cmd, &reason)
 	addRemote(cmd, &r)
@@ -82,7 +97,8 @@ Everything is checked before the first config is written: if one is wrong, nothi
 	return cmd
 }
 
-func (s *session) applyConfigs(ctx context.Context, tenant string, documents []document, reason string, dryRun, yes bool) error {
+// applyConfigs saves the configs of documents and deletes those that are gone.
+func (s *session) applyConfigs(ctx context.Context, tenant string, documents []document, gone []*servov1.Config, reason string, dryRun, yes bool) error {
 	calls := callsOf(tenant, documents, reason)
 	if len(calls) > 1 { // what others name is saved first
 		calls = callsOf(tenant, namedFirst(documents), reason)
@@ -95,17 +111,19 @@ func (s *session) applyConfigs(ctx context.Context, tenant string, documents []d
 	if dryRun {
 		return s.show(would, func(w io.Writer) {
 			differences(w, s.paint, would)
-			fmt.Fprintf(w, "%s; nothing was applied\n", appliedText(would))
+			prunedLines(w, s.paint, gone)
+			fmt.Fprintf(w, "%s; nothing was applied\n", appliedText(would)+prunedText(gone))
 		})
 	}
-	if would.GetCreated()+would.GetChanged() == 0 {
+	if would.GetCreated()+would.GetChanged() == 0 && len(gone) == 0 {
 		return s.show(would, func(w io.Writer) { fmt.Fprintln(w, appliedText(would)) })
 	}
-	if s.Form == outputTable {
+	if s.Form.forPeople() {
 		differences(s.cmd.OutOrStdout(), s.paint, would)
+		prunedLines(s.cmd.OutOrStdout(), s.paint, gone)
 	}
 	if !yes {
-		if err := confirm(s.cmd, fmt.Sprintf("apply %s to %s?", appliedText(would), tenant)); err != nil {
+		if err := confirm(s.cmd, fmt.Sprintf("apply %s to %s?", appliedText(would)+prunedText(gone), tenant)); err != nil {
 			return err
 		}
 	}
@@ -114,7 +132,17 @@ func (s *session) applyConfigs(ctx context.Context, tenant string, documents []d
 		s.say("applied before that: %s", appliedText(done))
 		return err
 	}
-	return s.show(done, func(w io.Writer) { fmt.Fprintf(w, "applied to %s: %s\n", clean(tenant), appliedText(done)) })
+	for i, c := range gone {
+		// Forced: the configs that name it are deleted as well (notIn).
+		req := &servov1.DeleteConfigRequest{Tenant: tenant, Config: c.GetId(), Version: c.GetVersion(), Reason: reason, Force: true}
+		if _, err := s.client.Configs().DeleteConfig(ctx, req); err != nil {
+			s.say("applied before that: %s", appliedText(done)+prunedText(gone[:i]))
+			return err
+		}
+	}
+	return s.show(done, func(w io.Writer) {
+		fmt.Fprintf(w, "applied to %s: %s\n", clean(tenant), appliedText(done)+prunedText(gone))
+	})
 }
 
 // configCall is one call, and the documents that it is about.
@@ -187,15 +215,15 @@ func inFiles(err error, documents []document) error {
 func confirm(cmd *cobra.Command, question string) error {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(in.Fd()) {
-		return fault.New(fault.InvalidArgument, "nobody is there to be asked; nothing was applied", fault.Field("--yes"), fault.Remedy("say --yes to apply, or --dry-run to look"))
+		return fault.New(fault.InvalidArgument, "stdin is not a terminal; nothing was changed", fault.Field("--yes"), fault.Remedy("pass --yes to confirm"))
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && answer == "" {
-		return withExit(exitFailed, errors.New("nothing was applied"))
+		return withExit(exitFailed, errors.New("nothing was changed"))
 	}
 	if word := strings.ToLower(strings.TrimSpace(answer)); word != "y" && word != "yes" {
-		return withExit(exitFailed, errors.New("nothing was applied"))
+		return withExit(exitFailed, errors.New("nothing was changed"))
 	}
 	return nil
 }

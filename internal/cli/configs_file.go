@@ -134,10 +134,12 @@ func (r *configReader) read(file string, data []byte) {
 		if value == nil {
 			continue // nothing between two ---, or only a comment
 		}
-		before := len(r.found)
-		r.document(&d, value)
-		if len(r.found) == before {
-			r.documents = append(r.documents, d)
+		for _, one := range answeredList(value) {
+			before := len(r.found)
+			r.document(&d, one)
+			if len(r.found) == before {
+				r.documents = append(r.documents, d)
+			}
 		}
 		if len(r.found) >= maxMistakes || len(r.documents) > maxConfigs {
 			return
@@ -150,6 +152,10 @@ func (r *configReader) document(d *document, value any) {
 	fields, ok := value.(map[string]any)
 	if !ok {
 		r.wrong(d.place(), "", "must be a config, is "+valueKind(value), "write name: …, pipeline: …, trigger: …")
+		return
+	}
+	if _, ok := fields["assets"]; ok {
+		r.wrong(d.place(), "", "is a manifest, not a config", "deploy it: servo deploy -f "+clean(d.file))
 		return
 	}
 	d.workspace, d.input = r.workspace, &servov1.ConfigInput{}
@@ -168,6 +174,9 @@ func (r *configReader) document(d *document, value any) {
 		check.wrong("name", "is missing", "give it a name such as acme-aws-cost")
 	}
 	d.input.Spec = &servov1.ConfigSpec{}
+	if spec, ok := fields["spec"].(map[string]any); ok {
+		fields = answered(d, fields, spec)
+	}
 	if !check.message("", d.input.GetSpec().ProtoReflect().Descriptor(), fields, "name", "workspace", "enabled") {
 		return
 	}
@@ -184,6 +193,69 @@ func (r *configReader) document(d *document, value any) {
 		check.wrong("name", clean(d.input.GetName())+" is there already: "+other, "say it once")
 	}
 	r.seen[key] = d.place()
+}
+
+// answeredList are the configs of a list that servo configs list prints; anything else is one
+// document.
+func answeredList(value any) []any {
+	list, ok := value.([]any)
+	isConfig := func(one any) bool { fields, ok := one.(map[string]any); return ok && fields["spec"] != nil }
+	if !ok || len(list) == 0 || slices.ContainsFunc(list, func(one any) bool { return !isConfig(one) }) {
+		return []any{value}
+	}
+	return list
+}
+
+// answered is the spec of a config as servo configs get prints it, with what is no part of a spec
+// left out.
+func answered(d *document, fields, spec map[string]any) map[string]any {
+	disabled := servov1.Config_DISABLED.String()
+	if state, ok := fields["state"].(string); ok && d.input.Enabled == nil {
+		on := state != disabled
+		d.input.Enabled = &on
+	}
+	trigger, ok := spec["trigger"].(map[string]any)
+	if ok {
+		delete(trigger, "expression") // follows from the template
+	}
+	return said(spec)
+}
+
+// said is an object without what is not set: a list of all fields has these too.
+func said(object map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, value := range object {
+		switch v := value.(type) {
+		case nil:
+			continue
+		case string:
+			if v == "" {
+				continue
+			}
+		case bool:
+			if !v {
+				continue
+			}
+		case float64:
+			if v == 0 {
+				continue
+			}
+		case []any:
+			if len(v) == 0 {
+				continue
+			}
+		case map[string]any:
+			if name != "parameters" { // whose values are the tenant's own
+				v = said(v)
+			}
+			if len(v) == 0 {
+				continue
+			}
+			value = v
+		}
+		out[name] = value
+	}
+	return out
 }
 
 // tree reads YAML into the values of JSON, with texts as they are written: a day is no instant.

@@ -118,7 +118,7 @@ func newConfigsAudit() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			entries, err := first(client.AllConfigAudit(ctx, s.client, &servov1.ListConfigAuditRequest{
+			entries, err := listed(s, client.AllConfigAudit(ctx, s.client, &servov1.ListConfigAuditRequest{
 				Tenant: tenant, Workspace: s.Workspace, Config: args[0], PageSize: pageSize(limit),
 			}), limit)
 			if err != nil {

@@ -175,7 +175,7 @@ func newContextList() *cobra.Command {
 			for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
 				list = append(list, c.shown(name))
 			}
-			if len(list) == 0 && form == outputTable {
+			if len(list) == 0 && form.forPeople() {
 				fmt.Fprintln(cmd.ErrOrStderr(), "no contexts; servo login makes one")
 				return nil
 			}

@@ -32,7 +32,7 @@ func newDeploymentsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := first(client.AllDeployments(ctx, s.client, &servov1.ListDeploymentsRequest{Tenant: tenant, Workspace: s.Workspace}), limit)
+			list, err := listed(s, client.AllDeployments(ctx, s.client, &servov1.ListDeploymentsRequest{Tenant: tenant, Workspace: s.Workspace}), limit)
 			if err != nil {
 				return err
 			}

@@ -143,7 +143,7 @@ func (d *dev) start(ctx context.Context) (err error) {
 	}
 	d.server, err = daemon.Start(ctx, daemon.Config{
 		DatabaseURL: d.postgres.URL(""), Migrate: true, HTTP: o.http, GRPC: o.grpc, Name: "dev", Version: thisBuild().Version,
-		Drain: devDrain, Logger: d.log.With("from", "server"), Open: true,
+		Drain: devDrain, Logger: d.log.With("from", "server"), Open: true, Development: true,
 		Targets: netguard.Policy{Local: true},
 	})
 	if err != nil {

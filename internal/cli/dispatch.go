@@ -197,7 +197,7 @@ func (s *session) drain(ctx context.Context, reason string, timeout time.Duratio
 	look := time.NewTicker(drainEvery)
 	defer look.Stop()
 	for said := int64(0); answer.GetHeld() > 0; {
-		if s.Form == outputTable && answer.GetHeld() != said {
+		if s.Form.forPeople() && answer.GetHeld() != said {
 			said = answer.GetHeld()
 			s.say("%s left", heldText(answer))
 		}

@@ -162,7 +162,7 @@ func newAPIKeysList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			keys, err := first(client.AllKeys(ctx, s.client, &servov1.ListKeysRequest{Tenant: tenant, All: all, PageSize: pageSize(limit)}), limit)
+			keys, err := listed(s, client.AllKeys(ctx, s.client, &servov1.ListKeysRequest{Tenant: tenant, All: all, PageSize: pageSize(limit)}), limit)
 			if err != nil {
 				return err
 			}

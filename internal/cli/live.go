@@ -97,7 +97,7 @@ func (l *live) end(*servov1.Run) error {
 // readProgress asks how far the running tasks are. A failure is the watch's to tell.
 func (l *live) readProgress(ctx context.Context, tenant, run string) {
 	req := &servov1.ListTasksRequest{Tenant: tenant, Run: run, State: []servov1.Task_State{servov1.Task_RUNNING}}
-	running, err := first(client.AllTasks(ctx, l.s.client, req), recentRuns)
+	running, err := first(client.AllTasks(ctx, l.s.client, req), offeredNames)
 	if err != nil {
 		return
 	}

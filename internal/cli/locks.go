@@ -31,7 +31,7 @@ func newLocksList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			locks, err := first(client.AllLocks(ctx, s.client, &servov1.ListLocksRequest{Tenant: tenant, PageSize: pageSize(limit)}), limit)
+			locks, err := listed(s, client.AllLocks(ctx, s.client, &servov1.ListLocksRequest{Tenant: tenant, PageSize: pageSize(limit)}), limit)
 			if err != nil {
 				return err
 			}

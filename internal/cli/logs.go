@@ -131,7 +131,7 @@ func (l *logReader) print(ctx context.Context, pace time.Duration) error {
 }
 
 func (l *logReader) chunk(chunk *servov1.LogChunk) error {
-	if l.s.Form != outputTable {
+	if !l.s.Form.forPeople() {
 		value, err := toJSON(chunk)
 		if err != nil {
 			return err

@@ -33,11 +33,17 @@ func showAll[M proto.Message](s *session, list []M, none string, table func(w io
 			return err
 		}
 	}
-	if len(list) == 0 && s.Form == outputTable {
+	if len(list) == 0 && s.Form.forPeople() {
 		s.say("%s", none)
 		return nil
 	}
-	return render(s.cmd.OutOrStdout(), s.Form, values, table)
+	if err := render(s.cmd.OutOrStdout(), s.Form, values, table); err != nil {
+		return err
+	}
+	if s.more {
+		s.say("there are more than %d; --limit 0 lists all", len(list))
+	}
+	return nil
 }
 
 func toJSON(m proto.Message) (json.RawMessage, error) {
@@ -60,6 +66,19 @@ func first[Item any](list iter.Seq2[Item, error], limit int) ([]Item, error) {
 		}
 	}
 	return items, nil
+}
+
+// listed gathers at most limit items of a list that is shown; 0 is all of them. That there are
+// more is said below the list.
+func listed[Item any](s *session, list iter.Seq2[Item, error], limit int) ([]Item, error) {
+	if limit <= 0 {
+		return first(list, 0)
+	}
+	items, err := first(list, limit+1)
+	if s.more = len(items) > limit; s.more {
+		items = items[:limit]
+	}
+	return items, err
 }
 
 // compact is a value on one line, "" for none.

@@ -21,14 +21,24 @@ type output string
 
 const (
 	outputTable output = "table"
+	outputWide  output = "wide" // a table with more columns
+	outputName  output = "name" // names or ids alone, one on a line
 	outputJSON  output = "json"
 	outputYAML  output = "yaml"
+
+	jsonPathPrefix = "jsonpath=" // before an expression
 )
+
+// outputForms are what --output takes.
+const outputForms = "table, wide, name, json, yaml or jsonpath=EXPRESSION"
+
+// forPeople says that the output is a table.
+func (o output) forPeople() bool { return o == outputTable || o == outputWide }
 
 // addOutput gives a command the flag --output.
 func addOutput(cmd *cobra.Command, to *output) {
 	*to = outputTable
-	cmd.Flags().VarP(to, "output", "o", "table, json or yaml")
+	cmd.Flags().VarP(to, "output", "o", outputForms)
 }
 
 // String, Set and Type make output a flag.
@@ -37,12 +47,17 @@ func (o *output) String() string { return string(*o) }
 // Set accepts the forms there are.
 func (o *output) Set(text string) error {
 	switch form := output(text); form {
-	case outputTable, outputJSON, outputYAML:
+	case outputTable, outputWide, outputName, outputJSON, outputYAML:
 		*o = form
 		return nil
 	}
-	near := suggest.DidYouMean(text, []string{string(outputTable), string(outputJSON), string(outputYAML)})
-	return fmt.Errorf("must be table, json or yaml%s", near)
+	if expression, ok := strings.CutPrefix(text, jsonPathPrefix); ok {
+		*o = output(text)
+		_, err := parseJSONPath(expression)
+		return err
+	}
+	near := suggest.DidYouMean(text, []string{string(outputTable), string(outputWide), string(outputName), string(outputJSON), string(outputYAML)})
+	return fmt.Errorf("must be %s%s", outputForms, near)
 }
 
 // Type is what help shows.
@@ -51,7 +66,12 @@ func (o *output) Type() string { return "FORM" }
 // render prints value as JSON or YAML, or calls table with a writer that aligns columns
 // at tabs. JSON and YAML have the same fields, those of the value's JSON.
 func render(w io.Writer, form output, value any, table func(w io.Writer)) error {
+	if expression, ok := strings.CutPrefix(string(form), jsonPathPrefix); ok {
+		return renderPath(w, expression, value)
+	}
 	switch form {
+	case outputName:
+		return renderNames(w, value)
 	case outputJSON:
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)

@@ -21,8 +21,9 @@ func newAssetsPause() *cobra.Command {
 		Short: "Let new tasks of an asset wait",
 		Long: `Let new tasks of an asset wait in READY, in every run of the workspace. What is queued or runs
 goes on, and so do all other assets that do not need it.`,
-		Example: `  servo assets pause gold/revenue --reason "prices are wrong"`,
-		Args:    exactly(1),
+		Example:           `  servo assets pause gold/revenue --reason "prices are wrong"`,
+		Args:              exactly(1),
+		ValidArgsFunction: completion((*session).assetNames),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, err := s.requireTenant(ctx)
 			if err != nil {
@@ -51,10 +52,11 @@ func newAssetsResume() *cobra.Command {
 		reason string
 	)
 	cmd := &cobra.Command{
-		Use:     "resume ASSET",
-		Short:   "Let the tasks of a paused asset go on",
-		Example: `  servo assets resume gold/revenue`,
-		Args:    exactly(1),
+		Use:               "resume ASSET",
+		Short:             "Let the tasks of a paused asset go on",
+		Example:           `  servo assets resume gold/revenue`,
+		Args:              exactly(1),
+		ValidArgsFunction: completion((*session).assetNames),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
 			tenant, err := s.requireTenant(ctx)
 			if err != nil {

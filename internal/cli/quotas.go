@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,10 +88,10 @@ func newQuotasSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set TENANT",
 		Short: "Change what a tenant may use",
-		Long: `Change what a tenant may use. What is not named stays; -1 is no limit.
+		Long: `Change what a tenant may use. What is not named stays; none is no limit.
 --max-concurrent-tasks 0 isolates a tenant: what runs goes on, and nothing new begins.`,
 		Example: `  servo quotas set acme --max-concurrent-tasks 200 --fairness-weight 2
-  servo quotas set acme --max-daily-runs -1`,
+  servo quotas set acme --max-daily-runs none`,
 		Args:              exactly(1),
 		ValidArgsFunction: completion((*session).tenantNames),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
@@ -118,12 +121,12 @@ type quotaFlags struct {
 }
 
 func (q *quotaFlags) add(flags *pflag.FlagSet) {
-	flags.Int32Var(&q.tasks, "max-concurrent-tasks", 0, "tasks queued, dispatched or running")
-	flags.Int32Var(&q.queued, "max-queued-tasks", 0, "ready tasks past which no run begins")
-	flags.Int32Var(&q.runs, "max-concurrent-runs", 0, "runs that have started and not ended")
-	flags.Int32Var(&q.daily, "max-daily-runs", 0, "runs made since midnight of the tenant's zone")
+	flags.Var((*limitFlag)(&q.tasks), "max-concurrent-tasks", "tasks queued, dispatched or running, or none")
+	flags.Var((*limitFlag)(&q.queued), "max-queued-tasks", "ready tasks past which no run begins, or none")
+	flags.Var((*limitFlag)(&q.runs), "max-concurrent-runs", "runs that have started and not ended, or none")
+	flags.Var((*limitFlag)(&q.daily), "max-daily-runs", "runs made since midnight of the tenant's zone, or none")
 	flags.Int32Var(&q.perRun, "max-tasks-per-run", 0, "tasks of a plan, 1 to 10000")
-	flags.Int32Var(&q.backfill, "max-backfill-runs", 0, "runs of a backfill at once")
+	flags.Var((*limitFlag)(&q.backfill), "max-backfill-runs", "runs of a backfill at once, or none")
 	flags.DurationVar(&q.duration, "max-run-duration", 0, "how long a run may take, such as 6h")
 	flags.Float64Var(&q.weight, "fairness-weight", 0, "the share of workers, against other tenants, 0.001 to 1000")
 	flags.StringVar(&q.zone, "zone", "", "the time zone of the tenant's days, such as Europe/Berlin")
@@ -148,4 +151,28 @@ func (q *quotaFlags) changed(flags *pflag.FlagSet) *servov1.Quotas {
 		}
 	}
 	return change
+}
+
+// limitFlag is a number, or none for no limit.
+type limitFlag int32
+
+const noLimit = -1
+
+func (l *limitFlag) String() string { return strconv.Itoa(int(*l)) }
+
+// Type is what help shows.
+func (l *limitFlag) Type() string { return "NUMBER" }
+
+// Set reads a number or none.
+func (l *limitFlag) Set(text string) error {
+	if strings.EqualFold(text, "none") {
+		*l = noLimit
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < noLimit {
+		return errors.New("must be a whole number from 0 on, or none")
+	}
+	*l = limitFlag(n)
+	return nil
 }

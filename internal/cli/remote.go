@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -45,9 +44,9 @@ func addRemote(cmd *cobra.Command, r *remote) {
 
 // addTenant gives a command --tenant and --workspace.
 func addTenant(cmd *cobra.Command, r *remote) {
-	cmd.Flags().StringVarP(&r.tenant, "tenant", "t", "", "the tenant (SERVO_TENANT; the only one if there is only one, or demo on this machine)")
+	cmd.Flags().StringVarP(&r.tenant, "tenant", "t", "", "tenant name (SERVO_TENANT; default: the tenant of the key; servo dev: the only one or demo)")
 	cmd.Flags().StringVarP(&r.workspace, "workspace", "w", "", "the workspace (SERVO_WORKSPACE; default if not said)")
-	_ = cmd.RegisterFlagCompletionFunc("tenant", completion((*session).tenantNames)) // fails if called twice
+	completeFlag(cmd, "tenant", (*session).tenantNames)
 }
 
 // whose says what a command is about: a tenant's, or with platform the installation's own.
@@ -79,6 +78,7 @@ type session struct {
 	client *client.Client
 	cmd    *cobra.Command
 	paint  palette
+	more   bool // a list has more than was shown
 
 	mu   sync.Mutex
 	note func(text string) // what the client has to say beside its answers
@@ -92,7 +92,11 @@ func run(do func(ctx context.Context, s *session, args []string) error) func(*co
 			return err
 		}
 		defer func() { _ = s.client.Close() }() // its calls are over
-		return s.explain(do(cmd.Context(), s, args))
+		once := func(ctx context.Context) error { return do(ctx, s, args) }
+		if isWatched(cmd) {
+			return s.explain(s.repeat(cmd.Context(), once))
+		}
+		return s.explain(once(cmd.Context()))
 	}
 }
 
@@ -134,14 +138,6 @@ func limitCall(ctx context.Context, method string, req, reply any, conn *grpc.Cl
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// loopback says that the server is on this machine.
-func (s *session) loopback() bool {
-	return !slices.ContainsFunc(s.Servers, func(address string) bool {
-		host, _, err := net.SplitHostPort(address)
-		return err != nil || !net.ParseIP(host).IsLoopback() && host != "localhost"
-	})
-}
-
 // say tells the person something that is not the answer.
 func (s *session) say(format string, args ...any) {
 	s.mu.Lock()
@@ -167,40 +163,56 @@ func (n notes) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// requireTenant is the tenant that was named, or the only one there is, or that of servo dev.
+// requireTenant is the tenant that was named, that of a key which belongs to one, or on servo dev
+// the only one or the demo. Elsewhere a tenant must be named: one that is guessed gets the
+// deployment, the pause or the deletion that was meant for another.
 func (s *session) requireTenant(ctx context.Context) (string, error) {
 	if s.Tenant != "" {
 		return s.Tenant, nil
+	}
+	who, err := s.client.Keys().WhoAmI(ctx, &servov1.WhoAmIRequest{})
+	if err != nil {
+		return "", err
+	}
+	if own, ok := onlyTenant(who); ok {
+		s.Tenant = own
+		s.say("using tenant %s, the tenant of your key", clean(own))
+		return own, nil
 	}
 	const enough = 6 // to name some of them
 	answer, err := s.client.Tenants().ListTenants(ctx, &servov1.ListTenantsRequest{PageSize: enough})
 	if err != nil {
 		return "", err
 	}
-	switch found := answer.GetTenants(); len(found) {
-	case 0:
-		return "", fault.New(fault.NotFound, "there is no tenant yet", fault.Field("--tenant"), fault.Remedy("make one: servo tenants create NAME"))
-	case 1:
-		s.Tenant = found[0].GetName()
+	var names []string
+	for _, t := range answer.GetTenants() {
+		names = append(names, t.GetName())
+	}
+	switch {
+	case len(names) == 0:
+		return "", fault.New(fault.NotFound, "there is no tenant yet", fault.Field("--tenant"), fault.Remedy("create one: servo tenants create NAME"))
+	case who.GetDevelopment() && len(names) == 1:
+		s.Tenant = names[0]
 		s.say("using tenant %s, the only one", s.Tenant)
 		return s.Tenant, nil
-	default:
-		if slices.ContainsFunc(found, func(t *servov1.Tenant) bool { return t.GetName() == seed.Tenant }) && s.loopback() {
-			s.Tenant = seed.Tenant
-			s.say("using tenant %s, that of servo dev; --tenant names another", s.Tenant)
-			return s.Tenant, nil
-		}
-		var names []string
-		for _, t := range found {
-			names = append(names, t.GetName())
-		}
-		list := strings.Join(names, ", ")
-		if answer.GetNextPageToken() != "" {
-			list += ", …"
-		}
-		return "", fault.New(fault.InvalidArgument, "there are several tenants and none is named", fault.Field("--tenant"),
-			fault.Remedy("name one with --tenant or SERVO_TENANT: "+list))
+	case who.GetDevelopment() && slices.Contains(names, seed.Tenant):
+		s.Tenant = seed.Tenant
+		s.say("using tenant %s, that of servo dev; --tenant names another", s.Tenant)
+		return s.Tenant, nil
 	}
+	list := strings.Join(names, ", ")
+	if answer.GetNextPageToken() != "" {
+		list += ", …"
+	}
+	return "", fault.New(fault.InvalidArgument, "no tenant is named", fault.Field("--tenant"),
+		fault.Remedy("name one with --tenant or SERVO_TENANT: "+list))
+}
+
+// onlyTenant is the tenant of a caller that can reach no other.
+func onlyTenant(who *servov1.Caller) (string, bool) {
+	own := who.GetTenant()
+	others := slices.ContainsFunc(who.GetGrants(), func(g *servov1.Grant) bool { return g.GetTenant() != own })
+	return own, own != "" && !others
 }
 
 // explain turns what the client says into what the command line prints and exits with.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,8 @@ import (
 //	                    fail fails, flaky fails at first, stuck waits to be cancelled
 //	waitfor TEXT CMD... run a command until it prints a text
 //	run NAME            put the id of the newest run, as the last command printed it, in $NAME
+//	head NAME ID N      put the first letters of an id in $NAME
+//	tail NAME ID N      put the last letters of an id in $NAME
 func TestRemote(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -56,6 +59,16 @@ func TestRemote(t *testing.T) {
 				wait(ts, args[0], func() bool {
 					return ts.Exec(args[1], args[2:]...) == nil && strings.Contains(ts.ReadFile("stdout"), args[0])
 				})
+			},
+			"head": func(ts *testscript.TestScript, _ bool, args []string) {
+				n, err := strconv.Atoi(args[2])
+				ts.Check(err)
+				ts.Setenv(args[0], args[1][:n])
+			},
+			"tail": func(ts *testscript.TestScript, _ bool, args []string) {
+				n, err := strconv.Atoi(args[2])
+				ts.Check(err)
+				ts.Setenv(args[0], args[1][len(args[1])-n:])
 			},
 			"run": func(ts *testscript.TestScript, _ bool, args []string) {
 				for word := range strings.FieldsSeq(ts.ReadFile("stdout") + ts.ReadFile("stderr")) {

@@ -19,6 +19,12 @@ import (
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := New(stdin, stdout, stderr) //nolint:contextcheck // commands get the context from cobra
 	root.SetArgs(args)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if name, ok := unknownWord(cmd, args); ok { // of two mistakes the first one is told
+			return unknownCommand(cmd, name)
+		}
+		return flagFault(cmd, err)
+	})
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone
@@ -78,7 +84,24 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root.SilenceUsage = true  // an error is easier to see without a page of help below it
 	root.SetFlagErrorFunc(flagFault)
 	root.SetHelpCommand(newHelp())
+	root.Version = thisBuild().text()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.InitDefaultVersionFlag()
+	root.Flags().Lookup("version").Usage = "print which Servo this is"
 	return root
+}
+
+// unknownWord is the word behind a group of commands that names none of them. Its flags are those
+// of the command that was meant, so the group knows none of them.
+func unknownWord(cmd *cobra.Command, args []string) (string, bool) {
+	if !cmd.HasSubCommands() {
+		return "", false
+	}
+	_, rest, err := cmd.Root().Find(args)
+	if err != nil || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return "", false
+	}
+	return rest[0], true
 }
 
 // group is a command that only holds others. Called without one it shows its help; with

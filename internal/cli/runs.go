@@ -51,7 +51,7 @@ func newRunsList() *cobra.Command {
 					return err
 				}
 			}
-			runs, err := first(client.AllRuns(ctx, s.client, &servov1.ListRunsRequest{
+			runs, err := listed(s, client.AllRuns(ctx, s.client, &servov1.ListRunsRequest{
 				Tenant: tenant, Workspace: s.Workspace, Pipeline: pipeline, Config: config, State: wanted, From: from, PageSize: pageSize(limit),
 			}), limit)
 			if err != nil {
@@ -61,12 +61,15 @@ func newRunsList() *cobra.Command {
 			if pipeline != "" || config != "" || since != "" || len(state) > 0 {
 				none = "no such runs; leave out --state, --pipeline, --config or --since to see others"
 			}
-			return showAll(s, runs, none, func(w io.Writer) { runsTable(w, s.paint, runs, time.Now()) })
+			return showAll(s, runs, none, func(w io.Writer) { runsTable(w, s.paint, runs, time.Now(), s.Form == outputWide) })
 		}),
 	}
 	cmd.Flags().StringArrayVar(&state, "state", nil, "only runs in these states: "+strings.ToLower(strings.Join(stateNames(servov1.Run_State_value), ", ")))
+	completeStates(cmd, servov1.Run_State_value)
 	cmd.Flags().StringVar(&pipeline, "pipeline", "", "only runs of this pipeline")
+	completeFlag(cmd, "pipeline", (*session).pipelineNames)
 	cmd.Flags().StringVar(&config, "config", "", "only runs of this config, by name or id")
+	completeFlag(cmd, "config", (*session).configNames)
 	cmd.Flags().BoolVar(&everybody, "all-tenants", false, "runs of all tenants, for the installation's operators")
 	cmd.Flags().StringVar(&since, "since", "", "only runs made since then: 24h, or 2026-01-31T00:00:00Z")
 	addLimit(cmd, &limit, "runs")
@@ -75,13 +78,13 @@ func newRunsList() *cobra.Command {
 	return cmd
 }
 
-// pageSize reads no more than will be shown.
+// pageSize reads what will be shown, and one more to know whether there is more.
 func pageSize(limit int) int32 {
 	const most = 100
-	if limit <= 0 || limit > most {
+	if limit <= 0 || limit >= most {
 		return most
 	}
-	return int32(limit)
+	return int32(limit + 1)
 }
 
 // sinceTime is a time in the past, or so long ago.
@@ -99,14 +102,24 @@ func sinceTime(text string, now time.Time) (*timestamppb.Timestamp, error) {
 		fault.Remedy("write 90m, 24h or 2026-01-31T00:00:00Z"))
 }
 
-func runsTable(w io.Writer, p palette, runs []*servov1.Run, now time.Time) {
+func runsTable(w io.Writer, p palette, runs []*servov1.Run, now time.Time, wide bool) {
 	workspaces, tenants := false, false // a column that says the same on every line says nothing
 	for _, r := range runs {
 		workspaces = workspaces || r.GetWorkspace() != "default"
 		tenants = tenants || r.GetTenant() != runs[0].GetTenant()
 	}
 	var t table
-	add := func(tenant, workspace string, cells ...string) {
+	var ids []string
+	for _, r := range runs {
+		ids = append(ids, r.GetId())
+	}
+	tails := append([]string{"TAIL"}, uniqueTails(ids)...) // of each line
+	add := func(tenant, workspace string, r *servov1.Run, cells ...string) {
+		if wide && r == nil {
+			cells = append(cells, "CONFIG", "PRIORITY", "FINISHED", "RETRY OF", tails[0])
+		} else if wide {
+			cells = append(cells, orDash(r.GetConfig()), fmt.Sprint(r.GetPriority()), age(now, r.GetFinishedAt()), orDash(r.GetParentRun()), tails[len(t.rows)])
+		}
 		if workspaces {
 			cells = append([]string{cells[0], workspace}, cells[1:]...)
 		}
@@ -115,10 +128,10 @@ func runsTable(w io.Writer, p palette, runs []*servov1.Run, now time.Time) {
 		}
 		t.add(cells...)
 	}
-	add("TENANT", "WORKSPACE", "RUN", "PIPELINE", "STATE", "TASKS", "CREATED", "TOOK", "TRIGGER")
+	add("TENANT", "WORKSPACE", nil, "RUN", "PIPELINE", "STATE", "TASKS", "CREATED", "TOOK", "TRIGGER")
 	for _, r := range runs {
 		tasks := fmt.Sprintf("%d/%d", r.GetTasks().GetTotal()-r.GetTasks().GetRemaining(), r.GetTasks().GetTotal())
-		add(clean(r.GetTenant()), clean(r.GetWorkspace()), r.GetId(), pipelineName(r), p.state(r.GetState().String()), tasks,
+		add(clean(r.GetTenant()), clean(r.GetWorkspace()), r, r.GetId(), pipelineName(r), p.state(r.GetState().String()), tasks,
 			age(now, r.GetCreatedAt()), elapsed(now, r.GetStartedAt(), r.GetFinishedAt()), triggerText(r))
 	}
 	t.print(w)
@@ -180,7 +193,7 @@ func (s *session) runArgument(ctx context.Context, name string) (tenant, run str
 // failedTasks are the first tasks that a run failed by: what people ask next.
 func (s *session) failedTasks(ctx context.Context, r *servov1.Run) ([]*servov1.Task, error) {
 	const some = 5
-	if r.GetTasks().GetFailed() == 0 || s.Form != outputTable {
+	if r.GetTasks().GetFailed() == 0 || !s.Form.forPeople() {
 		return nil, nil
 	}
 	return first(client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{

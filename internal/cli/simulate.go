@@ -106,7 +106,7 @@ func (s *session) simulate(ctx context.Context, r simulateRequest) error {
 		s.say("%s of pipelines that have not run of late: their runs are taken to last %s", count(n, "config"), short(simulate.DefaultDuration))
 	}
 	var report simulate.Report
-	if s.Form == outputTable {
+	if s.Form.forPeople() {
 		if report, err = reportOf(answer); err != nil {
 			return err
 		}

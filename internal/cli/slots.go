@@ -44,7 +44,7 @@ run; slots that did not, one after the other for the same cause, have one line t
 			if req.Tenant, err = s.requireTenant(ctx); err != nil {
 				return err
 			}
-			slots, err := first(client.AllSlots(ctx, s.client, req), limit)
+			slots, err := listed(s, client.AllSlots(ctx, s.client, req), limit)
 			if err != nil {
 				return err
 			}

@@ -157,20 +157,31 @@ func short(d time.Duration) string {
 	}
 }
 
-// age is how long ago something was, in one unit.
+// clockSkew is how far the clocks of two machines may differ before a time counts as future.
+const clockSkew = 2 * time.Second
+
+// age is how long ago something was or how soon it will be, in one unit: "5m ago", "in 5m".
 func age(now time.Time, at *timestamppb.Timestamp) string {
 	if at == nil {
 		return "-"
 	}
-	switch d := max(now.Sub(at.AsTime()), 0); {
+	d := now.Sub(at.AsTime())
+	if d < -clockSkew {
+		return "in " + oneUnit(-d)
+	}
+	return oneUnit(max(d, 0)) + " ago"
+}
+
+func oneUnit(d time.Duration) string {
+	switch {
 	case d < time.Minute:
-		return fmt.Sprintf("%ds ago", int(d.Seconds()))
+		return fmt.Sprintf("%ds", int(d.Seconds()))
 	case d < time.Hour:
-		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+		return fmt.Sprintf("%dm", int(d.Minutes()))
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh ago", int(d.Hours()))
+		return fmt.Sprintf("%dh", int(d.Hours()))
 	default:
-		return fmt.Sprintf("%dd ago", int(d.Hours())/24)
+		return fmt.Sprintf("%dd", int(d.Hours())/24)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestDurations(t *testing.T) {
 	}
 	now := time.Unix(1_000_000, 0)
 	for d, want := range map[time.Duration]string{
-		-time.Minute: "0s ago", 12 * time.Second: "12s ago", 5*time.Minute + 59*time.Second: "5m ago", 30 * time.Hour: "30h ago", 72 * time.Hour: "3d ago",
+		-time.Second: "0s ago", -time.Minute: "in 1m", -50 * time.Hour: "in 2d", 12 * time.Second: "12s ago", 5*time.Minute + 59*time.Second: "5m ago", 30 * time.Hour: "30h ago", 72 * time.Hour: "3d ago",
 	} {
 		require.Equal(t, want, age(now, timestamppb.New(now.Add(-d))))
 	}

@@ -38,7 +38,7 @@ func newTasksList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			tasks, err := first(client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: tenant, Run: name, State: wanted}), limit)
+			tasks, err := listed(s, client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: tenant, Run: name, State: wanted}), limit)
 			if err != nil {
 				return err
 			}
@@ -47,6 +47,8 @@ func newTasksList() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&state, "state", nil, "only tasks in these states: "+strings.ToLower(strings.Join(stateNames(servov1.Task_State_value), ", ")))
 	cmd.Flags().IntVar(&limit, "limit", 0, "how many tasks at most (0: all)")
+	addListWatch(cmd)
+	completeStates(cmd, servov1.Task_State_value)
 	aboutRun(cmd)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)

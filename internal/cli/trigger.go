@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/user"
@@ -12,6 +13,7 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/fault"
 )
 
 func newRunsTrigger() *cobra.Command {
@@ -66,7 +68,11 @@ ended, and exits with 3 if it did not succeed.`,
 			if req.Parameters, err = values.ofServer(ctx, s, req); err != nil {
 				return err
 			}
-			answer, err := s.client.Runs().TriggerRun(withKey(ctx, key), req)
+			var answer *servov1.TriggerRunResponse
+			err = s.withinRate(ctx, func() (err error) {
+				answer, err = s.client.Runs().TriggerRun(withKey(ctx, key), req)
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -79,6 +85,7 @@ ended, and exits with 3 if it did not succeed.`,
 	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
 	cmd.Flags().DurationVar(&waitLock, "wait-lock", 0, "how long to wait for a run that holds the pipeline's lock, at most 60s")
 	cmd.Flags().BoolVar(&queue, "queue", false, "create a run that waits for the lock or for quotas")
+	completeFlag(cmd, "select", (*session).assetNames)
 	addWait(cmd, &wait)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
@@ -93,12 +100,17 @@ func newRunsRetry() *cobra.Command {
 		key   string
 		queue bool
 		wait  bool
+		again bool
 	)
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
 		Short: "Run again what did not succeed in a run that is over",
 		Long: `Run again what did not succeed in a run that is over, as a new run of the deployment that is
-active now: mend the code, deploy, retry.
+active now: correct the code, deploy, retry.
+
+A run that was retried already is refused, and its newest retry is named: what succeeded there
+would run once more. Retry that one, or say --again. --all and --from say what to repeat, and are
+not refused.
 
 --from does one task and everything downstream of it again, whatever became of it; the results
 of all others are taken over.`,
@@ -120,6 +132,11 @@ of all others are taken over.`,
 			case from != "":
 				req.Mode, req.From = servov1.RetryRunRequest_FROM, from
 			}
+			if !again && key == "" && req.GetMode() == servov1.RetryRunRequest_FAILED { // a key makes a repeat harmless
+				if err := s.notRetried(ctx, tenant, name); err != nil {
+					return err
+				}
+			}
 			answer, err := s.client.Runs().RetryRun(withKey(ctx, key), req)
 			if err != nil {
 				return err
@@ -130,12 +147,25 @@ of all others are taken over.`,
 	cmd.Flags().BoolVar(&all, "all", false, "everything, not only what did not succeed")
 	cmd.Flags().StringVar(&from, "from", "", "this asset or task, and everything downstream of it")
 	cmd.Flags().BoolVar(&queue, "queue", false, "create a run that waits for the lock or for quotas")
+	completeFlag(cmd, "from", (*session).assetNames)
+	cmd.Flags().BoolVar(&again, "again", false, "retry a run that was retried already")
 	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
 	addWait(cmd, &wait)
 	aboutRun(cmd)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
 	return cmd
+}
+
+// notRetried refuses a run that has a retry.
+func (s *session) notRetried(ctx context.Context, tenant, run string) error {
+	answer, err := s.client.Runs().ListRuns(ctx, &servov1.ListRunsRequest{Tenant: tenant, ParentRun: run, PageSize: 1})
+	if err != nil || len(answer.GetRuns()) == 0 {
+		return err
+	}
+	newer := answer.GetRuns()[0]
+	return fault.New(fault.Conflict, fmt.Sprintf("run %s was retried already: run %s is %s", run, newer.GetId(), newer.GetState()), fault.Field("RUN"),
+		fault.Remedy("see or retry run "+newer.GetId()+"; --again retries this one once more"))
 }
 
 func addWait(cmd *cobra.Command, to *bool) {
@@ -157,14 +187,38 @@ func whoAmI() string {
 	return "servo"
 }
 
+// maxRateWait is how long a command waits for a rate limit: what it counts is a minute's.
+const maxRateWait = 90 * time.Second
+
+// withinRate makes a call, and where the tenant's rate limit refuses it waits and makes it again:
+// a script that triggers a thousand runs takes longer and does not fail.
+func (s *session) withinRate(ctx context.Context, call func() error) error {
+	for {
+		err := call()
+		p, ok := errors.AsType[*client.Problem](err)
+		if !ok || p.Code != client.LimitExceeded || p.RetryAfter <= 0 || p.RetryAfter > maxRateWait {
+			return err
+		}
+		if _, ok := p.Values["class"]; !ok {
+			return err // a quota, which no minute brings back
+		}
+		s.say("%s; continuing in %s", clean(p.Message), short(p.RetryAfter))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(p.RetryAfter):
+		}
+	}
+}
+
 // triggered shows a new run, or watches it to its end.
 func (s *session) triggered(ctx context.Context, answer *servov1.TriggerRunResponse, wait bool) error {
 	r := answer.GetRun()
 	if wait {
-		if s.Form == outputTable {
+		if s.Form.forPeople() {
 			s.say("run %s%s", r.GetId(), repeatedText(answer))
 		}
-		return s.watch(ctx, r.GetTenant(), r.GetId(), s.Form == outputTable)
+		return s.watch(ctx, r.GetTenant(), r.GetId(), s.Form.forPeople())
 	}
 	return s.show(answer, func(w io.Writer) {
 		if answer.GetAlreadyRunning() {

@@ -27,19 +27,22 @@ func newVersion() *cobra.Command {
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := thisBuild()
-			return render(cmd.OutOrStdout(), form, b, func(w io.Writer) {
-				revision := b.Revision
-				if revision == "" {
-					revision = "unknown revision"
-				} else if b.Modified {
-					revision += ", modified"
-				}
-				fmt.Fprintf(w, "servo %s (%s) %s %s\n", b.Version, revision, b.Go, b.Platform)
-			})
+			return render(cmd.OutOrStdout(), form, b, func(w io.Writer) { fmt.Fprintln(w, b.text()) })
 		},
 	}
 	addOutput(cmd, &form)
 	return cmd
+}
+
+// text is the build on one line.
+func (b build) text() string {
+	revision := b.Revision
+	if revision == "" {
+		revision = "unknown revision"
+	} else if b.Modified {
+		revision += ", modified"
+	}
+	return fmt.Sprintf("servo %s (%s) %s %s", b.Version, revision, b.Go, b.Platform)
 }
 
 // thisBuild is what the Go tool wrote into the binary.

@@ -53,7 +53,7 @@ func (s *session) watch(ctx context.Context, tenant, run string, events bool) er
 	switch {
 	case !events:
 		to = onlyEnd{s}
-	case s.Form != outputTable:
+	case !s.Form.forPeople():
 		to = documents{s}
 	case s.paint.terminal:
 		to = newLive(ctx, s, tenant, run)

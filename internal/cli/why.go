@@ -90,7 +90,7 @@ func (s *session) whyConfig(ctx context.Context, name string) error {
 // whyLastRun explains the last run of a config, for people, if it has not ended: whoever asks
 // why a config is late means that run, not the slot after it.
 func (s *session) whyLastRun(ctx context.Context, tenant, name string) (*servov1.Explanation, error) {
-	if name == "" || s.Form != outputTable {
+	if name == "" || !s.Form.forPeople() {
 		return nil, nil //nolint:nilnil // there is nothing to explain
 	}
 	why, err := s.client.Runs().ExplainRun(ctx, &servov1.ExplainRunRequest{Tenant: tenant, Run: name})

@@ -43,7 +43,7 @@ const (
 func (d *Daemon) listen(ctx context.Context) error {
 	d.api = api.New(api.Config{
 		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(), Tracer: d.config.Traces.Tracer(),
-		Breakers: breakers{d}, Guard: d.guard, Open: d.config.Open, Rates: d.config.Rates, Tokens: d.tokens,
+		Breakers: breakers{d}, Guard: d.guard, Open: d.config.Open, Development: d.config.Development, Rates: d.config.Rates, Tokens: d.tokens,
 	})
 	if err := d.api.Prepare(ctx); err != nil {
 		return err

@@ -38,9 +38,22 @@ func (s *Store) GetConfig(ctx context.Context, key ConfigKey) (found ConfigView,
 	return found, err
 }
 
+// GetAnyConfig reads a config that may be deleted.
+func (s *Store) GetAnyConfig(ctx context.Context, key ConfigKey) (found ConfigView, err error) {
+	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		found, err = tx.config(ctx, key, true)
+		return err
+	})
+	return found, err
+}
+
 // Config reads a config as its tenant sees it.
 func (tx *Tx) Config(ctx context.Context, key ConfigKey) (ConfigView, error) {
-	row, err := tx.q.GetConfig(ctx, db.GetConfigParams{TenantID: key.Tenant.UUID, ID: key.Config.UUID})
+	return tx.config(ctx, key, false)
+}
+
+func (tx *Tx) config(ctx context.Context, key ConfigKey, deleted bool) (ConfigView, error) {
+	row, err := tx.q.GetConfig(ctx, db.GetConfigParams{TenantID: key.Tenant.UUID, ID: key.Config.UUID, Deleted: deleted})
 	if err != nil {
 		return ConfigView{}, notFound(err, "config", key.Config.String())
 	}
@@ -73,6 +86,7 @@ type ConfigFilter struct {
 	State     string // ACTIVE, PAUSED or DISABLED
 	Labels    map[string]string
 	Failing   bool // its last run has failed
+	Deleted   bool // only those that were deleted, instead of those that were not
 }
 
 // labelText is the labels as statements compare them.
@@ -93,7 +107,7 @@ func (s *Store) ListAllConfigs(ctx context.Context, f ConfigFilter, after Config
 	err = s.across(ctx, id.Tenant{}, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.AllConfigs(ctx, db.AllConfigsParams{
 			AfterTenant: after.Tenant.UUID, AfterID: after.Config.UUID, Workspace: f.Workspace, Pipeline: f.Pipeline, Prefix: f.Prefix, State: f.State,
-			Labels: labels, Failing: f.Failing, Most: int32(most), //nolint:gosec // a page size
+			Labels: labels, Failing: f.Failing, Deleted: f.Deleted, Most: int32(most), //nolint:gosec // a page size
 		})
 		if err != nil {
 			return err
@@ -155,7 +169,7 @@ func (s *Store) ListConfigs(ctx context.Context, tenant id.Tenant, f ConfigFilte
 	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.ListConfigs(ctx, db.ListConfigsParams{
 			TenantID: tenant.UUID, After: after.UUID, Workspace: f.Workspace, Pipeline: f.Pipeline, Prefix: f.Prefix, State: f.State,
-			Labels: labels, Failing: f.Failing, Most: int32(most), //nolint:gosec // a page size
+			Labels: labels, Failing: f.Failing, Deleted: f.Deleted, Most: int32(most), //nolint:gosec // a page size
 		})
 		if err != nil {
 			return err

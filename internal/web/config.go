@@ -44,9 +44,14 @@ func (s *Web) oneConfig(v *visit) (view.Page, error) {
 	return view.Page{Title: found.GetName(), Section: "configs", Live: m.First && v.query("older") == "", Rarely: m.Calendar.Slots() > manySlots, Body: view.Config(m)}, nil
 }
 
-// configOf is the config that a page or an action is about.
+// configOf is the config that a page or an action is about. One that was deleted has no page: its
+// buttons would all be refused.
 func (s *Web) configOf(v *visit) (*servov1.Config, error) {
-	return s.api.configs.GetConfig(v.ctx, &servov1.GetConfigRequest{Tenant: v.scope.Tenant, Config: v.PathValue("config"), Workspace: v.scope.Workspace})
+	found, err := s.api.configs.GetConfig(v.ctx, &servov1.GetConfigRequest{Tenant: v.scope.Tenant, Config: v.PathValue("config"), Workspace: v.scope.Workspace})
+	if err == nil && found.GetDeletedAt() != nil {
+		return nil, fault.New(fault.NotFound, "config "+found.GetName()+" was deleted", fault.Field("config"), fault.Remedy("restore it: servo configs restore "+found.GetId()))
+	}
+	return found, err
 }
 
 // configFailures are what went wrong in the last run.

@@ -793,7 +793,9 @@ type Config struct {
 	CreatedAt           *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt           *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// What became of its last slots, at most 20, the newest first; in lists that ask for it.
-	Recent        []*RecentSlot `protobuf:"bytes,21,rep,name=recent,proto3" json:"recent,omitempty"`
+	Recent []*RecentSlot `protobuf:"bytes,21,rep,name=recent,proto3" json:"recent,omitempty"`
+	// When it was deleted. A deleted config is read by its id, and so are its audit and its slots.
+	DeletedAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -971,6 +973,13 @@ func (x *Config) GetUpdatedAt() *timestamppb.Timestamp {
 func (x *Config) GetRecent() []*RecentSlot {
 	if x != nil {
 		return x.Recent
+	}
+	return nil
+}
+
+func (x *Config) GetDeletedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DeletedAt
 	}
 	return nil
 }
@@ -1537,7 +1546,9 @@ type ListConfigsRequest struct {
 	// Only those whose last run has failed, or that were disabled by failures.
 	Failing bool `protobuf:"varint,9,opt,name=failing,proto3" json:"failing,omitempty"`
 	// With what became of the last slots of each.
-	WithRecent    bool `protobuf:"varint,10,opt,name=with_recent,json=withRecent,proto3" json:"with_recent,omitempty"`
+	WithRecent bool `protobuf:"varint,10,opt,name=with_recent,json=withRecent,proto3" json:"with_recent,omitempty"`
+	// Only those that were deleted, instead of those that were not.
+	Deleted       bool `protobuf:"varint,11,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1638,6 +1649,13 @@ func (x *ListConfigsRequest) GetFailing() bool {
 func (x *ListConfigsRequest) GetWithRecent() bool {
 	if x != nil {
 		return x.WithRecent
+	}
+	return false
+}
+
+func (x *ListConfigsRequest) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
 	}
 	return false
 }
@@ -4066,7 +4084,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\r_max_attemptsB\r\n" +
 	"\v_multiplierB\t\n" +
 	"\a_jitterB\x11\n" +
-	"\x0f_timeout_growth\"\xeb\a\n" +
+	"\x0f_timeout_growth\"\xa6\b\n" +
 	"\x06Config\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -4093,7 +4111,9 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"created_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12,\n" +
-	"\x06recent\x18\x15 \x03(\v2\x14.servo.v1.RecentSlotR\x06recent\"D\n" +
+	"\x06recent\x18\x15 \x03(\v2\x14.servo.v1.RecentSlotR\x06recent\x129\n" +
+	"\n" +
+	"deleted_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tdeletedAt\"D\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -4153,7 +4173,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aCREATED\x10\x01\x12\v\n" +
 	"\aCHANGED\x10\x02\x12\r\n" +
-	"\tUNCHANGED\x10\x03\"\x99\x03\n" +
+	"\tUNCHANGED\x10\x03\"\xb3\x03\n" +
 	"\x12ListConfigsRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12$\n" +
@@ -4168,7 +4188,8 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\afailing\x18\t \x01(\bR\afailing\x12\x1f\n" +
 	"\vwith_recent\x18\n" +
 	" \x01(\bR\n" +
-	"withRecent\"i\n" +
+	"withRecent\x12\x18\n" +
+	"\adeleted\x18\v \x01(\bR\adeleted\"i\n" +
 	"\x13ListConfigsResponse\x12*\n" +
 	"\aconfigs\x18\x01 \x03(\v2\x10.servo.v1.ConfigR\aconfigs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x7f\n" +
@@ -4484,97 +4505,98 @@ var file_servo_v1_configs_proto_depIdxs = []int32{
 	50, // 17: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
 	50, // 18: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
 	10, // 19: servo.v1.Config.recent:type_name -> servo.v1.RecentSlot
-	50, // 20: servo.v1.RecentSlot.slot:type_name -> google.protobuf.Timestamp
-	2,  // 21: servo.v1.RecentSlot.outcome:type_name -> servo.v1.Slots.Outcome
-	51, // 22: servo.v1.RecentSlot.state:type_name -> servo.v1.Run.State
-	51, // 23: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
-	50, // 24: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
-	3,  // 25: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	3,  // 26: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
-	13, // 27: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
-	16, // 28: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
-	1,  // 29: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
-	49, // 30: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
-	49, // 31: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
-	0,  // 32: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
-	9,  // 33: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
-	3,  // 34: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	52, // 35: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	49, // 36: servo.v1.TriggerConfigRequest.parameters:type_name -> google.protobuf.Struct
-	50, // 37: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
-	50, // 38: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
-	31, // 39: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
-	4,  // 40: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
-	50, // 41: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	31, // 42: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
-	50, // 43: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
-	50, // 44: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
-	34, // 45: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
-	50, // 46: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
-	49, // 47: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
-	49, // 48: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
-	50, // 49: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
-	50, // 50: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
-	38, // 51: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
-	50, // 52: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
-	50, // 53: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
-	50, // 54: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
-	50, // 55: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
-	39, // 56: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
-	2,  // 57: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 58: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
-	42, // 59: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
-	50, // 60: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
-	50, // 61: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
-	45, // 62: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
-	50, // 63: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
-	50, // 64: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
-	2,  // 65: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 66: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
-	51, // 67: servo.v1.Slots.state:type_name -> servo.v1.Run.State
-	52, // 68: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
-	52, // 69: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
-	12, // 70: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
-	14, // 71: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
-	17, // 72: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
-	19, // 73: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
-	20, // 74: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
-	21, // 75: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
-	23, // 76: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
-	24, // 77: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
-	25, // 78: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
-	26, // 79: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
-	27, // 80: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
-	29, // 81: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
-	32, // 82: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
-	35, // 83: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
-	36, // 84: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
-	40, // 85: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
-	43, // 86: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
-	46, // 87: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
-	9,  // 88: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
-	15, // 89: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
-	18, // 90: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
-	9,  // 91: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
-	9,  // 92: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
-	22, // 93: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
-	9,  // 94: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
-	9,  // 95: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
-	53, // 96: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
-	9,  // 97: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
-	28, // 98: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
-	30, // 99: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
-	33, // 100: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
-	44, // 101: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
-	37, // 102: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
-	41, // 103: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
-	54, // 104: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
-	47, // 105: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
-	88, // [88:106] is the sub-list for method output_type
-	70, // [70:88] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	50, // 20: servo.v1.Config.deleted_at:type_name -> google.protobuf.Timestamp
+	50, // 21: servo.v1.RecentSlot.slot:type_name -> google.protobuf.Timestamp
+	2,  // 22: servo.v1.RecentSlot.outcome:type_name -> servo.v1.Slots.Outcome
+	51, // 23: servo.v1.RecentSlot.state:type_name -> servo.v1.Run.State
+	51, // 24: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
+	50, // 25: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
+	3,  // 26: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
+	3,  // 27: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
+	13, // 28: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
+	16, // 29: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
+	1,  // 30: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
+	49, // 31: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
+	49, // 32: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
+	0,  // 33: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
+	9,  // 34: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
+	3,  // 35: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
+	52, // 36: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	49, // 37: servo.v1.TriggerConfigRequest.parameters:type_name -> google.protobuf.Struct
+	50, // 38: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
+	50, // 39: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
+	31, // 40: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
+	4,  // 41: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
+	50, // 42: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	31, // 43: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
+	50, // 44: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
+	50, // 45: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
+	34, // 46: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
+	50, // 47: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
+	49, // 48: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
+	49, // 49: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
+	50, // 50: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
+	50, // 51: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
+	38, // 52: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
+	50, // 53: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
+	50, // 54: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
+	50, // 55: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
+	50, // 56: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
+	39, // 57: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
+	2,  // 58: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 59: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
+	42, // 60: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
+	50, // 61: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
+	50, // 62: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
+	45, // 63: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
+	50, // 64: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
+	50, // 65: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
+	2,  // 66: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 67: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
+	51, // 68: servo.v1.Slots.state:type_name -> servo.v1.Run.State
+	52, // 69: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
+	52, // 70: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
+	12, // 71: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
+	14, // 72: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
+	17, // 73: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
+	19, // 74: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
+	20, // 75: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
+	21, // 76: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
+	23, // 77: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
+	24, // 78: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
+	25, // 79: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
+	26, // 80: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
+	27, // 81: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
+	29, // 82: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
+	32, // 83: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
+	35, // 84: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
+	36, // 85: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
+	40, // 86: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
+	43, // 87: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
+	46, // 88: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
+	9,  // 89: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
+	15, // 90: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
+	18, // 91: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
+	9,  // 92: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
+	9,  // 93: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
+	22, // 94: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
+	9,  // 95: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
+	9,  // 96: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
+	53, // 97: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
+	9,  // 98: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
+	28, // 99: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
+	30, // 100: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
+	33, // 101: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
+	44, // 102: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
+	37, // 103: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
+	41, // 104: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
+	54, // 105: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
+	47, // 106: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
+	89, // [89:107] is the sub-list for method output_type
+	71, // [71:89] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_configs_proto_init() }

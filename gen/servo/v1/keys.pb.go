@@ -552,7 +552,9 @@ type Caller struct {
 	// Missing for a caller whose key does not expire.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// What somebody who has shown a token may do, and where; empty for keys.
-	Grants        []*Grant `protobuf:"bytes,9,rep,name=grants,proto3" json:"grants,omitempty"`
+	Grants []*Grant `protobuf:"bytes,9,rep,name=grants,proto3" json:"grants,omitempty"`
+	// Set if the server is servo dev: the command line then needs no tenant.
+	Development   bool `protobuf:"varint,10,opt,name=development,proto3" json:"development,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -648,6 +650,13 @@ func (x *Caller) GetGrants() []*Grant {
 		return x.Grants
 	}
 	return nil
+}
+
+func (x *Caller) GetDevelopment() bool {
+	if x != nil {
+		return x.Development
+	}
+	return false
 }
 
 // Grant is a role of a person in a tenant.
@@ -1154,7 +1163,7 @@ const file_servo_v1_keys_proto_rawDesc = "" +
 	"\x10ListKeysResponse\x12!\n" +
 	"\x04keys\x18\x01 \x03(\v2\r.servo.v1.KeyR\x04keys\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x0f\n" +
-	"\rWhoAmIRequest\"\x98\x02\n" +
+	"\rWhoAmIRequest\"\xba\x02\n" +
 	"\x06Caller\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
@@ -1165,7 +1174,9 @@ const file_servo_v1_keys_proto_rawDesc = "" +
 	"\x04open\x18\a \x01(\bR\x04open\x129\n" +
 	"\n" +
 	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12'\n" +
-	"\x06grants\x18\t \x03(\v2\x0f.servo.v1.GrantR\x06grants\"Q\n" +
+	"\x06grants\x18\t \x03(\v2\x0f.servo.v1.GrantR\x06grants\x12 \n" +
+	"\vdevelopment\x18\n" +
+	" \x01(\bR\vdevelopment\"Q\n" +
 	"\x05Grant\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +

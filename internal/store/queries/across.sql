@@ -93,7 +93,7 @@ ORDER  BY l.run_id;
 SELECT sqlc.embed(c), w.name AS workspace
 FROM   servo.configs c
 JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
-WHERE  (c.tenant_id, c.id) > (@after_tenant::uuid, @after_id::uuid) AND c.deleted_at IS NULL
+WHERE  (c.tenant_id, c.id) > (@after_tenant::uuid, @after_id::uuid) AND (c.deleted_at IS NOT NULL) = @deleted::bool
 AND    (@workspace::text = '' OR w.name = @workspace::text)
 AND    (@pipeline::text = '' OR c.pipeline = @pipeline::text)
 AND    (@prefix::text = '' OR starts_with(c.name, @prefix::text))

@@ -4,7 +4,7 @@
 SELECT sqlc.embed(c), w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
-WHERE  c.tenant_id = @tenant_id::uuid AND c.id = @id::uuid AND c.deleted_at IS NULL;
+WHERE  c.tenant_id = @tenant_id::uuid AND c.id = @id::uuid AND (@deleted::bool OR c.deleted_at IS NULL);
 
 -- name: GetConfigByName :one
 SELECT sqlc.embed(c), w.name AS workspace
@@ -17,7 +17,7 @@ WHERE  w.tenant_id = @tenant_id::uuid AND w.name = @workspace::text;
 SELECT sqlc.embed(c), w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
-WHERE  c.tenant_id = @tenant_id::uuid AND c.id > @after::uuid AND c.deleted_at IS NULL
+WHERE  c.tenant_id = @tenant_id::uuid AND c.id > @after::uuid AND (c.deleted_at IS NOT NULL) = @deleted::bool
 AND    (@workspace::text = '' OR w.name = @workspace::text)
 AND    (@pipeline::text = '' OR c.pipeline = @pipeline::text)
 AND    (@prefix::text = '' OR starts_with(c.name, @prefix::text))

@@ -17,20 +17,21 @@ const allConfigs = `-- name: AllConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.configs c
 JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
-WHERE  (c.tenant_id, c.id) > ($1::uuid, $2::uuid) AND c.deleted_at IS NULL
-AND    ($3::text = '' OR w.name = $3::text)
-AND    ($4::text = '' OR c.pipeline = $4::text)
-AND    ($5::text = '' OR starts_with(c.name, $5::text))
-AND    c.labels @> ($6::text)::jsonb
-AND    ($7::text = '' OR $7::text = CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END)
-AND    (NOT $8::bool OR c.failures > 0)
+WHERE  (c.tenant_id, c.id) > ($1::uuid, $2::uuid) AND (c.deleted_at IS NOT NULL) = $3::bool
+AND    ($4::text = '' OR w.name = $4::text)
+AND    ($5::text = '' OR c.pipeline = $5::text)
+AND    ($6::text = '' OR starts_with(c.name, $6::text))
+AND    c.labels @> ($7::text)::jsonb
+AND    ($8::text = '' OR $8::text = CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END)
+AND    (NOT $9::bool OR c.failures > 0)
 ORDER  BY c.tenant_id, c.id
-LIMIT  $9::int
+LIMIT  $10::int
 `
 
 type AllConfigsParams struct {
 	AfterTenant uuid.UUID
 	AfterID     uuid.UUID
+	Deleted     bool
 	Workspace   string
 	Pipeline    string
 	Prefix      string
@@ -50,6 +51,7 @@ func (q *Queries) AllConfigs(ctx context.Context, arg AllConfigsParams) ([]AllCo
 	rows, err := q.db.Query(ctx, allConfigs,
 		arg.AfterTenant,
 		arg.AfterID,
+		arg.Deleted,
 		arg.Workspace,
 		arg.Pipeline,
 		arg.Prefix,

@@ -93,12 +93,13 @@ const getConfig = `-- name: GetConfig :one
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
-WHERE  c.tenant_id = $1::uuid AND c.id = $2::uuid AND c.deleted_at IS NULL
+WHERE  c.tenant_id = $1::uuid AND c.id = $2::uuid AND ($3::bool OR c.deleted_at IS NULL)
 `
 
 type GetConfigParams struct {
 	TenantID uuid.UUID
 	ID       uuid.UUID
+	Deleted  bool
 }
 
 type GetConfigRow struct {
@@ -108,7 +109,7 @@ type GetConfigRow struct {
 
 // Configs and their slots as their tenant reads them.
 func (q *Queries) GetConfig(ctx context.Context, arg GetConfigParams) (GetConfigRow, error) {
-	row := q.db.QueryRow(ctx, getConfig, arg.TenantID, arg.ID)
+	row := q.db.QueryRow(ctx, getConfig, arg.TenantID, arg.ID, arg.Deleted)
 	var i GetConfigRow
 	err := row.Scan(
 		&i.ServoConfig.TenantID,
@@ -252,19 +253,20 @@ const listConfigs = `-- name: ListConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
-WHERE  c.tenant_id = $1::uuid AND c.id > $2::uuid AND c.deleted_at IS NULL
-AND    ($3::text = '' OR w.name = $3::text)
-AND    ($4::text = '' OR c.pipeline = $4::text)
-AND    ($5::text = '' OR starts_with(c.name, $5::text))
-AND    c.labels @> ($6::text)::jsonb
-AND    ($7::text = '' OR $7::text = CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END)
-AND    (NOT $8::bool OR c.failures > 0)
-ORDER  BY c.id LIMIT $9::int
+WHERE  c.tenant_id = $1::uuid AND c.id > $2::uuid AND (c.deleted_at IS NOT NULL) = $3::bool
+AND    ($4::text = '' OR w.name = $4::text)
+AND    ($5::text = '' OR c.pipeline = $5::text)
+AND    ($6::text = '' OR starts_with(c.name, $6::text))
+AND    c.labels @> ($7::text)::jsonb
+AND    ($8::text = '' OR $8::text = CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END)
+AND    (NOT $9::bool OR c.failures > 0)
+ORDER  BY c.id LIMIT $10::int
 `
 
 type ListConfigsParams struct {
 	TenantID  uuid.UUID
 	After     uuid.UUID
+	Deleted   bool
 	Workspace string
 	Pipeline  string
 	Prefix    string
@@ -284,6 +286,7 @@ func (q *Queries) ListConfigs(ctx context.Context, arg ListConfigsParams) ([]Lis
 	rows, err := q.db.Query(ctx, listConfigs,
 		arg.TenantID,
 		arg.After,
+		arg.Deleted,
 		arg.Workspace,
 		arg.Pipeline,
 		arg.Prefix,

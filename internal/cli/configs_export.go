@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"go.arco.dev/servo/client"
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/fault"
+)
+
+// newConfigsExport prints configs as files that apply reads.
+func newConfigsExport() *cobra.Command {
+	var (
+		r      remote
+		labels []string
+	)
+	cmd := &cobra.Command{
+		Use:   "export [CONFIG...]",
+		Short: "Print configs as YAML that apply reads",
+		Long: `Print configs as YAML, one document for each: those that are named, or all of the workspace.
+servo configs apply -f takes the output back and finds nothing to change.`,
+		Example: `  servo configs export --tenant acme >acme.yaml
+  servo configs export --label provider=AWS >aws.yaml`,
+		ValidArgsFunction: completion((*session).configNames),
+		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			tenant, err := s.requireTenant(ctx)
+			if err != nil {
+				return err
+			}
+			configs, err := s.configsNamed(ctx, tenant, args, labels)
+			if err != nil {
+				return err
+			}
+			for i, c := range configs {
+				text, err := configDocument(c)
+				if err != nil {
+					return err
+				}
+				if i > 0 {
+					text = append([]byte("---\n"), text...)
+				}
+				if _, err := s.cmd.OutOrStdout().Write(text); err != nil {
+					return wrote(err)
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "only configs with this label, as name=value; several must all be there")
+	addRemote(cmd, &r)
+	addTenant(cmd, &r)
+	return cmd
+}
+
+// configsNamed reads configs by their names, or if there are none all that have the labels.
+func (s *session) configsNamed(ctx context.Context, tenant string, names, labels []string) (configs []*servov1.Config, err error) {
+	if len(names) == 0 {
+		return first(client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: tenant, Workspace: s.Workspace, Label: labels, PageSize: pageSize(0)}), 0)
+	}
+	for _, name := range names {
+		c, err := s.client.Configs().GetConfig(ctx, &servov1.GetConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: name})
+		if err != nil {
+			return nil, err
+		}
+		configs = append(configs, c)
+	}
+	return configs, nil
+}
+
+// configDocument is a config as a file has it: its name first, then what it says.
+func configDocument(c *servov1.Config) ([]byte, error) {
+	spec := proto.CloneOf(c.GetSpec())
+	if spec.GetTrigger() != nil {
+		spec.Trigger.Expression = "" // follows from the template
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("write the config as JSON: %w", err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, fmt.Errorf("read the config as JSON: %w", err)
+	}
+	document := &yaml.Node{Kind: yaml.MappingNode}
+	add := func(name string, value any) error {
+		var node yaml.Node
+		if err := node.Encode(whole(value)); err != nil {
+			return fmt.Errorf("write %s as YAML: %w", name, err)
+		}
+		document.Content = append(document.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, &node)
+		return nil
+	}
+	head := []struct {
+		name  string
+		value any
+		said  bool
+	}{{"name", c.GetName(), true}, {"workspace", c.GetWorkspace(), c.GetWorkspace() != "default"}, {"enabled", false, c.GetState() == servov1.Config_DISABLED}}
+	for _, h := range head {
+		if !h.said {
+			continue
+		}
+		if err := add(h.name, h.value); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if err := add(name, fields[name]); err != nil {
+			return nil, err
+		}
+	}
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(document); err != nil {
+		return nil, fmt.Errorf("write the config as YAML: %w", err)
+	}
+	return out.Bytes(), encoder.Close()
+}
+
+// newConfigsEdit opens a config in an editor and applies what was changed.
+func newConfigsEdit() *cobra.Command {
+	var (
+		r           remote
+		reason      string
+		dryRun, yes bool
+	)
+	cmd := aboutConfig(&cobra.Command{
+		Use:   "edit CONFIG",
+		Short: "Edit a config in $EDITOR and apply it",
+		Long: `Edit a config in the editor that VISUAL or EDITOR names, else vi. What changes is shown and
+applied once you agree. If somebody else has changed the config meanwhile, nothing is applied.`,
+		Example: "  EDITOR=nano servo configs edit acme-aws-cost",
+		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			tenant, err := s.requireTenant(ctx)
+			if err != nil {
+				return err
+			}
+			c, err := s.client.Configs().GetConfig(ctx, &servov1.GetConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0]})
+			if err != nil {
+				return err
+			}
+			before, err := configDocument(c)
+			if err != nil {
+				return err
+			}
+			file, err := edited(ctx, s.cmd, before)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = os.Remove(file) }() // what is left is in the temporary directory
+			documents, err := readConfigs(s.cmd, file, c.GetWorkspace())
+			if err != nil {
+				return err
+			}
+			d := documents[0]
+			if len(documents) != 1 || d.input.GetName() != c.GetName() || d.workspace != c.GetWorkspace() {
+				return fault.New(fault.InvalidArgument, "the file must have this one config, with its name and workspace", fault.Field("name"),
+					fault.Remedy("a config cannot be renamed: create another and delete this one"))
+			}
+			d.input.Version = c.GetVersion()
+			return s.applyConfigs(ctx, tenant, documents, nil, reason, dryRun, yes)
+		}),
+	}, &r)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, only say what would change")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	addReason(cmd, &reason)
+	return cmd
+}
+
+// edited lets a person edit a text, and gives the file that has it.
+func edited(ctx context.Context, cmd *cobra.Command, text []byte) (name string, err error) {
+	file, err := os.CreateTemp("", "servo-config-*.yaml")
+	if err != nil {
+		return "", fault.New(fault.Unavailable, "cannot create a temporary file: "+err.Error(), fault.Remedy("set TMPDIR to a directory that can be written"), fault.Cause(err))
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", wrote(err)
+	}
+	command := strings.Fields(firstText(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"))
+	editor := exec.CommandContext(ctx, command[0], append(command[1:], file.Name())...) //nolint:gosec // the user names the editor
+	editor.Stdin, editor.Stdout, editor.Stderr = cmd.InOrStdin(), io.Writer(os.Stderr), cmd.ErrOrStderr()
+	if err := editor.Run(); err != nil {
+		_ = os.Remove(file.Name())
+		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("the editor %s failed: %v", command[0], err), fault.Field("EDITOR"),
+			fault.Remedy("set EDITOR to an editor that waits until the file is closed"), fault.Cause(err))
+	}
+	return file.Name(), nil
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	watchFlag  = "watch"
+	watchEvery = 2 * time.Second
+	// clearScreen moves a terminal's cursor to its first line and erases what is below.
+	clearScreen = "\x1b[H\x1b[2J"
+)
+
+// addListWatch gives a list the flag --watch.
+func addListWatch(cmd *cobra.Command) {
+	cmd.Flags().Bool(watchFlag, false, "list again every 2s when something changed, until interrupted")
+}
+
+// isWatched says that a command is a list which is to be listed again and again.
+func isWatched(cmd *cobra.Command) bool {
+	flag := cmd.Flags().Lookup(watchFlag)
+	return flag != nil && flag.Value.String() == "true"
+}
+
+// repeat lists again and again until it is interrupted, and prints what differs from what was
+// printed last: on a terminal in its place, elsewhere below it.
+func (s *session) repeat(ctx context.Context, list func(ctx context.Context) error) error {
+	out := s.cmd.OutOrStdout()
+	var now bytes.Buffer
+	s.cmd.SetOut(&now)
+	defer s.cmd.SetOut(out)
+	s.sayTo(func(text string) { fmt.Fprintln(&now, text) })
+	ticks := time.NewTicker(watchEvery)
+	defer ticks.Stop()
+	last := ""
+	for {
+		now.Reset()
+		err := list(ctx)
+		if ctx.Err() != nil {
+			return nil // an interrupt is how this ends
+		}
+		if err != nil {
+			return err
+		}
+		if text := now.String(); text != last {
+			before := ""
+			if s.paint.terminal {
+				before = clearScreen
+			} else if last != "" {
+				before = "\n"
+			}
+			if _, err := fmt.Fprint(out, before, text); err != nil {
+				return wrote(err)
+			}
+			last = text
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
