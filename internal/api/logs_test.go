@@ -95,7 +95,7 @@ func TestLogs(t *testing.T) {
 		require.Equal(t, []string{"1first"}, texts(read(t, b, first, &servov1.ListTaskLogsRequest{Attempt: 1})))
 	})
 
-	t.Run("what is too much is dropped out of the middle, and counted", func(t *testing.T) {
+	t.Run("what is beyond the rate of an attempt is dropped, and counted", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.trigger(t, "single")
@@ -106,7 +106,7 @@ func TestLogs(t *testing.T) {
 		all := read(t, b, l, &servov1.ListTaskLogsRequest{PageSize: 100})
 		require.Positive(t, all.GetDroppedBytes())
 		require.Equal(t, int64(1), all.GetChunks()[0].GetSeq())
-		require.Equal(t, int64(24), all.GetChunks()[len(all.GetChunks())-1].GetSeq())
+		require.Less(t, all.GetChunks()[len(all.GetChunks())-1].GetSeq(), int64(24))
 	})
 
 	t.Run("a task that ended before any attempt has nothing, and nothing will come", func(t *testing.T) {

@@ -122,8 +122,8 @@ func TestBadTrigger(t *testing.T) {
 		"multiplier infinite":       {fault.InvalidArgument, "retry.multiplier", trigger(retry(run.RetryPolicy{Multiplier: math.Inf(1)}))},
 		"jitter above":              {fault.InvalidArgument, "retry.jitter", trigger(retry(run.RetryPolicy{Jitter: 1.5}))},
 		"growth NaN":                {fault.InvalidArgument, "retry.timeout_growth", trigger(retry(run.RetryPolicy{TimeoutGrowth: math.NaN()}))},
-		"retry_on not a code":       {fault.InvalidArgument, "retry.retry_on", trigger(retry(run.RetryPolicy{RetryOn: []string{zeroByte}}))},
-		"many codes":                {fault.LimitExceeded, "retry.no_retry_on", trigger(retry(run.RetryPolicy{NoRetryOn: make([]string, 101)}))},
+		"retry_on not a code":       {fault.InvalidArgument, "retry.retry_on[0]", trigger(retry(run.RetryPolicy{RetryOn: []string{zeroByte}}))},
+		"many codes":                {fault.InvalidArgument, "retry.no_retry_on", trigger(retry(run.RetryPolicy{NoRetryOn: make([]string, 101)}))},
 		"actor with zero byte":      {fault.InvalidArgument, "request", trigger(func(r *engine.Trigger) { r.Meta = event.Meta{Actor: zeroByte} })},
 	})
 }

@@ -69,7 +69,7 @@ func TestSeats(t *testing.T) {
 		leave()
 	})
 
-	t.Run("a look is twelve statements however many configs are due, and three without a seat", func(t *testing.T) {
+	t.Run("a look is fourteen statements however many configs are due, and three without a seat", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		statements := func(want engine.Fired) int64 {
@@ -79,13 +79,13 @@ func TestSeats(t *testing.T) {
 		}
 		w.save(t, "a", config.Spec{})
 		w.forward(t, time.Minute)
-		require.EqualValues(t, 12, statements(engine.Fired{Configs: 1, Runs: 1}))
+		require.EqualValues(t, 14, statements(engine.Fired{Configs: 1, Runs: 1}))
 		for i := range 30 {
 			w.save(t, fmt.Sprintf("b%d", i), config.Spec{Overlap: config.OverlapSkip})
 		}
 		w.forward(t, time.Minute)
 		w.finish(t, engine.Complete{})
-		require.EqualValues(t, 12, statements(engine.Fired{Configs: 31, Runs: 31}))
+		require.EqualValues(t, 14, statements(engine.Fired{Configs: 31, Runs: 31}))
 		leave := occupied(t, w, engine.FiringSeats)
 		require.EqualValues(t, 3, statements(engine.Fired{}))
 		leave()

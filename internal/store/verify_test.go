@@ -213,7 +213,7 @@ func TestFindWhatIsAlone(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.account(t, "a"), w.account(t, "b")
 		g := w.newRun(t, a, []run.TaskState{run.Running, run.Running}, nil, nil) // with one token
-		w.Exec(t, `INSERT INTO servo.runs SELECT (jsonb_populate_record(r, '{"tenant_id": "`+b.tenant.String()+`"}')).* FROM servo.runs r`)
+		copyRuns(t, w, b)
 		w.Exec(t, `UPDATE servo.run_events SET type = 'task.claimed', data = '{"token": 42}', position = 1 WHERE type = 'task.readied'`)
 		var (
 			runs      []store.RunIDRow
@@ -280,13 +280,27 @@ func TestFindWhatIsAlone(t *testing.T) {
 	})
 }
 
+// copyRuns copies all runs to another tenant. PostgreSQL computes the generated columns.
+func copyRuns(t testing.TB, w *world, to account) {
+	t.Helper()
+	w.Exec(t, `
+DO $$
+DECLARE
+    columns text := (SELECT string_agg(attname, ', ') FROM pg_attribute
+                     WHERE attrelid = 'servo.runs'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attname <> 'tenant_id');
+BEGIN
+    EXECUTE format('INSERT INTO servo.runs (tenant_id, %1$s) SELECT %2$L, %1$s FROM servo.runs', columns, '`+to.tenant.String()+`');
+END
+$$`)
+}
+
 func TestRepairRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a, b := w.account(t, "a"), w.account(t, "b")
 	g := w.newRun(t, a, []run.TaskState{run.Ready, run.Pending}, nil, []int32{0})
 	keys := []store.RunKey{g.key()}
-	w.Exec(t, `INSERT INTO servo.runs SELECT (jsonb_populate_record(r, '{"tenant_id": "`+b.tenant.String()+`"}')).* FROM servo.runs r`)
+	copyRuns(t, w, b)
 
 	parent := id.New[id.Run](w.mint)
 	want := g.run

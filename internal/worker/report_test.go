@@ -247,7 +247,8 @@ func TestVerdict(t *testing.T) {
 		},
 		"an integer that would arrive as another is told": {
 			returns(`{"id":9007199254740993}`), "USER_CODE_EXCEPTION",
-			"the result has an integer that JSON readers do not keep exactly at id: 9007199254740993 (send it as a string)",
+			`the result has a number at id that is not kept: "9007199254740993" cannot be kept exactly: ` +
+				`numbers have the range and precision of an IEEE double (send it as a string)`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
