@@ -214,28 +214,23 @@ func poolRoom(s store.PoolRoom, config Config, most int) int {
 	return max(0, room)
 }
 
-// takeReady locks the tasks that the round looks at.
+// takeReady locks the tasks that the round looks at: of each share those that come next by
+// priority, and where it is their turn those that are ready longest.
 func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (map[store.ShareKey][]store.ReadyTask, error) {
-	var (
-		keys  []store.ShareKey
-		mosts []int32
-	)
-	pausing := map[id.Tenant]bool{}
-	for _, p := range pools {
-		for _, s := range p.shares {
-			if s.most > 0 {
-				keys, mosts = append(keys, s.ShareKey), append(mosts, int32(s.most)) //nolint:gosec // a batch size
-				pausing[s.Tenant] = s.Pauses
-			}
-		}
+	ask := looksOf(pools)
+	ranked, err := tx.TakeReady(ctx, ask.keys, ask.mosts)
+	if err != nil {
+		return nil, err
 	}
-	tasks, err := tx.TakeReady(ctx, keys, mosts)
+	oldest, err := tx.TakeOldest(ctx, ask.oldKeys, ask.oldMosts)
 	if err != nil {
 		return nil, err
 	}
 	var suspects []run.Task
-	for _, t := range tasks {
-		if pausing[t.Tenant] {
+	seen := map[id.Task]bool{}
+	for _, t := range slices.Concat(ranked, oldest) {
+		if ask.pausing[t.Tenant] && !seen[t.ID] {
+			seen[t.ID] = true
 			suspects = append(suspects, t.Task)
 		}
 	}
@@ -243,14 +238,54 @@ func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (map[store
 	if err != nil {
 		return nil, err
 	}
-	byShare := make(map[store.ShareKey][]store.ReadyTask, len(keys))
-	for _, t := range tasks {
-		if !held[t.ID] {
-			key := store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}
-			byShare[key] = append(byShare[key], t)
+	return inTurn(pools, ranked, oldest, held), nil
+}
+
+// looks are the shares whose tasks a round reads, and how many of each.
+type looks struct {
+	keys, oldKeys   []store.ShareKey
+	mosts, oldMosts []int32
+	pausing         map[id.Tenant]bool
+}
+
+func looksOf(pools []*poolRound) looks {
+	l := looks{pausing: map[id.Tenant]bool{}}
+	for _, p := range pools {
+		for _, s := range p.shares {
+			if s.most == 0 {
+				continue
+			}
+			l.keys, l.mosts = append(l.keys, s.ShareKey), append(l.mosts, int32(s.most)) //nolint:gosec // a batch size
+			l.pausing[s.Tenant] = s.Pauses
+			if turns := fair.OldestTurns(s.Admitted, s.most); turns > 0 {
+				l.oldKeys, l.oldMosts = append(l.oldKeys, s.ShareKey), append(l.oldMosts, int32(turns)) //nolint:gosec // likewise
+			}
 		}
 	}
-	return byShare, nil
+	return l
+}
+
+// inTurn gives the tasks of each share in the order in which they are admitted, without those
+// that are held.
+func inTurn(pools []*poolRound, ranked, oldest []store.ReadyTask, held map[id.Task]bool) map[store.ShareKey][]store.ReadyTask {
+	group := func(tasks []store.ReadyTask) map[store.ShareKey][]store.ReadyTask {
+		byShare := map[store.ShareKey][]store.ReadyTask{}
+		for _, t := range tasks {
+			if key := (store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}); !held[t.ID] {
+				byShare[key] = append(byShare[key], t)
+			}
+		}
+		return byShare
+	}
+	byShare, old := group(ranked), group(oldest)
+	for _, p := range pools {
+		for _, s := range p.shares {
+			if len(old[s.ShareKey]) > 0 {
+				byShare[s.ShareKey] = fair.Turns(s.Admitted, byShare[s.ShareKey], old[s.ShareKey], func(t store.ReadyTask) id.Task { return t.ID }, s.most)
+			}
+		}
+	}
+	return byShare
 }
 
 // admit queues the tasks of a round in the order that is fair, and charges their tenants.

@@ -12,6 +12,7 @@ import (
 	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fair"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/platform"
 	"go.arco.dev/servo/internal/run"
@@ -225,6 +226,23 @@ func TestAdmit(t *testing.T) {
 		require.Len(t, served, len(names))
 		require.Zero(t, m.admit(t))
 		require.Zero(t, m.db.Count(t, `SELECT count(*) FROM servo.shares WHERE waits`), "all have left the order")
+	})
+
+	t.Run("a patient task starts within its bound under a steady load of urgent ones", func(t *testing.T) {
+		t.Parallel()
+		m := newMarket(t, engine.Config{QueueWithoutWorkers: 1})
+		const patient = 3
+		m.ready(t, "acme", patient, 1)
+		started := 0
+		for range fair.OldestEvery * patient {
+			m.ready(t, "acme", 2, 10) // more than are served
+			require.Equal(t, 1, m.admit(t))
+			m.claim(t, 1, true)
+			started = m.db.Count(t, `SELECT count(*) FROM servo.leases WHERE priority = 1`)
+		}
+		require.Equal(t, patient, started)
+		require.Equal(t, fair.OldestEvery*patient-patient, m.db.Count(t, `SELECT count(*) FROM servo.leases WHERE priority = 10`), "and no more than that")
+		verifytest.Clean(t, m.db)
 	})
 
 	t.Run("a tenant without room in its quota is not read again before it has room", func(t *testing.T) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"go.arco.dev/servo/internal/fair"
 	"go.arco.dev/servo/internal/id"
@@ -17,11 +18,11 @@ import (
 // ready explains a task that waits for admission.
 func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	q.why.Next = "admission takes it in its next round"
-	held, ahead, err := tx.ReadyPlace(ctx, q.key(), store.MaxDepth)
+	place, err := tx.ReadyPlace(ctx, q.key(), store.MaxDepth)
 	if err != nil {
 		return err
 	}
-	if held || q.pause != nil {
+	if place.Held || q.pause != nil {
 		q.paused()
 	}
 	if blocked, err := q.access(ctx, tx); err != nil || blocked {
@@ -57,7 +58,7 @@ func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	if p.shares[mine].room <= 0 {
 		return q.noRoom(ctx, tx, p.shares[mine])
 	}
-	q.notItsTurn(p, mine, tasks, taken, ahead)
+	q.notItsTurn(p, mine, tasks, taken, place)
 	return nil
 }
 
@@ -94,25 +95,25 @@ func find(pools []*poolRound, key store.ShareKey) (p *poolRound, share int) {
 // would hold.
 func lookReady(ctx context.Context, tx *store.Tx, p *poolRound) (map[store.ShareKey][]store.ReadyTask, error) {
 	var (
-		shares []store.ReadyShare
-		mosts  []int32
+		shares, old     []store.ReadyShare
+		mosts, oldMosts []int32
 	)
 	for _, s := range p.shares {
-		if s.most > 0 {
-			shares, mosts = append(shares, s.ReadyShare), append(mosts, int32(s.most)) //nolint:gosec // a batch size
+		if s.most == 0 {
+			continue
+		}
+		shares, mosts = append(shares, s.ReadyShare), append(mosts, int32(s.most)) //nolint:gosec // a batch size
+		if turns := fair.OldestTurns(s.Admitted, s.most); turns > 0 {
+			old, oldMosts = append(old, s.ReadyShare), append(oldMosts, int32(turns)) //nolint:gosec // likewise
 		}
 	}
-	if len(shares) == 0 {
-		return nil, nil
+	ranked, held, err := tx.LookReady(ctx, shares, mosts, false)
+	if err != nil {
+		return nil, err
 	}
-	tasks, paused, err := tx.LookReady(ctx, shares, mosts)
-	byShare := make(map[store.ShareKey][]store.ReadyTask, len(shares))
-	for _, t := range tasks {
-		if key := (store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}); !paused[t.ID] {
-			byShare[key] = append(byShare[key], t)
-		}
-	}
-	return byShare, err
+	oldest, heldToo, err := tx.LookReady(ctx, old, oldMosts, true)
+	maps.Copy(held, heldToo)
+	return inTurn([]*poolRound{p}, ranked, oldest, held), err
 }
 
 func (q *inquiry) paused() {
@@ -184,14 +185,14 @@ func (q *inquiry) noRoom(ctx context.Context, tx *store.Tx, s shareRound) error 
 }
 
 // notItsTurn says who comes first where there is room: other tenants, or other tasks of its own.
-func (q *inquiry) notItsTurn(p *poolRound, mine int, tasks map[store.ShareKey][]store.ReadyTask, taken []int, ahead int) {
+func (q *inquiry) notItsTurn(p *poolRound, mine int, tasks map[store.ShareKey][]store.ReadyTask, taken []int, ready store.ReadyPlace) {
 	own, others := taken[mine], 0
 	for i, n := range taken {
 		if i != mine {
 			others += n
 		}
 	}
-	place := ahead
+	place := ready.Ahead
 	for i, t := range tasks[p.shares[mine].ShareKey] {
 		if t.ID == q.task.ID {
 			place = i
@@ -203,8 +204,9 @@ func (q *inquiry) notItsTurn(p *poolRound, mine int, tasks map[store.ShareKey][]
 			map[string]any{"pool": p.pool, "rank": rank, "of": of, "room": p.room, "own": own})
 	}
 	if place > 0 {
-		q.block(BlockedByOwnTasks, fmt.Sprintf("%d ready tasks of its own tenant come before it in pool %s; the next round takes %d of them", place, p.pool, own),
-			"wait, or give its run a higher priority", map[string]any{"pool": p.pool, "ahead": place, "taken": own})
+		latest := fair.OldestEvery * (ready.Older + 1)
+		q.block(BlockedByOwnTasks, fmt.Sprintf("%d ready tasks of its own tenant come before it in pool %s; the next round takes %d of them; it starts at the latest with task number %d of its tenant from now on, whatever their priorities",
+			place, p.pool, own, latest), "wait, or give its run a higher priority", map[string]any{"pool": p.pool, "ahead": place, "taken": own, "latest": latest})
 	}
 	if others == 0 && place == 0 {
 		q.block(BlockedByRound, fmt.Sprintf("the next round of admission takes %d tasks, and others come first", p.room),

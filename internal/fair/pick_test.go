@@ -229,8 +229,52 @@ func TestRank(t *testing.T) {
 	noon := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 	require.Less(t, fair.Rank(10, noon), fair.Rank(5, noon), "urgent first")
 	require.Less(t, fair.Rank(5, noon), fair.Rank(5, noon.Add(time.Second)), "then who waits longest")
-	require.Less(t, fair.Rank(5, noon), fair.Rank(6, noon.Add(11*time.Minute)), "and waiting makes up for priority")
-	require.Less(t, fair.Rank(6, noon.Add(9*time.Minute)), fair.Rank(5, noon))
+	require.Less(t, fair.Rank(6, noon.Add(24*time.Hour)), fair.Rank(5, noon), "however long another waits")
+	require.Equal(t, fair.Rank(10, noon), fair.Rank(11, noon))
+	require.Equal(t, fair.Rank(0, noon), fair.Rank(-1, noon))
+}
+
+// TestOldestTurns: under any load of urgent tasks, a task is admitted with one of the next
+// OldestEvery tasks of its tenant for each older one and itself.
+func TestOldestTurns(t *testing.T) {
+	t.Parallel()
+	type task struct {
+		number, priority int
+		latest           int // the last turn in which it may be admitted
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var ready []task // the oldest first
+		turn, made := rapid.IntRange(0, 20).Draw(t, "admitted before"), 0
+		add := func(priority int) {
+			made++
+			ready = append(ready, task{made, priority, turn + fair.OldestEvery*(len(ready)+1)})
+		}
+		for range rapid.IntRange(1, 5).Draw(t, "patient tasks") {
+			add(1)
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "rounds") {
+			room := rapid.IntRange(1, 20).Draw(t, "room")
+			for range room + rapid.IntRange(-2, 3).Draw(t, "more arrive than leave") {
+				add(rapid.SampledFrom([]int{10, 10, 10, 5, 1}).Draw(t, "priority"))
+			}
+			ranked := slices.Clone(ready)
+			slices.SortStableFunc(ranked, func(a, b task) int { return cmp.Compare(b.priority, a.priority) })
+			// A round reads no more than it can take.
+			ranked, oldest := ranked[:min(room, len(ranked))], ready[:min(fair.OldestTurns(int64(turn), room), len(ready))]
+			order := fair.Turns(int64(turn), ranked, oldest, func(t task) int { return t.number }, room)
+			require.Len(t, order, min(room, len(ready)), "no room is left while tasks are ready")
+			for _, a := range order {
+				turn++
+				require.LessOrEqual(t, turn, a.latest, "task %d of priority %d", a.number, a.priority)
+				before := len(ready)
+				ready = slices.DeleteFunc(ready, func(r task) bool { return r.number == a.number })
+				require.Len(t, ready, before-1, "each is admitted once")
+			}
+			for _, r := range ready {
+				require.Less(t, turn, r.latest, "task %d of priority %d still waits", r.number, r.priority)
+			}
+		}
+	})
 }
 
 func BenchmarkPick(b *testing.B) {

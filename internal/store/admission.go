@@ -32,6 +32,7 @@ type ReadyShare struct {
 	MaxInFlight int     // of the tenant in all pools; -1 is no limit
 	InFlight    int     // likewise
 	Pauses      bool    // some asset of the tenant is paused
+	Admitted    int64   // tasks of the tenant in this pool, ever
 }
 
 // PoolRoom is what bounds a pool.
@@ -106,7 +107,7 @@ func (tx *Tx) HeadShares(ctx context.Context, pools ReadyPools, mosts []int32) (
 	return column(rows, func(r db.HeadSharesRow) ReadyShare {
 		return ReadyShare{
 			ShareKey: ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool}, PoolRoom: rooms[r.Pool],
-			Weight: r.FairnessWeight, EvenAt: r.EvenAt, Waits: true,
+			Weight: r.FairnessWeight, EvenAt: r.EvenAt, Waits: true, Admitted: r.Admitted,
 			MaxInFlight: int(r.MaxConcurrentTasks), InFlight: int(r.TenantInFlight), Pauses: r.Pauses,
 		}
 	}), nil
@@ -131,15 +132,29 @@ func (tx *Tx) TakeReady(ctx context.Context, shares []ShareKey, mosts []int32) (
 	if err != nil {
 		return nil, err
 	}
-	return column(rows, func(r db.TakeReadyRow) ReadyTask {
-		t := taskFromReady(db.ServoReadyQ{
-			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor,
-		})
-		t.Asset = r.Asset
-		return ReadyTask{Task: t, Seconds: r.Seconds}
-	}), nil
+	return column(rows, readyTask), nil
+}
+
+// TakeOldest locks the tasks that are ready longest, whatever their priority, at most so many of
+// each share, waiting for no lock. The tasks of a share come in their order.
+func (tx *Tx) TakeOldest(ctx context.Context, shares []ShareKey, mosts []int32) ([]ReadyTask, error) {
+	if len(shares) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.q.TakeOldest(ctx, db.TakeOldestParams{
+		TenantIds: column(shares, ShareKey.tenantID), Pools: column(shares, ShareKey.pool), Mosts: mosts,
+	})
+	return column(rows, func(r db.TakeOldestRow) ReadyTask { return readyTask(db.TakeReadyRow(r)) }), err
+}
+
+func readyTask(r db.TakeReadyRow) ReadyTask {
+	t := taskFromReady(db.ServoReadyQ{
+		TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
+		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
+		Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor,
+	})
+	t.Asset = r.Asset
+	return ReadyTask{Task: t, Seconds: r.Seconds}
 }
 
 // HoldPaused takes the tasks of paused assets out of the order, and says which they are.

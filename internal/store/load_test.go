@@ -236,6 +236,7 @@ func (w *world) sendReads(t testing.TB) {
 		require.Len(t, must(tx.HeadShares(ctx, pools, []int32{probe}))(t), probe)
 		ready := must(tx.TakeReady(ctx, w.readyShares(t, tx, 2), []int32{probe / 2, probe / 2}))(t)
 		require.Len(t, ready, probe)
+		require.Len(t, must(tx.TakeOldest(ctx, w.readyShares(t, tx, 2), []int32{probe / 2, probe / 2}))(t), probe)
 		for i := range ready {
 			ready[i].Asset = "" // as of a task that waited
 		}

@@ -106,6 +106,7 @@ var plans = map[string][]string{
 	"InlineShares":    {"asset_pauses_pkey", "pool_clocks_pkey", "pool_q_order", "pools_pkey", "ready_q_order", "shares_in_flight", "shares_pkey", "switches_pkey", "tenants_pkey", "workers_pkey"},
 	"InlineTasks":     {"durations_pkey", "tasks_pkey"},
 	"TakeReady":       {"durations_pkey", "ready_q_order", "tasks_pkey"},
+	"TakeOldest":      {"durations_pkey", "ready_q_order", "tasks_pkey"},
 	"DeleteReady":     {"ready_q_pkey"},
 	"TakeQueued":      {"pool_q_order", "pools_pkey", "runs_pkey", "switches_pkey", "tasks_pkey"},
 	"DeleteQueued":    {"pool_q_pkey"},

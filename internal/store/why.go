@@ -163,7 +163,7 @@ func (u unfolded) fold(pools ReadyPools, heads []ReadyShare, known []db.SharesOf
 			evenAt = room.PoolClock
 		}
 		s := ReadyShare{
-			ShareKey: key, PoolRoom: room, Weight: r.FairnessWeight, EvenAt: evenAt - u.owed[key]/r.FairnessWeight, Waits: waits,
+			ShareKey: key, PoolRoom: room, Weight: r.FairnessWeight, EvenAt: evenAt - u.owed[key]/r.FairnessWeight, Waits: waits, Admitted: r.Admitted,
 			MaxInFlight: int(r.MaxConcurrentTasks), InFlight: int(r.TenantInFlight) - u.tenants[key.Tenant], Pauses: r.Pauses,
 		}
 		if waits && !waited {
@@ -179,37 +179,53 @@ func (u unfolded) fold(pools ReadyPools, heads []ReadyShare, known []db.SharesOf
 	return shares
 }
 
-// LookReady reads what TakeReady would lock, and says which of the tasks are of paused assets.
-func (tx *Tx) LookReady(ctx context.Context, shares []ReadyShare, mosts []int32) (tasks []ReadyTask, paused map[id.Task]bool, err error) {
-	rows, err := tx.q.LookReady(ctx, db.LookReadyParams{
+// LookReady reads what TakeReady would lock, and TakeOldest if oldest is set, and says which of
+// the tasks are of paused assets.
+func (tx *Tx) LookReady(ctx context.Context, shares []ReadyShare, mosts []int32, oldest bool) (tasks []ReadyTask, paused map[id.Task]bool, err error) {
+	paused = map[id.Task]bool{}
+	if len(shares) == 0 {
+		return nil, paused, nil
+	}
+	params := db.LookReadyParams{
 		TenantIds: column(shares, func(s ReadyShare) uuid.UUID { return s.Tenant.UUID }),
 		Pools:     column(shares, func(s ReadyShare) string { return s.Pool }),
 		Pauses:    column(shares, func(s ReadyShare) bool { return s.Pauses }),
 		Mosts:     mosts,
-	})
-	paused = map[id.Task]bool{}
-	tasks = column(rows, func(r db.LookReadyRow) ReadyTask {
-		t := taskFromReady(db.ServoReadyQ{
+	}
+	var rows []db.LookReadyRow
+	if oldest {
+		var found []db.LookOldestRow
+		found, err = tx.q.LookOldest(ctx, db.LookOldestParams(params))
+		rows = column(found, func(r db.LookOldestRow) db.LookReadyRow { return db.LookReadyRow(r) })
+	} else {
+		rows, err = tx.q.LookReady(ctx, params)
+	}
+	return column(rows, func(r db.LookReadyRow) ReadyTask {
+		t := readyTask(db.TakeReadyRow{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor,
+			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Asset: r.Asset, Seconds: r.Seconds,
 		})
-		t.Asset = r.Asset
 		if r.Paused {
 			paused[t.ID] = true
 		}
-		return ReadyTask{Task: t, Seconds: r.Seconds}
-	})
-	return tasks, paused, err
+		return t
+	}), paused, err
 }
 
-// ReadyPlace says whether a ready task is held, and how many tasks of its tenant come before it
-// in its pool, counted up to most.
-func (tx *Tx) ReadyPlace(ctx context.Context, key TaskKey, most int) (held bool, ahead int, err error) {
+// ReadyPlace is where a ready task is among those of its tenant in its pool, counted up to most.
+type ReadyPlace struct {
+	Held  bool // its asset is paused
+	Ahead int  // come before it by priority and age
+	Older int  // are ready longer
+}
+
+// ReadyPlace reads where a ready task is.
+func (tx *Tx) ReadyPlace(ctx context.Context, key TaskKey, most int) (ReadyPlace, error) {
 	row, err := tx.q.ReadyPlace(ctx, db.ReadyPlaceParams{
 		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: int32(most), //nolint:gosec // a bound
 	})
-	return row.Held, int(row.Ahead), err
+	return ReadyPlace{Held: row.Held, Ahead: int(row.Ahead), Older: int(row.Older)}, err
 }
 
 // QueuePlace is how many tasks come before a queued one in its pool, counted up to most.

@@ -120,11 +120,11 @@ ORDER  BY p.pool;
 -- name: HeadShares :many
 -- The tenants that are served next in each pool, at most so many of each, and what bounds them.
 -- Tenants that may not use the pool are passed over.
-SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, f.even_at::float8 AS even_at, t.max_concurrent_tasks, t.fairness_weight,
-       h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses
+SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, f.even_at::float8 AS even_at, f.admitted::bigint AS admitted,
+       t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses
 FROM   (SELECT unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 LEFT   JOIN LATERAL (SELECT x.accepts FROM servo.pools x WHERE x.name = n.pool OFFSET 0) AS a ON true
-JOIN   LATERAL (SELECT x.tenant_id, x.pool, x.even_at FROM servo.shares x
+JOIN   LATERAL (SELECT x.tenant_id, x.pool, x.even_at, x.admitted FROM servo.shares x
                 WHERE x.pool = n.pool AND x.waits AND NOT x.over_quota AND coalesce(x.tenant_id = ANY (a.accepts), true)
                 ORDER BY x.even_at, x.tenant_id LIMIT n.most) AS f ON true
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
@@ -150,6 +150,23 @@ JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
 
+-- name: TakeOldest :many
+-- The tasks that are ready longest of each tenant and pool, whatever their priority: the first of
+-- each priority, and of these the oldest.
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
+JOIN   LATERAL (SELECT o.*
+                FROM   generate_series(0, 10) AS l
+                JOIN   LATERAL (SELECT r.* FROM servo.ready_q r
+                                WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
+                                AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
+                                ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS o ON true
+                ORDER  BY o.since LIMIT n.most) AS q ON true
+JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
+                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
+
 -- name: PausedTasks :many
 -- Those of the tasks whose asset is paused. The pauses stay as they are until the commit, so
 -- that a resume comes before or after.
@@ -171,13 +188,13 @@ WHERE  ctid = ANY (ARRAY(
 -- name: ChargeShares :exec
 -- Executed after the tasks were moved: a share waits if ready tasks are left, those among them
 -- that another transaction has locked. What becomes ready meanwhile leaves a note.
-INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, even_at, over_quota, waits, updated_at)
-SELECT n.tenant_id, n.pool, n.added, n.even_at, n.over_quota,
+INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, admitted, even_at, over_quota, waits, updated_at)
+SELECT n.tenant_id, n.pool, n.added, n.added, n.even_at, n.over_quota,
        EXISTS (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND q.pool = n.pool AND NOT q.held), @now::timestamptz
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@added::int[]) AS added,
                unnest(@even_ats::float8[]) AS even_at, unnest(@over_quotas::bool[]) AS over_quota) AS n
 ON CONFLICT (tenant_id, pool) DO UPDATE
-SET    in_flight = s.in_flight + excluded.in_flight, even_at = excluded.even_at, over_quota = excluded.over_quota, waits = excluded.waits,
+SET    in_flight = s.in_flight + excluded.in_flight, admitted = s.admitted + excluded.admitted, even_at = excluded.even_at, over_quota = excluded.over_quota, waits = excluded.waits,
        updated_at = excluded.updated_at;
 
 -- name: SetPoolClocks :exec

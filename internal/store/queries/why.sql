@@ -11,7 +11,7 @@ GROUP  BY s.tenant_id, s.pool;
 -- name: SharesOfTenants :many
 -- What tenants have of each pool, whether they wait or not, and of the given ones even if it is
 -- nothing so far.
-SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, (s.pool IS NOT NULL)::bool AS known, coalesce(s.even_at, 0)::float8 AS even_at,
+SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, (s.pool IS NOT NULL)::bool AS known, coalesce(s.even_at, 0)::float8 AS even_at, coalesce(s.admitted, 0)::bigint AS admitted,
        coalesce(s.waits, false)::bool AS waits, coalesce(s.over_quota, false)::bool AS over_quota, t.max_concurrent_tasks, t.fairness_weight,
        h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = n.tenant_id)::bool AS pauses
 FROM   (SELECT m.tenant_id, x.pool
@@ -19,7 +19,7 @@ FROM   (SELECT m.tenant_id, x.pool
         JOIN   LATERAL (SELECT y.pool FROM servo.shares y WHERE y.tenant_id = m.tenant_id OFFSET 0) AS x ON true
         UNION
         SELECT unnest(@key_tenants::uuid[]), unnest(@key_pools::text[])) AS n
-LEFT   JOIN LATERAL (SELECT x.pool, x.even_at, x.waits, x.over_quota FROM servo.shares x WHERE x.tenant_id = n.tenant_id AND x.pool = n.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.* FROM servo.shares x WHERE x.tenant_id = n.tenant_id AND x.pool = n.pool OFFSET 0) AS s ON true
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = n.tenant_id) AS h ON true;
 
@@ -39,11 +39,38 @@ JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
 
+-- name: LookOldest :many
+-- The tasks that are ready longest (TakeOldest), and which of them a round would hold.
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
+       (n.pauses AND EXISTS (SELECT FROM servo.runs r
+                             JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
+                             WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most,
+               unnest(@pauses::bool[]) AS pauses) AS n
+JOIN   LATERAL (SELECT o.*
+                FROM   generate_series(0, 10) AS l
+                JOIN   LATERAL (SELECT r.* FROM servo.ready_q r
+                                WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
+                                AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
+                                ORDER BY r.rank LIMIT n.most) AS o ON true
+                ORDER  BY o.since LIMIT n.most) AS q ON true
+JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
+                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
+
 -- name: ReadyPlace :one
--- Whether a ready task is held, and how many of its tenant come before it in its pool.
+-- Whether a ready task is held, how many of its tenant come before it in its pool, and how many
+-- of these are ready longer, whatever their priority.
 SELECT q.held, (SELECT count(*) FROM (SELECT FROM servo.ready_q o
                                       WHERE o.tenant_id = q.tenant_id AND o.pool = q.pool AND NOT o.held AND o.rank < q.rank
-                                      LIMIT @most::int) AS x)::int AS ahead
+                                      LIMIT @most::int) AS x)::int AS ahead,
+       (SELECT count(*) FROM (SELECT FROM generate_series(0, 10) AS l
+                              JOIN LATERAL (SELECT FROM servo.ready_q o
+                                            WHERE o.tenant_id = q.tenant_id AND o.pool = q.pool AND NOT o.held AND o.rank >= l * 9007199254740992
+                                            AND   o.rank < l * 9007199254740992 + q.rank % 9007199254740992
+                                            LIMIT @most::int) AS r ON true
+                              LIMIT @most::int) AS x)::int AS older
 FROM   servo.ready_q q
 WHERE  q.tenant_id = @tenant_id::uuid AND q.run_id = @run_id::uuid AND q.task_id = @task_id::uuid;
 

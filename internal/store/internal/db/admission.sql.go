@@ -33,13 +33,13 @@ func (q *Queries) AdmissionWork(ctx context.Context) (AdmissionWorkRow, error) {
 }
 
 const chargeShares = `-- name: ChargeShares :exec
-INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, even_at, over_quota, waits, updated_at)
-SELECT n.tenant_id, n.pool, n.added, n.even_at, n.over_quota,
+INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, admitted, even_at, over_quota, waits, updated_at)
+SELECT n.tenant_id, n.pool, n.added, n.added, n.even_at, n.over_quota,
        EXISTS (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND q.pool = n.pool AND NOT q.held), $1::timestamptz
 FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::text[]) AS pool, unnest($4::int[]) AS added,
                unnest($5::float8[]) AS even_at, unnest($6::bool[]) AS over_quota) AS n
 ON CONFLICT (tenant_id, pool) DO UPDATE
-SET    in_flight = s.in_flight + excluded.in_flight, even_at = excluded.even_at, over_quota = excluded.over_quota, waits = excluded.waits,
+SET    in_flight = s.in_flight + excluded.in_flight, admitted = s.admitted + excluded.admitted, even_at = excluded.even_at, over_quota = excluded.over_quota, waits = excluded.waits,
        updated_at = excluded.updated_at
 `
 
@@ -108,7 +108,7 @@ WITH gone AS (
     FROM   sums m
     JOIN   fronts f ON f.pool = m.pool
     LEFT   JOIN LATERAL (SELECT x.fairness_weight FROM servo.tenants x WHERE x.id = m.tenant_id OFFSET 0) AS t ON true
-    LEFT   JOIN LATERAL (SELECT tenant_id, pool, in_flight, served, tasks, updated_at, waits, even_at, over_quota FROM servo.shares x WHERE x.tenant_id = m.tenant_id AND x.pool = m.pool OFFSET 0) AS o ON true
+    LEFT   JOIN LATERAL (SELECT tenant_id, pool, in_flight, served, tasks, updated_at, waits, even_at, over_quota, admitted FROM servo.shares x WHERE x.tenant_id = m.tenant_id AND x.pool = m.pool OFFSET 0) AS o ON true
     JOIN   LATERAL (SELECT m.arrived OR coalesce(o.waits, false) AS waits, NOT m.freed AND coalesce(o.over_quota, false) AS over_quota,
                            coalesce(o.even_at, f.clock) - (m.charged - m.seconds) / coalesce(t.fairness_weight, 1) AS even_at) AS v ON true
     ORDER  BY m.tenant_id, m.pool
@@ -132,11 +132,11 @@ func (q *Queries) FoldSettlements(ctx context.Context, most int32) (int32, error
 }
 
 const headShares = `-- name: HeadShares :many
-SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, f.even_at::float8 AS even_at, t.max_concurrent_tasks, t.fairness_weight,
-       h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses
+SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, f.even_at::float8 AS even_at, f.admitted::bigint AS admitted,
+       t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses
 FROM   (SELECT unnest($1::text[]) AS pool, unnest($2::int[]) AS most) AS n
 LEFT   JOIN LATERAL (SELECT x.accepts FROM servo.pools x WHERE x.name = n.pool OFFSET 0) AS a ON true
-JOIN   LATERAL (SELECT x.tenant_id, x.pool, x.even_at FROM servo.shares x
+JOIN   LATERAL (SELECT x.tenant_id, x.pool, x.even_at, x.admitted FROM servo.shares x
                 WHERE x.pool = n.pool AND x.waits AND NOT x.over_quota AND coalesce(x.tenant_id = ANY (a.accepts), true)
                 ORDER BY x.even_at, x.tenant_id LIMIT n.most) AS f ON true
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
@@ -153,6 +153,7 @@ type HeadSharesRow struct {
 	TenantID           uuid.UUID
 	Pool               string
 	EvenAt             float64
+	Admitted           int64
 	MaxConcurrentTasks int32
 	FairnessWeight     float64
 	TenantInFlight     int32
@@ -174,6 +175,7 @@ func (q *Queries) HeadShares(ctx context.Context, arg HeadSharesParams) ([]HeadS
 			&i.TenantID,
 			&i.Pool,
 			&i.EvenAt,
+			&i.Admitted,
 			&i.MaxConcurrentTasks,
 			&i.FairnessWeight,
 			&i.TenantInFlight,
@@ -420,6 +422,86 @@ type SetPoolClocksParams struct {
 func (q *Queries) SetPoolClocks(ctx context.Context, arg SetPoolClocksParams) error {
 	_, err := q.db.Exec(ctx, setPoolClocks, arg.Pools, arg.Clocks)
 	return err
+}
+
+const takeOldest = `-- name: TakeOldest :many
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
+JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held
+                FROM   generate_series(0, 10) AS l
+                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held FROM servo.ready_q r
+                                WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
+                                AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
+                                ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS o ON true
+                ORDER  BY o.since LIMIT n.most) AS q ON true
+JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
+                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true
+`
+
+type TakeOldestParams struct {
+	TenantIds []uuid.UUID
+	Pools     []string
+	Mosts     []int32
+}
+
+type TakeOldestRow struct {
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
+	TaskID     uuid.UUID
+	Since      time.Time
+	Version    int32
+	TimeoutS   int32
+	Priority   int16
+	Dependents bool
+	Pool       string
+	Attempt    int32
+	Failures   int32
+	Fruitless  int32
+	FanOuts    int32
+	Cursor     string
+	Asset      string
+	Seconds    float64
+}
+
+// The tasks that are ready longest of each tenant and pool, whatever their priority: the first of
+// each priority, and of these the oldest.
+func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeOldestRow, error) {
+	rows, err := q.db.Query(ctx, takeOldest, arg.TenantIds, arg.Pools, arg.Mosts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TakeOldestRow
+	for rows.Next() {
+		var i TakeOldestRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.Asset,
+			&i.Seconds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const takeReady = `-- name: TakeReady :many

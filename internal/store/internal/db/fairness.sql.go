@@ -61,7 +61,7 @@ SELECT f.pool::text AS pool, f.name, f.fairness_weight, f.max_concurrent_tasks, 
        coalesce(s.tasks, 0)::bigint AS tasks, f.pool_weight::float8 AS pool_weight, f.pool_in_flight::bigint AS pool_in_flight,
        (f.total > $1::int OR (SELECT count(*) FROM walked) = $2::int)::bool AS more
 FROM   shown f
-LEFT   JOIN LATERAL (SELECT x.tenant_id, x.pool, x.in_flight, x.served, x.tasks, x.updated_at, x.waits, x.even_at, x.over_quota FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.tenant_id, x.pool, x.in_flight, x.served, x.tasks, x.updated_at, x.waits, x.even_at, x.over_quota, x.admitted FROM servo.shares x WHERE x.tenant_id = f.tenant_id AND x.pool = f.pool OFFSET 0) AS s ON true
 LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = f.pool OFFSET 0) AS c ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
 JOIN   LATERAL (SELECT count(*) AS waiting FROM (SELECT FROM servo.ready_q x

@@ -12,6 +12,97 @@ import (
 	"github.com/google/uuid"
 )
 
+const lookOldest = `-- name: LookOldest :many
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
+       (n.pauses AND EXISTS (SELECT FROM servo.runs r
+                             JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
+                             WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most,
+               unnest($4::bool[]) AS pauses) AS n
+JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held
+                FROM   generate_series(0, 10) AS l
+                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held FROM servo.ready_q r
+                                WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
+                                AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
+                                ORDER BY r.rank LIMIT n.most) AS o ON true
+                ORDER  BY o.since LIMIT n.most) AS q ON true
+JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
+                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true
+`
+
+type LookOldestParams struct {
+	TenantIds []uuid.UUID
+	Pools     []string
+	Mosts     []int32
+	Pauses    []bool
+}
+
+type LookOldestRow struct {
+	TenantID   uuid.UUID
+	RunID      uuid.UUID
+	TaskID     uuid.UUID
+	Since      time.Time
+	Version    int32
+	TimeoutS   int32
+	Priority   int16
+	Dependents bool
+	Pool       string
+	Attempt    int32
+	Failures   int32
+	Fruitless  int32
+	FanOuts    int32
+	Cursor     string
+	Asset      string
+	Seconds    float64
+	Paused     bool
+}
+
+// The tasks that are ready longest (TakeOldest), and which of them a round would hold.
+func (q *Queries) LookOldest(ctx context.Context, arg LookOldestParams) ([]LookOldestRow, error) {
+	rows, err := q.db.Query(ctx, lookOldest,
+		arg.TenantIds,
+		arg.Pools,
+		arg.Mosts,
+		arg.Pauses,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LookOldestRow
+	for rows.Next() {
+		var i LookOldestRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.Asset,
+			&i.Seconds,
+			&i.Paused,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lookReady = `-- name: LookReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
@@ -223,7 +314,13 @@ func (q *Queries) QueuePlace(ctx context.Context, arg QueuePlaceParams) (int32, 
 const readyPlace = `-- name: ReadyPlace :one
 SELECT q.held, (SELECT count(*) FROM (SELECT FROM servo.ready_q o
                                       WHERE o.tenant_id = q.tenant_id AND o.pool = q.pool AND NOT o.held AND o.rank < q.rank
-                                      LIMIT $1::int) AS x)::int AS ahead
+                                      LIMIT $1::int) AS x)::int AS ahead,
+       (SELECT count(*) FROM (SELECT FROM generate_series(0, 10) AS l
+                              JOIN LATERAL (SELECT FROM servo.ready_q o
+                                            WHERE o.tenant_id = q.tenant_id AND o.pool = q.pool AND NOT o.held AND o.rank >= l * 9007199254740992
+                                            AND   o.rank < l * 9007199254740992 + q.rank % 9007199254740992
+                                            LIMIT $1::int) AS r ON true
+                              LIMIT $1::int) AS x)::int AS older
 FROM   servo.ready_q q
 WHERE  q.tenant_id = $2::uuid AND q.run_id = $3::uuid AND q.task_id = $4::uuid
 `
@@ -238,9 +335,11 @@ type ReadyPlaceParams struct {
 type ReadyPlaceRow struct {
 	Held  bool
 	Ahead int32
+	Older int32
 }
 
-// Whether a ready task is held, and how many of its tenant come before it in its pool.
+// Whether a ready task is held, how many of its tenant come before it in its pool, and how many
+// of these are ready longer, whatever their priority.
 func (q *Queries) ReadyPlace(ctx context.Context, arg ReadyPlaceParams) (ReadyPlaceRow, error) {
 	row := q.db.QueryRow(ctx, readyPlace,
 		arg.Most,
@@ -249,12 +348,12 @@ func (q *Queries) ReadyPlace(ctx context.Context, arg ReadyPlaceParams) (ReadyPl
 		arg.TaskID,
 	)
 	var i ReadyPlaceRow
-	err := row.Scan(&i.Held, &i.Ahead)
+	err := row.Scan(&i.Held, &i.Ahead, &i.Older)
 	return i, err
 }
 
 const sharesOfTenants = `-- name: SharesOfTenants :many
-SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, (s.pool IS NOT NULL)::bool AS known, coalesce(s.even_at, 0)::float8 AS even_at,
+SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, (s.pool IS NOT NULL)::bool AS known, coalesce(s.even_at, 0)::float8 AS even_at, coalesce(s.admitted, 0)::bigint AS admitted,
        coalesce(s.waits, false)::bool AS waits, coalesce(s.over_quota, false)::bool AS over_quota, t.max_concurrent_tasks, t.fairness_weight,
        h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = n.tenant_id)::bool AS pauses
 FROM   (SELECT m.tenant_id, x.pool
@@ -262,7 +361,7 @@ FROM   (SELECT m.tenant_id, x.pool
         JOIN   LATERAL (SELECT y.pool FROM servo.shares y WHERE y.tenant_id = m.tenant_id OFFSET 0) AS x ON true
         UNION
         SELECT unnest($2::uuid[]), unnest($3::text[])) AS n
-LEFT   JOIN LATERAL (SELECT x.pool, x.even_at, x.waits, x.over_quota FROM servo.shares x WHERE x.tenant_id = n.tenant_id AND x.pool = n.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.tenant_id, x.pool, x.in_flight, x.served, x.tasks, x.updated_at, x.waits, x.even_at, x.over_quota, x.admitted FROM servo.shares x WHERE x.tenant_id = n.tenant_id AND x.pool = n.pool OFFSET 0) AS s ON true
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = n.tenant_id) AS h ON true
 `
@@ -278,6 +377,7 @@ type SharesOfTenantsRow struct {
 	Pool               string
 	Known              bool
 	EvenAt             float64
+	Admitted           int64
 	Waits              bool
 	OverQuota          bool
 	MaxConcurrentTasks int32
@@ -302,6 +402,7 @@ func (q *Queries) SharesOfTenants(ctx context.Context, arg SharesOfTenantsParams
 			&i.Pool,
 			&i.Known,
 			&i.EvenAt,
+			&i.Admitted,
 			&i.Waits,
 			&i.OverQuota,
 			&i.MaxConcurrentTasks,
