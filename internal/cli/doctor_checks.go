@@ -210,17 +210,25 @@ func (d *doctor) databases(ctx context.Context) []finding {
 		return append(findings, failing(err)...)
 	}
 	findings = append(findings, skew("the database", begun, theirs))
-	open, err := daemon.OpenTransactions(ctx, url, longOpen)
+	open, blind, err := daemon.OpenTransactions(ctx, url, longOpen)
 	if err != nil {
 		return append(findings, failing(err)...)
 	}
-	return append(findings, transactions(open))
+	f := transactions(open, blind)
+	if d.forProduction && f.Verdict == doubted {
+		f.Verdict = failed
+	}
+	return append(findings, f)
 }
 
 // transactions says which of them holds others up: one that is idle keeps what it has locked,
 // and any that is old keeps the database from tidying up.
-func transactions(open []daemon.Transaction) finding {
+func transactions(open []daemon.Transaction, blind bool) finding {
 	f := finding{Check: "transactions", Verdict: passed, Message: "none is older than " + asset.Duration(longOpen).String()}
+	if len(open) == 0 && blind {
+		f.Verdict, f.Message = doubted, "none of this role is older than "+asset.Duration(longOpen).String()+"; those of other roles cannot be seen"
+		f.Remedy = "GRANT pg_read_all_stats TO the login role"
+	}
 	if len(open) == 0 {
 		return f
 	}
@@ -230,6 +238,9 @@ func transactions(open []daemon.Transaction) finding {
 	if worst.Idle {
 		f.Verdict, f.Remedy = failed, fmt.Sprintf("end it: SELECT pg_terminate_backend(%d)", worst.Process)
 		f.Message += " and does nothing in it; what it has locked waits"
+	}
+	if worst.Holds {
+		f.Message += "; subscriptions and streams wait for its end"
 	}
 	if n := len(open) - 1; n > 0 {
 		f.Message += fmt.Sprintf(" (and %d more)", n)

@@ -232,9 +232,9 @@ func durable(g daemon.Guard) finding {
 }
 
 // backedUp: something that looks like a backup is seen. PostgreSQL does not know of those that
-// are made by copying disks or by dumps, so that none seen is only a doubt.
+// are made by copying disks or by dumps; an installation that others depend on needs the log.
 func backedUp(g daemon.Guard, now time.Time) finding {
-	f := finding{Check: "backups", Verdict: doubted, Remedy: "archive the write-ahead log and take base backups, and restore one for practice"}
+	f := finding{Check: "backups", Verdict: failed, Remedy: "archive the write-ahead log and take base backups, and restore one for practice"}
 	switch {
 	case g.Archives && g.Failing:
 		f.Verdict, f.Message, f.Remedy = failed, "archiving of the write-ahead log fails", "see the log of PostgreSQL; it keeps the files until its disk is full"

@@ -53,14 +53,25 @@ func TestTransactions(t *testing.T) {
 			Check: "transactions", Verdict: doubted, Message: "process 7 (servo pg_dump) has had one open for 1h30m",
 			Remedy: "let it end, such as a backup; until then nothing is vacuumed",
 		}},
+		{"one with a snapshot holds the feed back", []daemon.Transaction{{Process: 7, Who: "etl", Age: time.Hour, Holds: true}}, finding{
+			Check: "transactions", Verdict: doubted, Message: "process 7 (etl) has had one open for 1h; subscriptions and streams wait for its end",
+			Remedy: "let it end, such as a backup; until then nothing is vacuumed",
+		}},
 		{"one that was forgotten is to be ended", []daemon.Transaction{forgotten, busy}, finding{
 			Check: "transactions", Verdict: failed,
 			Message: "process 8 (servo psql) has had one open for 1m05s and does nothing in it; what it has locked waits (and 1 more)",
 			Remedy:  "end it: SELECT pg_terminate_backend(8)",
 		}},
 	} {
-		require.Equal(t, c.want, transactions(c.open), c.claim)
+		require.Equal(t, c.want, transactions(c.open, false), c.claim)
 	}
+}
+
+func TestTransactionsOfOthers(t *testing.T) {
+	t.Parallel()
+	f := transactions(nil, true)
+	require.Equal(t, doubted, f.Verdict)
+	require.Contains(t, f.Remedy, "pg_read_all_stats")
 }
 
 func TestProgramName(t *testing.T) {

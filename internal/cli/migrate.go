@@ -44,6 +44,9 @@ func openDatabase(ctx context.Context, flag string) (*store.Store, error) {
 	if err == nil {
 		return s, nil
 	}
+	if _, told := fault.As(err); told {
+		return nil, err
+	}
 	message := strings.Join(strings.Fields(err.Error()), " ") // the driver lists its tries on lines
 	code, remedy := fault.InvalidArgument, "check the URL"
 	if store.Diagnose(err) == store.Away {

@@ -45,6 +45,8 @@ func openStore(ctx context.Context, config Config) (*store.Store, error) {
 			return s, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case isFault(err):
+			return nil, err
 		case store.Diagnose(err) != store.Away:
 			return nil, fault.New(fault.InvalidArgument, oneLine(err), fault.Field("--database"),
 				fault.Remedy("check the URL"), fault.Cause(err))
@@ -73,6 +75,11 @@ func DatabaseVersion(ctx context.Context, url string) (string, error) {
 	}
 	version := conn.PgConn().ParameterStatus("server_version")
 	return version, conn.Close(ctx)
+}
+
+func isFault(err error) bool {
+	_, ok := fault.As(err)
+	return ok
 }
 
 // oneLine is an error's text without the lines that the driver lists its tries on.

@@ -92,6 +92,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.pool.Close()
 		return nil, fmt.Errorf("reach the database: %w", err)
 	}
+	if !o.Pooler {
+		if err := s.requireDirect(ctx); err != nil {
+			s.pool.Close()
+			return nil, err
+		}
+	}
 	one := config.Copy()
 	one.MaxConns, one.MinConns, one.MinIdleConns = 1, 0, 0
 	if s.urgent, err = pgxpool.NewWithConfig(ctx, one); err != nil {

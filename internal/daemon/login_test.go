@@ -1,0 +1,64 @@
+package daemon_test
+
+import (
+	"context"
+	"net/url"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/servotest"
+)
+
+// TestLoginRoles: what doctor asks of the login role, with roles as administrators create them.
+func TestLoginRoles(t *testing.T) {
+	t.Parallel()
+	db := servotest.DB(t)
+	db.Exec(t, `INSERT INTO servo.tenants (id, name, version, created_at) VALUES (gen_random_uuid(), 'acme', 1, now())`)
+	login := func(t *testing.T, options, grants string) string {
+		t.Helper()
+		u, err := url.Parse(db.URL)
+		require.NoError(t, err)
+		name := u.Path[1:] + "_" + options
+		db.Exec(t, `CREATE ROLE "`+name+`" LOGIN `+options+`; GRANT `+grants+` TO "`+name+`"`)
+		t.Cleanup(func() {
+			conn, err := pgx.Connect(context.Background(), db.URL)
+			if err != nil {
+				return
+			}
+			defer func() { _ = conn.Close(context.Background()) }()
+			_, _ = conn.Exec(context.Background(), `DROP ROLE "`+name+`"`)
+		})
+		u.User = url.User(name)
+		return u.String()
+	}
+	careful := login(t, "NOINHERIT", "servo_engine, servo_tenant")
+	guard, err := daemon.ReadGuard(t.Context(), careful)
+	require.NoError(t, err)
+	require.Empty(t, guard.Inherits)
+	require.Zero(t, guard.Sees)
+	require.Empty(t, guard.Roles, "the roles of transactions stand above nothing")
+
+	careless := login(t, "INHERIT", "servo_engine, servo_tenant, pg_read_all_stats")
+	guard, err = daemon.ReadGuard(t.Context(), careless)
+	require.NoError(t, err)
+	require.Equal(t, []string{"servo_engine", "servo_tenant"}, guard.Inherits)
+	require.Equal(t, 1, guard.Sees, "it reads tenants without taking a role")
+
+	forgotten := db.Connect(t)
+	_, err = forgotten.Exec(t.Context(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM servo.tenants`)
+	require.NoError(t, err)
+	_, blind, err := daemon.OpenTransactions(t.Context(), careful, 0)
+	require.NoError(t, err)
+	require.True(t, blind)
+	open, blind, err := daemon.OpenTransactions(t.Context(), careless, 0)
+	require.NoError(t, err)
+	require.False(t, blind)
+	holds := false
+	for _, o := range open {
+		holds = holds || o.Process == int32(forgotten.PgConn().PID()) && o.Idle && o.Holds //nolint:gosec // as PostgreSQL itself shows it
+	}
+	require.True(t, holds, "a transaction of another role that holds the feed back")
+}
