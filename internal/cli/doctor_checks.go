@@ -143,6 +143,9 @@ func (d *doctor) readiness(ctx context.Context) []finding {
 	if !d.reachable && !d.httpGiven {
 		return one(skipped, "no server", "")
 	}
+	if d.serverGiven && !d.httpGiven { // what listens at the default address is another server, or none
+		return one(skipped, "the HTTP address of the server is not named; give it with --http", "")
+	}
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
 	url := d.http + "/readyz"
@@ -274,8 +277,8 @@ func (*doctor) binaries(ctx context.Context) []finding {
 
 // addresses: servo dev can listen where it does by default.
 func (d *doctor) addresses(ctx context.Context) []finding {
-	if d.reachable {
-		return one(skipped, "a server runs", "")
+	if d.reachable || d.serverGiven {
+		return one(skipped, "a server is named or runs here", "")
 	}
 	for _, f := range []struct{ flag, address string }{{"--http", defaultHTTP}, {"--grpc", defaultGRPC}} {
 		if err := daemon.CheckAddress(ctx, f.flag, f.address); err != nil {
