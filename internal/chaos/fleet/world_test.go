@@ -161,7 +161,7 @@ func (w *world) query(ctx context.Context, sql string, to ...any) error {
 // holder is the server that admits, -1 if none does.
 func (w *world) holder(ctx context.Context) (int, error) {
 	var name string
-	err := w.query(ctx, `SELECT holder FROM servo.duties WHERE name = 'admission' AND expires_at > now()`, &name)
+	err := w.query(ctx, `SELECT holder FROM servo.duty_renewals WHERE name = 'admission' AND expires_at > now()`, &name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return -1, nil
 	}
