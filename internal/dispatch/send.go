@@ -67,7 +67,7 @@ func (d *Dispatch) post(f *flight, s signer) outcome {
 	if f.lease.Trace != "" {
 		request.Header.Set("traceparent", f.lease.Trace)
 	}
-	request.Header.Set("Idempotency-Key", push.IdempotencyKey(f.lease.Task, f.lease.Attempt))
+	request.Header.Set("Idempotency-Key", push.IdempotencyKey(f.lease.Task, f.lease.Attempt, f.lease.Token))
 	response, err := f.client.Do(request)
 	if err != nil {
 		return notAnswered(f, err)
@@ -90,7 +90,7 @@ func (d *Dispatch) envelope(f *flight, s signer) ([]byte, error) {
 		return nil, err
 	}
 	e := push.Envelope{
-		Pool: f.pool.Name, Tenant: tenant, Run: l.Run, Task: l.Task, Attempt: l.Attempt, Asset: l.Asset, Pipeline: l.Pipeline, Partition: l.Partition,
+		Pool: f.pool.Name, Tenant: tenant, Run: l.Run, Task: l.Task, Attempt: l.Attempt, Token: l.Token, Asset: l.Asset, Pipeline: l.Pipeline, Partition: l.Partition,
 		Parameters: l.Parameters, Cursor: l.Cursor, FanOuts: l.FanOuts, TimeoutSeconds: int64(l.Timeout / time.Second),
 		LeaseSeconds: int64(time.Until(l.ExpiresAt.Add(-s.ahead)).Round(time.Second) / time.Second), Callbacks: callbacks, Trace: push.Trace{Parent: l.Trace},
 	}

@@ -30,6 +30,7 @@ type Envelope struct {
 	Run     id.Run  `json:"run"`
 	Task    id.Task `json:"task"`
 	Attempt int32   `json:"attempt"`
+	Token   int64   `json:"-"` // the fencing token of the lease: workers have it in their URLs and in the key
 
 	Asset      string `json:"asset"`      // namespace/name
 	Entrypoint string `json:"entrypoint"` // the function that makes it; the asset's key if empty
@@ -47,7 +48,8 @@ type Envelope struct {
 
 	Trace Trace `json:"trace"`
 	// IdempotencyKey is the same for each copy of an envelope of one attempt, so that a
-	// worker that hears it twice executes it once.
+	// worker that receives it twice executes it once. After a restore of the database a task
+	// may have the same attempt again: the token, which never repeats, tells them apart.
 	IdempotencyKey string    `json:"idempotency_key"`
 	Callbacks      Callbacks `json:"callbacks"`
 	Auth           Auth      `json:"auth"`
@@ -108,4 +110,6 @@ type Auth struct {
 }
 
 // IdempotencyKey is the key of all envelopes of an attempt.
-func IdempotencyKey(task id.Task, attempt int32) string { return fmt.Sprintf("%s:%d", task, attempt) }
+func IdempotencyKey(task id.Task, attempt int32, token int64) string {
+	return fmt.Sprintf("%s:%d:%d", task, attempt, token)
+}

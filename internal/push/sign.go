@@ -61,7 +61,7 @@ func Sign(e Envelope, key Key, now time.Time, lifetime time.Duration, random io.
 		return nil, fmt.Errorf("read randomness for an envelope: %w", err)
 	}
 	issued := now.UTC().Truncate(time.Second) // whole seconds: every language reads them
-	e.Contract, e.IdempotencyKey = Contract, IdempotencyKey(e.Task, e.Attempt)
+	e.Contract, e.IdempotencyKey = Contract, IdempotencyKey(e.Task, e.Attempt, e.Token)
 	if len(e.Parameters) == 0 {
 		e.Parameters = json.RawMessage("{}")
 	}

@@ -25,11 +25,12 @@ func TestEnvelope(t *testing.T) {
 	t.Run("what was signed is read by a worker of the pool", func(t *testing.T) {
 		t.Parallel()
 		e := full(t, key, start)
+		e.Token = 7
 		raw := signed(t, e, key, start)
 		got, err := push.Verify(raw, push.WorkerKeys(key.Worker("gpu")), start.Add(time.Second))
 		require.NoError(t, err)
 		require.Equal(t, push.Contract, got.Contract)
-		require.Equal(t, e.Task.String()+":3", got.IdempotencyKey)
+		require.Equal(t, e.Task.String()+":3:7", got.IdempotencyKey, "a token never repeats, an attempt may after a restore")
 		require.Equal(t, e.Callbacks, got.Callbacks)
 		require.JSONEq(t, string(e.Parameters), string(got.Parameters))
 		require.Equal(t, key.ID, got.Auth.KeyID)

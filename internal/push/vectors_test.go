@@ -66,7 +66,7 @@ func fixed(t *testing.T, key push.Key) push.Envelope {
 	urls, err := push.SignCallbacks("https://servo.example.com", c, key, start.Add(push.CallbackLifetime))
 	require.NoError(t, err)
 	return push.Envelope{
-		Pool: "python", Tenant: "acme", Run: c.Run, Task: c.Task, Attempt: c.Attempt, Asset: "text/words", Pipeline: "daily", LeaseSeconds: 300,
+		Pool: "python", Tenant: "acme", Run: c.Run, Task: c.Task, Attempt: c.Attempt, Token: c.Token, Asset: "text/words", Pipeline: "daily", LeaseSeconds: 300,
 		TimeoutSeconds: 3600, Callbacks: urls,
 	}
 }

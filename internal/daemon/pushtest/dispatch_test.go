@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,7 +43,7 @@ func TestDispatch(t *testing.T) {
 		w.reach(t, run, servov1.Run_SUCCEEDED)
 		first, second := <-envelopes, <-envelopes
 		require.Equal(t, "p/one first acme remote both 1", fmt.Sprintf("%s %s %s %s %s %d", first.Asset, first.Entrypoint, first.Tenant, first.Pool, first.Pipeline, first.Attempt))
-		require.Equal(t, push.IdempotencyKey(first.Task, 1), first.IdempotencyKey)
+		require.Equal(t, push.IdempotencyKey(first.Task, 1, tokenOf(t, first)), first.IdempotencyKey)
 		require.EqualValues(t, 600, first.TimeoutSeconds)
 		require.InDelta(t, 300, first.LeaseSeconds, 30)
 		require.Len(t, second.Upstream, 1)
@@ -179,7 +181,11 @@ func TestDispatch(t *testing.T) {
 		t.Parallel()
 		keys := make(chan string, 10)
 		w := setup(t, daemon.Config{}, nil, func(c call) {
-			keys <- c.r.Header.Get("Idempotency-Key") + " " + c.IdempotencyKey
+			key := push.IdempotencyKey(c.Task, c.Attempt, tokenOf(t, c.Envelope))
+			if c.r.Header.Get("Idempotency-Key") != key || c.IdempotencyKey != key {
+				key = "not the key of its attempt and token"
+			}
+			keys <- key
 			if c.Attempt == 1 {
 				c.answer(http.StatusInternalServerError, `{"error": {"code": "DISK_FULL"}}`)
 				return
@@ -189,9 +195,20 @@ func TestDispatch(t *testing.T) {
 		run := w.trigger(t, "one")
 		w.reach(t, run, servov1.Run_SUCCEEDED)
 		task := w.task(t, run).GetId()
-		require.Equal(t, task+":1 "+task+":1", <-keys)
-		require.Equal(t, task+":2 "+task+":2", <-keys)
+		require.Regexp(t, "^"+task+":1:[0-9]+$", <-keys)
+		require.Regexp(t, "^"+task+":2:[0-9]+$", <-keys)
 	})
+}
+
+// tokenOf is the fencing token that the URLs of an envelope carry.
+func tokenOf(t testing.TB, e push.Envelope) int64 {
+	t.Helper()
+	status, err := url.Parse(e.Callbacks.Status)
+	if err != nil {
+		return 0
+	}
+	token, _ := strconv.ParseInt(status.Query().Get("token"), 10, 64)
+	return token
 }
 
 // TestAnswers holds what becomes of a task against what its endpoint answers.
