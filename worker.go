@@ -228,6 +228,15 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 	return inner, hangUp, nil
 }
 
+// exitRefused is how Main ends a process whose key the server refuses.
+const exitRefused = 6
+
+// IsRefused says whether Run returned because the server refuses the worker's key, or does not
+// let it serve its pools. Another start with the same key would be refused as well.
+func IsRefused(err error) bool {
+	return fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden)
+}
+
 // reach is how long one call waits for a server that cannot be reached. The worker then
 // says so, and goes on trying.
 const reach = 2 * time.Second
@@ -249,7 +258,8 @@ func (o WorkerOptions) servers() []string {
 const traceGrace = 5 * time.Second
 
 // Main runs a worker as a program: it logs to standard error, stops at SIGINT and SIGTERM,
-// at once at the second one, and ends the process with 0, or 1 after an error. It sends traces
+// at once at the second one, and ends the process with 0, with 6 if the server refuses its key,
+// or with 1 after another error. It sends traces
 // where the OTEL_* variables say.
 func Main(w *Worker) {
 	if w.options.Logger == nil {
@@ -280,6 +290,9 @@ func Main(w *Worker) {
 	cancel()
 	if err != nil {
 		w.options.Logger.Error("the worker failed", "error", err)
+		if IsRefused(err) {
+			os.Exit(exitRefused)
+		}
 		os.Exit(1)
 	}
 	os.Exit(0)

@@ -113,7 +113,11 @@ func problemOf(err error) error {
 			return fromMessage(said, st)
 		}
 	}
-	return &Problem{Code: codeOf(st.Code()), Message: st.Message(), status: st}
+	p := &Problem{Code: codeOf(st.Code()), Message: st.Message(), status: st}
+	if message, remedy, known := connectProblem(st.Message()); known && p.Code == Unavailable {
+		p.Message, p.Field, p.Remedy = message, "servers", remedy
+	}
+	return p
 }
 
 // FromMessage is a problem that came in an answer, such as that of one report among many.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -116,7 +117,7 @@ func (b *batch) sort(place int, item *servov1.ReportItem, report engine.Report, 
 	case *servov1.ReportItem_Complete:
 		action, err = completeOf(a.Complete.GetStatus(), a.Complete.GetResult())
 	case *servov1.ReportItem_Fail:
-		action, err = failOf(a.Fail.GetError(), a.Fail.ShouldRetry)
+		action, err = failOf(a.Fail.GetError(), a.Fail.ShouldRetry, a.Fail.GetRetryAfter().AsDuration())
 	case *servov1.ReportItem_FanOut:
 		action = fanOutOf(a.FanOut.GetOrdinal(), a.FanOut.GetTasks(), a.FanOut.GetBarrier())
 	case *servov1.ReportItem_Progress:
@@ -151,11 +152,12 @@ func completeOf(status servov1.Complete_Status, value *structpb.Value) (engine.A
 	return action, nil
 }
 
-func failOf(f *servov1.Failure, retry *bool) (engine.Action, error) {
+func failOf(f *servov1.Failure, retry *bool, after time.Duration) (engine.Action, error) {
 	details, err := jsonOfStruct("error.details", f.GetDetails())
 	return engine.Fail{
 		Failure: run.Failure{Code: f.GetCode(), Message: f.GetMessage(), Details: details, SuggestedAction: f.GetSuggestedAction()},
 		Retry:   retry,
+		After:   after,
 	}, err
 }
 

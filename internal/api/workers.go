@@ -217,7 +217,7 @@ func (s workerService) CompleteTask(ctx context.Context, req *servov1.CompleteTa
 
 // FailTask implements servov1.WorkerServiceServer.
 func (s workerService) FailTask(ctx context.Context, req *servov1.FailTaskRequest) (*servov1.ReportAnswer, error) {
-	action, err := failOf(req.GetError(), req.ShouldRetry)
+	action, err := failOf(req.GetError(), req.ShouldRetry, req.GetRetryAfter().AsDuration())
 	return s.one(ctx, req, action, err)
 }
 

@@ -16,6 +16,7 @@ const (
 	exitNotSucceeded = 3
 	exitNotFound     = 4
 	exitUnavailable  = 5
+	exitRefused      = 6
 )
 
 // exitError is an error that has an exit code of its own. Without an error inside, what
@@ -64,6 +65,7 @@ func newExitCodes() *cobra.Command {
   2  bad usage or invalid input: the same command can never work
   3  the run that was waited for did not succeed
   4  there is no such tenant, run, task, asset or pipeline
-  5  no server answers, or not now: the same command may work later`,
+  5  no server answers, or not now: the same command may work later
+  6  the server refuses the key of the worker`,
 	}
 }

@@ -31,7 +31,7 @@ func databaseURL(flag string) (string, error) {
 		return "", fault.New(fault.InvalidArgument, "is missing", fault.Field("--database"),
 			fault.Remedy("give the URL, such as postgres://servo@localhost/servo, or set "+databaseVariable))
 	}
-	return flag, nil
+	return flag, store.CheckURL("--database", flag)
 }
 
 // openDatabase connects to the database of the flag, or of the environment.

@@ -233,6 +233,9 @@ func (s *session) explain(err error) error {
 			fault.Field("--server"), fault.Remedy("is one running there? try servo dev"), fault.Cause(err)))
 	}
 	f := faultOf(p)
+	if f.Code == fault.Unavailable && f.Violation.Field == "servers" { // it was reached, and no connection was made
+		f = fault.New(fault.Unavailable, strings.Join(s.Servers, ", ")+": "+p.Message, fault.Field("--server"), fault.Remedy(p.Remedy), fault.Cause(err))
+	}
 	if f.Code == fault.Unavailable {
 		return withExit(exitUnavailable, f)
 	}

@@ -15,6 +15,7 @@ import (
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/metrics"
 	"go.arco.dev/servo/internal/netguard"
+	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/telemetry"
 )
 
@@ -95,6 +96,11 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	if o.config.ListenURL == "" {
 		o.config.ListenURL = os.Getenv("SERVO_LISTEN_DATABASE_URL")
+	}
+	if o.config.ListenURL != "" && o.config.ListenURL != daemon.NoListening {
+		if err := store.CheckURL("--listen-database", o.config.ListenURL); err != nil {
+			return err
+		}
 	}
 	if o.config.OIDC, err = readOIDC(o.oidc); err != nil {
 		return err

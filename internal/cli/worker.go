@@ -119,6 +119,9 @@ func runWorker(ctx context.Context, w *servo.Worker) error {
 
 // workerFault names the flag where the worker names its option.
 func workerFault(err error) error {
+	if servo.IsRefused(err) {
+		return withExit(exitRefused, err)
+	}
 	if p, ok := errors.AsType[*client.Problem](err); ok {
 		return fault.New(fault.Code(p.Code), p.Message, fault.Field("--server"), fault.Remedy(p.Remedy), fault.Cause(err))
 	}

@@ -40,6 +40,10 @@ func openStore(ctx context.Context, config Config) (*store.Store, error) {
 	until := time.Now().Add(config.WaitForDatabase)
 	for said := false; ; said = true {
 		s, err := store.Open(ctx, options)
+		if f, bad := fault.As(err); bad && f.Code == fault.InvalidArgument {
+			f.Violation.Field = "--database"
+			return nil, f
+		}
 		switch {
 		case err == nil:
 			return s, nil

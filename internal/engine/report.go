@@ -38,10 +38,12 @@ type (
 		Status run.Outcome
 		Result json.RawMessage
 	}
-	// Fail ends the attempt in failure; Retry is the worker's hint.
+	// Fail ends the attempt in failure; Retry is the worker's hint, After the delay that an
+	// endpoint asked for, 0 if none.
 	Fail struct {
 		Failure run.Failure
 		Retry   *bool
+		After   time.Duration
 	}
 	// FanOut adds tasks to the run. With Barrier, what waits for this task waits for
 	// them too. Ordinal counts the task's fan-outs from 0; the same again adds nothing.
@@ -236,7 +238,7 @@ func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *
 		}
 		cmd = run.Succeed{Token: r.Token, Outcome: a.Status, Result: a.Result}
 	case Fail:
-		cmd = run.Fail{Token: r.Token, Failure: a.Failure, Retry: a.Retry, Policy: policies.of(t.task, a.Failure.Code)}
+		cmd = run.Fail{Token: r.Token, Failure: a.Failure, Retry: a.Retry, After: a.After, Policy: policies.of(t.task, a.Failure.Code)}
 	case FanOut:
 		return e.fanOut(ctx, tx, w, t, r, a)
 	default:

@@ -43,7 +43,7 @@ const runbookIndex = "docs/runbooks/README.md"
 var ownServers = []string{"docs/guides/operate.md", "docs/runbooks/scheduler-is-stuck.md"} //nolint:gochecknoglobals // a table
 
 // devPages are the pages that need servo dev with its workers: they call this machine.
-var devPages = []string{"docs/guides/run-any-command.md"} //nolint:gochecknoglobals // a table
+var devPages = []string{"docs/guides/run-any-command.md", "docs/guides/subscribe.md"} //nolint:gochecknoglobals // a table
 
 // TestGuides follows every page as a reader would.
 func TestGuides(t *testing.T) {

@@ -72,11 +72,13 @@ type (
 		Outcome Outcome
 		Result  json.RawMessage
 	}
-	// Fail ends the attempt in failure. Retry is the worker's hint.
+	// Fail ends the attempt in failure. Retry is the worker's hint, After the delay that the
+	// endpoint asked for; 0 leaves it to the policy.
 	Fail struct {
 		Token   int64
 		Failure Failure
 		Retry   *bool
+		After   time.Duration
 		Policy  RetryPolicy
 	}
 	// Expire ends an attempt whose lease was not renewed.
@@ -299,7 +301,12 @@ func (t Task) fail(c Fail, facts Facts) (event.Body, error) {
 	if canonicalCode(c.Failure.Code) == CodeInterrupted {
 		return t.giveBack(ReturnInterrupted, nil, facts)
 	}
-	return t.failed(c.Failure, t.outcomeOf(c.Failure, facts), c.Retry, c.Policy, facts), nil
+	decided := t.failed(c.Failure, t.outcomeOf(c.Failure, facts), c.Retry, c.Policy, facts)
+	if again, is := decided.(TaskRetrying); is && c.After > 0 {
+		again.DueAt = facts.Now.Add(c.Policy.DelayAsked(c.After, again.Failures, t.ID))
+		return again, nil
+	}
+	return decided, nil
 }
 
 // outcomeOf tells a worker that has stopped its task at the deadline from one whose own call

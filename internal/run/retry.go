@@ -103,6 +103,19 @@ func (p RetryPolicy) retries(code string, hint *bool) bool {
 	return retried
 }
 
+// DelayAsked is the wait that an endpoint asked for, within the policy: at least a second, at most
+// the policy's maximum. It is spread upwards, since no attempt should begin before.
+func (p RetryPolicy) DelayAsked(asked time.Duration, failures int32, task id.Task) time.Duration {
+	delay := max(float64(asked), float64(time.Second))
+	if p.Jitter > 0 {
+		delay += delay * min(p.Jitter, 1) * spread(task, failures)
+	}
+	if p.MaxDelay > 0 {
+		delay = min(delay, float64(p.MaxDelay))
+	}
+	return time.Duration(delay).Truncate(time.Microsecond)
+}
+
 // Delay is the wait after the n-th failure: min(initial × multiplier^(n−1), max), shortened by up
 // to the jitter's share. How much follows from the task's id and n, so deciding is repeatable.
 func (p RetryPolicy) Delay(failures int32, task id.Task) time.Duration {

@@ -61,6 +61,9 @@ type Stats struct {
 
 // Open connects and checks that the database answers.
 func Open(ctx context.Context, o Options) (*Store, error) {
+	if err := CheckURL("database", o.URL); err != nil {
+		return nil, err
+	}
 	config, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)

@@ -32,6 +32,9 @@ func (w *Worker) claim(ctx, calls context.Context) {
 			Lease: durationpb.New(w.config.Lease), Wait: durationpb.New(maxWait), Start: start,
 			Slots: int32(min(w.config.Concurrency+w.config.Ahead, maxSlots)), //nolint:gosec // bounded
 		})
+		if w.isDenied() {
+			return
+		}
 		if got > 0 || time.Since(begun) > maxWait/2 {
 			idle.tries = 0
 		} else {
@@ -87,6 +90,10 @@ func (w *Worker) claimOnce(ctx, calls context.Context, request *servov1.ClaimReq
 		}
 		if ctx.Err() != nil {
 			break
+		}
+		if isDenied(err) {
+			w.deny(err)
+			return 0
 		}
 		if judge(err) == refused {
 			w.config.Logger.Error("the server refuses the claim", "error", err)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/worker"
 )
 
@@ -143,7 +144,7 @@ func TestClaim(t *testing.T) {
 			b.do(func() {
 				b.before = func(m proto.Message) error {
 					if isClaim(m) {
-						return status.Error(codes.PermissionDenied, "the key may not serve this pool")
+						return status.Error(codes.FailedPrecondition, "the pool is being changed")
 					}
 					return nil
 				}
@@ -154,6 +155,34 @@ func TestClaim(t *testing.T) {
 			b.ended(t, id)
 		})
 	})
+}
+
+// TestDenied holds that a worker whose key is refused ends, and says what was refused.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[codes.Code]fault.Code{codes.Unauthenticated: fault.Unauthenticated, codes.PermissionDenied: fault.Forbidden} {
+		t.Run(code.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t, handlers{"gold/a": nothing})
+				b.do(func() {
+					b.before = func(m proto.Message) error {
+						if isClaim(m) {
+							return status.Error(code, "the key was revoked")
+						}
+						return nil
+					}
+				})
+				time.Sleep(time.Minute)
+				claims := b.count(isClaim)
+				time.Sleep(time.Minute)
+				require.Equal(t, claims, b.count(isClaim), "it asks no more")
+				err := b.stopped()
+				require.True(t, fault.Is(err, want), "%v", err)
+				require.ErrorContains(t, err, "the key was revoked")
+			})
+		})
+	}
 }
 
 func TestHeartbeat(t *testing.T) {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -40,8 +42,9 @@ type Error struct {
 	Message         string
 	Details         map[string]any
 	SuggestedAction string
-	NoRetry         bool  // makes a retriable code final
-	Cause           error // for errors.Is; its text is the message if there is none
+	NoRetry         bool          // makes a retriable code final
+	RetryAfter      time.Duration // what the other side asked for; 0 leaves it to the retry policy
+	Cause           error         // for errors.Is; its text is the message if there is none
 }
 
 // Error is the message, or the cause's, or the code.
@@ -72,6 +75,8 @@ const (
 	maxMessage = 32 << 10
 	maxDetails = 48 << 10
 	maxStack   = 8 << 10
+
+	maxRetryAfter = 24 * time.Hour
 )
 
 // failureOf is the failure that an error stands for.
@@ -93,6 +98,9 @@ func failureOf(err error) *servov1.Fail {
 		SuggestedAction: cut(storable(coded.SuggestedAction), maxMessage),
 		Details:         detailsOf(coded.Details),
 	}}
+	if coded.RetryAfter > 0 {
+		fail.RetryAfter = durationpb.New(min(coded.RetryAfter, maxRetryAfter))
+	}
 	if coded.NoRetry {
 		no := false
 		fail.ShouldRetry = &no

@@ -45,15 +45,16 @@ type fake struct {
 }
 
 type fakeLease struct {
-	lease   *servov1.Lease
-	state   string // DISPATCHED, RUNNING, then how it ended
-	result  *structpb.Value
-	failure *servov1.Failure
-	heard   []string
-	log     string
-	seqs    []int64
-	cursor  string
-	fanned  []*servov1.FanOut
+	lease      *servov1.Lease
+	state      string // DISPATCHED, RUNNING, then how it ended
+	result     *structpb.Value
+	failure    *servov1.Failure
+	retryAfter time.Duration
+	heard      []string
+	log        string
+	seqs       []int64
+	cursor     string
+	fanned     []*servov1.FanOut
 
 	progress     []*servov1.Progress
 	beats        int
@@ -315,7 +316,7 @@ func (f *fake) apply(it *servov1.ReportItem) *servov1.ReportAnswer {
 		}
 		l.state, l.result = what, a.Complete.GetResult()
 	case *servov1.ReportItem_Fail:
-		l.state, l.failure = what, a.Fail.GetError()
+		l.state, l.failure, l.retryAfter = what, a.Fail.GetError(), a.Fail.GetRetryAfter().AsDuration()
 	case *servov1.ReportItem_Yield:
 		l.state, l.cursor = what, a.Yield.GetCursor()
 	case *servov1.ReportItem_Advance:

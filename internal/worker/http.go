@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.arco.dev/servo/internal/netguard"
@@ -121,9 +122,29 @@ func unwelcome(response *http.Response, answer []byte) error {
 		Code: code, Message: fmt.Sprintf("the endpoint answered %d %s", status, http.StatusText(status)),
 		Details: map[string]any{"status": status, "answer": cut(storable(string(answer)), maxExcerpt)},
 	}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		failure.RetryAfter = retryAfter(response.Header, time.Now())
+	}
 	if status >= 300 && status < 400 {
 		failure.Message += " to " + response.Header.Get("Location")
 		failure.SuggestedAction = "name the new address in the manifest: redirects are not followed"
 	}
 	return failure
+}
+
+// retryAfter is how long an endpoint asks to wait: in seconds or until a date, which is read by
+// the endpoint's own clock if it sends one. 0 is not said; too much is cut.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter) //nolint:gosec // 32 bits
+	}
+	until, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if its, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = its
+	}
+	return min(max(until.Sub(now), 0), maxRetryAfter)
 }

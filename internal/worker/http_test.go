@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -107,6 +108,47 @@ func TestHTTP(t *testing.T) {
 		}))
 		require.Equal(t, "the endpoint answered with more than 1048576 bytes", got.failure.GetMessage())
 	})
+}
+
+// TestRetryAfter holds that a worker passes on how long an endpoint asks to wait.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC().Truncate(time.Second)
+	for _, c := range []struct {
+		status      int
+		after, date string
+		want        time.Duration
+	}{
+		{429, "7", "", 7 * time.Second},
+		{503, " 90 ", "", 90 * time.Second},
+		{503, now.Add(time.Hour).Format(http.TimeFormat), now.Format(http.TimeFormat), time.Hour}, // by the endpoint's clock
+		{429, now.Add(-time.Hour).Format(http.TimeFormat), now.Format(http.TimeFormat), 0},
+		{429, "99999999", "", 24 * time.Hour},
+		{429, "99999999999999999999", "", 0},
+		{429, "-1", "", 0},
+		{429, "soon", "", 0},
+		{429, "", "", 0},
+		{500, "7", "", 0},
+		{404, "7", "", 0},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", c.after)
+			if c.date != "" {
+				w.Header().Set("Date", c.date)
+			}
+			w.WriteHeader(c.status)
+		}))
+		calls := worker.NewHTTP(4, netguard.NewGuard(netguard.Policy{Local: true}))
+		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
+		id := b.add(1, "gold/report", func(l *servov1.Lease) {
+			l.Code = &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Url: server.URL, Method: "POST"}}}
+		})[0]
+		b.ended(t, id)
+		require.NoError(t, b.stopped())
+		require.Equal(t, c.want, b.lease(id).retryAfter, "%d with Retry-After: %s", c.status, c.after)
+		calls.Close()
+		server.Close()
+	}
 }
 
 // TestHTTPTargets holds that a worker calls public addresses and the networks that it was given,

@@ -53,7 +53,7 @@ type link struct {
 
 // heard notes how a call ended.
 func (l *link) heard(call string, err error) {
-	away := err != nil && judge(err) == unknown && codeOf(err) != codes.Canceled
+	away := err != nil && judge(err) == unknown && codeOf(err) != codes.Canceled && !isDenied(err)
 	if err != nil && !away {
 		return
 	}
@@ -63,7 +63,7 @@ func (l *link) heard(call string, err error) {
 	l.mu.Unlock()
 	switch {
 	case changed && away:
-		l.log.Warn("the server does not answer, trying again", "call", call, "error", err)
+		l.log.Warn("cannot reach the server, trying again", "call", call, "error", err)
 	case changed:
 		l.log.Info("the server answers again", "call", call)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/fault"
 )
@@ -26,6 +28,10 @@ type Worker struct {
 	used  atomic.Bool
 	abort chan struct{}
 	once  sync.Once
+
+	denied  chan struct{} // closed when the server refuses the worker's key
+	denial  error         // why, once it is closed
+	denying sync.Once
 
 	// base is the parent of the tasks' contexts: it outlives the context of Run, since
 	// tasks may go on for a while when the worker stops.
@@ -54,6 +60,7 @@ func New(config Config) (*Worker, error) {
 		executors: map[string]Executor{},
 		link:      &link{conn: config.Conn, log: config.Logger},
 		abort:     make(chan struct{}),
+		denied:    make(chan struct{}),
 		held:      map[string]*attempt{},
 		running:   map[*attempt]struct{}{},
 		idle:      make(chan struct{}),
@@ -90,6 +97,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-w.abort:
+	case <-w.denied:
+		w.config.Logger.Error("the server refuses this worker", "worker", w.config.ID, "error", w.denial)
+		w.Abort() // nothing that its tasks report would be accepted
 	}
 	stopClaims()
 	w.drain(&claiming)
@@ -99,12 +109,50 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.flusher.stop()
 	claiming.Wait()
 	talking.Wait()
+	select {
+	case <-w.denied:
+		return w.denial
+	default:
+	}
 	if left > 0 {
 		return fault.New(fault.Unavailable, fmt.Sprintf("%d reports could not be delivered before the worker stopped", left),
 			fault.Remedy("the tasks are tried again when their leases expire"), fault.Value("reports", left))
 	}
 	w.config.Logger.Info("stopped", "worker", w.config.ID)
 	return nil
+}
+
+// deny ends the worker because the server refuses its key, or does not let it serve its pools.
+// Another try would be refused as well, and somebody must change the key.
+func (w *Worker) deny(err error) {
+	w.denying.Do(func() {
+		p := problemOf(err)
+		code, remedy := fault.Unauthenticated, "give the worker a key with the role worker, of all its pools: servo keys create NAME --platform --role worker --pool POOL"
+		if codeOf(err) == codes.PermissionDenied {
+			code = fault.Forbidden
+		}
+		if p.GetRemedy() != "" {
+			remedy = p.GetRemedy()
+		}
+		w.denial = fault.New(code, "the server refuses the worker's key: "+p.GetMessage(), fault.Remedy(remedy), fault.Cause(err))
+		close(w.denied)
+	})
+}
+
+// isDenied says whether the server has refused the worker's key.
+func (w *Worker) isDenied() bool {
+	select {
+	case <-w.denied:
+		return true
+	default:
+		return false
+	}
+}
+
+// isDenied says whether the server knows the caller, and refuses it.
+func isDenied(err error) bool {
+	code := codeOf(err)
+	return code == codes.Unauthenticated || code == codes.PermissionDenied
 }
 
 // Abort makes Run return at once: tasks are interrupted without grace.

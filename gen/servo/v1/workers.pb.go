@@ -913,7 +913,10 @@ type Fail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Error *Failure               `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	// False makes a retriable error final; true never makes a final one retriable.
-	ShouldRetry   *bool `protobuf:"varint,2,opt,name=should_retry,json=shouldRetry,proto3,oneof" json:"should_retry,omitempty"`
+	ShouldRetry *bool `protobuf:"varint,2,opt,name=should_retry,json=shouldRetry,proto3,oneof" json:"should_retry,omitempty"`
+	// When the next attempt may begin, in place of the delay of the retry policy, up to the
+	// policy's max_delay: what an endpoint asked for with Retry-After.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -960,6 +963,13 @@ func (x *Fail) GetShouldRetry() bool {
 		return *x.ShouldRetry
 	}
 	return false
+}
+
+func (x *Fail) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
 }
 
 // FanOut adds tasks to the run, atomically.
@@ -2051,12 +2061,15 @@ func (x *CompleteTaskRequest) GetResult() *structpb.Value {
 
 // FailTaskRequest ends one attempt in failure.
 type FailTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Lease         string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
-	Error         *Failure               `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	ShouldRetry   *bool                  `protobuf:"varint,5,opt,name=should_retry,json=shouldRetry,proto3,oneof" json:"should_retry,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Task        string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt     int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Lease       string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	Error       *Failure               `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	ShouldRetry *bool                  `protobuf:"varint,5,opt,name=should_retry,json=shouldRetry,proto3,oneof" json:"should_retry,omitempty"`
+	// When the next attempt may begin, in place of the delay of the retry policy, up to the
+	// policy's max_delay.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,6,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2124,6 +2137,13 @@ func (x *FailTaskRequest) GetShouldRetry() bool {
 		return *x.ShouldRetry
 	}
 	return false
+}
+
+func (x *FailTaskRequest) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
 }
 
 var File_servo_v1_workers_proto protoreflect.FileDescriptor
@@ -2203,10 +2223,12 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x06Status\x12\x16\n" +
 	"\x12STATUS_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aSUCCESS\x10\x01\x12\x13\n" +
-	"\x0fPARTIAL_SUCCESS\x10\x02\"p\n" +
+	"\x0fPARTIAL_SUCCESS\x10\x02\"\xac\x01\n" +
 	"\x04Fail\x12/\n" +
 	"\x05error\x18\x01 \x01(\v2\x11.servo.v1.FailureB\x06\xbaH\x03\xc8\x01\x01R\x05error\x12&\n" +
-	"\fshould_retry\x18\x02 \x01(\bH\x00R\vshouldRetry\x88\x01\x01B\x0f\n" +
+	"\fshould_retry\x18\x02 \x01(\bH\x00R\vshouldRetry\x88\x01\x01\x12:\n" +
+	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfterB\x0f\n" +
 	"\r_should_retry\"\x7f\n" +
 	"\x06FanOut\x12!\n" +
 	"\aordinal\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aordinal\x128\n" +
@@ -2292,14 +2314,16 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x05lease\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12;\n" +
 	"\x06status\x18\x04 \x01(\x0e2\x19.servo.v1.Complete.StatusB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06status\x12.\n" +
-	"\x06result\x18\x05 \x01(\v2\x16.google.protobuf.ValueR\x06result\"\xde\x01\n" +
+	"\x06result\x18\x05 \x01(\v2\x16.google.protobuf.ValueR\x06result\"\xaa\x02\n" +
 	"\x0fFailTaskRequest\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\x12!\n" +
 	"\aattempt\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\x12 \n" +
 	"\x05lease\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12/\n" +
 	"\x05error\x18\x04 \x01(\v2\x11.servo.v1.FailureB\x06\xbaH\x03\xc8\x01\x01R\x05error\x12&\n" +
-	"\fshould_retry\x18\x05 \x01(\bH\x00R\vshouldRetry\x88\x01\x01B\x0f\n" +
+	"\fshould_retry\x18\x05 \x01(\bH\x00R\vshouldRetry\x88\x01\x01\x12J\n" +
+	"\vretry_after\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\n" +
+	"retryAfterB\x0f\n" +
 	"\r_should_retry2\xe8\b\n" +
 	"\rWorkerService\x12V\n" +
 	"\x05Claim\x12\x16.servo.v1.ClaimRequest\x1a\x17.servo.v1.ClaimResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/workers:claim\x12Z\n" +
@@ -2386,53 +2410,55 @@ var file_servo_v1_workers_proto_depIdxs = []int32{
 	0,  // 13: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
 	33, // 14: servo.v1.Complete.result:type_name -> google.protobuf.Value
 	34, // 15: servo.v1.Fail.error:type_name -> servo.v1.Failure
-	14, // 16: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
-	16, // 17: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
-	8,  // 18: servo.v1.ReportItem.start:type_name -> servo.v1.Start
-	9,  // 19: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
-	10, // 20: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
-	11, // 21: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
-	12, // 22: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
-	13, // 23: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
-	35, // 24: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
-	36, // 25: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
-	18, // 26: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
-	37, // 27: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
-	29, // 28: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
-	29, // 29: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
-	38, // 30: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
-	20, // 31: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
-	35, // 32: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
-	22, // 33: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
-	14, // 34: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
-	0,  // 35: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
-	33, // 36: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
-	34, // 37: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
-	4,  // 38: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
-	15, // 39: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
-	19, // 40: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
-	23, // 41: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
-	24, // 42: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
-	25, // 43: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
-	26, // 44: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
-	27, // 45: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
-	28, // 46: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
-	1,  // 47: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
-	5,  // 48: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
-	17, // 49: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
-	21, // 50: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
-	18, // 51: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
-	18, // 52: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
-	18, // 53: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
-	18, // 54: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
-	18, // 55: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
-	18, // 56: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
-	2,  // 57: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
-	48, // [48:58] is the sub-list for method output_type
-	38, // [38:48] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	30, // 16: servo.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	14, // 17: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
+	16, // 18: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
+	8,  // 19: servo.v1.ReportItem.start:type_name -> servo.v1.Start
+	9,  // 20: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
+	10, // 21: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
+	11, // 22: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
+	12, // 23: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
+	13, // 24: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
+	35, // 25: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
+	36, // 26: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
+	18, // 27: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
+	37, // 28: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
+	29, // 29: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
+	29, // 30: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
+	38, // 31: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
+	20, // 32: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
+	35, // 33: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
+	22, // 34: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
+	14, // 35: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
+	0,  // 36: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
+	33, // 37: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
+	34, // 38: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
+	30, // 39: servo.v1.FailTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	4,  // 40: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
+	15, // 41: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
+	19, // 42: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
+	23, // 43: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
+	24, // 44: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
+	25, // 45: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
+	26, // 46: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
+	27, // 47: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
+	28, // 48: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
+	1,  // 49: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
+	5,  // 50: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
+	17, // 51: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
+	21, // 52: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
+	18, // 53: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
+	18, // 54: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
+	18, // 55: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
+	18, // 56: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
+	18, // 57: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
+	18, // 58: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
+	2,  // 59: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
+	50, // [50:60] is the sub-list for method output_type
+	40, // [40:50] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_workers_proto_init() }
