@@ -51,8 +51,8 @@ type WorkerOptions struct {
 	// Ahead is how many tasks are leased ahead of need, so that a free slot does not wait
 	// for the network; half of Concurrency if not said, none if -1.
 	Ahead int
-	// Lease is how long the server waits for a worker that has fallen silent; 5 minutes if
-	// not said.
+	// Lease is how long the server waits for a worker that has fallen silent; the server's worker
+	// timeout (30 seconds by default) if not said.
 	Lease time.Duration
 	// Grace is how long tasks may go on when the worker stops; 30 seconds if not said.
 	Grace time.Duration

@@ -102,7 +102,7 @@ func (r *specReader) retry(p *servov1.ConfigRetry) *asset.Retry {
 		return nil
 	}
 	return &asset.Retry{
-		MaxAttempts: int(p.GetMaxAttempts()), InitialDelay: r.positive("retry.initial_delay", p.GetInitialDelay()), MaxDelay: r.positive("retry.max_delay", p.GetMaxDelay()),
+		MaxAttempts: int(p.GetMaxAttempts()), MaxDeaths: int(p.GetMaxDeaths()), InitialDelay: r.positive("retry.initial_delay", p.GetInitialDelay()), MaxDelay: r.positive("retry.max_delay", p.GetMaxDelay()),
 		Multiplier: p.GetMultiplier(), Jitter: p.GetJitter(), RetryOn: p.GetRetryOn(), NoRetryOn: p.GetNoRetryOn(), TimeoutGrowth: p.GetTimeoutGrowth(),
 	}
 }
@@ -228,7 +228,7 @@ func specToProto(s config.Spec) (*servov1.ConfigSpec, error) {
 	}
 	if r := s.Retry; r != nil {
 		out.Retry = &servov1.ConfigRetry{
-			MaxAttempts: number(r.MaxAttempts), InitialDelay: durationText(r.InitialDelay), MaxDelay: durationText(r.MaxDelay),
+			MaxAttempts: number(r.MaxAttempts), MaxDeaths: number(r.MaxDeaths), InitialDelay: durationText(r.InitialDelay), MaxDelay: durationText(r.MaxDelay),
 			Multiplier: factor(r.Multiplier), Jitter: factor(r.Jitter), RetryOn: r.RetryOn, NoRetryOn: r.NoRetryOn, TimeoutGrowth: factor(r.TimeoutGrowth),
 		}
 	}

@@ -93,7 +93,7 @@ func retryOf(p *servov1.RetryPolicy) *run.RetryPolicy {
 		return nil
 	}
 	return &run.RetryPolicy{
-		MaxAttempts: int(p.GetMaxAttempts()), InitialDelay: p.GetInitialDelay().AsDuration(), MaxDelay: p.GetMaxDelay().AsDuration(),
+		MaxAttempts: int(p.GetMaxAttempts()), MaxDeaths: int(p.GetMaxDeaths()), InitialDelay: p.GetInitialDelay().AsDuration(), MaxDelay: p.GetMaxDelay().AsDuration(),
 		Multiplier: p.GetMultiplier(), Jitter: p.GetJitter(), RetryOn: p.GetRetryOn(), NoRetryOn: p.GetNoRetryOn(), TimeoutGrowth: p.GetTimeoutGrowth(),
 	}
 }

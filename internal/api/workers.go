@@ -52,15 +52,17 @@ func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*s
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)() //nolint:contextcheck // the server ends before the call
 
-	leases, err := s.engine.Claim(waiting, engine.ClaimRequest{
+	request := engine.ClaimRequest{
 		Worker: req.GetWorkerId(), Claim: claim, Pools: req.GetPools(), Tenant: workerTenant(ctx), Max: int(req.GetMax()), Slots: int(req.GetSlots()), Lease: req.GetLease().AsDuration(),
-		Wait: wait, Start: req.GetStart(), Meta: metaOf(ctx),
-	})
+		Wait: wait, Start: req.GetStart(), Presence: req.GetPresence(), Meta: metaOf(ctx),
+	}
+	leases, err := s.engine.Claim(waiting, request)
 	if err != nil {
 		return nil, err
 	}
 	m := leaseMapper{names: s.tenants, parameters: map[id.Run]*structpb.Struct{}, code: map[codeKey]*servov1.Code{}}
-	answer := &servov1.ClaimResponse{Leases: make([]*servov1.Lease, len(leases))}
+	lasts, _ := s.engine.LeaseTimes(request)
+	answer := &servov1.ClaimResponse{Leases: make([]*servov1.Lease, len(leases)), LeaseDuration: duration(lasts)}
 	for i, l := range leases {
 		if answer.Leases[i], err = m.toProto(ctx, l); err != nil {
 			return nil, err

@@ -87,6 +87,7 @@ func (a Asset) Kind() Kind {
 // layer says it. An empty list is said, and lists nothing.
 type Retry struct {
 	MaxAttempts   int      `json:"max_attempts,omitempty"`
+	MaxDeaths     int      `json:"max_deaths,omitempty"`
 	InitialDelay  Duration `json:"initial_delay,omitzero"`
 	MaxDelay      Duration `json:"max_delay,omitzero"`
 	Multiplier    float64  `json:"multiplier,omitempty"`

@@ -122,6 +122,7 @@ func decodeRetry(parent *object) *Retry {
 	defer o.close()
 	return &Retry{
 		MaxAttempts:   o.integer("max_attempts", 1, maxAttempts),
+		MaxDeaths:     o.integer("max_deaths", 1, maxAttempts),
 		InitialDelay:  o.duration("initial_delay", minDelay, maxInitialDelay),
 		MaxDelay:      o.duration("max_delay", minDelay, maxMaxDelay),
 		Multiplier:    o.number("multiplier", 1, maxMultiplier),

@@ -210,6 +210,7 @@ func (r *Retry) validate(found *violations, path string) {
 			check(path + "." + field)
 		}
 	}
+	said("max_deaths", r.MaxDeaths != 0, func(p string) { within(found, p, r.MaxDeaths, 1, maxAttempts) })
 	said("max_attempts", r.MaxAttempts != 0, func(p string) { within(found, p, r.MaxAttempts, 1, maxAttempts) })
 	said("initial_delay", r.InitialDelay != 0, func(p string) { within(found, p, r.InitialDelay, minDelay, maxInitialDelay) })
 	said("max_delay", r.MaxDelay != 0, func(p string) { within(found, p, r.MaxDelay, minDelay, maxMaxDelay) })

@@ -44,7 +44,7 @@ func code(key, more string) string {
 // pipeline is a pipeline of the manifest. Backoffs are short, and there are attempts enough
 // that most runs succeed.
 func pipeline(name, selected string) string {
-	return fmt.Sprintf("  - {name: %s, overlap: allow, select: [%s], retry: {max_attempts: 12, initial_delay: 100ms, max_delay: 400ms}}\n", name, selected)
+	return fmt.Sprintf("  - {name: %s, overlap: allow, select: [%s], retry: {max_attempts: 12, max_deaths: 100, initial_delay: 100ms, max_delay: 400ms}}\n", name, selected)
 }
 
 // manifest has a pipeline for each shape.

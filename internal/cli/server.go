@@ -75,6 +75,7 @@ by that, but what was in flight is not answered.`,
 	flags.IntVar(&o.config.AssetLabels, "asset-labels", metrics.DefaultAssets, "how many assets, of all these tenants together, have labels of their own")
 	flags.DurationVar(&o.config.Drain, "drain", daemon.DefaultDrain, "how long calls in flight may take to end when the server stops")
 	flags.DurationVar(&o.config.Engine.Lease, "lease", 5*time.Minute, "how long a claim lasts if the worker does not say")
+	flags.DurationVar(&o.config.Engine.WorkerTimeout, "worker-timeout", 30*time.Second, "silence after which a worker loses its leases")
 	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease whose claim does not say")
 	flags.StringVar(&o.config.PublicURL, "public-url", "", "where workers of push pools, and people who log in with a provider, reach the servers, such as https://servo.example.com (default: the address of --http)")
 	flags.BoolVar(&o.config.Open, "open", false, "ask for no API keys: whoever reaches the server may do everything; on this machine only")
@@ -178,6 +179,7 @@ func (o *serverOptions) check() error {
 	}{
 		{"--drain", o.config.Drain, time.Millisecond},
 		{"--lease", o.config.Engine.Lease, time.Second},
+		{"--worker-timeout", o.config.Engine.WorkerTimeout, time.Second},
 		{"--heartbeat-timeout", o.config.Engine.HeartbeatTimeout, time.Second},
 		{"--wait-for-database", o.config.WaitForDatabase, 0},
 	} {

@@ -29,7 +29,7 @@ func checkText(field, text string, limit int) error {
 // checkRetry refuses a policy that a manifest could not have. A zero field is not set.
 func checkRetry(p run.RetryPolicy) error {
 	r := asset.Retry{
-		MaxAttempts: p.MaxAttempts, InitialDelay: asset.Duration(p.InitialDelay), MaxDelay: asset.Duration(p.MaxDelay), Multiplier: p.Multiplier,
+		MaxAttempts: p.MaxAttempts, MaxDeaths: p.MaxDeaths, InitialDelay: asset.Duration(p.InitialDelay), MaxDelay: asset.Duration(p.MaxDelay), Multiplier: p.Multiplier,
 		Jitter: p.Jitter, RetryOn: p.RetryOn, NoRetryOn: p.NoRetryOn, TimeoutGrowth: p.TimeoutGrowth,
 	}
 	return r.Check("retry")

@@ -24,7 +24,10 @@ type ClaimRequest struct {
 	Lease  time.Duration // 0 is the default
 	Wait   time.Duration // how long to wait for the first task
 	Start  bool          // start in the same step
-	Meta   event.Meta
+	// Presence says that the worker sends heartbeats: without a lease of its own choice, its
+	// leases end when it falls silent.
+	Presence bool
+	Meta     event.Meta
 }
 
 // Lease is a claimed attempt with all that its worker needs.
@@ -92,10 +95,8 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
-	renewal := r.Lease // the lease's own length holds
-	if r.Lease == 0 {
-		r.Lease, renewal = e.config.Lease, e.config.HeartbeatTimeout
-	}
+	lease, renewal := e.LeaseTimes(r)
+	r.Lease = lease
 	patience := time.NewTimer(r.Wait)
 	defer patience.Stop()
 	cmd := &claimCommand{ClaimRequest: r, renewal: renewal, unsure: true}
@@ -113,6 +114,21 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 			return e.recall(ctx, cmd)
 		}
 	}
+}
+
+// LeaseTimes is how long the leases of a claim last, and how long a heartbeat renews them. A claim
+// that asks for a time gets it. A worker that sends heartbeats and asks for none loses its leases
+// when it has been silent for WorkerTimeout, and a little more: it sends a heartbeat each third of
+// that time, so its last one may be as old when it falls silent.
+func (e *Engine) LeaseTimes(r ClaimRequest) (lease, renewal time.Duration) {
+	switch {
+	case r.Lease != 0:
+		return r.Lease, r.Lease
+	case r.Presence:
+		lease = e.config.WorkerTimeout + e.config.WorkerTimeout/6
+		return lease, lease
+	}
+	return e.config.Lease, e.config.HeartbeatTimeout
 }
 
 // claimOrStand looks for tasks and then waits until it is worth looking again, or something

@@ -259,7 +259,7 @@ func policyFor(d *deployment, r run.Run, key, code string) run.RetryPolicy {
 
 func policyOf(r asset.Retry) run.RetryPolicy {
 	return run.RetryPolicy{
-		MaxAttempts: r.MaxAttempts, InitialDelay: r.InitialDelay.Std(), MaxDelay: r.MaxDelay.Std(), Multiplier: r.Multiplier,
+		MaxAttempts: r.MaxAttempts, MaxDeaths: r.MaxDeaths, InitialDelay: r.InitialDelay.Std(), MaxDelay: r.MaxDelay.Std(), Multiplier: r.Multiplier,
 		Jitter: r.Jitter, RetryOn: r.RetryOn, NoRetryOn: r.NoRetryOn, TimeoutGrowth: r.TimeoutGrowth,
 	}
 }

@@ -19,6 +19,7 @@ type Config struct {
 	CallTimeout      time.Duration // for callers that bring no deadline
 	Lease            time.Duration // what a claim gives when it does not say
 	HeartbeatTimeout time.Duration // how long a heartbeat renews a lease whose claim does not say
+	WorkerTimeout    time.Duration // after how long a silent worker loses its leases
 	PollEvery        time.Duration // how often waiting claims look without a signal
 	ForceCancelAfter time.Duration // how long a worker must be silent before its task may be cancelled by force
 	Quotas           tenant.Quotas // what new tenants may use
@@ -61,6 +62,7 @@ func (c Config) withDefaults() Config {
 	setTime(&c.CallTimeout, 30*time.Second)
 	setTime(&c.Lease, 5*time.Minute)
 	setTime(&c.HeartbeatTimeout, 5*time.Minute+10*time.Second)
+	setTime(&c.WorkerTimeout, 30*time.Second)
 	setTime(&c.PollEvery, time.Second)
 	setTime(&c.ForceCancelAfter, 5*time.Minute)
 	return c

@@ -8,6 +8,12 @@ import (
 // inFlight says that a task counts against its tenant's quota and its pool's.
 func inFlight(s run.TaskState) bool { return s == run.Queued || s.Leased() }
 
+// workerDied says that the attempt that ends here ended with its worker. How long that took says
+// nothing about the task: it is neither charged to its tenant nor learnt from.
+func (t *liveTask) workerDied() bool {
+	return t.task.Deaths > t.deaths || t.task.State == run.Failed && t.task.Failure.IsWorkerDeath()
+}
+
 // settle says to admission which tasks are in flight no longer, what their tenants had been
 // charged for them, and what their attempts have taken: a note for each tenant, pool and
 // asset, however many tasks there are.
@@ -32,7 +38,7 @@ func (w *working) settle() {
 		note := &w.changes.Settlements[i]
 		note.Left++
 		note.Charged += float64(t.task.Cost)
-		if !t.startedAt.IsZero() {
+		if !t.startedAt.IsZero() && !t.workerDied() {
 			note.Ended++
 			note.Seconds += max(0, w.now.Sub(t.startedAt).Seconds())
 		}

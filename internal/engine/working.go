@@ -41,6 +41,7 @@ type liveTask struct {
 	changed bool
 	// startedAt is when its attempt began, also after the end.
 	startedAt time.Time
+	deaths    int32 // as they were
 	// dueSooner says that the reaper must look at the lease before it planned to.
 	dueSooner bool
 }
@@ -73,7 +74,7 @@ func (w *working) add(t run.Task) *liveTask {
 	if known, ok := w.tasks[t.ID]; ok {
 		return known
 	}
-	live := &liveTask{task: t, from: t.State, startedAt: t.StartedAt}
+	live := &liveTask{task: t, from: t.State, startedAt: t.StartedAt, deaths: t.Deaths}
 	w.tasks[t.ID] = live
 	return live
 }

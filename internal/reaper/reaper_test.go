@@ -98,7 +98,7 @@ func (j *journal) has(text string) bool {
 func TestReaper(t *testing.T) {
 	t.Parallel()
 
-	t.Run("leases expire, backoffs end, more than fit into a batch", func(t *testing.T) {
+	t.Run("leases expire, more than fit into a batch, and a death is retried at once", func(t *testing.T) {
 		t.Parallel()
 		s := setup(t, one)
 		s.claim(t, 5, true)
@@ -106,10 +106,9 @@ func TestReaper(t *testing.T) {
 		s.db.Exec(t, `UPDATE servo.leases SET expires_at = '2000-01-01', due_at = '2000-01-01'`)
 		r := reaper.Start(s.db.Store, s.Engine, reaper.Config{Batch: 2})
 		t.Cleanup(r.Stop)
-		s.until(t, 5, `SELECT count(*) FROM servo.retry_q`)
-		s.until(t, 5, `SELECT count(*) FROM servo.pool_q`)
-		s.db.Exec(t, `UPDATE servo.retry_q SET due_at = '2000-01-01'`)
-		s.until(t, 5, `SELECT count(*) FROM servo.ready_q`)
+		s.until(t, 5, `SELECT count(*) FROM servo.ready_q WHERE deaths = 1 AND failures = 0`)
+		s.until(t, 5, `SELECT count(*) FROM servo.pool_q WHERE deaths = 0`)
+		verifytest.Clean(t, s.db)
 		verifytest.Clean(t, s.db)
 	})
 
@@ -137,7 +136,7 @@ func TestReaper(t *testing.T) {
 		s.claim(t, 3, true)
 		s.db.Exec(t, `UPDATE servo.leases SET expires_at = '2000-01-01', due_at = '2000-01-01' WHERE token = (SELECT min(token) FROM servo.leases)`)
 		r := reaper.Start(s.db.Store, s.Engine, reaper.Config{})
-		s.until(t, 1, `SELECT count(*) FROM servo.retry_q`)
+		s.until(t, 1, `SELECT count(*) FROM servo.ready_q`)
 		r.Stop()
 		require.Equal(t, 2, s.db.Count(t, `SELECT count(*) FROM servo.leases`))
 	})
@@ -169,7 +168,7 @@ func TestReaper(t *testing.T) {
 		t.Parallel()
 		s := setup(t, one)
 		s.claim(t, 60, true)
-		s.db.Exec(t, `UPDATE servo.leases SET expires_at = '2000-01-01', due_at = '2000-01-01'`)
+		s.db.Exec(t, `UPDATE servo.leases SET deadline = '2000-01-01', due_at = '2000-01-01'`)
 		for range 3 {
 			e := engine.New(s.db.Store, engine.Config{}, nil)
 			t.Cleanup(e.Stop)
@@ -226,7 +225,7 @@ func TestReaperLives(t *testing.T) {
 		}
 		s.db.Exec(t, `UPDATE servo.leases SET expires_at = '2000-01-01', due_at = '2000-01-01'`)
 		proxy.Refuse(false)
-		s.until(t, 3, `SELECT count(*) FROM servo.retry_q`)
+		s.until(t, 3, `SELECT count(*) FROM servo.ready_q`)
 		verifytest.Clean(t, s.db)
 	})
 
@@ -241,7 +240,7 @@ func TestReaperLives(t *testing.T) {
 		// a lease that cannot be ended: the wide row of its task says that it has
 		s.db.Exec(t, `UPDATE servo.tasks SET state = 10, outcome = 'SUCCESS', finished_at = servo.clock(), version = 1, attempt = 1,
 			failures = 0, fan_outs = 0, token = 1 WHERE id IN (SELECT task_id FROM servo.leases)`)
-		s.db.Exec(t, `UPDATE servo.leases SET expires_at = '2000-01-01', due_at = '2000-01-01', failures = 9`)
+		s.db.Exec(t, `UPDATE servo.leases SET expires_at = '2000-01-01', due_at = '2000-01-01', failures = 9, deaths = 9`)
 		s.db.Exec(t, `UPDATE servo.retry_q SET due_at = '2000-01-01'`)
 		e := engine.New(s.db.Store, engine.Config{}, nil)
 		t.Cleanup(e.Stop)

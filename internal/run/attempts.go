@@ -17,6 +17,7 @@ const (
 	AttemptYielded                = AttemptEnd(ReturnYielded)
 	AttemptInterrupted            = AttemptEnd(ReturnInterrupted)
 	AttemptExpired                = AttemptEnd(ReturnExpired)
+	AttemptWorkerDied             = AttemptEnd(ReturnWorkerDied)
 	AttemptCancelled   AttemptEnd = "CANCELLED"
 	AttemptForced      AttemptEnd = "FORCE_CANCELLED" // its worker was silent
 )
@@ -57,7 +58,7 @@ func Attempts(events []event.Event) []Attempt {
 				current.StartedAt = e.At
 			}
 		case TaskReturned:
-			end(e, AttemptEnd(body.Reason), nil)
+			end(e, AttemptEnd(body.Reason), body.Failure)
 		case TaskRetrying:
 			end(e, AttemptRetried, &body.Failure)
 		case TaskSucceeded:

@@ -115,7 +115,7 @@ func TestAttempts(t *testing.T) {
 				require.Equal(t, a.End == "", last && task.State.Leased(), "only the last of a leased task is under way")
 				require.Equal(t, a.End == "", a.EndedAt.IsZero())
 				require.False(t, a.End != "" && a.EndedAt.Before(a.ClaimedAt))
-				if a.Failure != nil && a.Failure.Code != CodePoison {
+				if a.Failure != nil && a.Failure.Code != CodePoison && !a.Failure.IsWorkerDeath() {
 					failures++
 				}
 			}

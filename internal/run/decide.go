@@ -298,8 +298,11 @@ func (t Task) fail(c Fail, facts Facts) (event.Body, error) {
 	if facts.Cancelling {
 		return TaskCancelled{Failure: &c.Failure}, nil
 	}
-	if canonicalCode(c.Failure.Code) == CodeInterrupted {
+	switch {
+	case canonicalCode(c.Failure.Code) == CodeInterrupted:
 		return t.giveBack(ReturnInterrupted, nil, facts)
+	case c.Failure.IsWorkerDeath():
+		return t.workerDied(c.Failure, UserError, c.Retry, c.Policy), nil
 	}
 	decided := t.failed(c.Failure, t.outcomeOf(c.Failure, facts), c.Retry, c.Policy, facts)
 	if again, is := decided.(TaskRetrying); is && c.After > 0 {
@@ -344,7 +347,22 @@ func (t Task) expire(c Expire, facts Facts) (event.Body, error) {
 	if t.State == Dispatched {
 		return t.giveBack(ReturnExpired, nil, facts)
 	}
-	return t.failed(Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker}, HeartbeatLost, nil, c.Policy, facts), nil
+	return t.workerDied(Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker}, HeartbeatLost, nil, c.Policy), nil
+}
+
+// workerDied ends an attempt whose worker died. The task is ready again at once: there is nothing
+// to wait for. Deaths are counted apart from failures, so that they use up no attempts and a task
+// that kills its workers still ends.
+func (t Task) workerDied(failure Failure, outcome Outcome, hint *bool, policy RetryPolicy) event.Body {
+	deaths := t.Deaths + 1
+	if int(deaths) >= policy.MaxDeaths || !policy.retries(failure.Code, hint) {
+		if failure.Message != "" {
+			failure.Message += "; "
+		}
+		failure.Message += fmt.Sprintf("workers died %d times while they ran the task, max_deaths is %d", deaths, policy.MaxDeaths)
+		return TaskFailed{Outcome: outcome, Failures: t.Failures, Failure: failure}
+	}
+	return TaskReturned{Reason: ReturnWorkerDied, Fruitless: t.Fruitless, Deaths: deaths, Failure: &failure}
 }
 
 func (t Task) timeOut(c TimeOut, facts Facts) (event.Body, error) {

@@ -162,7 +162,31 @@ func TestDecide(t *testing.T) {
 		require.True(t, fault.Is(err, fault.Conflict))
 		_, err = running().Decide(TimeOut{Policy: policy}, now)
 		require.True(t, fault.Is(err, fault.Conflict))
-		require.Equal(t, RetryWait, after(t, running(), Expire{Policy: policy}, late).State)
+		require.Equal(t, Ready, after(t, running(), Expire{Policy: policy}, late).State)
+	})
+
+	t.Run("the death of a worker is retried at once and uses up no attempt, and the last one ends the task", func(t *testing.T) {
+		t.Parallel()
+		once := Resolve(CodeHeartbeatLost, RetryPolicy{MaxAttempts: 1, MaxDeaths: 2})
+		crash := Fail{Token: 7, Failure: Failure{Code: CodeWorkerCrash, Message: "killed"}, Policy: once}
+		for _, cmd := range []Command{Expire{Policy: once}, crash} {
+			task := after(t, running(), cmd, late)
+			require.Equal(t, Ready, task.State, "%T", cmd)
+			require.EqualValues(t, 1, task.Deaths)
+			require.Zero(t, task.Failures)
+			require.Zero(t, task.Fruitless)
+			again := running()
+			again.Deaths = task.Deaths
+			again = after(t, again, cmd, late)
+			require.Equal(t, Failed, again.State, "%T", cmd)
+			require.Zero(t, again.Failures)
+			require.Contains(t, again.Failure.Message, "max_deaths is 2")
+		}
+		never := false
+		crash.Retry = &never
+		require.Equal(t, Failed, after(t, running(), crash, late).State, "the worker says that it must not be tried again")
+		again := Resolve(CodeHeartbeatLost, RetryPolicy{NoRetryOn: []string{CodeHeartbeatLost}})
+		require.Equal(t, Failed, after(t, running(), Expire{Policy: again}, late).State, "the policy excludes it")
 	})
 
 	t.Run("a timeout grows by the policy", func(t *testing.T) {
@@ -216,7 +240,7 @@ func TestResolve(t *testing.T) {
 			RetryPolicy{Multiplier: 4, RetryOn: []string{"X"}},
 		)
 		require.Equal(t, RetryPolicy{
-			MaxAttempts: 5, InitialDelay: 15 * time.Minute, MaxDelay: time.Minute, Multiplier: 3,
+			MaxAttempts: 5, MaxDeaths: 3, InitialDelay: 15 * time.Minute, MaxDelay: time.Minute, Multiplier: 3,
 			Jitter: DefaultJitter, RetryOn: []string{"X"}, TimeoutGrowth: 1,
 		}, got)
 	})

@@ -161,6 +161,8 @@ type (
 		Reason    ReturnReason `json:"reason"`
 		Fruitless int32        `json:"fruitless"`
 		Cursor    *string      `json:"cursor,omitempty"`
+		Deaths    int32        `json:"deaths,omitempty"` // set if the worker died
+		Failure   *Failure     `json:"error,omitempty"`  // how it died
 	}
 
 	// TaskRetrying ends an attempt in failure, with another to come.
@@ -211,6 +213,7 @@ const (
 	ReturnExpired     ReturnReason = "LEASE_EXPIRED"
 	ReturnYielded     ReturnReason = "YIELDED"
 	ReturnInterrupted ReturnReason = "INTERRUPTED"
+	ReturnWorkerDied  ReturnReason = "WORKER_DIED"
 )
 
 // EventType implements event.Body.

@@ -20,6 +20,7 @@ type Failure struct {
 const (
 	CodeInterrupted   = "INTERRUPTED"
 	CodeHeartbeatLost = "HEARTBEAT_LOST"
+	CodeWorkerCrash   = "WORKER_CRASH"
 	CodeTimeout       = "TIMEOUT"
 	CodePoison        = "POISON"
 	CodeCancelled     = "CANCELLED"
@@ -45,7 +46,7 @@ func classOf(code string) (class Class, retried bool) {
 	switch canonicalCode(code) {
 	case "NETWORK_ERROR", "RATE_LIMITED", "SERVICE_UNAVAILABLE", CodeTimeout:
 		return ClassTransient, true
-	case "OUT_OF_MEMORY", "DISK_FULL", "WORKER_CRASH", CodeHeartbeatLost, CodeInterrupted:
+	case "OUT_OF_MEMORY", "DISK_FULL", CodeWorkerCrash, CodeHeartbeatLost, CodeInterrupted:
 		return ClassInfrastructure, true
 	case "USER_CODE_EXCEPTION", "IMPORT_ERROR", "CHECK_FAILED":
 		return ClassUserCode, false
@@ -62,6 +63,15 @@ func classOf(code string) (class Class, retried bool) {
 		return ClassCancelled, false
 	}
 	return ClassUserCode, false
+}
+
+// IsWorkerDeath says that the attempt ended because its worker died.
+func (f *Failure) IsWorkerDeath() bool {
+	if f == nil {
+		return false
+	}
+	code := canonicalCode(f.Code)
+	return code == CodeHeartbeatLost || code == CodeWorkerCrash
 }
 
 // ClassOf is the class of an error code.

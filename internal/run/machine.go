@@ -62,7 +62,7 @@ var taskTransitions = []transition[TaskState, TaskCommand]{
 	{From: states(Running), On: OnFail, To: states(Ready, RetryWait, Failed, Cancelled)},
 
 	{From: states(Dispatched), On: OnExpire, To: states(Queued, Failed, Cancelled)},
-	{From: states(Running), On: OnExpire, To: states(RetryWait, Failed, Cancelled)},
+	{From: states(Running), On: OnExpire, To: states(Ready, Failed, Cancelled)}, // ready at once: its worker died
 	{From: states(Running), On: OnTimeOut, To: states(RetryWait, Failed, Cancelled)},
 	{From: states(RetryWait), On: OnRetryDue, To: states(Ready)},
 

@@ -34,7 +34,7 @@ func genCommand(t *rapid.T, task Task) Command {
 		Yield{Token: token},
 		Succeed{Token: token, Outcome: Success},
 		Fail{Token: token, Failure: Failure{Code: rapid.SampledFrom([]string{
-			"NETWORK_ERROR", "INTERRUPTED", "USER_CODE_EXCEPTION", "MY_OWN", "TIMEOUT",
+			"NETWORK_ERROR", "INTERRUPTED", "USER_CODE_EXCEPTION", "MY_OWN", "TIMEOUT", "WORKER_CRASH",
 		}).Draw(t, "code")}, Policy: policy},
 		Expire{Policy: policy},
 		TimeOut{Policy: policy},

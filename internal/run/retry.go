@@ -14,6 +14,7 @@ import (
 // left unsaid; Resolve fills it from the layers below.
 type RetryPolicy struct {
 	MaxAttempts   int           `json:"max_attempts,omitempty"`
+	MaxDeaths     int           `json:"max_deaths,omitempty"` // of workers, counted apart from failures
 	InitialDelay  time.Duration `json:"initial_delay,omitempty"`
 	MaxDelay      time.Duration `json:"max_delay,omitempty"`
 	Multiplier    float64       `json:"multiplier,omitempty"`
@@ -29,7 +30,7 @@ const DefaultJitter = 0.2
 
 // globalRetryPolicy holds where no layer sets a field.
 func globalRetryPolicy() RetryPolicy {
-	return RetryPolicy{MaxAttempts: 3, InitialDelay: time.Minute, MaxDelay: time.Hour, Multiplier: 2, Jitter: DefaultJitter, TimeoutGrowth: 1}
+	return RetryPolicy{MaxAttempts: 3, MaxDeaths: 3, InitialDelay: time.Minute, MaxDelay: time.Hour, Multiplier: 2, Jitter: DefaultJitter, TimeoutGrowth: 1}
 }
 
 // codeRetryPolicy is the default of one error code.
@@ -64,6 +65,9 @@ func (p RetryPolicy) or(weaker RetryPolicy) RetryPolicy {
 	}
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = weaker.MaxAttempts
+	}
+	if p.MaxDeaths == 0 {
+		p.MaxDeaths = weaker.MaxDeaths
 	}
 	if p.InitialDelay == 0 {
 		p.InitialDelay = weaker.InitialDelay

@@ -25,6 +25,7 @@ type Task struct {
 	Attempt    int32  // how often it was claimed
 	Failures   int32  // what max_attempts limits
 	Fruitless  int32  // deliveries in a row that ended without failure and without progress
+	Deaths     int32  // how often its worker died: what max_deaths limits
 	FanOuts    int32  // how often it has added tasks
 	Cursor     string // its resumable position
 	Dependents bool   // whether any task waits for it
@@ -108,6 +109,7 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 			t.State = Queued
 		}
 		t.Fruitless = body.Fruitless
+		t.Deaths = max(t.Deaths, body.Deaths)
 		if body.Cursor != nil {
 			t.Cursor = *body.Cursor
 		}

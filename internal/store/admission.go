@@ -151,7 +151,7 @@ func readyTask(r db.TakeReadyRow) ReadyTask {
 	t := taskFromReady(db.ServoReadyQ{
 		TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-		Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor,
+		Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor,
 	})
 	t.Asset = r.Asset
 	return ReadyTask{Task: t, Seconds: r.Seconds}

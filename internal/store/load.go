@@ -87,7 +87,7 @@ func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]r
 		t := taskFromLease(db.ServoLease{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Token: r.Token, ClaimID: r.ClaimID, StartedAt: r.StartedAt,
+			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Token: r.Token, ClaimID: r.ClaimID, StartedAt: r.StartedAt,
 			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt, LeaseMs: r.LeaseMs,
 		})
 		if r.HeartbeatExpiresAt.After(t.ExpiresAt) {
@@ -227,7 +227,7 @@ func (tx *Tx) TakeQueued(ctx context.Context, pool string, tenant id.Tenant, mos
 		queued := db.ServoPoolQ{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt,
+			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt,
 		}
 		return Offer{Task: taskFromQueued(queued), Token: r.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.TenantID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),

@@ -133,7 +133,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 			return q.InsertQueued(ctx, db.InsertQueuedParams{
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
 				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
-				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, FanOuts: c.FanOuts, Cursors: c.Cursors,
+				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, Deaths: c.Deaths, FanOuts: c.FanOuts, Cursors: c.Cursors,
 				Ranks:    column(rows, func(t run.Task) int64 { return t.Rank }),
 				Costs:    column(rows, func(t run.Task) float32 { return t.Cost }),
 				Assets:   column(rows, func(t run.Task) string { return t.Asset }),
@@ -145,7 +145,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 			return q.InsertLeases(ctx, db.InsertLeasesParams{
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
 				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
-				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, FanOuts: c.FanOuts, Cursors: c.Cursors,
+				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, Deaths: c.Deaths, FanOuts: c.FanOuts, Cursors: c.Cursors,
 				Tokens:           column(rows, func(t run.Task) int64 { return t.Token }),
 				ClaimIds:         column(rows, func(t run.Task) uuid.UUID { return t.Claim.UUID }),
 				StartedAts:       column(rows, func(t run.Task) time.Time { return t.StartedAt }),
@@ -169,7 +169,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 			return q.InsertRetrying(ctx, db.InsertRetryingParams{
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
 				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
-				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, FanOuts: c.FanOuts, Cursors: c.Cursors,
+				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, Deaths: c.Deaths, FanOuts: c.FanOuts, Cursors: c.Cursors,
 				DueAts: column(rows, func(t run.Task) time.Time { return t.DueAt }), Failures: failures,
 			})
 		})
@@ -193,6 +193,7 @@ func columnsOf(rows []run.Task) db.InsertReadyParams {
 		Attempts:      column(rows, func(t run.Task) int32 { return t.Attempt }),
 		FailureCounts: column(rows, func(t run.Task) int32 { return t.Failures }),
 		Fruitlesses:   column(rows, func(t run.Task) int32 { return t.Fruitless }),
+		Deaths:        column(rows, func(t run.Task) int32 { return t.Deaths }),
 		FanOuts:       column(rows, func(t run.Task) int32 { return t.FanOuts }),
 		Cursors:       column(rows, func(t run.Task) string { return t.Cursor }),
 		Ranks:         column(rows, func(t run.Task) int64 { return fair.Rank(t.Priority, t.Since) }),

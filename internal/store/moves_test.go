@@ -60,7 +60,7 @@ func (w *world) moved(t run.Task, to run.TaskState) run.Task {
 		next.Claim, next.Since, next.ExpiresAt = t.Claim, t.Since, t.ExpiresAt
 		next.FanOuts, next.Fruitless, next.CancelRequested, next.Dependents = 9, 8, false, false
 	case to.Terminal():
-		next.Fruitless, next.Dependents = 0, false // the wide row does not keep them
+		next.Fruitless, next.Deaths, next.Dependents = 0, 0, false // the wide row does not keep them
 	}
 	return next
 }

@@ -57,7 +57,7 @@ func (tx *Tx) LockQueuedWithoutAccess(ctx context.Context, keys []TaskKey) ([]ru
 		return taskFromQueued(db.ServoPoolQ{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt,
+			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt,
 		})
 	}), nil
 }

@@ -87,7 +87,7 @@ func taskFromReady(q db.ServoReadyQ) run.Task {
 	return run.Task{
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
 		State: run.Ready, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
-		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, FanOuts: q.FanOuts, Cursor: q.Cursor,
+		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, Deaths: q.Deaths, FanOuts: q.FanOuts, Cursor: q.Cursor,
 		ReadyAt: q.Since,
 	}
 }
@@ -96,7 +96,7 @@ func taskFromQueued(q db.ServoPoolQ) run.Task {
 	return run.Task{
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
 		State: run.Queued, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
-		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, FanOuts: q.FanOuts, Cursor: q.Cursor,
+		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, Deaths: q.Deaths, FanOuts: q.FanOuts, Cursor: q.Cursor,
 		Asset: q.Asset, Rank: q.Rank, Cost: q.Cost, ReadyAt: q.ReadyAt,
 	}
 }
@@ -105,7 +105,7 @@ func taskFromLease(l db.ServoLease) run.Task {
 	t := run.Task{
 		Tenant: id.Of[id.Tenant](l.TenantID), Run: id.Of[id.Run](l.RunID), ID: id.Of[id.Task](l.TaskID),
 		State: run.Dispatched, Version: l.Version, Since: l.Since, Pool: l.Pool, Priority: l.Priority, Timeout: l.TimeoutS,
-		Dependents: l.Dependents, Attempt: l.Attempt, Failures: l.Failures, Fruitless: l.Fruitless, FanOuts: l.FanOuts, Cursor: l.Cursor,
+		Dependents: l.Dependents, Attempt: l.Attempt, Failures: l.Failures, Fruitless: l.Fruitless, Deaths: l.Deaths, FanOuts: l.FanOuts, Cursor: l.Cursor,
 		Token: l.Token, Worker: l.Worker, Claim: id.Of[id.Claim](l.ClaimID), StartedAt: timeOf(l.StartedAt), Deadline: timeOf(l.Deadline),
 		ExpiresAt: l.ExpiresAt, CancelRequested: l.CancelRequested, Asset: l.Asset, Cost: l.Cost, ReadyAt: l.ReadyAt,
 		Lease: time.Duration(l.LeaseMs) * time.Millisecond,
@@ -120,7 +120,7 @@ func taskFromRetry(q db.ServoRetryQ) (run.Task, error) {
 	t := run.Task{
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
 		State: run.RetryWait, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
-		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, FanOuts: q.FanOuts, Cursor: q.Cursor,
+		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, Deaths: q.Deaths, FanOuts: q.FanOuts, Cursor: q.Cursor,
 		DueAt: q.DueAt, Failure: &run.Failure{},
 	}
 	return t, json.Unmarshal(q.Failure, t.Failure)

@@ -204,7 +204,7 @@ func (tx *Tx) LookReady(ctx context.Context, shares []ReadyShare, mosts []int32,
 		t := readyTask(db.TakeReadyRow{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, FanOuts: r.FanOuts, Cursor: r.Cursor, Asset: r.Asset, Seconds: r.Seconds,
+			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Asset: r.Asset, Seconds: r.Seconds,
 		})
 		if r.Paused {
 			paused[t.ID] = true

@@ -244,7 +244,7 @@ func (w *world) taskIn(state run.TaskState, t run.Task) run.Task {
 		out.Unmet = 2
 		return out
 	}
-	out.Attempt, out.Failures, out.Fruitless, out.FanOuts, out.Cursor = 5, 4, 3, 2, "page 9"
+	out.Attempt, out.Failures, out.Fruitless, out.Deaths, out.FanOuts, out.Cursor = 5, 4, 3, 1, 2, "page 9"
 	if state == run.Queued || state.Leased() {
 		out.Asset, out.Cost, out.ReadyAt = "asset", 1.5, w.now.Add(-time.Hour)
 	}

@@ -126,7 +126,7 @@ func wantReady(t *task) store.ReadyRow {
 	return store.ReadyRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
 		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
-		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor,
+		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor,
 	}
 }
 
@@ -134,7 +134,7 @@ func wantQueued(t *task) store.QueuedRow {
 	return store.QueuedRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
 		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
-		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor, Asset: t.spec.Asset, ReadyAt: t.ReadyAt,
+		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, Asset: t.spec.Asset, ReadyAt: t.ReadyAt,
 	}
 }
 
@@ -142,7 +142,7 @@ func wantLease(t *task) store.LeaseRow {
 	return store.LeaseRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
 		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
-		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor, Token: t.Token, ClaimID: t.Claim.UUID,
+		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, Token: t.Token, ClaimID: t.Claim.UUID,
 		StartedAt: timeOrNull(t.StartedAt), Deadline: timeOrNull(t.Deadline), CancelRequested: t.CancelRequested, Worker: t.Worker,
 		Asset: t.spec.Asset, ReadyAt: t.ReadyAt,
 	}
@@ -152,6 +152,6 @@ func wantRetry(t *task) store.RetryRow {
 	return store.RetryRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
 		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
-		Fruitless: t.Fruitless, FanOuts: t.FanOuts, Cursor: t.Cursor, DueAt: t.DueAt, Failure: jsonOrNull(t.Failure),
+		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, DueAt: t.DueAt, Failure: jsonOrNull(t.Failure),
 	}
 }

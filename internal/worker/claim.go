@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -29,7 +30,7 @@ func (w *Worker) claim(ctx, calls context.Context) {
 		begun := time.Now()
 		got := w.claimOnce(ctx, calls, &servov1.ClaimRequest{
 			WorkerId: w.config.ID, ClaimId: uuid.NewString(), Pools: w.config.Pools, Max: int32(most), //nolint:gosec // at most maxClaim
-			Lease: durationpb.New(w.config.Lease), Wait: durationpb.New(maxWait), Start: start,
+			Lease: w.wantedLease(), Wait: durationpb.New(maxWait), Start: start, Presence: true,
 			Slots: int32(min(w.config.Concurrency+w.config.Ahead, maxSlots)), //nolint:gosec // bounded
 		})
 		if w.isDenied() {
@@ -57,6 +58,29 @@ func (w *Worker) wanted() (most int, start bool) {
 	return min(max(w.config.Ahead-len(w.buffer), 0), maxClaim), false
 }
 
+// wantedLease is the lease that claims ask for; nil is the server's worker timeout.
+func (w *Worker) wantedLease() *durationpb.Duration {
+	if w.config.Lease == 0 {
+		return nil
+	}
+	return durationpb.New(w.config.Lease)
+}
+
+// learnLease takes over how long the server keeps leases without a heartbeat.
+func (w *Worker) learnLease(lease time.Duration) {
+	if w.config.Lease == 0 && lease >= minLease {
+		w.lease.Store(int64(lease))
+	}
+}
+
+// leaseTime is how long leases last without a heartbeat.
+func (w *Worker) leaseTime() time.Duration { return time.Duration(w.lease.Load()) }
+
+// beatEvery is the time between two heartbeats.
+func (w *Worker) beatEvery() time.Duration {
+	return cmp.Or(w.config.HeartbeatEvery, min(heartbeatsEach, w.leaseTime()/3))
+}
+
 // wakeClaims says that there may be room for more.
 func (w *Worker) wakeClaims() {
 	select {
@@ -78,6 +102,7 @@ func (w *Worker) claimOnce(ctx, calls context.Context, request *servov1.ClaimReq
 			w.link.heard("claim", err)
 		}
 		if err == nil {
+			w.learnLease(response.GetLeaseDuration().AsDuration())
 			since := time.Now()
 			if !first.IsZero() {
 				since = first // it may have been leased by the first try

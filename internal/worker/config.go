@@ -19,10 +19,10 @@ type Config struct {
 	Pools       []string                 // in the order of preference; "default"
 	Concurrency int                      // slots: how many tasks run at once; 1
 	Ahead       int                      // leases ahead of need: half of Concurrency, at least 1; NoAhead for none
-	Lease       time.Duration            // how long a lease lasts without a heartbeat; 5 min
+	Lease       time.Duration            // how long a lease lasts without a heartbeat; the server's worker timeout
 	Grace       time.Duration            // how long tasks may go on when the worker stops; 30 s
 
-	HeartbeatEvery time.Duration // 10 s, sooner if the lease is short: a quarter of it
+	HeartbeatEvery time.Duration // 10 s, sooner if leases are short: a third of them
 	FlushEvery     time.Duration // how long log lines and progress may wait for company; 1 s
 
 	Executors []Executor
@@ -46,6 +46,12 @@ const (
 	stopGrace  = 7 * time.Second  // from the interruption of tasks to their abandonment: longer than killGrace
 	flushGrace = 10 * time.Second // for the last reports
 	abortGrace = 2 * time.Second  // for tasks to end and for the last reports when there is no time
+)
+
+// Times of presence, until the server has said otherwise.
+const (
+	defaultLease   = 30 * time.Second // the server's default, without its margin
+	heartbeatsEach = 10 * time.Second
 )
 
 const (
@@ -80,9 +86,7 @@ func (c Config) withDefaults() Config {
 			*field = value
 		}
 	}
-	set(&c.Lease, 5*time.Minute)
 	set(&c.Grace, 30*time.Second)
-	set(&c.HeartbeatEvery, min(10*time.Second, c.Lease/4))
 	set(&c.FlushEvery, time.Second)
 	if c.LogLevel == nil {
 		c.LogLevel = slog.LevelInfo
@@ -108,11 +112,11 @@ func (c Config) validate() error {
 		return refuse("concurrency", fmt.Sprintf("is %d", c.Concurrency), "use 1 to 100000")
 	case c.Ahead < 0 || c.Ahead > maxSlots:
 		return refuse("ahead", fmt.Sprintf("is %d", c.Ahead), "use -1 (none) to 100000")
-	case c.Lease < minLease || c.Lease > maxLease:
+	case c.Lease != 0 && (c.Lease < minLease || c.Lease > maxLease):
 		return refuse("lease", fmt.Sprintf("is %s", c.Lease), "use 1s to 1h")
 	case c.Grace < 0:
 		return refuse("grace", fmt.Sprintf("is %s", c.Grace), "use 0 or more")
-	case c.HeartbeatEvery < 0 || c.HeartbeatEvery >= c.Lease:
+	case c.HeartbeatEvery < 0 || c.Lease != 0 && c.HeartbeatEvery >= c.Lease:
 		return refuse("heartbeat_every", fmt.Sprintf("is %s", c.HeartbeatEvery), "beat more than once in a lease")
 	}
 	kinds := map[string]bool{}

@@ -14,7 +14,7 @@ const maxBeats = 10_000
 
 // beat renews every lease from time to time until the worker is gone.
 func (w *Worker) beat(ctx context.Context) {
-	pause := w.config.HeartbeatEvery
+	pause := w.beatEvery()
 	wait := backoff{}
 	for {
 		timer := time.NewTimer(pause)
@@ -24,7 +24,7 @@ func (w *Worker) beat(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		pause = w.config.HeartbeatEvery
+		pause = w.beatEvery()
 		if err := w.beatOnce(ctx); err != nil && ctx.Err() == nil {
 			// Sooner than the next beat: leases run out meanwhile.
 			pause = min(pause, max(pauseOf(wait.tries), w.link.pauseAfter(err)))
@@ -71,7 +71,7 @@ func (w *Worker) renew(ctx context.Context, attempts []*attempt) error {
 	for i, a := range attempts {
 		request.Leases[i] = &servov1.HeartbeatItem{Lease: a.handle()} // progress is reported by itself, when there is any
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(w.config.HeartbeatEvery, 5*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, max(w.beatEvery(), 5*time.Second))
 	defer cancel()
 	sent := time.Now()
 	response, err := w.client.Heartbeat(ctx, request)
@@ -85,7 +85,7 @@ func (w *Worker) renew(ctx context.Context, attempts []*attempt) error {
 	w.mu.Lock()
 	for i, answer := range response.GetLeases() {
 		if answer.GetHeld() {
-			attempts[i].expires = later(attempts[i].expires, sent.Add(w.config.Lease))
+			attempts[i].expires = later(attempts[i].expires, sent.Add(w.leaseTime()))
 		}
 	}
 	w.mu.Unlock()

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,6 +26,7 @@ type Worker struct {
 	reporter  *reporter
 	flusher   *flusher
 
+	lease atomic.Int64 // how long leases last without a heartbeat, in nanoseconds
 	used  atomic.Bool
 	abort chan struct{}
 	once  sync.Once
@@ -66,6 +68,7 @@ func New(config Config) (*Worker, error) {
 		idle:      make(chan struct{}),
 		room:      make(chan struct{}, 1),
 	}
+	w.lease.Store(int64(cmp.Or(config.Lease, defaultLease)))
 	for _, e := range config.Executors {
 		w.executors[e.Kind()] = e
 	}
@@ -247,7 +250,7 @@ func (w *Worker) accept(leases []*servov1.Lease, since time.Time, keep bool) {
 		if _, twice := w.held[lease.GetLease()]; twice {
 			continue // a repeated claim may bring what an answer brought before
 		}
-		a := &attempt{lease: lease, since: since, expires: since.Add(w.config.Lease)}
+		a := &attempt{lease: lease, since: since, expires: since.Add(w.leaseTime())}
 		w.held[a.handle()] = a
 		switch {
 		case w.stopping || !keep:
@@ -294,7 +297,7 @@ func (w *Worker) next(ended *attempt) *attempt {
 		w.buffer = w.buffer[1:]
 		switch {
 		case a.lost.Load():
-		case now.After(a.expires.Add(-margin(w.config.Lease))):
+		case now.After(a.expires.Add(-margin(w.leaseTime()))):
 			// Nobody knows whether the server has given it to somebody else. It will
 			// find its way: started or not, it costs nothing to leave it alone.
 			w.config.Logger.Warn("a lease has expired before a slot was free", "task", a.lease.GetTask())

@@ -673,6 +673,9 @@ type ConfigRetry struct {
 	RetryOn       []string               `protobuf:"bytes,6,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	NoRetryOn     []string               `protobuf:"bytes,7,rep,name=no_retry_on,json=noRetryOn,proto3" json:"no_retry_on,omitempty"`
 	TimeoutGrowth *float64               `protobuf:"fixed64,8,opt,name=timeout_growth,json=timeoutGrowth,proto3,oneof" json:"timeout_growth,omitempty"`
+	// How often a worker may die while it runs the task before the task fails; 3 if not set. Deaths
+	// use up no attempts.
+	MaxDeaths     *int32 `protobuf:"varint,9,opt,name=max_deaths,json=maxDeaths,proto3,oneof" json:"max_deaths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -759,6 +762,13 @@ func (x *ConfigRetry) GetNoRetryOn() []string {
 func (x *ConfigRetry) GetTimeoutGrowth() float64 {
 	if x != nil && x.TimeoutGrowth != nil {
 		return *x.TimeoutGrowth
+	}
+	return 0
+}
+
+func (x *ConfigRetry) GetMaxDeaths() int32 {
+	if x != nil && x.MaxDeaths != nil {
+		return *x.MaxDeaths
 	}
 	return 0
 }
@@ -4069,7 +4079,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x00R\bmaxSlots\x88\x01\x01\x12 \n" +
 	"\x06window\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06windowB\f\n" +
 	"\n" +
-	"_max_slots\"\xe8\x03\n" +
+	"_max_slots\"\xa6\x04\n" +
 	"\vConfigRetry\x121\n" +
 	"\fmax_attempts\x18\x01 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x01H\x00R\vmaxAttempts\x88\x01\x01\x12-\n" +
 	"\rinitial_delay\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\finitialDelay\x12%\n" +
@@ -4080,11 +4090,14 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x06jitter\x18\x05 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?){\x14\xaeG\xe1z\x84?H\x02R\x06jitter\x88\x01\x01\x12)\n" +
 	"\bretry_on\x18\x06 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\aretryOn\x12.\n" +
 	"\vno_retry_on\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\tnoRetryOn\x12C\n" +
-	"\x0etimeout_growth\x18\b \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00$@)\x00\x00\x00\x00\x00\x00\xf0?H\x03R\rtimeoutGrowth\x88\x01\x01B\x0f\n" +
+	"\x0etimeout_growth\x18\b \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00$@)\x00\x00\x00\x00\x00\x00\xf0?H\x03R\rtimeoutGrowth\x88\x01\x01\x12-\n" +
+	"\n" +
+	"max_deaths\x18\t \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x01H\x04R\tmaxDeaths\x88\x01\x01B\x0f\n" +
 	"\r_max_attemptsB\r\n" +
 	"\v_multiplierB\t\n" +
 	"\a_jitterB\x11\n" +
-	"\x0f_timeout_growth\"\xa6\b\n" +
+	"\x0f_timeout_growthB\r\n" +
+	"\v_max_deaths\"\xa6\b\n" +
 	"\x06Config\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +

@@ -464,6 +464,9 @@ type RetryPolicy struct {
 	RetryOn       []string `protobuf:"bytes,6,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	NoRetryOn     []string `protobuf:"bytes,7,rep,name=no_retry_on,json=noRetryOn,proto3" json:"no_retry_on,omitempty"`
 	TimeoutGrowth float64  `protobuf:"fixed64,8,opt,name=timeout_growth,json=timeoutGrowth,proto3" json:"timeout_growth,omitempty"`
+	// How often a worker may die while it runs the task before the task fails; 3 if not said. Deaths
+	// use up no attempts.
+	MaxDeaths     int32 `protobuf:"varint,9,opt,name=max_deaths,json=maxDeaths,proto3" json:"max_deaths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,6 +553,13 @@ func (x *RetryPolicy) GetNoRetryOn() []string {
 func (x *RetryPolicy) GetTimeoutGrowth() float64 {
 	if x != nil {
 		return x.TimeoutGrowth
+	}
+	return 0
+}
+
+func (x *RetryPolicy) GetMaxDeaths() int32 {
+	if x != nil {
+		return x.MaxDeaths
 	}
 	return 0
 }
@@ -2674,7 +2684,7 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\tsucceeded\x18\x03 \x01(\x05R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\x04 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x05 \x01(\x05R\askipped\x12\x1c\n" +
-	"\tcancelled\x18\x06 \x01(\x05R\tcancelled\"\xed\x02\n" +
+	"\tcancelled\x18\x06 \x01(\x05R\tcancelled\"\x97\x03\n" +
 	"\vRetryPolicy\x12,\n" +
 	"\fmax_attempts\x18\x01 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\vmaxAttempts\x12>\n" +
 	"\rinitial_delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\finitialDelay\x126\n" +
@@ -2685,7 +2695,9 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x06jitter\x18\x05 \x01(\x01R\x06jitter\x12)\n" +
 	"\bretry_on\x18\x06 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\aretryOn\x12.\n" +
 	"\vno_retry_on\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\tnoRetryOn\x12%\n" +
-	"\x0etimeout_growth\x18\b \x01(\x01R\rtimeoutGrowth\"\xf1\x03\n" +
+	"\x0etimeout_growth\x18\b \x01(\x01R\rtimeoutGrowth\x12(\n" +
+	"\n" +
+	"max_deaths\x18\t \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\tmaxDeaths\"\xf1\x03\n" +
 	"\x11TriggerRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +

@@ -373,7 +373,7 @@ type Attempt struct {
 	ClaimedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=claimed_at,json=claimedAt,proto3" json:"claimed_at,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// SUCCEEDED, FAILED, RETRIED, YIELDED, INTERRUPTED, LEASE_EXPIRED, CANCELLED, FORCE_CANCELLED; empty while
+	// SUCCEEDED, FAILED, RETRIED, YIELDED, INTERRUPTED, LEASE_EXPIRED, WORKER_DIED, CANCELLED, FORCE_CANCELLED; empty while
 	// it goes on.
 	Ended   string   `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	Failure *Failure `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`

@@ -90,7 +90,7 @@ func manifest() string {
 		}
 		fmt.Fprintf(&pipelines, "  - name: %s\n    overlap: allow\n    select: [%s]\n"+
 			"    parameters: [{name: key, type: string, required: true}]\n"+
-			"    retry: {max_attempts: 100, initial_delay: 50ms, max_delay: 300ms}\n", s.name, strings.Join(keysOf(s), ", "))
+			"    retry: {max_attempts: 100, max_deaths: 100, initial_delay: 50ms, max_delay: 300ms}\n", s.name, strings.Join(keysOf(s), ", "))
 	}
 	fmt.Fprintf(&assets, "  - {key: %s, go: {}, timeout: 5m}\n", partKey)
 	return "version: 1\nassets:\n" + assets.String() + "pipelines:\n" + pipelines.String()

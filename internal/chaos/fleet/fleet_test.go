@@ -154,10 +154,10 @@ func (w *world) prove(ctx context.Context) (proof, error) {
 		}
 	}
 	return p, w.query(ctx, fmt.Sprintf(`
-		SELECT count(*) FILTER (WHERE data->>'reason' = '%s' OR data->'error'->>'code' = '%s'), count(*) FILTER (WHERE data->'error'->>'code' = '%s'),
+		SELECT count(*) FILTER (WHERE data->>'reason' IN ('%s', '%s')), count(*) FILTER (WHERE data->'error'->>'code' = '%s'),
 		       count(*) FILTER (WHERE data->>'reason' = '%s'), count(*) FILTER (WHERE data->>'reason' = '%s')
 		FROM   servo.run_events WHERE type IN ('task.returned', 'task.retrying')`,
-		run.ReturnExpired, run.CodeHeartbeatLost, servoNetworkError, run.ReturnYielded, run.ReturnInterrupted),
+		run.ReturnExpired, run.ReturnWorkerDied, servoNetworkError, run.ReturnYielded, run.ReturnInterrupted),
 		&p.Expired, &p.Retried, &p.Yielded, &p.Interrupted)
 }
 

@@ -46,7 +46,7 @@ func newTale() *tale {
 		one := &story{id: fmt.Sprintf("t%d", i), place: of, state: run.Succeeded, result: encode(m)}
 		attempt := 1
 		if i == 0 {
-			one.events = append(one.events, run.TaskClaimed{Attempt: 1}, run.TaskRetrying{Failure: run.Failure{Code: run.CodeHeartbeatLost}})
+			one.events = append(one.events, run.TaskClaimed{Attempt: 1}, run.TaskReturned{Reason: run.ReturnWorkerDied})
 			t.notes = append(t.notes, note{Task: "t0", Attempt: 1, What: noteResult, Stamp: "never", who: deadWorker},
 				note{Task: "t0", Attempt: 1, What: noteAnswer, Action: actComplete, Refused: string(fault.Stale), who: deadWorker})
 			attempt = 2

@@ -142,7 +142,7 @@ func prepare(t *testing.T, db *servotest.Database) {
 	defer e.Stop()
 	owner, err := e.CreateTenant(t.Context(), "acme", event.Meta{})
 	require.NoError(t, err)
-	manifest, err := asset.Parse([]byte(`{version: 1, assets: [{key: s/one, go: {}, retry: {max_attempts: 50, initial_delay: 100ms, max_delay: 100ms}}]}`), "servo.yaml")
+	manifest, err := asset.Parse([]byte(`{version: 1, assets: [{key: s/one, go: {}, retry: {max_attempts: 50, max_deaths: 100, initial_delay: 100ms, max_delay: 100ms}}]}`), "servo.yaml")
 	require.NoError(t, err)
 	_, err = e.Deploy(t.Context(), owner, "default", manifest, event.Meta{})
 	require.NoError(t, err)

@@ -141,7 +141,7 @@ SELECT ((SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.ten
 -- The tasks that come next of each tenant and pool, without waiting for anybody, with what
 -- their assets take by experience.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT r.* FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
@@ -154,7 +154,7 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 -- The tasks that are ready longest of each tenant and pool, whatever their priority: the first of
 -- each priority, and of these the oldest.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT o.*
                 FROM   generate_series(0, 10) AS l

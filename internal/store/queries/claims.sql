@@ -23,7 +23,7 @@ ORDER  BY q.token;
 -- not use the pool: both are looked up once for the statement. A worker of one tenant gets
 -- tasks of that tenant only; zeros are a worker of all.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
 FROM   (SELECT p.* FROM servo.pool_q p
         WHERE p.pool = @pool::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)

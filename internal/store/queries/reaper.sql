@@ -16,7 +16,7 @@ SELECT tenant_id, run_id, task_id FROM servo.retry_q WHERE due_at <= @now::times
 
 -- name: LockRetries :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths
 FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id ORDER BY 1, 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.retry_q r
                 WHERE r.run_id = n.run_id AND r.task_id = n.task_id

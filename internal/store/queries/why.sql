@@ -26,7 +26,7 @@ JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.sha
 -- name: LookReady :many
 -- The tasks that a round looks at (TakeReady), and which of them it would hold (PausedTasks).
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
                              JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
                              WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
@@ -42,7 +42,7 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 -- name: LookOldest :many
 -- The tasks that are ready longest (TakeOldest), and which of them a round would hold.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
                              JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
                              WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused

@@ -426,11 +426,11 @@ func (q *Queries) SetPoolClocks(ctx context.Context, arg SetPoolClocksParams) er
 
 const takeOldest = `-- name: TakeOldest :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
-JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held
+JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths
                 FROM   generate_series(0, 10) AS l
-                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held FROM servo.ready_q r
+                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths FROM servo.ready_q r
                                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                                 AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
                                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS o ON true
@@ -459,6 +459,7 @@ type TakeOldestRow struct {
 	Attempt    int32
 	Failures   int32
 	Fruitless  int32
+	Deaths     int32
 	FanOuts    int32
 	Cursor     string
 	Asset      string
@@ -489,6 +490,7 @@ func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeO
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
+			&i.Deaths,
 			&i.FanOuts,
 			&i.Cursor,
 			&i.Asset,
@@ -506,9 +508,9 @@ func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeO
 
 const takeReady = `-- name: TakeReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
-JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held FROM servo.ready_q r
+JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS q ON true
 JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
@@ -535,6 +537,7 @@ type TakeReadyRow struct {
 	Attempt    int32
 	Failures   int32
 	Fruitless  int32
+	Deaths     int32
 	FanOuts    int32
 	Cursor     string
 	Asset      string
@@ -565,6 +568,7 @@ func (q *Queries) TakeReady(ctx context.Context, arg TakeReadyParams) ([]TakeRea
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
+			&i.Deaths,
 			&i.FanOuts,
 			&i.Cursor,
 			&i.Asset,

@@ -14,7 +14,7 @@ import (
 )
 
 const leasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
 FROM   servo.leases q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
@@ -76,6 +76,7 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 			&i.ServoLease.Asset,
 			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
+			&i.ServoLease.Deaths,
 			&i.Ix,
 			&i.Asset,
 			&i.Partition,
@@ -112,9 +113,9 @@ func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 
 const takeQueued = `-- name: TakeQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
-FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset, p.ready_at FROM servo.pool_q p
+FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset, p.ready_at, p.deaths FROM servo.pool_q p
         WHERE p.pool = $1::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
         AND ($2::uuid = '00000000-0000-0000-0000-000000000000' OR p.tenant_id = $2::uuid)
         AND coalesce(p.tenant_id = ANY ((SELECT a.accepts FROM servo.pools a WHERE a.name = $1::text)::uuid[]), true)
@@ -145,6 +146,7 @@ type TakeQueuedRow struct {
 	Attempt      int32
 	Failures     int32
 	Fruitless    int32
+	Deaths       int32
 	FanOuts      int32
 	Cursor       string
 	Cost         float32
@@ -188,6 +190,7 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
+			&i.Deaths,
 			&i.FanOuts,
 			&i.Cursor,
 			&i.Cost,

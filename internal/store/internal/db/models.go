@@ -190,6 +190,7 @@ type ServoLease struct {
 	Asset           string
 	ReadyAt         time.Time
 	LeaseMs         int32
+	Deaths          int32
 }
 
 type ServoLiveRun struct {
@@ -244,6 +245,7 @@ type ServoPoolQ struct {
 	Cost       float32
 	Asset      string
 	ReadyAt    time.Time
+	Deaths     int32
 }
 
 type ServoReadyQ struct {
@@ -263,6 +265,7 @@ type ServoReadyQ struct {
 	Cursor     string
 	Rank       int64
 	Held       bool
+	Deaths     int32
 }
 
 type ServoRetryQ struct {
@@ -282,6 +285,7 @@ type ServoRetryQ struct {
 	Cursor     string
 	DueAt      time.Time
 	Failure    json.RawMessage
+	Deaths     int32
 }
 
 type ServoRun struct {

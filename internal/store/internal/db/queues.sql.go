@@ -229,16 +229,16 @@ func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]Depen
 }
 
 const insertLeases = `-- name: InsertLeases :exec
-INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
+INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
         fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]),
-       unnest($13::int[]), unnest($14::text[]), unnest($15::bigint[]), unnest($16::uuid[]),
-       nullif(unnest($17::timestamptz[]), '0001-01-01 00:00:00+00'),
-       nullif(unnest($18::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($19::timestamptz[]),
-       unnest($20::timestamptz[]), unnest($21::bool[]), unnest($22::text[]),
-       unnest($23::real[]), unnest($24::text[]), unnest($25::timestamptz[]), unnest($26::int[])
+       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]),
+       unnest($14::int[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::uuid[]),
+       nullif(unnest($18::timestamptz[]), '0001-01-01 00:00:00+00'),
+       nullif(unnest($19::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($20::timestamptz[]),
+       unnest($21::timestamptz[]), unnest($22::bool[]), unnest($23::text[]),
+       unnest($24::real[]), unnest($25::text[]), unnest($26::timestamptz[]), unnest($27::int[])
 `
 
 type InsertLeasesParams struct {
@@ -254,6 +254,7 @@ type InsertLeasesParams struct {
 	Attempts         []int32
 	FailureCounts    []int32
 	Fruitlesses      []int32
+	Deaths           []int32
 	FanOuts          []int32
 	Cursors          []string
 	Tokens           []int64
@@ -284,6 +285,7 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 		arg.Attempts,
 		arg.FailureCounts,
 		arg.Fruitlesses,
+		arg.Deaths,
 		arg.FanOuts,
 		arg.Cursors,
 		arg.Tokens,
@@ -303,13 +305,13 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 }
 
 const insertQueued = `-- name: InsertQueued :exec
-INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
+INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
         fan_outs, cursor, rank, cost, asset, ready_at)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]),
-       unnest($13::int[]), unnest($14::text[]), unnest($15::bigint[]),
-       unnest($16::real[]), unnest($17::text[]), unnest($18::timestamptz[])
+       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]),
+       unnest($14::int[]), unnest($15::text[]), unnest($16::bigint[]),
+       unnest($17::real[]), unnest($18::text[]), unnest($19::timestamptz[])
 `
 
 type InsertQueuedParams struct {
@@ -325,6 +327,7 @@ type InsertQueuedParams struct {
 	Attempts      []int32
 	FailureCounts []int32
 	Fruitlesses   []int32
+	Deaths        []int32
 	FanOuts       []int32
 	Cursors       []string
 	Ranks         []int64
@@ -347,6 +350,7 @@ func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) erro
 		arg.Attempts,
 		arg.FailureCounts,
 		arg.Fruitlesses,
+		arg.Deaths,
 		arg.FanOuts,
 		arg.Cursors,
 		arg.Ranks,
@@ -358,12 +362,12 @@ func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) erro
 }
 
 const insertReady = `-- name: InsertReady :exec
-INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
+INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
         fan_outs, cursor, rank)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]),
-       unnest($13::int[]), unnest($14::text[]), unnest($15::bigint[])
+       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]),
+       unnest($14::int[]), unnest($15::text[]), unnest($16::bigint[])
 `
 
 type InsertReadyParams struct {
@@ -379,6 +383,7 @@ type InsertReadyParams struct {
 	Attempts      []int32
 	FailureCounts []int32
 	Fruitlesses   []int32
+	Deaths        []int32
 	FanOuts       []int32
 	Cursors       []string
 	Ranks         []int64
@@ -398,6 +403,7 @@ func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error 
 		arg.Attempts,
 		arg.FailureCounts,
 		arg.Fruitlesses,
+		arg.Deaths,
 		arg.FanOuts,
 		arg.Cursors,
 		arg.Ranks,
@@ -406,13 +412,13 @@ func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error 
 }
 
 const insertRetrying = `-- name: InsertRetrying :exec
-INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless,
+INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
         fan_outs, cursor, due_at, failure)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]),
-       unnest($13::int[]), unnest($14::text[]), unnest($15::timestamptz[]),
-       unnest($16::text[])::jsonb
+       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]),
+       unnest($14::int[]), unnest($15::text[]), unnest($16::timestamptz[]),
+       unnest($17::text[])::jsonb
 `
 
 type InsertRetryingParams struct {
@@ -428,6 +434,7 @@ type InsertRetryingParams struct {
 	Attempts      []int32
 	FailureCounts []int32
 	Fruitlesses   []int32
+	Deaths        []int32
 	FanOuts       []int32
 	Cursors       []string
 	DueAts        []time.Time
@@ -448,6 +455,7 @@ func (q *Queries) InsertRetrying(ctx context.Context, arg InsertRetryingParams) 
 		arg.Attempts,
 		arg.FailureCounts,
 		arg.Fruitlesses,
+		arg.Deaths,
 		arg.FanOuts,
 		arg.Cursors,
 		arg.DueAts,
@@ -503,11 +511,11 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 const lockLeases = `-- name: LockLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms,
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths,
        coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
                      WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true
@@ -546,6 +554,7 @@ type LockLeasesRow struct {
 	Asset              string
 	ReadyAt            time.Time
 	LeaseMs            int32
+	Deaths             int32
 	HeartbeatExpiresAt time.Time
 }
 
@@ -586,6 +595,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 			&i.Asset,
 			&i.ReadyAt,
 			&i.LeaseMs,
+			&i.Deaths,
 			&i.HeartbeatExpiresAt,
 		); err != nil {
 			return nil, err
@@ -601,10 +611,10 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 const lockLeasesOnly = `-- name: LockLeasesOnly :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 `
 
@@ -650,6 +660,7 @@ func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) 
 			&i.Asset,
 			&i.ReadyAt,
 			&i.LeaseMs,
+			&i.Deaths,
 		); err != nil {
 			return nil, err
 		}
@@ -692,7 +703,7 @@ func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesPara
 }
 
 const sweepLeases = `-- name: SweepLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepLeasesRow struct {
@@ -736,6 +747,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 			&i.ServoLease.Asset,
 			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
+			&i.ServoLease.Deaths,
 		); err != nil {
 			return nil, err
 		}
@@ -748,7 +760,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 }
 
 const sweepQueued = `-- name: SweepQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepQueuedRow struct {
@@ -784,6 +796,7 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQ
 			&i.ServoPoolQ.Cost,
 			&i.ServoPoolQ.Asset,
 			&i.ServoPoolQ.ReadyAt,
+			&i.ServoPoolQ.Deaths,
 		); err != nil {
 			return nil, err
 		}
@@ -796,7 +809,7 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQ
 }
 
 const sweepReady = `-- name: SweepReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepReadyRow struct {
@@ -830,6 +843,7 @@ func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]SweepRe
 			&i.ServoReadyQ.Cursor,
 			&i.ServoReadyQ.Rank,
 			&i.ServoReadyQ.Held,
+			&i.ServoReadyQ.Deaths,
 		); err != nil {
 			return nil, err
 		}
@@ -842,7 +856,7 @@ func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]SweepRe
 }
 
 const sweepRetrying = `-- name: SweepRetrying :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepRetryingRow struct {
@@ -876,6 +890,7 @@ func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]Swee
 			&i.ServoRetryQ.Cursor,
 			&i.ServoRetryQ.DueAt,
 			&i.ServoRetryQ.Failure,
+			&i.ServoRetryQ.Deaths,
 		); err != nil {
 			return nil, err
 		}

@@ -191,9 +191,9 @@ func (q *Queries) InsertCones(ctx context.Context, arg InsertConesParams) error 
 
 const lockRetries = `-- name: LockRetries :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure
+       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths
 FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, due_at, failure FROM servo.retry_q r
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, due_at, failure, deaths FROM servo.retry_q r
                 WHERE r.run_id = n.run_id AND r.task_id = n.task_id
                 OFFSET 0 FOR UPDATE SKIP LOCKED) AS q ON true
 WHERE  q.due_at <= $3::timestamptz
@@ -231,6 +231,7 @@ func (q *Queries) LockRetries(ctx context.Context, arg LockRetriesParams) ([]Ser
 			&i.Cursor,
 			&i.DueAt,
 			&i.Failure,
+			&i.Deaths,
 		); err != nil {
 			return nil, err
 		}

@@ -1046,7 +1046,7 @@ func (q *Queries) VerifyLeaseTokens(ctx context.Context) ([]VerifyLeaseTokensRow
 }
 
 const verifyLeases = `-- name: VerifyLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyLeasesRow struct {
@@ -1089,6 +1089,7 @@ func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoLease.Asset,
 			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
+			&i.ServoLease.Deaths,
 		); err != nil {
 			return nil, err
 		}
@@ -1431,7 +1432,7 @@ func (q *Queries) VerifyPositions(ctx context.Context) ([]VerifyPositionsRow, er
 }
 
 const verifyQueued = `-- name: VerifyQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyQueuedRow struct {
@@ -1466,6 +1467,7 @@ func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoPoolQ.Cost,
 			&i.ServoPoolQ.Asset,
 			&i.ServoPoolQ.ReadyAt,
+			&i.ServoPoolQ.Deaths,
 		); err != nil {
 			return nil, err
 		}
@@ -1478,7 +1480,7 @@ func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]Verif
 }
 
 const verifyReady = `-- name: VerifyReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyReadyRow struct {
@@ -1511,6 +1513,7 @@ func (q *Queries) VerifyReady(ctx context.Context, runIds []uuid.UUID) ([]Verify
 			&i.ServoReadyQ.Cursor,
 			&i.ServoReadyQ.Rank,
 			&i.ServoReadyQ.Held,
+			&i.ServoReadyQ.Deaths,
 		); err != nil {
 			return nil, err
 		}
@@ -1523,7 +1526,7 @@ func (q *Queries) VerifyReady(ctx context.Context, runIds []uuid.UUID) ([]Verify
 }
 
 const verifyRetrying = `-- name: VerifyRetrying :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyRetryingRow struct {
@@ -1556,6 +1559,7 @@ func (q *Queries) VerifyRetrying(ctx context.Context, runIds []uuid.UUID) ([]Ver
 			&i.ServoRetryQ.Cursor,
 			&i.ServoRetryQ.DueAt,
 			&i.ServoRetryQ.Failure,
+			&i.ServoRetryQ.Deaths,
 		); err != nil {
 			return nil, err
 		}

@@ -14,15 +14,15 @@ import (
 
 const lookOldest = `-- name: LookOldest :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
                              JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
                              WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most,
                unnest($4::bool[]) AS pauses) AS n
-JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held
+JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths
                 FROM   generate_series(0, 10) AS l
-                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held FROM servo.ready_q r
+                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths FROM servo.ready_q r
                                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                                 AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
                                 ORDER BY r.rank LIMIT n.most) AS o ON true
@@ -52,6 +52,7 @@ type LookOldestRow struct {
 	Attempt    int32
 	Failures   int32
 	Fruitless  int32
+	Deaths     int32
 	FanOuts    int32
 	Cursor     string
 	Asset      string
@@ -87,6 +88,7 @@ func (q *Queries) LookOldest(ctx context.Context, arg LookOldestParams) ([]LookO
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
+			&i.Deaths,
 			&i.FanOuts,
 			&i.Cursor,
 			&i.Asset,
@@ -105,13 +107,13 @@ func (q *Queries) LookOldest(ctx context.Context, arg LookOldestParams) ([]LookO
 
 const lookReady = `-- name: LookReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
                              JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
                              WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most,
                unnest($4::bool[]) AS pauses) AS n
-JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held FROM servo.ready_q r
+JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                 ORDER BY r.rank LIMIT n.most) AS q ON true
 JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
@@ -139,6 +141,7 @@ type LookReadyRow struct {
 	Attempt    int32
 	Failures   int32
 	Fruitless  int32
+	Deaths     int32
 	FanOuts    int32
 	Cursor     string
 	Asset      string
@@ -174,6 +177,7 @@ func (q *Queries) LookReady(ctx context.Context, arg LookReadyParams) ([]LookRea
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
+			&i.Deaths,
 			&i.FanOuts,
 			&i.Cursor,
 			&i.Asset,
