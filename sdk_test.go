@@ -408,3 +408,25 @@ func TestServerRestart(t *testing.T) {
 		}
 	}
 }
+
+// TestServersOfEnvironment: SERVO_SERVER lists servers, and a worker works for the one that
+// answers. Each attempt has a higher fencing token than the one before.
+func TestServersOfEnvironment(t *testing.T) {
+	b := setup(t, `{"version": 1, "assets": [{"key": "a/b", "go": {}, "retry": {"initial_delay": "1ms"}}], "pipelines": [{"name": "p"}]}`)
+	t.Setenv("SERVO_SERVER", "127.0.0.1:1, "+b.server.GRPC)
+	tokens := make(chan int64, 2)
+	b.work(t, func(w *servo.Worker) {
+		servo.Asset(w, "a/b", func(_ context.Context, task *servo.Task, _ struct{}) (int, error) {
+			tokens <- task.Token
+			if task.Attempt == 1 {
+				return 0, &servo.Error{Code: "NETWORK_ERROR", Message: "again"}
+			}
+			return 1, nil
+		})
+	}, func(o *servo.WorkerOptions) { o.Server = "" })
+	_, err := b.Runs().TriggerRun(t.Context(), &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "p"})
+	require.NoError(t, err)
+	first, second := <-tokens, <-tokens
+	require.Positive(t, first)
+	require.Greater(t, second, first)
+}

@@ -24,6 +24,11 @@ type Task struct {
 	Partition string // "" if the asset has none
 	Pipeline  string // what was triggered
 
+	// Token is the fencing token of the attempt: a later attempt, of any task, has a higher one. A
+	// store that keeps the highest token it has seen can refuse what an attempt writes that has
+	// been replaced. 0 in push pools and in tests of functions.
+	Token int64
+
 	backend backend
 	partial atomic.Bool
 }
@@ -43,7 +48,7 @@ func taskOf(t *worker.Task) *Task {
 	l := t.Lease()
 	return &Task{
 		Tenant: l.GetTenant(), Run: l.GetRun(), ID: l.GetTask(), Attempt: int(l.GetAttempt()), Asset: l.GetAsset(), Partition: l.GetPartition(),
-		Pipeline: l.GetPipeline(), backend: t,
+		Pipeline: l.GetPipeline(), Token: l.GetFencingToken(), backend: t,
 	}
 }
 

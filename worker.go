@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -26,7 +27,8 @@ import (
 // one task at a time.
 type WorkerOptions struct {
 	// Server is the address of a server's gRPC listener, host:port, or https://host:port if it
-	// speaks TLS. The environment variable SERVO_SERVER if not said, else 127.0.0.1:8081.
+	// speaks TLS. The environment variable SERVO_SERVER if not said, which may list several
+	// servers, separated by commas; else 127.0.0.1:8081.
 	Server string
 	// Servers are the addresses of several servers of one installation, in place of Server.
 	Servers []string
@@ -248,10 +250,16 @@ func (o WorkerOptions) servers() []string {
 	case o.Server != "":
 		return []string{o.Server}
 	}
-	if server := os.Getenv("SERVO_SERVER"); server != "" {
-		return []string{server}
+	var servers []string
+	for server := range strings.SplitSeq(os.Getenv("SERVO_SERVER"), ",") {
+		if server = strings.TrimSpace(server); server != "" {
+			servers = append(servers, server)
+		}
 	}
-	return []string{defaultServer}
+	if len(servers) == 0 {
+		return []string{defaultServer}
+	}
+	return servers
 }
 
 // traceGrace is how long a worker that has stopped tries to send its last traces.

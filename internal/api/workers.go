@@ -110,7 +110,7 @@ func (m *leaseMapper) toProto(ctx context.Context, l engine.Lease) (*servov1.Lea
 		Lease:  handle{TaskKey: l.TaskKey, attempt: l.Attempt, token: l.Token}.encode(),
 		Tenant: name, Run: l.Run.String(), Task: l.Task.String(), Attempt: l.Attempt, Asset: l.Asset, Partition: l.Partition,
 		Pipeline: l.Pipeline, Parameters: parameters, Upstream: upstream, Cursor: l.Cursor, FanOuts: l.FanOuts,
-		ExpiresAt: timestamp(l.ExpiresAt), Deadline: timestamp(l.Deadline), Timeout: duration(l.Timeout), Started: l.Started, Code: code, TraceParent: l.Trace,
+		ExpiresAt: timestamp(l.ExpiresAt), Deadline: timestamp(l.Deadline), Timeout: duration(l.Timeout), Started: l.Started, Code: code, TraceParent: l.Trace, FencingToken: l.Token,
 	}, nil
 }
 

@@ -111,9 +111,13 @@ func (q *inquiry) leased() {
 	if !t.SeenAt.IsZero() {
 		values["seen_at"] = q.at(t.SeenAt)
 	}
-	if !t.ExpiresAt.After(q.now) {
+	switch {
+	case !t.ExpiresAt.After(q.now):
 		q.block(BlockedBySilence, fmt.Sprintf("worker %s %s, and its lease is over", t.Worker, heard),
 			"nothing to do: the reaper gives the task up within seconds, and another worker gets it if it may be tried again", values)
+	case !t.SeenAt.IsZero() && q.now.Sub(t.SeenAt) > t.ExpiresAt.Sub(t.SeenAt)/2: // more than one heartbeat is missing
+		q.block(BlockedBySilence, fmt.Sprintf("worker %s is silent: its last heartbeat came %s; its leases end at %s", t.Worker, q.ago(t.SeenAt), q.at(t.ExpiresAt)),
+			"check the worker; if it sends no heartbeat until then, the task is ready again at once for another worker", values)
 	}
 	if t.CancelRequested {
 		q.block(BlockedByCancel, fmt.Sprintf("its run is being cancelled, and worker %s is told so with its next heartbeat", t.Worker), fmt.Sprintf(

@@ -256,7 +256,12 @@ func TestHeartbeat(t *testing.T) {
 						}
 						return untilCancelled(ctx, task)
 					},
-				}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1; c.Lease = 5 * time.Minute; c.HeartbeatEvery = 4 * time.Minute })
+				}, func(c *worker.Config) {
+					c.Concurrency = 1
+					c.Ahead = 1
+					c.Lease = 5 * time.Minute
+					c.HeartbeatEvery = 4 * time.Minute
+				})
 				slow := b.add(1, "gold/slow")[0]
 				b.wait(t, func() bool { return b.leases[slow] != nil })
 				synctest.Wait() // until it has begun

@@ -295,8 +295,8 @@ type ClaimRequest struct {
 	Pools []string `protobuf:"bytes,3,rep,name=pools,proto3" json:"pools,omitempty"`
 	// How many tasks at most.
 	Max int32 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
-	// How long the leases last without a heartbeat, 1 s to 1 h; 300 s if not said. A heartbeat
-	// renews a lease by the same time.
+	// How long the leases last without a heartbeat, 1 s to 1 h; see presence if not set, else
+	// 300 s. A heartbeat renews a lease by the same time.
 	Lease *durationpb.Duration `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`
 	// How long to wait for the first task, up to 60 s.
 	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
@@ -304,7 +304,11 @@ type ClaimRequest struct {
 	Start bool `protobuf:"varint,7,opt,name=start,proto3" json:"start,omitempty"`
 	// How many tasks the worker can hold at once, the running ones included. Queues are filled
 	// by it; max is taken if it is not said.
-	Slots         int32 `protobuf:"varint,8,opt,name=slots,proto3" json:"slots,omitempty"`
+	Slots int32 `protobuf:"varint,8,opt,name=slots,proto3" json:"slots,omitempty"`
+	// The worker sends heartbeats for all of its leases, each third of lease_duration of the answer
+	// or more often. If it asks for no lease, its leases end when it has been silent for the
+	// server's worker timeout (30 s by default).
+	Presence      bool `protobuf:"varint,12,opt,name=presence,proto3" json:"presence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,10 +399,19 @@ func (x *ClaimRequest) GetSlots() int32 {
 	return 0
 }
 
+func (x *ClaimRequest) GetPresence() bool {
+	if x != nil {
+		return x.Presence
+	}
+	return false
+}
+
 // ClaimResponse is the leases; none if nothing came in time.
 type ClaimResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Leases        []*Lease               `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Leases []*Lease               `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
+	// How long the leases last without a heartbeat.
+	LeaseDuration *durationpb.Duration `protobuf:"bytes,2,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -440,6 +453,13 @@ func (x *ClaimResponse) GetLeases() []*Lease {
 	return nil
 }
 
+func (x *ClaimResponse) GetLeaseDuration() *durationpb.Duration {
+	if x != nil {
+		return x.LeaseDuration
+	}
+	return nil
+}
+
 // Lease is a claimed attempt with all that its worker needs.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -469,7 +489,9 @@ type Lease struct {
 	Code     *Code                  `protobuf:"bytes,17,opt,name=code,proto3" json:"code,omitempty"`
 	// The trace that the run belongs to, as a W3C traceparent; "" if it belongs to none. What the
 	// worker and its code trace belongs under it.
-	TraceParent   string `protobuf:"bytes,18,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	TraceParent string `protobuf:"bytes,18,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// The fencing token of the attempt: a later attempt, of any task, has a higher one.
+	FencingToken  int64 `protobuf:"varint,30,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -628,6 +650,13 @@ func (x *Lease) GetTraceParent() string {
 		return x.TraceParent
 	}
 	return ""
+}
+
+func (x *Lease) GetFencingToken() int64 {
+	if x != nil {
+		return x.FencingToken
+	}
+	return 0
 }
 
 // UpstreamResult is what an upstream task has produced.
@@ -2166,7 +2195,7 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x06leases\x18\x04 \x01(\x05R\x06leases\x12>\n" +
 	"\rfirst_seen_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vfirstSeenAt\x12<\n" +
 	"\flast_seen_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"lastSeenAt\"\xdc\x02\n" +
+	"lastSeenAt\"\xf8\x02\n" +
 	"\fClaimRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xc8\x01R\bworkerId\x12#\n" +
@@ -2177,9 +2206,11 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x05lease\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x03\b\x90\x1c2\x02\b\x01R\x05lease\x12;\n" +
 	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x12\x14\n" +
 	"\x05start\x18\a \x01(\bR\x05start\x12!\n" +
-	"\x05slots\x18\b \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\x05slots\"8\n" +
+	"\x05slots\x18\b \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\x05slots\x12\x1a\n" +
+	"\bpresence\x18\f \x01(\bR\bpresence\"z\n" +
 	"\rClaimResponse\x12'\n" +
-	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\"\xf0\x04\n" +
+	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\x12@\n" +
+	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\x95\x05\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -2202,7 +2233,8 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\atimeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x18\n" +
 	"\astarted\x18\x10 \x01(\bR\astarted\x12\"\n" +
 	"\x04code\x18\x11 \x01(\v2\x0e.servo.v1.CodeR\x04code\x12!\n" +
-	"\ftrace_parent\x18\x12 \x01(\tR\vtraceParent\"\xb4\x01\n" +
+	"\ftrace_parent\x18\x12 \x01(\tR\vtraceParent\x12#\n" +
+	"\rfencing_token\x18\x1e \x01(\x03R\ffencingToken\"\xb4\x01\n" +
 	"\x0eUpstreamResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05asset\x18\x02 \x01(\tR\x05asset\x12\x1c\n" +
@@ -2400,65 +2432,66 @@ var file_servo_v1_workers_proto_depIdxs = []int32{
 	30, // 3: servo.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
 	30, // 4: servo.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
 	6,  // 5: servo.v1.ClaimResponse.leases:type_name -> servo.v1.Lease
-	31, // 6: servo.v1.Lease.parameters:type_name -> google.protobuf.Struct
-	7,  // 7: servo.v1.Lease.upstream:type_name -> servo.v1.UpstreamResult
-	29, // 8: servo.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 9: servo.v1.Lease.deadline:type_name -> google.protobuf.Timestamp
-	30, // 10: servo.v1.Lease.timeout:type_name -> google.protobuf.Duration
-	32, // 11: servo.v1.Lease.code:type_name -> servo.v1.Code
-	33, // 12: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
-	0,  // 13: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
-	33, // 14: servo.v1.Complete.result:type_name -> google.protobuf.Value
-	34, // 15: servo.v1.Fail.error:type_name -> servo.v1.Failure
-	30, // 16: servo.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	14, // 17: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
-	16, // 18: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
-	8,  // 19: servo.v1.ReportItem.start:type_name -> servo.v1.Start
-	9,  // 20: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
-	10, // 21: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
-	11, // 22: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
-	12, // 23: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
-	13, // 24: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
-	35, // 25: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
-	36, // 26: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
-	18, // 27: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
-	37, // 28: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
-	29, // 29: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
-	29, // 30: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
-	38, // 31: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
-	20, // 32: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
-	35, // 33: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
-	22, // 34: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
-	14, // 35: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
-	0,  // 36: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
-	33, // 37: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
-	34, // 38: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
-	30, // 39: servo.v1.FailTaskRequest.retry_after:type_name -> google.protobuf.Duration
-	4,  // 40: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
-	15, // 41: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
-	19, // 42: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
-	23, // 43: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
-	24, // 44: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
-	25, // 45: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
-	26, // 46: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
-	27, // 47: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
-	28, // 48: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
-	1,  // 49: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
-	5,  // 50: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
-	17, // 51: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
-	21, // 52: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
-	18, // 53: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
-	18, // 54: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
-	18, // 55: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
-	18, // 56: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
-	18, // 57: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
-	18, // 58: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
-	2,  // 59: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
-	50, // [50:60] is the sub-list for method output_type
-	40, // [40:50] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	30, // 6: servo.v1.ClaimResponse.lease_duration:type_name -> google.protobuf.Duration
+	31, // 7: servo.v1.Lease.parameters:type_name -> google.protobuf.Struct
+	7,  // 8: servo.v1.Lease.upstream:type_name -> servo.v1.UpstreamResult
+	29, // 9: servo.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 10: servo.v1.Lease.deadline:type_name -> google.protobuf.Timestamp
+	30, // 11: servo.v1.Lease.timeout:type_name -> google.protobuf.Duration
+	32, // 12: servo.v1.Lease.code:type_name -> servo.v1.Code
+	33, // 13: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
+	0,  // 14: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
+	33, // 15: servo.v1.Complete.result:type_name -> google.protobuf.Value
+	34, // 16: servo.v1.Fail.error:type_name -> servo.v1.Failure
+	30, // 17: servo.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	14, // 18: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
+	16, // 19: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
+	8,  // 20: servo.v1.ReportItem.start:type_name -> servo.v1.Start
+	9,  // 21: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
+	10, // 22: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
+	11, // 23: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
+	12, // 24: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
+	13, // 25: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
+	35, // 26: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
+	36, // 27: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
+	18, // 28: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
+	37, // 29: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
+	29, // 30: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
+	29, // 31: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
+	38, // 32: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
+	20, // 33: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
+	35, // 34: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
+	22, // 35: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
+	14, // 36: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
+	0,  // 37: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
+	33, // 38: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
+	34, // 39: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
+	30, // 40: servo.v1.FailTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	4,  // 41: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
+	15, // 42: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
+	19, // 43: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
+	23, // 44: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
+	24, // 45: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
+	25, // 46: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
+	26, // 47: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
+	27, // 48: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
+	28, // 49: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
+	1,  // 50: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
+	5,  // 51: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
+	17, // 52: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
+	21, // 53: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
+	18, // 54: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
+	18, // 55: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
+	18, // 56: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
+	18, // 57: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
+	18, // 58: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
+	18, // 59: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
+	2,  // 60: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
+	51, // [51:61] is the sub-list for method output_type
+	41, // [41:51] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_workers_proto_init() }
