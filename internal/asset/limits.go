@@ -42,11 +42,11 @@ const (
 
 // Ranges of times and numbers, both ends included.
 const (
-	minTimeout       = Duration(time.Second)
-	maxTimeout       = Duration(24 * time.Hour)
-	minMaxExecution  = Duration(time.Second)
-	maxMaxExecution  = Duration(7 * 24 * time.Hour)
-	minDelay         = Duration(time.Millisecond)
+	minTimeout      = Duration(time.Second)
+	maxTimeout      = Duration(24 * time.Hour)
+	minMaxExecution = Duration(time.Second)
+	maxMaxExecution = Duration(7 * 24 * time.Hour)
+	minDelay        = Duration(time.Millisecond)
 	// DefaultMaxDelay bounds the delay of a retry whose policy sets no max_delay.
 	DefaultMaxDelay  = Duration(time.Hour)
 	maxInitialDelay  = Duration(24 * time.Hour)

@@ -13,7 +13,6 @@ import (
 	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/run"
 )
 
 func TestValidate(t *testing.T) {
@@ -103,7 +102,6 @@ func TestRetryHasTheRulesOfTheManifest(t *testing.T) {
 	f, _ := fault.As(check(asset.Retry{MaxDelay: hours(100_000)}))
 	require.Equal(t, "retry.max_delay", f.Field)
 	require.NoError(t, check(asset.Retry{InitialDelay: hours(2), MaxDelay: hours(4), MaxAttempts: 1, Multiplier: 1}))
-	require.Equal(t, asset.DefaultMaxDelay.Std(), run.Resolve("").MaxDelay, "the default that the rule speaks of")
 }
 
 func TestFilled(t *testing.T) {

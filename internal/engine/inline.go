@@ -66,7 +66,7 @@ func (e *Engine) inline(ctx context.Context, tx *store.Tx, w *working) (*gift, e
 		e.short.rest(restAfterBusy)
 		return g, nil
 	}
-	queued, err := e.admitInline(ctx, tx, w, found)
+	queued, err := e.admitInline(w, found)
 	if err != nil {
 		return g, err
 	}
@@ -117,7 +117,7 @@ type inlineTask struct {
 
 // admitInline makes a round of admission out of the tasks for whose pools nobody waits. It
 // gives those that may be leased at once: nothing is queued before them.
-func (e *Engine) admitInline(ctx context.Context, tx *store.Tx, w *working, found store.Inline) ([]inlineTask, error) {
+func (e *Engine) admitInline(w *working, found store.Inline) ([]inlineTask, error) {
 	var shares []store.ReadyShare
 	free := map[store.ShareKey]store.InlineShare{}
 	for _, s := range found.Shares {

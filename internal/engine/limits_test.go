@@ -396,3 +396,9 @@ func TestBadEntities(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, deployed, again)
 }
+
+// TestDefaultMaxDelay: retry policies are checked against the default that applies when they are used.
+func TestDefaultMaxDelay(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, asset.DefaultMaxDelay.Std(), run.Resolve("").MaxDelay)
+}

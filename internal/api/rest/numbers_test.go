@@ -107,7 +107,7 @@ func numberedPlaces(t testing.TB, url string) []numbered {
 
 // TestNumbers: wherever JSON is accepted a number comes back as the same decimal number, or is
 // refused with its path.
-func TestNumbers(t *testing.T) {
+func TestNumbers(t *testing.T) { //nolint:paralleltest // the places of one server are used one after the other
 	t.Parallel()
 	s := servertest.Start(t)
 	places := numberedPlaces(t, s.URL)
