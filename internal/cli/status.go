@@ -94,7 +94,8 @@ func poolRemark(pool *servov1.PoolStatus, again string) string {
 	if pool.GetQueued() == 0 || pool.GetLeased() > 0 || pool.GetWorkers() > 0 {
 		return ""
 	}
-	return "no worker has claimed from it for two minutes: servo worker --pool " + clean(pool.GetPool()) + again
+	return "no worker has claimed from it for two minutes: servo worker --pool " + clean(pool.GetPool()) + again +
+		" (for Go assets: the program with their handlers)"
 }
 
 // todayText is what has become of runs today.

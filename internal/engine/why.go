@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -294,8 +295,7 @@ func (q *inquiry) queued(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	if capacity.Workers == 0 {
-		q.noWorker(push)
-		return nil
+		return q.noWorker(ctx, tx, push)
 	}
 	if push { // what was accepted is not held by the server that sends
 		q.why.Next = "a server sends it to the pool's URL"
@@ -337,12 +337,29 @@ func (q *inquiry) isPush(ctx context.Context, tx *store.Tx) (bool, error) {
 	return false, err
 }
 
-func (q *inquiry) noWorker(push bool) {
+// noWorker tells how to serve a pool that no worker serves: a Go asset needs the program that
+// has its handler, everything else servo worker.
+func (q *inquiry) noWorker(ctx context.Context, tx *store.Tx, push bool) error {
 	message, remedy := fmt.Sprintf("no worker of pool %s was seen for %s", q.task.Pool, workerAlive), "start one: servo worker --pool "+q.task.Pool
+	values := map[string]any{"pool": q.task.Pool}
+	key := store.DeploymentKey{Tenant: q.run.Tenant, Deployment: q.run.Deployment}
+	found, err := q.deploymentsOf(ctx, tx, []store.DeploymentKey{key})
+	if err != nil {
+		return err
+	}
+	if d := found[key.Deployment]; d != nil && !push {
+		if code, _ := d.Asset(q.task.Asset); code.Go != nil {
+			handler := cmp.Or(code.Go.Handler, q.task.Asset)
+			message += "; the task needs the Go handler " + handler
+			remedy = fmt.Sprintf("start the Go program that registers handler %s for pool %s; servo worker cannot run Go assets", handler, q.task.Pool)
+			values["handler"] = handler
+		}
+	}
 	if push {
 		message, remedy = fmt.Sprintf("no server has said for %s that it sends to pool %s", workerAlive, q.task.Pool), "see that a server runs: servo doctor"
 	}
-	q.block(BlockedByNoWorker, message, remedy, map[string]any{"pool": q.task.Pool})
+	q.block(BlockedByNoWorker, message, remedy, values)
+	return nil
 }
 
 // at is a time for people and for values.

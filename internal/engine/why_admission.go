@@ -170,7 +170,9 @@ func (q *inquiry) noRoom(ctx context.Context, tx *store.Tx, s shareRound) error 
 			if err != nil {
 				return err
 			}
-			q.noWorker(push)
+			if err := q.noWorker(ctx, tx, push); err != nil {
+				return err
+			}
 		}
 		q.block(BlockedByQueue, fmt.Sprintf("the queue of pool %s is full: %d tasks, which is what its workers take next", s.Pool, s.PoolQueued),
 			"wait until workers have taken some, or start more",

@@ -50,6 +50,25 @@ func TestWhy(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
+	t.Run("a pool without workers needs servo worker, and for a Go asset the program that has its handler", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.deploy(t, "version: 1\nassets:\n"+
+			"  - {key: g/own, go: {}, pool: lonely}\n  - {key: g/named, go: {handler: load}, pool: lonely}\n"+
+			"  - {key: g/command, exec: {command: [run]}, pool: lonely}\npipelines:\n  - {name: lonely, select: [\"g/*\"]}\n")
+		key := b.trigger(t, "lonely")
+		b.admit(t)
+		for name, want := range map[string]string{
+			"g/own":     "start the Go program that registers handler g/own for pool lonely; servo worker cannot run Go assets",
+			"g/named":   "start the Go program that registers handler load for pool lonely; servo worker cannot run Go assets",
+			"g/command": "start one: servo worker --pool lonely",
+		} {
+			why := b.whyTask(t, key, name)
+			require.Equal(t, []engine.BlockerCode{engine.BlockedByNoWorker}, codes(why))
+			require.Equal(t, want, why.Blockers[0].Remedy)
+		}
+	})
+
 	t.Run("a task that waits names the upstreams that have not succeeded, and a skipped one the failure", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
