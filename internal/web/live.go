@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/web/view"
 )
 
 const (
@@ -22,24 +23,31 @@ const (
 // live streams the body of a page: at once if it looks different from what the browser has, and
 // then whenever it changes. The id of a message is the digest of what was sent, so that a
 // browser that comes back says what it shows and gets nothing that it has.
+//
+// Whoever is refused is told so by the status: the visitor is known, the page was read once, and
+// there is a seat before the stream opens. A stream ends with its session.
 func (s *Web) live(w http.ResponseWriter, r *http.Request, p page) {
-	select {
-	case s.seats <- struct{}{}:
-		defer func() { <-s.seats }()
-	default:
-		s.fail(w, r, fault.New(fault.Unavailable, "too many pages are open on this server", fault.RetryAfter(time.Minute), fault.Remedy("reload the page to see what is new")))
-		return
-	}
 	v, err := s.visit(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
+	first, err := p(v) // before a seat is taken: pages that a visitor may not see are not counted
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(v.ctx, v.streamLife())
+	defer cancel()
+	leave, err := s.seats.take(v.session.ID, v.seatTenant(), cancel)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
-	ctx, cancel := context.WithTimeout(v.ctx, streamLife)
-	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
 	stream := &stream{w: asItIs{w}, control: http.NewResponseController(w), shown: r.Header.Get("Last-Event-ID")}
 	if compress(w, r) {
@@ -51,11 +59,8 @@ func (s *Web) live(w http.ResponseWriter, r *http.Request, p page) {
 	}
 	tick := time.NewTicker(s.config.Refresh)
 	defer tick.Stop()
-	for {
-		rest, goOn := s.refresh(ctx, v, p, stream)
-		if !goOn {
-			return
-		}
+	rest, goOn := stream.show(ctx, first, v.now)
+	for ; goOn; rest, goOn = s.refresh(ctx, v, p, stream) {
 		for range rest {
 			select {
 			case <-ctx.Done():
@@ -81,14 +86,7 @@ func (s *Web) refresh(ctx context.Context, v *visit, p page, to *stream) (rest i
 		// soon. Whoever may not look any more is sent away by the next request.
 		return rarely, !hasCode(err, fault.Unauthenticated) && to.alive(again.now) == nil
 	}
-	var body bytes.Buffer
-	if err := shown.Body.Render(ctx, &body); err != nil {
-		return rarely, ctx.Err() == nil
-	}
-	if rest = 1; shown.Rarely {
-		rest = rarely
-	}
-	return rest, to.send(body.Bytes(), again.now) == nil
+	return to.show(ctx, shown, again.now)
 }
 
 // stream is a browser that looks at a page.
@@ -102,6 +100,19 @@ type stream struct {
 func digest(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:8])
+}
+
+// show sends a page if it is different from what the browser shows. It says how long to rest then,
+// and whether to go on.
+func (s *stream) show(ctx context.Context, shown view.Page, now time.Time) (rest int, goOn bool) {
+	var body bytes.Buffer
+	if err := shown.Body.Render(ctx, &body); err != nil {
+		return rarely, ctx.Err() == nil
+	}
+	if rest = 1; shown.Rarely {
+		rest = rarely
+	}
+	return rest, s.send(body.Bytes(), now) == nil
 }
 
 func (s *stream) send(body []byte, now time.Time) error {

@@ -92,8 +92,13 @@ func (s *Web) enter(w http.ResponseWriter, r *http.Request, credential string, u
 	http.Redirect(w, r, unknown.Back, http.StatusSeeOther)
 }
 
-// logout ends the session here. The key lives on: it may be in use elsewhere.
+// logout ends the session here, and the pages that it has open on this server. The key lives on:
+// it may be in use elsewhere.
 func (s *Web) logout(w http.ResponseWriter, r *http.Request) {
+	now := s.now()
+	if held, err := s.sessions.of(r, now); err == nil && held.Credential != "" {
+		s.seats.end(held.ID, held.Until, now)
+	}
 	s.sessions.end(w)
 	http.Redirect(w, r, loginPath, http.StatusSeeOther)
 }

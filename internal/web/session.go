@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // A session is a cookie with the key that somebody has logged in with, sealed so that neither
@@ -26,6 +28,7 @@ const (
 
 // session is who is logged in.
 type session struct {
+	ID         string    `json:"i"` // by which its live pages are counted and ended
 	Credential string    `json:"c"`
 	Until      time.Time `json:"u"`
 }
@@ -93,7 +96,7 @@ func (s *sessions) open(r *http.Request, name string, value any) (bool, error) {
 
 // begin gives the browser a session.
 func (s *sessions) begin(ctx context.Context, w http.ResponseWriter, credential string, now time.Time) error {
-	sealed, err := s.seal(ctx, sessionCookie, session{Credential: credential, Until: now.Add(sessionLife)})
+	sealed, err := s.seal(ctx, sessionCookie, session{ID: uuid.NewString(), Credential: credential, Until: now.Add(sessionLife)})
 	if err != nil {
 		return err
 	}
@@ -112,11 +115,11 @@ func cookie(name, value string, age int, secure bool) *http.Cookie {
 	return &http.Cookie{Name: name, Value: value, Path: "/ui", MaxAge: age, HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode} //nolint:gosec // see above
 }
 
-// of is the key of a request's session; "" is none that holds.
-func (s *sessions) of(r *http.Request, now time.Time) (string, error) {
+// of is a request's session; one without a credential is none that holds.
+func (s *sessions) of(r *http.Request, now time.Time) (session, error) {
 	var opened session
 	if is, err := s.open(r, sessionCookie, &opened); err != nil || !is || !now.Before(opened.Until) {
-		return "", err
+		return session{}, err
 	}
-	return opened.Credential, nil
+	return opened, nil
 }

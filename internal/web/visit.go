@@ -22,10 +22,27 @@ import (
 type visit struct {
 	*http.Request
 
-	ctx   context.Context //nolint:containedctx // of the calls that the visit makes
-	now   time.Time
-	who   *servov1.Caller
-	scope view.Scope
+	ctx     context.Context //nolint:containedctx // of the calls that the visit makes
+	now     time.Time
+	who     *servov1.Caller
+	scope   view.Scope
+	session session // the zero one on a server without keys
+}
+
+// streamLife is how long a stream of the visit may last: never longer than its session.
+func (v *visit) streamLife() time.Duration {
+	if v.session.Until.IsZero() {
+		return streamLife
+	}
+	return min(streamLife, v.session.Until.Sub(v.now))
+}
+
+// seatTenant is whose limit an open page counts against: the visitor's, or none for the platform.
+func (v *visit) seatTenant() string {
+	if v.who.GetOpen() || v.everywhere() {
+		return ""
+	}
+	return v.who.GetTenant()
 }
 
 // tenantPages is how many tenants are offered to choose from; others are found by search.
@@ -35,18 +52,17 @@ const tenantPages = 100
 // one that the lists are held to, or the only one there is for the caller.
 func (s *Web) visit(r *http.Request) (*visit, error) {
 	now := s.now()
-	credential := ""
+	var held session
+	var err error
 	if !s.config.Open {
-		var err error
-		if credential, err = s.sessions.of(r, now); err != nil {
+		if held, err = s.sessions.of(r, now); err != nil {
 			return nil, err
 		}
-		if credential == "" {
+		if held.Credential == "" || s.seats.hasEnded(held.ID) {
 			return nil, errLoggedOut
 		}
 	}
-	v := &visit{Request: r, ctx: withCredential(r, credential), now: now}
-	var err error
+	v := &visit{Request: r, ctx: withCredential(r, held.Credential), now: now, session: held}
 	if v.who, err = s.api.keys.WhoAmI(v.ctx, &servov1.WhoAmIRequest{}); err != nil {
 		return nil, err
 	}

@@ -36,16 +36,13 @@ type Web struct {
 	gzip     *compressors
 	log      *slog.Logger
 	mux      *http.ServeMux
-	seats    chan struct{}   // of pages that are open
+	seats    *seats          // of pages that are open
 	paths    map[string]bool // of pages
 	now      func() time.Time
 
 	closing context.Context //nolint:containedctx // the life of the server, not of a request
 	close   context.CancelFunc
 }
-
-// maxOpenPages bounds what open pages cost a server.
-const maxOpenPages = 500
 
 // New makes the pages.
 func New(config Config) (*Web, error) {
@@ -61,7 +58,7 @@ func New(config Config) (*Web, error) {
 	}
 	s := &Web{
 		config: config, api: newServices(config.Channel), sessions: &sessions{secret: config.Secret, secure: config.Secure},
-		files: files, gzip: newCompressors(), log: config.Logger, mux: http.NewServeMux(), seats: make(chan struct{}, maxOpenPages), paths: map[string]bool{}, now: time.Now,
+		files: files, gzip: newCompressors(), log: config.Logger, mux: http.NewServeMux(), seats: newSeats(), paths: map[string]bool{}, now: time.Now,
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.routes()
