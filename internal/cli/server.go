@@ -42,12 +42,12 @@ func newServer() *cobra.Command {
 		Long: `Run a server: the API over gRPC and REST, and the loops that move runs along. Any
 number of servers may share one database.
 
-REST, metrics and health are at --http, gRPC, which workers and this command line speak, at
---grpc. Callers show API keys; servo keys bootstrap makes the first one. With --oidc they may
+REST, pages and health are at --http, gRPC, which workers and this command line speak, at
+--grpc, metrics at --metrics. Callers show API keys; servo keys bootstrap makes the first one. With --oidc they may
 show tokens of OpenID Connect issuers instead. Both travel as they are: where others can listen, put TLS in front. With --open no keys are asked for, and whoever
 reaches these addresses may do everything: that is refused for an address that other machines
-reach. /healthz, /readyz and /openapi.json are for everybody, /metrics too if only this machine
-reaches it, else for platform keys.
+reach. /healthz, /readyz and /openapi.json are for everybody. Without --metrics, /metrics is at
+--http for platform keys.
 
 SIGTERM or Ctrl-C asks for an orderly end: /readyz says so at once, what is in flight is
 answered within --drain, then the server stops. The second signal kills it; nothing is lost
@@ -62,7 +62,8 @@ by that, but what was in flight is not answered.`,
 	}
 	flags := cmd.Flags()
 	addDatabase(cmd, &o.config.DatabaseURL)
-	flags.StringVar(&o.config.HTTP, "http", defaultHTTP, "address of REST, metrics and health")
+	flags.StringVar(&o.config.HTTP, "http", defaultHTTP, "address of REST, pages and health")
+	flags.StringVar(&o.config.Metrics, "metrics", "", "address of /metrics, which asks for no key there (default: at --http, for platform keys)")
 	flags.StringVar(&o.config.GRPC, "grpc", defaultGRPC, "address of gRPC")
 	flags.StringVar(&o.config.Name, "name", "", "name of this server among the others (default host-pid)")
 	flags.BoolVar(&o.config.Migrate, "migrate", false, "bring the database to this version's schema first")
@@ -191,7 +192,7 @@ func (o *serverOptions) check() error {
 	if o.config.MaxConns < 0 {
 		return fault.New(fault.InvalidArgument, "is negative", fault.Field("--max-conns"), fault.Remedy("give a number of connections, or 0"))
 	}
-	for _, f := range []struct{ flag, address string }{{"--http", o.config.HTTP}, {"--grpc", o.config.GRPC}} {
+	for _, f := range []struct{ flag, address string }{{"--http", o.config.HTTP}, {"--grpc", o.config.GRPC}, {"--metrics", o.config.Metrics}} {
 		if o.config.Open && !isLoopback(f.address) {
 			return openFault(f.flag, f.address, "listen on 127.0.0.1, or leave --open out and give out keys: servo keys bootstrap")
 		}

@@ -51,7 +51,8 @@ type Config struct {
 	Pooler          bool               // the DatabaseURL leads to a pooler that hands connections from transaction to transaction
 	MaxConns        int32              // 0 leaves it to the URL, or takes a default
 	WaitForDatabase time.Duration      // how long to wait at the start for one that is away
-	HTTP            string             // address of REST, metrics and health
+	HTTP            string             // address of REST, pages and health
+	Metrics         string             // address of the metrics alone; "" serves them at HTTP, for platform keys
 	GRPC            string             // address of gRPC
 	Name            string             // of this server among the others
 	Version         string             // of this binary
@@ -96,6 +97,9 @@ type Daemon struct {
 	grpcAddr net.Addr
 	httpAddr net.Addr
 
+	metrics     *http.Server // nil if metrics have no address of their own
+	metricsAddr net.Addr
+
 	readiness readiness
 	draining  atomic.Bool
 	failed    chan error
@@ -113,7 +117,7 @@ func Start(ctx context.Context, config Config) (*Daemon, error) {
 		config.Drain = DefaultDrain
 	}
 	config.Targets.Logger = config.Logger
-	d := &Daemon{config: config, guard: netguard.NewGuard(config.Targets), failed: make(chan error, 2)}
+	d := &Daemon{config: config, guard: netguard.NewGuard(config.Targets), failed: make(chan error, 3)}
 	if err := d.start(ctx); err != nil {
 		return nil, errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
 	}

@@ -23,7 +23,9 @@ func (d *Daemon) routes(m *edgeMetrics, rest http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", d.readyz)
-	mux.Handle("GET /metrics", d.forOperators(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
+	if d.config.Metrics == "" {
+		mux.Handle("GET /metrics", d.forOperators(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
+	}
 	mux.Handle("GET /{$}", http.RedirectHandler("/ui/", http.StatusSeeOther))
 	mux.Handle("/ui/", d.pages)
 	mux.Handle("GET /ui", http.RedirectHandler("/ui/", http.StatusMovedPermanently))
@@ -31,10 +33,10 @@ func (d *Daemon) routes(m *edgeMetrics, rest http.Handler) http.Handler {
 	return m.measure(patient(d.atHome(sameOrigin(d.callbacks().Before(mux)))))
 }
 
-// forOperators asks for a platform key, unless nobody else reaches the address: what is served
-// names tenants.
+// forOperators asks for a platform key: what is served names tenants. An address that only this
+// machine reaches is no reason to ask for none, since a proxy on this machine makes it public.
 func (d *Daemon) forOperators(next http.Handler) http.Handler {
-	if d.config.Open || IsLoopback(d.config.HTTP) {
+	if d.config.Open {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,6 +60,11 @@ func (d *Daemon) atHome(next http.Handler) http.Handler {
 	if !d.config.Open {
 		return next
 	}
+	return localHosts(next)
+}
+
+// localHosts refuses requests that name another host than this machine.
+func localHosts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !IsLoopback(withPort(r.Host)) {
 			problem.Write(w, r, fault.New(fault.Forbidden, "this server asks for no keys and answers to the names of this machine alone",

@@ -52,23 +52,29 @@ func TestKeys(t *testing.T) {
 		}
 	})
 
-	t.Run("where only this machine reaches it, figures are for everybody", func(t *testing.T) {
+	t.Run("figures need a key on loopback too: a proxy there makes it public", func(t *testing.T) {
 		t.Parallel()
 		s := servertest.StartKeyed(t, daemon.Config{DatabaseURL: servotest.DB(t).URL})
-		for path, want := range map[string]int{"/metrics": http.StatusOK, "/v1/status": http.StatusUnauthorized} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, http.NoBody)
-			require.NoError(t, err)
-			answer, err := http.DefaultClient.Do(req)
-			require.NoError(t, err)
-			require.NoError(t, answer.Body.Close())
-			require.Equal(t, want, answer.StatusCode, path)
+		for _, path := range []string{"/metrics", "/v1/status"} {
+			require.Equal(t, http.StatusUnauthorized, statusAt(t, s.URL+path, ""), path)
 		}
+	})
+
+	t.Run("figures have an address of their own that asks for no key", func(t *testing.T) {
+		t.Parallel()
+		s := servertest.StartKeyed(t, daemon.Config{DatabaseURL: servotest.DB(t).URL, Metrics: "127.0.0.1:0"})
+		own := "http://" + s.MetricsAddr()
+		require.Equal(t, http.StatusOK, statusAt(t, own+"/metrics", ""))
+		require.Equal(t, http.StatusForbidden, statusAt(t, own+"/metrics", "metrics.example.com"), "no name but this machine's")
+		require.Equal(t, http.StatusNotFound, statusAt(t, own+"/v1/status", ""))
+		require.Equal(t, http.StatusNotFound, statusAt(t, s.URL+"/metrics", ""), "and only there")
 	})
 
 	t.Run("a server without keys does not listen where other machines reach it", func(t *testing.T) {
 		t.Parallel()
 		for field, config := range map[string]daemon.Config{
 			"--http": {Open: true, HTTP: ":0", GRPC: "127.0.0.1:0"}, "--grpc": {Open: true, HTTP: "127.0.0.1:0", GRPC: "0.0.0.0:0"},
+			"--metrics": {Open: true, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Metrics: ":0"},
 		} {
 			_, err := daemon.Start(t.Context(), config)
 			f, ok := fault.As(err)
@@ -76,4 +82,16 @@ func TestKeys(t *testing.T) {
 			require.Equal(t, field, f.Violation.Field)
 		}
 	})
+}
+
+// statusAt is how a GET without a key is answered, under a host of its own if one is named.
+func statusAt(t *testing.T, url, host string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	req.Host = host
+	answer, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	return answer.StatusCode
 }

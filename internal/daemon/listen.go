@@ -70,6 +70,9 @@ func (d *Daemon) listen(ctx context.Context) error {
 	d.httpAddr, d.grpcAddr = httpListener.Addr(), grpcListener.Addr()
 
 	m := newMetrics(d)
+	if err := d.serveMetrics(ctx, m); err != nil {
+		return errors.Join(err, httpListener.Close(), grpcListener.Close())
+	}
 	d.grpc = grpc.NewServer(append(d.encrypted(),
 		grpc.ChainUnaryInterceptor(m.unary, d.api.Unary()),
 		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()), //nolint:contextcheck,nolintlint // each stream brings its own; seen or not, by what is cached
@@ -89,19 +92,24 @@ func (d *Daemon) listen(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(d.config.Logger.Handler(), slog.LevelDebug),
 	}
 	d.serve("gRPC", func() error { return d.grpc.Serve(grpcListener) })
-	d.serve("HTTP", func() error {
-		if d.tls == nil {
-			return d.http.Serve(httpListener)
-		}
-		d.http.TLSConfig = d.tls.config()
-		return d.http.ServeTLS(httpListener, "", "") // with HTTP/2
-	})
+	d.serveHTTP("HTTP", d.http, httpListener)
 	return nil
+}
+
+// serveHTTP serves with the server's certificate, if it has one.
+func (d *Daemon) serveHTTP(what string, server *http.Server, listener net.Listener) {
+	d.serve(what, func() error {
+		if d.tls == nil {
+			return server.Serve(listener)
+		}
+		server.TLSConfig = d.tls.config()
+		return server.ServeTLS(listener, "", "") // with HTTP/2
+	})
 }
 
 // checkOpen refuses a server without keys where other machines can reach it.
 func (c Config) checkOpen() error {
-	for _, f := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}} {
+	for _, f := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}, {"--metrics", c.Metrics}} {
 		if c.Open && !IsLoopback(f.address) {
 			return fault.New(fault.InvalidArgument, fmt.Sprintf("other machines can reach %q, and no keys are asked for", f.address),
 				fault.Field(f.flag), fault.Remedy("listen on 127.0.0.1, or leave --open out and give out keys: servo keys bootstrap"))
@@ -175,6 +183,9 @@ func (d *Daemon) drain(ctx context.Context) error {
 		d.grpc.GracefulStop()
 	}()
 	err := d.http.Shutdown(ctx)
+	if d.metrics != nil {
+		_ = d.metrics.Close() // a scrape that is cut off is made again
+	}
 	select {
 	case <-graceful:
 	case <-ctx.Done():
