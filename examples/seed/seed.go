@@ -210,7 +210,7 @@ func (s *Seed) trigger(ctx context.Context, st stream, round int) error {
 		return err
 	}
 	_, err = runs.TriggerRun(ctx, &servov1.TriggerRunRequest{
-		Tenant: st.tenant, Pipeline: st.pipeline, Parameters: parameters, TriggeredBy: s.options.By, WaitForQuota: true,
+		Tenant: st.tenant, Pipeline: st.pipeline, Parameters: parameters, Note: s.options.By, WaitForQuota: true,
 	})
 	return err
 }
@@ -227,7 +227,7 @@ func (s *Seed) fail(ctx context.Context) error {
 		return err
 	}
 	_, err = configs.TriggerConfig(ctx, &servov1.TriggerConfigRequest{
-		Tenant: failingTenant, Config: failingConfig, TriggeredBy: s.options.By, WaitForQuota: true,
+		Tenant: failingTenant, Config: failingConfig, Note: s.options.By, WaitForQuota: true,
 	})
 	return err
 }

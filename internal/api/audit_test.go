@@ -144,7 +144,7 @@ func TestAuditedRequest(t *testing.T) {
 		require.NoError(t, err)
 		for _, req := range []proto.Message{
 			&servov1.DeployRequest{Tenant: "acme", Manifest: large},
-			&servov1.TriggerRunRequest{Tenant: strings.Repeat("\x00\xff", 1<<20), Pipeline: strings.Repeat("<", 1000), TriggeredBy: strings.Repeat("\x01", 1000)},
+			&servov1.TriggerRunRequest{Tenant: strings.Repeat("\x00\xff", 1<<20), Pipeline: strings.Repeat("<", 1000), Note: strings.Repeat("\x01", 1000)},
 			&servov1.ClaimRequest{Pools: strings.Split(strings.Repeat("pool ", 5000), " ")},
 		} {
 			subject, kept := api.Audited(req)

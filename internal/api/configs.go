@@ -347,7 +347,7 @@ func (s configService) TriggerConfig(ctx context.Context, req *servov1.TriggerCo
 		return nil, err
 	}
 	triggered, err := s.engine.TriggerConfig(ctx, found.Tenant, found.ID, engine.Trigger{
-		TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: key, Meta: metaOf(ctx), Parameters: parameters,
+		TriggeredBy: callerOf(ctx).Actor, Note: req.GetNote(), IdempotencyKey: key, Meta: metaOf(ctx), Parameters: parameters,
 		WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(),
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func (s taskService) ForceCancelTask(ctx context.Context, req *servov1.ForceCanc
 
 // PauseDispatch implements servov1.AdminServiceServer.
 func (s adminService) PauseDispatch(ctx context.Context, req *servov1.PauseDispatchRequest) (*servov1.DispatchStatus, error) {
-	dispatch, err := s.engine.PauseDispatch(ctx, engine.Turn{Reason: req.GetReason(), By: req.GetBy(), Meta: metaOf(ctx)})
+	dispatch, err := s.engine.PauseDispatch(ctx, engine.Turn{Reason: req.GetReason(), By: callerOf(ctx).Actor, Meta: metaOf(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (s adminService) PauseDispatch(ctx context.Context, req *servov1.PauseDispa
 
 // ResumeDispatch implements servov1.AdminServiceServer.
 func (s adminService) ResumeDispatch(ctx context.Context, req *servov1.ResumeDispatchRequest) (*servov1.DispatchStatus, error) {
-	dispatch, err := s.engine.ResumeDispatch(ctx, engine.Turn{Reason: req.GetReason(), By: req.GetBy(), Meta: metaOf(ctx)})
+	dispatch, err := s.engine.ResumeDispatch(ctx, engine.Turn{Reason: req.GetReason(), By: callerOf(ctx).Actor, Meta: metaOf(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s assetService) PauseAsset(ctx context.Context, req *servov1.PauseAssetReq
 		return nil, err
 	}
 	_, err = s.engine.PauseAsset(ctx, engine.AssetPause{
-		Tenant: tenant, Workspace: req.GetWorkspace(), Asset: req.GetAsset(), Reason: req.GetReason(), By: req.GetBy(), Meta: metaOf(ctx),
+		Tenant: tenant, Workspace: req.GetWorkspace(), Asset: req.GetAsset(), Reason: req.GetReason(), By: callerOf(ctx).Actor, Meta: metaOf(ctx),
 	})
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (s assetService) ResumeAsset(ctx context.Context, req *servov1.ResumeAssetR
 		return nil, err
 	}
 	changed, err := s.engine.ResumeAsset(ctx, engine.AssetPause{
-		Tenant: tenant, Workspace: req.GetWorkspace(), Asset: req.GetAsset(), Reason: req.GetReason(), By: req.GetBy(), Meta: metaOf(ctx),
+		Tenant: tenant, Workspace: req.GetWorkspace(), Asset: req.GetAsset(), Reason: req.GetReason(), By: callerOf(ctx).Actor, Meta: metaOf(ctx),
 	})
 	if err != nil {
 		return nil, err

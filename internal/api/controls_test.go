@@ -94,10 +94,10 @@ func TestDispatch(t *testing.T) {
 	b.trigger(t, "single")
 	b.admit(t)
 
-	paused, err := b.admin.PauseDispatch(t.Context(), &servov1.PauseDispatchRequest{Reason: "upgrade", By: "ann"})
+	paused, err := b.admin.PauseDispatch(t.Context(), &servov1.PauseDispatchRequest{Reason: "upgrade"})
 	require.NoError(t, err)
 	require.True(t, paused.GetDispatch().GetPaused())
-	require.Equal(t, []string{"upgrade", "ann"}, []string{paused.GetDispatch().GetReason(), paused.GetDispatch().GetChangedBy()})
+	require.Equal(t, []string{"upgrade", "open"}, []string{paused.GetDispatch().GetReason(), paused.GetDispatch().GetChangedBy()})
 	require.EqualValues(t, 1, paused.GetHeld())
 	require.Equal(t, run.GetId(), paused.GetOldest()[0].GetRun())
 	require.Equal(t, []string{"acme", "d/a", "default", "w1"}, []string{
@@ -124,10 +124,10 @@ func TestDispatch(t *testing.T) {
 func TestAssetPause(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	pause := &servov1.PauseAssetRequest{Tenant: "acme", Asset: "d/b", Reason: "wrong prices", By: "ann"}
+	pause := &servov1.PauseAssetRequest{Tenant: "acme", Asset: "d/b", Reason: "wrong prices"}
 	paused, err := b.assets.PauseAsset(t.Context(), pause)
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann", "wrong prices"}, []string{paused.GetPaused().GetPausedBy(), paused.GetPaused().GetReason()})
+	require.Equal(t, []string{"open", "wrong prices"}, []string{paused.GetPaused().GetPausedBy(), paused.GetPaused().GetReason()})
 	list, err := b.assets.ListAssets(t.Context(), &servov1.ListAssetsRequest{Tenant: "acme", Select: []string{"d/*"}})
 	require.NoError(t, err)
 	for _, a := range list.GetAssets() {
@@ -221,13 +221,13 @@ func TestLocks(t *testing.T) {
 		return answer.GetLocks()
 	}
 	require.Empty(t, list())
-	trigger := &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "locked", TriggeredBy: "ann"}
+	trigger := &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "locked", Note: "ann"}
 	first, err := b.runs.TriggerRun(t.Context(), trigger)
 	require.NoError(t, err)
 	require.False(t, first.GetAlreadyRunning())
 	held := list()
 	require.Len(t, held, 1)
-	require.Equal(t, []string{first.GetRun().GetId(), "locked", "default", "ann"}, []string{
+	require.Equal(t, []string{first.GetRun().GetId(), "locked", "default", "open"}, []string{
 		held[0].GetRun(), held[0].GetPipeline(), held[0].GetWorkspace(), held[0].GetLockedBy(),
 	})
 	require.Equal(t, first.GetRun().GetCreatedAt().AsTime(), held[0].GetLockedAt().AsTime())

@@ -59,7 +59,7 @@ func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunReque
 	}
 	triggered, err := s.engine.TriggerRun(ctx, engine.Trigger{
 		Tenant: tenant, Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Select: req.GetSelect(), Parameters: parameters,
-		Priority: int16(req.GetPriority()), TriggeredBy: req.GetTriggeredBy(), Retry: retryOf(req.GetRetry()), //nolint:gosec // 0 to 10
+		Priority: int16(req.GetPriority()), TriggeredBy: callerOf(ctx).Actor, Note: req.GetNote(), Retry: retryOf(req.GetRetry()), //nolint:gosec // 0 to 10
 		IdempotencyKey: key, Meta: metaOf(ctx), WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(),
 	})
 	if err != nil {
@@ -256,7 +256,7 @@ func (s runService) RetryRun(ctx context.Context, req *servov1.RetryRunRequest) 
 	default: // FAILED, said or not
 	}
 	triggered, err := s.engine.RetryRun(ctx, engine.RetryRun{
-		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: req.GetTriggeredBy(), IdempotencyKey: idempotency,
+		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: callerOf(ctx).Actor, Note: req.GetNote(), IdempotencyKey: idempotency,
 		WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(), Meta: metaOf(ctx),
 	})
 	if err != nil {

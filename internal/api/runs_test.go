@@ -32,7 +32,7 @@ func TestTrigger(t *testing.T) {
 	t.Run("the answer is the run as it is stored", func(t *testing.T) {
 		t.Parallel()
 		answer, err := b.runs.TriggerRun(t.Context(), &servov1.TriggerRunRequest{
-			Tenant: "acme", Pipeline: "single", Parameters: object(t, map[string]any{"n": 3}), Priority: 9, TriggeredBy: "jo",
+			Tenant: "acme", Pipeline: "single", Parameters: object(t, map[string]any{"n": 3}), Priority: 9, Note: "jo wants it",
 			Retry: &servov1.RetryPolicy{MaxAttempts: 5, InitialDelay: durationpb.New(time.Minute)},
 		})
 		require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestTrigger(t *testing.T) {
 		require.True(t, proto.Equal(made, read))
 		require.Equal(t, map[string]any{"n": 3., "day": "today"}, made.GetParameters().AsMap(), "with the defaults filled in")
 		require.Equal(t, servov1.Run_RUNNING, made.GetState())
-		require.Equal(t, "acme default single api jo 9", fmt.Sprint(made.GetTenant(), " ", made.GetWorkspace(), " ", made.GetPipeline(), " ",
+		require.Equal(t, "acme default single api open 9", fmt.Sprint(made.GetTenant(), " ", made.GetWorkspace(), " ", made.GetPipeline(), " ",
 			made.GetTriggerType(), " ", made.GetTriggeredBy(), " ", made.GetPriority()))
 		require.Equal(t, int32(1), made.GetTasks().GetTotal())
 		require.Equal(t, int32(1), made.GetTasks().GetRemaining())
@@ -84,7 +84,7 @@ func TestTrigger(t *testing.T) {
 		"a priority":             {&servov1.TriggerRunRequest{Pipeline: "single", Priority: 11}, codes.InvalidArgument, "priority"},
 		"a retry policy":         {&servov1.TriggerRunRequest{Pipeline: "single", Retry: &servov1.RetryPolicy{Jitter: 2}}, codes.InvalidArgument, "retry.jitter"},
 		"a negative delay":       {&servov1.TriggerRunRequest{Pipeline: "single", Retry: &servov1.RetryPolicy{MaxDelay: durationpb.New(-1)}}, codes.InvalidArgument, "retry.max_delay"},
-		"a zero in triggered_by": {&servov1.TriggerRunRequest{Pipeline: "single", TriggeredBy: "\x00"}, codes.InvalidArgument, "triggered_by"},
+		"a zero in the note":     {&servov1.TriggerRunRequest{Pipeline: "single", Note: "\x00"}, codes.InvalidArgument, "note"},
 	} {
 		t.Run(name+" is refused where it stands", func(t *testing.T) {
 			t.Parallel()
@@ -331,12 +331,12 @@ func TestCancelAndRetry(t *testing.T) {
 		require.NoError(t, err)
 
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "idempotency-key", "again")
-		failed, err := b.runs.RetryRun(ctx, &servov1.RetryRunRequest{Tenant: "acme", Run: made.GetId(), TriggeredBy: "jo"})
+		failed, err := b.runs.RetryRun(ctx, &servov1.RetryRunRequest{Tenant: "acme", Run: made.GetId(), Note: "jo"})
 		require.NoError(t, err)
 		require.Equal(t, int32(3), failed.GetRun().GetTasks().GetTotal())
 		require.Equal(t, made.GetId(), failed.GetRun().GetParentRun())
-		require.Equal(t, "retry jo", failed.GetRun().GetTriggerType()+" "+failed.GetRun().GetTriggeredBy())
-		repeat, err := b.runs.RetryRun(ctx, &servov1.RetryRunRequest{Tenant: "acme", Run: made.GetId(), TriggeredBy: "jo"})
+		require.Equal(t, "retry open", failed.GetRun().GetTriggerType()+" "+failed.GetRun().GetTriggeredBy())
+		repeat, err := b.runs.RetryRun(ctx, &servov1.RetryRunRequest{Tenant: "acme", Run: made.GetId(), Note: "jo"})
 		require.NoError(t, err)
 		require.True(t, repeat.GetRepeatedRequest())
 		require.Equal(t, failed.GetRun().GetId(), repeat.GetRun().GetId())

@@ -13,7 +13,7 @@ import (
 func newConfigsTrigger() *cobra.Command {
 	var (
 		r           remote
-		key         string
+		key, note   string
 		waitLock    time.Duration
 		queue, wait bool
 		values      parameters
@@ -32,7 +32,7 @@ or refuses a run with other parameters. --queue creates a run that waits in any 
 			if err != nil {
 				return err
 			}
-			req := &servov1.TriggerConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], TriggeredBy: whoAmI(), WaitForQuota: queue, Queue: queue}
+			req := &servov1.TriggerConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], Note: note, WaitForQuota: queue, Queue: queue}
 			if waitLock != 0 {
 				req.WaitForLock = durationpb.New(waitLock)
 			}
@@ -61,6 +61,7 @@ or refuses a run with other parameters. --queue creates a run that waits in any 
 	cmd.Flags().DurationVar(&waitLock, "wait-lock", 0, "how long to wait for a run that holds the lock, at most 60s")
 	cmd.Flags().BoolVar(&queue, "queue", false, "create a run that waits for the lock or for quotas")
 	values.add(cmd)
+	addNote(cmd, &note)
 	addWait(cmd, &wait)
 	return cmd
 }

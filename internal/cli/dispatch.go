@@ -30,7 +30,7 @@ given to anybody; what runs goes on, and runs can still be triggered: their task
 		Example: `  servo admin dispatch pause --reason "database upgrade"`,
 		Args:    exactly(0),
 		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			answer, err := s.client.Admin().PauseDispatch(ctx, &servov1.PauseDispatchRequest{Reason: reason, By: whoAmI()})
+			answer, err := s.client.Admin().PauseDispatch(ctx, &servov1.PauseDispatchRequest{Reason: reason})
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func newDispatchResume() *cobra.Command {
 		Example: `  servo admin dispatch resume`,
 		Args:    exactly(0),
 		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			answer, err := s.client.Admin().ResumeDispatch(ctx, &servov1.ResumeDispatchRequest{Reason: reason, By: whoAmI()})
+			answer, err := s.client.Admin().ResumeDispatch(ctx, &servov1.ResumeDispatchRequest{Reason: reason})
 			if err != nil {
 				return err
 			}
@@ -188,7 +188,7 @@ both cases: servo admin dispatch resume lets it go on.`,
 // drain pauses dispatch and waits until nothing is held or the time is over. It says how many
 // are left whenever that changes.
 func (s *session) drain(ctx context.Context, reason string, timeout time.Duration) (*servov1.DispatchStatus, error) {
-	answer, err := s.client.Admin().PauseDispatch(ctx, &servov1.PauseDispatchRequest{Reason: reason, By: whoAmI()})
+	answer, err := s.client.Admin().PauseDispatch(ctx, &servov1.PauseDispatchRequest{Reason: reason})
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ with the run's cancel.`,
 			if reason == "" {
 				reason = "lock " + args[0] + " released"
 			}
-			answer, err := s.client.Locks().ReleaseLock(ctx, &servov1.ReleaseLockRequest{Tenant: tenant, Key: args[0], Reason: reason + " (by " + whoAmI() + ")"})
+			answer, err := s.client.Locks().ReleaseLock(ctx, &servov1.ReleaseLockRequest{Tenant: tenant, Key: args[0], Reason: reason})
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ goes on, and so do all other assets that do not need it.`,
 				return err
 			}
 			a, err := s.client.Assets().PauseAsset(ctx, &servov1.PauseAssetRequest{
-				Tenant: tenant, Workspace: s.Workspace, Asset: args[0], Reason: reason, By: whoAmI(),
+				Tenant: tenant, Workspace: s.Workspace, Asset: args[0], Reason: reason,
 			})
 			if err != nil {
 				return err
@@ -63,7 +63,7 @@ func newAssetsResume() *cobra.Command {
 				return err
 			}
 			answer, err := s.client.Assets().ResumeAsset(ctx, &servov1.ResumeAssetRequest{
-				Tenant: tenant, Workspace: s.Workspace, Asset: args[0], Reason: reason, By: whoAmI(),
+				Tenant: tenant, Workspace: s.Workspace, Asset: args[0], Reason: reason,
 			})
 			if err != nil {
 				return err

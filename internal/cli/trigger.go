@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/user"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +22,7 @@ func newRunsTrigger() *cobra.Command {
 		selection []string
 		priority  int32
 		key       string
+		note      string
 		wait      bool
 		waitLock  time.Duration
 		queue     bool
@@ -50,7 +50,7 @@ ended, and exits with 3 if it did not succeed.`,
 		Args:              atMost(1),
 		ValidArgsFunction: completion((*session).pipelineNames),
 		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			req := &servov1.TriggerRunRequest{Workspace: s.Workspace, Select: selection, Priority: priority, TriggeredBy: whoAmI()}
+			req := &servov1.TriggerRunRequest{Workspace: s.Workspace, Select: selection, Priority: priority, Note: note}
 			if len(args) > 0 {
 				req.Pipeline = args[0]
 			}
@@ -86,6 +86,7 @@ ended, and exits with 3 if it did not succeed.`,
 	cmd.Flags().DurationVar(&waitLock, "wait-lock", 0, "how long to wait for a run that holds the pipeline's lock, at most 60s")
 	cmd.Flags().BoolVar(&queue, "queue", false, "create a run that waits for the lock or for quotas")
 	completeFlag(cmd, "select", (*session).assetNames)
+	addNote(cmd, &note)
 	addWait(cmd, &wait)
 	addRemote(cmd, &r)
 	addTenant(cmd, &r)
@@ -98,6 +99,7 @@ func newRunsRetry() *cobra.Command {
 		all   bool
 		from  string
 		key   string
+		note  string
 		queue bool
 		wait  bool
 		again bool
@@ -123,7 +125,7 @@ of all others are taken over.`,
 			if err != nil {
 				return err
 			}
-			req := &servov1.RetryRunRequest{Tenant: tenant, Run: name, Mode: servov1.RetryRunRequest_FAILED, TriggeredBy: whoAmI(), WaitForQuota: queue, Queue: queue}
+			req := &servov1.RetryRunRequest{Tenant: tenant, Run: name, Mode: servov1.RetryRunRequest_FAILED, Note: note, WaitForQuota: queue, Queue: queue}
 			switch {
 			case all && from != "":
 				return usageFault(s.cmd, "--all and --from exclude each other")
@@ -150,6 +152,7 @@ of all others are taken over.`,
 	completeFlag(cmd, "from", (*session).assetNames)
 	cmd.Flags().BoolVar(&again, "again", false, "retry a run that was retried already")
 	cmd.Flags().StringVar(&key, "key", "", "a repeat with the same key gives the same run")
+	addNote(cmd, &note)
 	addWait(cmd, &wait)
 	aboutRun(cmd)
 	addRemote(cmd, &r)
@@ -179,12 +182,9 @@ func withKey(ctx context.Context, key string) context.Context {
 	return client.WithIdempotencyKey(ctx, key)
 }
 
-// whoAmI says to people who has triggered a run.
-func whoAmI() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return "servo"
+// addNote takes a note for people; who triggers a run is known from the key.
+func addNote(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "note", "", "note for people, recorded with the run")
 }
 
 // maxRateWait is how long a command waits for a rate limit: what it counts is a minute's.

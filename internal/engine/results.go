@@ -268,7 +268,7 @@ func (e *Engine) TriggerConfig(ctx context.Context, owner id.Tenant, of id.Confi
 	f := newFiring(e, time.Time{})
 	cmd := f.command(&c.ConfigState, time.Time{}, "manual").cmd.(*triggerCommand) //nolint:forcetypeassert // just made
 	cmd.IdempotencyKey, cmd.WaitForQuota, cmd.WaitForLock, cmd.Queue, cmd.Meta = t.IdempotencyKey, t.WaitForQuota, t.WaitForLock, t.Queue, t.Meta
-	cmd.TriggeredBy = t.TriggeredBy
+	cmd.TriggeredBy, cmd.Note = t.TriggeredBy, t.Note
 	if len(t.Parameters) > 0 {
 		if cmd.Parameters, err = config.With(cmd.Parameters, t.Parameters); err != nil {
 			return Triggered{}, err

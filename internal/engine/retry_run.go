@@ -41,6 +41,7 @@ type RetryRun struct {
 	Mode        RetryMode `json:"mode"`
 	From        string    `json:"from,omitempty"` // the key of an asset or the id of a task, for RetryFrom
 	TriggeredBy string    `json:"triggered_by"`
+	Note        string    `json:"note"`
 	// WaitForQuota is as for a trigger.
 	WaitForQuota bool `json:"-"`
 	// Queue is as for a trigger.
@@ -88,7 +89,7 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 	}
 	cmd := &triggerCommand{only: only, done: done, Trigger: Trigger{
 		Tenant: r.Tenant, Workspace: parent.WorkspaceName, Pipeline: parent.Pipeline, Parameters: parent.Parameters, Priority: parent.Priority,
-		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, WaitForQuota: r.WaitForQuota, Queue: r.Queue, Meta: r.Meta,
+		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Note: r.Note, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, WaitForQuota: r.WaitForQuota, Queue: r.Queue, Meta: r.Meta,
 	}}
 	if cmd.For, err = e.forConfig(ctx, parent.Run); err != nil {
 		return Triggered{}, err

@@ -27,7 +27,8 @@ type Trigger struct {
 	Parameters  json.RawMessage  `json:"parameters"`
 	Priority    int16            `json:"priority"` // 0 is the pipeline's
 	TriggerType string           `json:"trigger_type"`
-	TriggeredBy string           `json:"triggered_by"`
+	TriggeredBy string           `json:"triggered_by"` // the caller, as it was authenticated
+	Note        string           `json:"note"`         // of the caller, for people
 	Parent      *id.Run          `json:"parent"`
 	Retry       *run.RetryPolicy `json:"retry"`
 	// IdempotencyKey makes a repeat return the first run.
@@ -344,6 +345,7 @@ func (t *triggerCommand) validate() error {
 		limit       int
 	}{
 		{"triggered_by", t.TriggeredBy, maxTriggeredByLength},
+		{"note", t.Note, maxTriggeredByLength},
 		{"trigger_type", t.TriggerType, maxTriggerTypeLength},
 	} {
 		if err := checkText(text.field, text.text, text.limit); err != nil {
@@ -429,7 +431,7 @@ func (w *working) create(t *triggerCommand) error {
 	startBy, startLimit := t.startBy(w.now)
 	err := w.recordRun(created, run.RunCreated{
 		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.planned.Parameters, Priority: t.Priority,
-		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Parent: t.Parent, Fingerprint: t.planned.Fingerprint, Retry: t.Retry,
+		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Note: t.Note, Parent: t.Parent, Fingerprint: t.planned.Fingerprint, Retry: t.Retry,
 		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Turn: t.turn, Config: t.config(), Slot: t.slot(), Tasks: first,
 		Provider: t.provider(), StartBy: startBy, StartLimit: startLimit,
 	}, t.Meta)

@@ -68,6 +68,7 @@ type (
 		Priority    int16           `json:"prio"`
 		TriggerType string          `json:"trigger"`
 		TriggeredBy string          `json:"by,omitempty"`
+		Note        string          `json:"note,omitempty"` // of the caller, for people
 		Parent      *id.Run         `json:"parent,omitempty"`
 		Fingerprint string          `json:"fingerprint"`
 		Retry       *RetryPolicy    `json:"retry,omitempty"`

@@ -137,7 +137,7 @@ func (s *Web) resumeConfig(v *visit) (done, error) {
 
 func (s *Web) triggerConfig(v *visit) (done, error) {
 	made, err := s.api.configs.TriggerConfig(v.ctx, &servov1.TriggerConfigRequest{
-		Tenant: v.scope.Tenant, Config: v.PathValue("config"), Workspace: v.scope.Workspace, TriggeredBy: v.who.GetActor(), WaitForQuota: true,
+		Tenant: v.scope.Tenant, Config: v.PathValue("config"), Workspace: v.scope.Workspace, WaitForQuota: true,
 	})
 	notice := "A run was made. This is it."
 	if made.GetAlreadyRunning() {

@@ -212,7 +212,7 @@ func (s *Web) cancelRun(v *visit) (done, error) {
 
 func (s *Web) retryRun(v *visit) (done, error) {
 	mode := servov1.RetryRunRequest_Mode(servov1.RetryRunRequest_Mode_value[v.field("mode")])
-	made, err := s.api.runs.RetryRun(v.ctx, &servov1.RetryRunRequest{Tenant: v.scope.Tenant, Run: v.PathValue("run"), Mode: mode, From: v.field("from"), WaitForQuota: true, TriggeredBy: v.who.GetActor()})
+	made, err := s.api.runs.RetryRun(v.ctx, &servov1.RetryRunRequest{Tenant: v.scope.Tenant, Run: v.PathValue("run"), Mode: mode, From: v.field("from"), WaitForQuota: true})
 	return done{To: view.RunPath(v.scope.Tenant, made.GetRun().GetId()), Notice: "A new run was made of it. This is the new one."}, err
 }
 

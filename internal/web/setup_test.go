@@ -113,7 +113,7 @@ func (w *world) failTask(l *servov1.Lease, code, message string) {
 // trigger makes a run.
 func (w *world) trigger(name string) *servov1.Run {
 	w.t.Helper()
-	made, err := servov1.NewRunServiceClient(w.conn).TriggerRun(w.t.Context(), &servov1.TriggerRunRequest{Tenant: name, Pipeline: "shop", TriggeredBy: "tests"})
+	made, err := servov1.NewRunServiceClient(w.conn).TriggerRun(w.t.Context(), &servov1.TriggerRunRequest{Tenant: name, Pipeline: "shop", Note: "tests"})
 	require.NoError(w.t, err)
 	return made.GetRun()
 }

@@ -28,9 +28,7 @@ const (
 type PauseDispatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For people.
-	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people: who wants this; the caller if not said.
-	By            string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -72,20 +70,11 @@ func (x *PauseDispatchRequest) GetReason() string {
 	return ""
 }
 
-func (x *PauseDispatchRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
 // ResumeDispatchRequest says why.
 type ResumeDispatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For people.
-	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people: who wants this; the caller if not said.
-	By            string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,13 +112,6 @@ func (*ResumeDispatchRequest) Descriptor() ([]byte, []int) {
 func (x *ResumeDispatchRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
-	}
-	return ""
-}
-
-func (x *ResumeDispatchRequest) GetBy() string {
-	if x != nil {
-		return x.By
 	}
 	return ""
 }
@@ -606,13 +588,11 @@ var File_servo_v1_admin_proto protoreflect.FileDescriptor
 
 const file_servo_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x14servo/v1/admin.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15servo/v1/status.proto\"R\n" +
+	"\x14servo/v1/admin.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15servo/v1/status.proto\"B\n" +
 	"\x14PauseDispatchRequest\x12 \n" +
-	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12\x18\n" +
-	"\x02by\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x02by\"S\n" +
+	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reasonJ\x04\b\x02\x10\x03R\x02by\"C\n" +
 	"\x15ResumeDispatchRequest\x12 \n" +
-	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12\x18\n" +
-	"\x02by\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x02by\"\x14\n" +
+	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reasonJ\x04\b\x02\x10\x03R\x02by\"\x14\n" +
 	"\x12GetDispatchRequest\"\x9b\x01\n" +
 	"\x0eDispatchStatus\x12.\n" +
 	"\bdispatch\x18\x01 \x01(\v2\x12.servo.v1.DispatchR\bdispatch\x12\x12\n" +

@@ -840,9 +840,7 @@ type PauseAssetRequest struct {
 	// "default" if not said.
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// For people.
-	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people: who wants this; the caller if not said.
-	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -905,13 +903,6 @@ func (x *PauseAssetRequest) GetReason() string {
 	return ""
 }
 
-func (x *PauseAssetRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
 // ResumeAssetRequest says which asset, and why.
 type ResumeAssetRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -920,9 +911,7 @@ type ResumeAssetRequest struct {
 	// "default" if not said.
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// For people.
-	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people: who wants this; the caller if not said.
-	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -981,13 +970,6 @@ func (x *ResumeAssetRequest) GetWorkspace() string {
 func (x *ResumeAssetRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
-	}
-	return ""
-}
-
-func (x *ResumeAssetRequest) GetBy() string {
-	if x != nil {
-		return x.By
 	}
 	return ""
 }
@@ -1238,21 +1220,19 @@ const file_servo_v1_assets_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12 \n" +
 	"\x05asset\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x03\x18\xc9\x01R\x05asset\x12%\n" +
-	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"\xbb\x01\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"\xab\x01\n" +
 	"\x11PauseAssetRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12 \n" +
 	"\x05asset\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x03\x18\xc9\x01R\x05asset\x12%\n" +
 	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12 \n" +
-	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12\x18\n" +
-	"\x02by\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x02by\"\xbc\x01\n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reasonJ\x04\b\x05\x10\x06R\x02by\"\xac\x01\n" +
 	"\x12ResumeAssetRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12 \n" +
 	"\x05asset\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x03\x18\xc9\x01R\x05asset\x12%\n" +
 	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12 \n" +
-	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12\x18\n" +
-	"\x02by\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x02by\"4\n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reasonJ\x04\b\x05\x10\x06R\x02by\"4\n" +
 	"\x13ResumeAssetResponse\x12\x1d\n" +
 	"\n" +
 	"was_paused\x18\x01 \x01(\bR\twasPaused\"\xb1\x01\n" +

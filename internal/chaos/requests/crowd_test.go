@@ -234,7 +234,7 @@ func (c *crowd) call(ctx context.Context, r *rand.Rand, me, other int) (answer p
 	case 9:
 		answer, err = runs.ListRunEvents(ctx, &servov1.ListRunEventsRequest{Tenant: name, Run: c.runs[me]})
 	case 10, 11:
-		answer, err = runs.TriggerRun(ctx, &servov1.TriggerRunRequest{Tenant: name, Pipeline: "pipeline-" + name, TriggeredBy: name})
+		answer, err = runs.TriggerRun(ctx, &servov1.TriggerRunRequest{Tenant: name, Pipeline: "pipeline-" + name, Note: name})
 	case 12:
 		answer, err = configs.CreateConfig(ctx, &servov1.CreateConfigRequest{Tenant: name, Name: "config-" + name + "-" + uuid.NewString()[:8], Spec: crowdSpec(name)})
 	case 13:
