@@ -106,26 +106,37 @@ func withPort(host string) string {
 func patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
-			control := http.NewResponseController(w)
-			if control.SetReadDeadline(time.Now().Add(bodyPatience)) == nil {
-				r.Body = &timedBody{ReadCloser: r.Body, control: control}
+			control, began := http.NewResponseController(w), time.Now()
+			if control.SetReadDeadline(bodyDeadline(began, 0)) == nil {
+				r.Body = &timedBody{ReadCloser: r.Body, control: control, began: began}
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// timedBody takes the deadline back once the body was read.
+// bodyDeadline is until when more of a body must arrive of which so many bytes have: a body that
+// trickles holds a connection for some seconds, one that comes at a useful rate is read to its end.
+func bodyDeadline(began time.Time, read int64) time.Time {
+	return began.Add(min(bodyPatience, bodyStart+time.Duration(read)*time.Second/bodyRate))
+}
+
+// timedBody moves the deadline with what was read, and takes it back at the end of the body.
 type timedBody struct {
 	io.ReadCloser
 
 	control *http.ResponseController
+	began   time.Time
+	read    int64
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
 	if err == io.EOF {
 		_ = b.control.SetReadDeadline(time.Time{}) // it was possible to set it
+	} else {
+		_ = b.control.SetReadDeadline(bodyDeadline(b.began, b.read))
 	}
 	return n, err
 }

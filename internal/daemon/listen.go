@@ -27,6 +27,8 @@ import (
 const (
 	headerPatience = 10 * time.Second // for the head of a request
 	bodyPatience   = time.Minute      // for its body
+	bodyStart      = 10 * time.Second // for a body that does not come
+	bodyRate       = 64 << 10         // bytes a second of one that does
 	idlePatience   = 2 * time.Minute  // between two requests of a connection
 	maxHeaderBytes = 64 << 10
 

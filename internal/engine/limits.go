@@ -126,14 +126,24 @@ type usage struct {
 	nextDayAt time.Time
 }
 
-// usageOf counts no further than each limit, and nothing that has none.
+// overCount is how far past a limit usage is counted, so that a refusal reports the real value of a
+// tenant whose quota was lowered. It costs something only where there are that many rows.
+const overCount = 1000
+
+// usageOf counts little further than each limit, and nothing that has none.
 func usageOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQuotas, own map[id.Tenant]int32, now time.Time) (map[id.Tenant]*usage, error) {
 	used := make(map[id.Tenant]*usage, len(quotas))
 	questions := make([]store.UsageQuestion, 0, len(quotas))
 	for owner, q := range quotas {
-		question := store.UsageQuestion{Tenant: owner, Queued: max(q.MaxQueuedTasks, 0), Daily: max(q.MaxDailyRuns, 0)}
+		question := store.UsageQuestion{Tenant: owner}
+		if q.MaxQueuedTasks >= 0 {
+			question.Queued = q.MaxQueuedTasks + overCount
+		}
+		if q.MaxDailyRuns >= 0 {
+			question.Daily = q.MaxDailyRuns + overCount
+		}
 		if q.MaxConcurrentRuns >= 0 {
-			question.Live = q.MaxConcurrentRuns + own[owner]
+			question.Live = q.MaxConcurrentRuns + own[owner] + overCount
 		}
 		u := &usage{quotas: q}
 		if q.MaxDailyRuns >= 0 {
@@ -160,13 +170,13 @@ func (u *usage) decide(t *triggerCommand, now time.Time) (pending bool, err erro
 	q := u.quotas
 	over := func(limit, current int32) bool { return limit >= 0 && current >= limit }
 	if over(q.MaxDailyRuns, u.Daily) {
-		return false, quotaExceeded(quotaDaily, "runs were made today", q.MaxDailyRuns, u.nextDayAt.Sub(now), "wait for the next day in "+q.Zone)
+		return false, quotaExceeded(quotaDaily, "runs were made today", q.MaxDailyRuns, u.Daily, u.nextDayAt.Sub(now), "wait for the next day in "+q.Zone)
 	}
 	switch {
 	case over(q.MaxQueuedTasks, u.Queued) && !t.WaitForQuota:
-		return false, quotaExceeded(quotaQueued, "tasks are ready and wait", q.MaxQueuedTasks, quotaRetry, "wait until some are done")
+		return false, quotaExceeded(quotaQueued, "tasks are ready and wait", q.MaxQueuedTasks, u.Queued, quotaRetry, "wait until some are done")
 	case over(q.MaxConcurrentRuns, u.Live) && !t.WaitForQuota:
-		return false, quotaExceeded(quotaRuns, "runs have not ended", q.MaxConcurrentRuns, quotaRetry, "wait for one to end, or let the run wait for its start")
+		return false, quotaExceeded(quotaRuns, "runs have not ended", q.MaxConcurrentRuns, u.Live, quotaRetry, "wait for one to end, or let the run wait for its start")
 	}
 	pending = over(q.MaxQueuedTasks, u.Queued) || over(q.MaxConcurrentRuns, u.Live)
 	u.Live++
@@ -180,10 +190,10 @@ func (u *usage) decide(t *triggerCommand, now time.Time) (pending bool, err erro
 // quotaRetry is when to ask again for what frees itself at any moment.
 const quotaRetry = 5 * time.Second
 
-func quotaExceeded(quota, what string, limit int32, after time.Duration, remedy string) error {
-	return fault.New(fault.LimitExceeded, fmt.Sprintf("%d %s, the quota %s is %d", limit, what, quota, limit), fault.Field("tenant"),
+func quotaExceeded(quota, what string, limit, current int32, after time.Duration, remedy string) error {
+	return fault.New(fault.LimitExceeded, fmt.Sprintf("%d %s, the quota %s is %d", current, what, quota, limit), fault.Field("tenant"),
 		fault.Remedy(remedy+", or ask for a higher quota"), fault.RetryAfter(after),
-		fault.Value("quota", quota), fault.Value("limit", limit), fault.Value("current", limit))
+		fault.Value("quota", quota), fault.Value("limit", limit), fault.Value("current", current))
 }
 
 // rootsOf counts the tasks of a plan that wait for nothing.

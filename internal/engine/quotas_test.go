@@ -32,12 +32,18 @@ func (b *bundle) limited(t testing.TB, change func(q *tenant.Quotas)) {
 // requireQuota wants a refusal by a quota that says all that people need.
 func requireQuota(t testing.TB, err error, quota string, limit int32) {
 	t.Helper()
+	requireUsage(t, err, quota, limit, limit)
+}
+
+// requireUsage is requireQuota for a tenant that uses more than the limit.
+func requireUsage(t testing.TB, err error, quota string, limit, current int32) {
+	t.Helper()
 	f, ok := fault.As(err)
 	require.True(t, ok, err)
 	require.Equal(t, fault.LimitExceeded, f.Code)
 	require.Equal(t, quota, f.Values["quota"])
 	require.EqualValues(t, limit, f.Values["limit"])
-	require.EqualValues(t, limit, f.Values["current"])
+	require.EqualValues(t, current, f.Values["current"])
 	require.Positive(t, f.RetryAfter, "it may work later: 429")
 	require.NotEmpty(t, f.Violation.Remedy)
 }
@@ -127,6 +133,24 @@ func TestRunQuotas(t *testing.T) {
 		_, err = b.TriggerRun(t.Context(), single(b))
 		requireQuota(t, err, "max_concurrent_runs", 2)
 		verifytest.Clean(t, b.db)
+	})
+
+	t.Run("a refusal reports what is used, also by a tenant whose quota was lowered", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		for range 3 {
+			b.trigger(t, "single")
+		}
+		b.limited(t, func(q *tenant.Quotas) { q.MaxConcurrentRuns = 1 })
+		_, err := b.TriggerRun(t.Context(), single(b))
+		requireUsage(t, err, "max_concurrent_runs", 1, 3)
+		require.ErrorContains(t, err, "3 runs have not ended")
+		b.limited(t, func(q *tenant.Quotas) { q.MaxConcurrentRuns, q.MaxQueuedTasks = 10, 2 })
+		_, err = b.TriggerRun(t.Context(), single(b))
+		requireUsage(t, err, "max_queued_tasks", 2, 3)
+		b.limited(t, func(q *tenant.Quotas) { q.MaxQueuedTasks, q.MaxDailyRuns = 10, 0 })
+		_, err = b.TriggerRun(t.Context(), single(b))
+		requireUsage(t, err, "max_daily_runs", 0, 3)
 	})
 
 	t.Run("triggers of one batch count each other", func(t *testing.T) {

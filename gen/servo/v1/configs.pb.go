@@ -2166,8 +2166,8 @@ type TriggerConfigRequest struct {
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// Where the name is looked for; "default" if not said.
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// For people: who or what wants this run.
-	TriggeredBy string `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
+	// A note of the caller, for people. Who has triggered the run is known from the key or token.
+	Note string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
 	// How long to wait for a run that holds the lock, at most a minute. Without it, or if the
 	// time is over, the answer is that run, with already_running, if it has the same parameters,
 	// and 409 if it has others. A config that buffers creates a run that waits instead.
@@ -2234,9 +2234,9 @@ func (x *TriggerConfigRequest) GetWorkspace() string {
 	return ""
 }
 
-func (x *TriggerConfigRequest) GetTriggeredBy() string {
+func (x *TriggerConfigRequest) GetNote() string {
 	if x != nil {
-		return x.TriggeredBy
+		return x.Note
 	}
 	return ""
 }
@@ -4237,12 +4237,12 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
 	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12 \n" +
-	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xf2\x02\n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xe3\x02\n" +
 	"\x14TriggerConfigRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
-	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12+\n" +
-	"\ftriggered_by\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\vtriggeredBy\x12K\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12\x1c\n" +
+	"\x04note\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x04note\x12K\n" +
 	"\rwait_for_lock\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\vwaitForLock\x12$\n" +
 	"\x0ewait_for_quota\x18\x06 \x01(\bR\fwaitForQuota\x12\x14\n" +
 	"\x05queue\x18\a \x01(\bR\x05queue\x127\n" +

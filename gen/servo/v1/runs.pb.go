@@ -150,16 +150,17 @@ func (RetryRunRequest_Mode) EnumDescriptor() ([]byte, []int) {
 
 // Run is one execution of a plan.
 type Run struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Tenant          string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Workspace       string                 `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	Pipeline        string                 `protobuf:"bytes,4,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
-	State           Run_State              `protobuf:"varint,5,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
-	Deployment      string                 `protobuf:"bytes,6,opt,name=deployment,proto3" json:"deployment,omitempty"`
-	Parameters      *structpb.Struct       `protobuf:"bytes,7,opt,name=parameters,proto3" json:"parameters,omitempty"`
-	Priority        int32                  `protobuf:"varint,8,opt,name=priority,proto3" json:"priority,omitempty"`
-	TriggerType     string                 `protobuf:"bytes,9,opt,name=trigger_type,json=triggerType,proto3" json:"trigger_type,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Tenant      string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Workspace   string                 `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Pipeline    string                 `protobuf:"bytes,4,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
+	State       Run_State              `protobuf:"varint,5,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
+	Deployment  string                 `protobuf:"bytes,6,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	Parameters  *structpb.Struct       `protobuf:"bytes,7,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	Priority    int32                  `protobuf:"varint,8,opt,name=priority,proto3" json:"priority,omitempty"`
+	TriggerType string                 `protobuf:"bytes,9,opt,name=trigger_type,json=triggerType,proto3" json:"trigger_type,omitempty"`
+	// The authenticated caller: key/NAME, oidc/SUBJECT, or the config or event that made it.
 	TriggeredBy     string                 `protobuf:"bytes,10,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
 	ParentRun       string                 `protobuf:"bytes,11,opt,name=parent_run,json=parentRun,proto3" json:"parent_run,omitempty"`
 	PlanFingerprint string                 `protobuf:"bytes,12,opt,name=plan_fingerprint,json=planFingerprint,proto3" json:"plan_fingerprint,omitempty"`
@@ -577,9 +578,9 @@ type TriggerRunRequest struct {
 	Parameters *structpb.Struct `protobuf:"bytes,5,opt,name=parameters,proto3" json:"parameters,omitempty"`
 	// 1 (last) to 10 (first); the pipeline's if not said.
 	Priority int32 `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
-	// For people: who or what wants this run.
-	TriggeredBy string       `protobuf:"bytes,7,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
-	Retry       *RetryPolicy `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"`
+	// A note of the caller, for people. Who has triggered the run is known from the key or token.
+	Note  string       `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
+	Retry *RetryPolicy `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"`
 	// How long to wait for a run that holds the pipeline's lock, at most a minute. Without it, or
 	// if the time is over, the answer is that run, with already_running, if it has the same
 	// parameters, and 409 if it has others.
@@ -665,9 +666,9 @@ func (x *TriggerRunRequest) GetPriority() int32 {
 	return 0
 }
 
-func (x *TriggerRunRequest) GetTriggeredBy() string {
+func (x *TriggerRunRequest) GetNote() string {
 	if x != nil {
-		return x.TriggeredBy
+		return x.Note
 	}
 	return ""
 }
@@ -2160,8 +2161,8 @@ type RetryRunRequest struct {
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	Mode   RetryRunRequest_Mode   `protobuf:"varint,3,opt,name=mode,proto3,enum=servo.v1.RetryRunRequest_Mode" json:"mode,omitempty"`
-	// For people: who or what wants this run.
-	TriggeredBy string `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
+	// A note of the caller, for people. Who has triggered the run is known from the key or token.
+	Note string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
 	// The key of an asset or the id of a task, for mode FROM.
 	From string `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
 	// Where the tenant's quotas would refuse the run, make one that waits PENDING for its start.
@@ -2223,9 +2224,9 @@ func (x *RetryRunRequest) GetMode() RetryRunRequest_Mode {
 	return RetryRunRequest_MODE_UNSPECIFIED
 }
 
-func (x *RetryRunRequest) GetTriggeredBy() string {
+func (x *RetryRunRequest) GetNote() string {
 	if x != nil {
-		return x.TriggeredBy
+		return x.Note
 	}
 	return ""
 }
@@ -2697,7 +2698,7 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\vno_retry_on\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\tnoRetryOn\x12%\n" +
 	"\x0etimeout_growth\x18\b \x01(\x01R\rtimeoutGrowth\x12(\n" +
 	"\n" +
-	"max_deaths\x18\t \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\tmaxDeaths\"\xf1\x03\n" +
+	"max_deaths\x18\t \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\tmaxDeaths\"\xe2\x03\n" +
 	"\x11TriggerRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
@@ -2707,8 +2708,8 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"parameters\x18\x05 \x01(\v2\x17.google.protobuf.StructR\n" +
 	"parameters\x12%\n" +
 	"\bpriority\x18\x06 \x01(\x05B\t\xbaH\x06\x1a\x04\x18\n" +
-	"(\x00R\bpriority\x12+\n" +
-	"\ftriggered_by\x18\a \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\vtriggeredBy\x12+\n" +
+	"(\x00R\bpriority\x12\x1c\n" +
+	"\x04note\x18\a \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x04note\x12+\n" +
 	"\x05retry\x18\b \x01(\v2\x15.servo.v1.RetryPolicyR\x05retry\x12K\n" +
 	"\rwait_for_lock\x18\t \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\vwaitForLock\x12$\n" +
 	"\x0ewait_for_quota\x18\n" +
@@ -2838,12 +2839,12 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x10CancelRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12 \n" +
-	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xd2\x02\n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xc3\x02\n" +
 	"\x0fRetryRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1a\n" +
 	"\x03run\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x03run\x12<\n" +
-	"\x04mode\x18\x03 \x01(\x0e2\x1e.servo.v1.RetryRunRequest.ModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12+\n" +
-	"\ftriggered_by\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\vtriggeredBy\x12\x1c\n" +
+	"\x04mode\x18\x03 \x01(\x0e2\x1e.servo.v1.RetryRunRequest.ModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12\x1c\n" +
+	"\x04note\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x04note\x12\x1c\n" +
 	"\x04from\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xc9\x01R\x04from\x12$\n" +
 	"\x0ewait_for_quota\x18\x06 \x01(\bR\fwaitForQuota\x12\x14\n" +
 	"\x05queue\x18\a \x01(\bR\x05queue\";\n" +
