@@ -29,6 +29,13 @@ type Task struct {
 	// been replaced. 0 in push pools and in tests of functions.
 	Token int64
 
+	Config      string    // the name of the config that made the run; "" without one
+	TriggerType string    // what made the run: schedule, event, manual, api, retry
+	Slot        time.Time // the slot that the run works for; zero if no slot made it
+	// IntervalStart and IntervalEnd are the data interval: from the slot before to Slot, or to the
+	// time of the trigger. Zero if the config has no slots. They are in UTC.
+	IntervalStart, IntervalEnd time.Time
+
 	backend backend
 	partial atomic.Bool
 }
@@ -46,10 +53,16 @@ type backend interface {
 
 func taskOf(t *worker.Task) *Task {
 	l := t.Lease()
-	return &Task{
+	task := &Task{
 		Tenant: l.GetTenant(), Run: l.GetRun(), ID: l.GetTask(), Attempt: int(l.GetAttempt()), Asset: l.GetAsset(), Partition: l.GetPartition(),
-		Pipeline: l.GetPipeline(), Token: l.GetFencingToken(), backend: t,
+		Pipeline: l.GetPipeline(), Token: l.GetFencingToken(), Config: l.GetConfig(), TriggerType: l.GetTriggerType(), backend: t,
 	}
+	for to, from := range map[*time.Time]*timestamppb.Timestamp{&task.Slot: l.GetSlot(), &task.IntervalStart: l.GetIntervalStart(), &task.IntervalEnd: l.GetIntervalEnd()} {
+		if from != nil {
+			*to = from.AsTime()
+		}
+	}
+	return task
 }
 
 // Log writes into the task's log, which is kept with the attempt.

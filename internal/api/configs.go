@@ -399,13 +399,26 @@ func preview(c store.ConfigView, after time.Time, count int) (*servov1.PreviewCo
 		return nil, err
 	}
 	answer := &servov1.PreviewConfigResponse{Timezone: sched.Zone()}
-	add := func(slot, due time.Time, note string) {
-		answer.Slots = append(answer.Slots, &servov1.PreviewedSlot{
-			Slot: timestamp(slot), DueAt: timestamp(due), Local: slot.In(location).Format(time.RFC3339), Note: note,
-		})
+	add := func(slot, due time.Time, note string) error {
+		window := config.WindowAt(sched, slot, slot)
+		shown := &servov1.PreviewedSlot{
+			Slot: timestamp(slot), DueAt: timestamp(due), Local: slot.In(location).Format(time.RFC3339), Note: note, IntervalStart: timestamp(window.Start),
+		}
+		answer.Slots = append(answer.Slots, shown)
+		if !c.Spec.Templated() {
+			return nil
+		}
+		parameters, err := c.Spec.Render(window)
+		if err != nil {
+			return err
+		}
+		shown.Parameters, err = structOf(parameters)
+		return err
 	}
 	if c.MovedTo.After(after) {
-		add(c.MovedTo, c.MovedTo, "rescheduled")
+		if err := add(c.MovedTo, c.MovedTo, "rescheduled"); err != nil {
+			return nil, err
+		}
 		after = c.MovedTo
 	}
 	if !sched.Timed() || len(answer.GetSlots()) == count {
@@ -413,7 +426,9 @@ func preview(c store.ConfigView, after time.Time, count int) (*servov1.PreviewCo
 	}
 	slots, _ := sched.Slots(after, lastSlot, count-len(answer.GetSlots()))
 	for _, slot := range slots {
-		add(slot, slot.Add(c.Delay()), string(sched.Shift(slot)))
+		if err := add(slot, slot.Add(c.Delay()), string(sched.Shift(slot))); err != nil {
+			return nil, err
+		}
 	}
 	return answer, nil
 }

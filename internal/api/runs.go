@@ -285,6 +285,9 @@ func runToProto(tenant string, r store.RunView) (*servov1.Run, error) {
 	if r.Config != nil {
 		out.Config, out.ConfigId, out.Slot = r.ConfigName, r.Config.String(), timestamp(r.Slot)
 	}
+	if w := r.Window; w != nil {
+		out.IntervalStart, out.IntervalEnd = timestamp(w.Start), timestamp(w.End)
+	}
 	out.StartBy, out.SlaBreached = timestamp(r.StartBy), r.Late || r.TimedOut
 	return out, nil
 }

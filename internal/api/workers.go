@@ -106,12 +106,17 @@ func (m *leaseMapper) toProto(ctx context.Context, l engine.Lease) (*servov1.Lea
 	if err != nil {
 		return nil, err
 	}
-	return &servov1.Lease{
+	out := &servov1.Lease{
 		Lease:  handle{TaskKey: l.TaskKey, attempt: l.Attempt, token: l.Token}.encode(),
 		Tenant: name, Run: l.Run.String(), Task: l.Task.String(), Attempt: l.Attempt, Asset: l.Asset, Partition: l.Partition,
 		Pipeline: l.Pipeline, Parameters: parameters, Upstream: upstream, Cursor: l.Cursor, FanOuts: l.FanOuts,
 		ExpiresAt: timestamp(l.ExpiresAt), Deadline: timestamp(l.Deadline), Timeout: duration(l.Timeout), Started: l.Started, Code: code, TraceParent: l.Trace, FencingToken: l.Token,
-	}, nil
+		TriggerType: l.TriggerType,
+	}
+	if w := l.Window; w != nil {
+		out.Config, out.Slot, out.IntervalStart, out.IntervalEnd = w.Config, timestamp(w.Slot), timestamp(w.Start), timestamp(w.End)
+	}
+	return out, nil
 }
 
 func (m *leaseMapper) results(upstream []engine.UpstreamResult) ([]*servov1.UpstreamResult, error) {

@@ -90,9 +90,18 @@ func newConfigsPreview() *cobra.Command {
 					return
 				}
 				var t table
-				t.add("SLOT", "LOCAL", "DUE", "NOTE")
+				templated := answer.GetSlots()[0].GetParameters() != nil
+				head := []string{"SLOT", "LOCAL", "DUE", "NOTE"}
+				if templated {
+					head = append(head, "INTERVAL START", "PARAMETERS")
+				}
+				t.add(head...)
 				for _, slot := range answer.GetSlots() {
-					t.add(instant(slot.GetSlot()), slot.GetLocal(), instant(slot.GetDueAt()), orDash(slot.GetNote()))
+					row := []string{instant(slot.GetSlot()), slot.GetLocal(), instant(slot.GetDueAt()), orDash(slot.GetNote())}
+					if templated {
+						row = append(row, instant(slot.GetIntervalStart()), compact(slot.GetParameters()))
+					}
+					t.add(row...)
 				}
 				t.print(w)
 			})

@@ -101,7 +101,7 @@ func ValidateEvent(name, key string, parameters json.RawMessage) error {
 		return bad("dedupe_key", "is missing, longer than 200 bytes, or not text",
 			"send what tells this event from others, and is the same if you send it again, such as the id that it has at its source")
 	}
-	return Spec{Parameters: parameters}.checkParameters()
+	return Spec{Parameters: parameters}.checkObject()
 }
 
 // With are the parameters of a config with those of an event over them.

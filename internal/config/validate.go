@@ -106,6 +106,15 @@ func plainText(text string) bool {
 }
 
 func (s Spec) checkParameters() error {
+	if err := s.checkObject(); err != nil {
+		return err
+	}
+	_, err := s.Example()
+	return err
+}
+
+// checkObject refuses parameters that are no object, or too large.
+func (s Spec) checkObject() error {
 	var object map[string]json.RawMessage
 	if len(s.Parameters) > MaxParameters {
 		return bad("parameters", "is larger than 64 KiB", "pass a reference to large data")
@@ -115,6 +124,9 @@ func (s Spec) checkParameters() error {
 	}
 	return nil
 }
+
+// exampleSlot stands for the slot where templates of parameters are checked.
+var exampleSlot = time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
 
 func (s Spec) checkNumbers() error {
 	if s.Priority < 1 || s.Priority > 10 {

@@ -94,6 +94,10 @@ func (d *Dispatch) envelope(f *flight, s signer) ([]byte, error) {
 		Parameters: l.Parameters, Cursor: l.Cursor, FanOuts: l.FanOuts, TimeoutSeconds: int64(l.Timeout / time.Second),
 		LeaseSeconds: int64(time.Until(l.ExpiresAt.Add(-s.ahead)).Round(time.Second) / time.Second), Callbacks: callbacks, Trace: push.Trace{Parent: l.Trace},
 	}
+	e.TriggerType = l.TriggerType
+	if w := l.Window; w != nil {
+		e.Config, e.Slot, e.IntervalStart, e.IntervalEnd = w.Config, w.Slot, w.Start, w.End
+	}
 	if l.Code.Go != nil {
 		e.Entrypoint = l.Code.Go.Handler
 	}

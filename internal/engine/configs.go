@@ -106,6 +106,11 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 		return nil, fault.New(fault.NotFound, "no workspace "+r.Workspace, fault.Field("workspace"), fault.Remedy("check the name"))
 	}
 	w := workspaces[0]
+	if namesOthers(r.Configs) { // who changes which configs name which takes turns
+		if _, err := tx.LockWorkspace(ctx, r.Tenant, w.Name); err != nil {
+			return nil, err
+		}
+	}
 	own, err := readTemplates(ctx, tx, w.Tenant, r.Configs)
 	if err != nil {
 		return nil, err
@@ -307,7 +312,11 @@ func runnable(code *deployment, spec config.Spec, workspace string) error {
 	if code == nil {
 		return noDeployment(workspace)
 	}
-	_, err := code.planner.Plan(plan.Request{Pipeline: spec.Pipeline, Parameters: spec.Parameters})
+	parameters, err := spec.Example()
+	if err != nil {
+		return err
+	}
+	_, err = code.planner.Plan(plan.Request{Pipeline: spec.Pipeline, Parameters: parameters})
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/schedule"
 	"go.arco.dev/servo/internal/store"
 )
@@ -185,7 +186,7 @@ func (f *firing) slotsOf(c *firingConfig, d config.Decision) {
 			slot.skipped = &config.Range{Outcome: config.SkippedOverlap, Reason: fmt.Sprintf("%d runs have not ended, max_overlap is %d", c.Spec.MaxOverlap, c.Spec.MaxOverlap)}
 		default:
 			live++
-			slot.call = f.command(c.ConfigState, at, "schedule")
+			slot.call = f.command(c.ConfigState, c.schedule, at, "schedule")
 		}
 		c.slots = append(c.slots, slot)
 	}
@@ -205,13 +206,16 @@ func dependencyMet(c *firingConfig, slot, now time.Time) (met, wait bool) {
 }
 
 // command asks for a run of a config.
-func (f *firing) command(c *store.ConfigState, slot time.Time, why string) *call[controlCommand] {
-	t := &triggerCommand{fired: true, Trigger: Trigger{
-		Tenant: c.Tenant, Workspace: c.WorkspaceName, Pipeline: c.Spec.Pipeline, Parameters: c.Spec.Parameters, Priority: c.Spec.Priority,
+func (f *firing) command(c *store.ConfigState, s *schedule.Schedule, slot time.Time, why string) *call[controlCommand] {
+	window := config.WindowAt(s, slot, f.now)
+	parameters, err := c.Spec.Render(window)
+	t := &triggerCommand{fired: true, broken: err, Trigger: Trigger{
+		Tenant: c.Tenant, Workspace: c.WorkspaceName, Pipeline: c.Spec.Pipeline, Parameters: parameters, Priority: c.Spec.Priority,
 		TriggerType: why, TriggeredBy: "config/" + c.Name, WaitForQuota: true, Meta: event.Meta{Actor: scheduler},
 		For: &ForConfig{
 			Config: c.ID, Name: c.Name, Slot: slot, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap,
 			Within: c.Spec.SLAStartDelay.Std(), Delay: c.Delay(), Provider: c.Spec.Labels[providerLabel],
+			Window: &run.Window{Config: c.Name, Slot: window.Slot, Start: window.Start, End: window.End},
 		},
 	}}
 	if c.Spec.Retry != nil {

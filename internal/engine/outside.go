@@ -176,7 +176,11 @@ func (e *Engine) someCanRun(ctx context.Context, tx *store.Tx, w store.Workspace
 // refusal is why a config cannot run with the parameters of an event; nil if it can, or if they
 // are not to blame.
 func refusal(code *deployment, spec config.Spec, parameters json.RawMessage) (*fault.Fault, error) {
-	merged, err := config.With(spec.Parameters, parameters)
+	own, err := spec.Example()
+	if err != nil {
+		return nil, err
+	}
+	merged, err := config.With(own, parameters)
 	if err != nil {
 		return nil, err
 	}
@@ -302,18 +306,16 @@ func (h *handling) choose(ctx context.Context, tx *store.Tx, e *Engine, taken []
 
 // ask asks for the run of a config with the parameters of an event.
 func (h *handling) ask(step *handlingStep, c *store.ConfigState, o config.OutsideEvent) error {
-	merged, err := config.With(c.Spec.Parameters, o.Parameters)
-	if err != nil {
-		return err
-	}
 	step.call = h.happened(c)
 	if step.call == nil {
 		step.skip = config.SkippedOverlap
 		return nil
 	}
 	t := step.call.cmd.(*triggerCommand) //nolint:forcetypeassert // just made
-	t.Parameters, t.TriggeredBy = merged, "event/"+o.Name
-	return nil
+	t.TriggeredBy = "event/" + o.Name
+	var err error
+	t.Parameters, err = config.With(t.Parameters, o.Parameters) // what an event sends is no template
+	return err
 }
 
 // note counts what became of each config, up to the nth call: with more the transaction would

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.arco.dev/servo/internal/config"
@@ -38,6 +39,7 @@ type references struct {
 	known     map[string]bool
 	names     []string // all of them, if one that is named is not known
 	templates templates
+	edges     map[string][]string // configs of the workspace that name others, as they will be
 }
 
 // readReferences looks for the configs that a request names. Those that exist were locked: none
@@ -71,10 +73,34 @@ func readReferences(ctx context.Context, tx *store.Tx, w store.Workspace, r Save
 			refs.names = names
 		}
 	}
-	return refs, nil
+	return refs, refs.readEdges(ctx, tx, w, configs)
 }
 
-// check refuses a spec that names a config which does not exist, or its own.
+// namesOthers says that a request has a config that runs after another or depends on one.
+func namesOthers(configs []SaveConfig) bool {
+	return slices.ContainsFunc(configs, func(c SaveConfig) bool { return len(referencesOf(c.Spec)) > 0 })
+}
+
+// readEdges reads which configs name which, with those of the request in place of the stored ones.
+// The workspace is locked: two requests cannot each add one half of a cycle.
+func (refs *references) readEdges(ctx context.Context, tx *store.Tx, w store.Workspace, configs []SaveConfig) (err error) {
+	if !namesOthers(configs) {
+		return nil
+	}
+	if refs.edges, err = tx.ConfigEdges(ctx, w); err != nil {
+		return err
+	}
+	for _, c := range configs {
+		delete(refs.edges, c.Name)
+		for _, r := range referencesOf(c.Spec) {
+			refs.edges[c.Name] = append(refs.edges[c.Name], r.name)
+		}
+	}
+	return nil
+}
+
+// check refuses a spec that names a config which does not exist, or its own, or that closes a
+// cycle: its configs would run for ever, or wait for each other for ever.
 func (refs references) check(own string, s config.Spec) error {
 	for _, r := range referencesOf(s) {
 		switch {
@@ -83,6 +109,12 @@ func (refs references) check(own string, s config.Spec) error {
 		case !refs.known[r.name]:
 			return fault.New(fault.InvalidArgument, fmt.Sprintf("no config %.100q in workspace %s", r.name, refs.workspace)+suggest.DidYouMean(r.name, refs.names),
 				fault.Field(r.field), fault.Remedy("name a config that exists, or save it in the same request"))
+		}
+	}
+	if named := referencesOf(s); len(named) > 0 {
+		if path := config.Cycle(refs.edges, own); path != nil {
+			return fault.New(fault.InvalidArgument, "cycle: "+strings.Join(path[:min(len(path), maxNamed)], " → "), fault.Field(named[0].field),
+				fault.Remedy("remove one of these references"), fault.Value("cycle", path))
 		}
 	}
 	return nil

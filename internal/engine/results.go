@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/schedule"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -235,15 +236,48 @@ func (f *firing) listeners(ctx context.Context, tx *store.Tx, configs map[id.Con
 	for _, after := range byName {
 		slices.SortFunc(after, func(a, b *firingConfig) int { return bytes.Compare(a.ID.UUID[:], b.ID.UUID[:]) })
 	}
+	hops, err := hopsOf(ctx, tx, succeeded, len(byName) > 0)
+	if err != nil {
+		return err
+	}
 	for _, r := range succeeded {
 		source := configs[r.Config]
+		if hops[r.Run] >= maxHops {
+			f.engine.log.Error("a chain of configs that run after each other is too long", "tenant", source.Tenant, "config", source.Name, "run", r.Run, "hops", hops[r.Run])
+			continue
+		}
 		for _, c := range byName[store.ConfigName{Tenant: source.Tenant, Workspace: source.Workspace, Name: source.Name}] {
 			if r.After == nil || bytes.Compare(c.ID.UUID[:], r.After.UUID[:]) > 0 {
-				f.happened(c.ConfigState)
+				if made := f.happened(c.ConfigState); made != nil {
+					made.cmd.(*triggerCommand).For.Window.Hops = hops[r.Run] + 1 //nolint:forcetypeassert // just made
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// maxHops bounds how many configs run after each other because of one run. Cycles are refused when
+// configs are saved; this ends what got in otherwise.
+const maxHops = 100
+
+// hopsOf is how many successes of configs have led to runs.
+func hopsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResult, wanted bool) (map[id.Run]int, error) {
+	if !wanted || len(results) == 0 {
+		return nil, nil
+	}
+	keys := make([]store.RunKey, len(results))
+	for i, r := range results {
+		keys[i] = store.RunKey{Tenant: r.Tenant, Run: r.Run}
+	}
+	runs, err := tx.LookRuns(ctx, keys)
+	hops := make(map[id.Run]int, len(runs))
+	for _, r := range runs {
+		if r.Window != nil {
+			hops[r.ID] = r.Window.Hops
+		}
+	}
+	return hops, err
 }
 
 // happened asks for the run of a config because of something that has happened; nil if as many
@@ -256,7 +290,25 @@ func (f *firing) happened(c *store.ConfigState) *call[controlCommand] {
 	if load.Live++; f.loads != nil {
 		f.loads[c.ID] = load
 	}
-	return f.command(c, time.Time{}, "event")
+	return f.command(c, scheduleOf(c), time.Time{}, "event")
+}
+
+// scheduleOf is nil if the config has none that can be read.
+func scheduleOf(c *store.ConfigState) *schedule.Schedule {
+	s, err := c.Spec.Schedule()
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// now is the database's time.
+func (e *Engine) now(ctx context.Context) (now time.Time, err error) {
+	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err = tx.Clock(ctx)
+		return err
+	})
+	return now, err
 }
 
 // TriggerConfig makes a run of a config now. Its slots stay as they are.
@@ -265,14 +317,21 @@ func (e *Engine) TriggerConfig(ctx context.Context, owner id.Tenant, of id.Confi
 	if err != nil {
 		return Triggered{}, err
 	}
-	f := newFiring(e, time.Time{})
-	cmd := f.command(&c.ConfigState, time.Time{}, "manual").cmd.(*triggerCommand) //nolint:forcetypeassert // just made
+	now, err := e.now(ctx)
+	if err != nil {
+		return Triggered{}, err
+	}
+	f := newFiring(e, now)
+	cmd := f.command(&c.ConfigState, scheduleOf(&c.ConfigState), time.Time{}, "manual").cmd.(*triggerCommand) //nolint:forcetypeassert // just made
 	cmd.IdempotencyKey, cmd.WaitForQuota, cmd.WaitForLock, cmd.Queue, cmd.Meta = t.IdempotencyKey, t.WaitForQuota, t.WaitForLock, t.Queue, t.Meta
 	cmd.TriggeredBy, cmd.Note = t.TriggeredBy, t.Note
 	if len(t.Parameters) > 0 {
 		if cmd.Parameters, err = config.With(cmd.Parameters, t.Parameters); err != nil {
 			return Triggered{}, err
 		}
+	}
+	if cmd.broken != nil {
+		return Triggered{}, cmd.broken
 	}
 	return e.TriggerRun(ctx, cmd.Trigger)
 }

@@ -58,6 +58,8 @@ type ForConfig struct {
 	Provider string        // the config's label
 	// Overlap says whether it excludes the config's other runs, and waits for them.
 	Overlap config.Overlap
+	// Window is what the code of the run is told.
+	Window *run.Window
 }
 
 // Triggered is the answer to a trigger.
@@ -148,6 +150,7 @@ type triggerCommand struct {
 	refused bool                  // by a quota, after its lock was taken
 	waits   bool                  // for its lock
 	turn    int64                 // its place among those that wait for the lock
+	broken  error                 // why its parameters could not be made
 	fired   bool                  // by a slot or an event, not by a call
 	makeWay []Cancel              // runs that it replaces
 }
@@ -337,6 +340,9 @@ func (t *triggerCommand) plan() error {
 }
 
 func (t *triggerCommand) validate() error {
+	if t.broken != nil {
+		return t.broken
+	}
 	if t.Priority < 0 || t.Priority > 10 {
 		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", t.Priority), fault.Field("priority"), fault.Remedy("use 1 (last) to 10 (first)"))
 	}
@@ -432,7 +438,7 @@ func (w *working) create(t *triggerCommand) error {
 	err := w.recordRun(created, run.RunCreated{
 		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.planned.Parameters, Priority: t.Priority,
 		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Note: t.Note, Parent: t.Parent, Fingerprint: t.planned.Fingerprint, Retry: t.Retry,
-		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Turn: t.turn, Config: t.config(), Slot: t.slot(), Tasks: first,
+		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Turn: t.turn, Config: t.config(), Slot: t.slot(), Window: t.window(), Tasks: first,
 		Provider: t.provider(), StartBy: startBy, StartLimit: startLimit,
 	}, t.Meta)
 	if err != nil {
@@ -463,56 +469,16 @@ func (t *triggerCommand) configID() (of id.Config) {
 	return of
 }
 
+func (t *triggerCommand) window() *run.Window {
+	if t.For == nil {
+		return nil
+	}
+	return t.For.Window
+}
+
 func (t *triggerCommand) slot() *time.Time {
 	if t.For == nil || t.For.Slot.IsZero() {
 		return nil
 	}
 	return &t.For.Slot
-}
-
-// addToRun records added tasks, in events of bounded size.
-func (w *working) addToRun(r *liveRun, added run.RunTasksAdded, meta event.Meta) error {
-	for rest := added.Tasks; len(rest) > 0; {
-		n := min(len(rest), maxTasksPerEvent)
-		chunk := added
-		chunk.Tasks = rest[:n]
-		if err := w.recordRun(r, chunk, meta); err != nil {
-			return err
-		}
-		rest = rest[n:]
-	}
-	return nil
-}
-
-// insertTasks puts new tasks of a run into the working set.
-func (w *working) insertTasks(r run.Run, specs []run.TaskSpec) {
-	for _, spec := range specs {
-		w.changes.NewTasks = append(w.changes.NewTasks, store.NewTask{
-			Key: store.TaskKey{Tenant: r.Tenant, Run: r.ID, Task: spec.ID}, Spec: spec,
-		})
-		live := &liveTask{task: run.NewTask(r, spec, w.now)}
-		w.tasks[spec.ID] = live
-		w.change(live)
-	}
-}
-
-// specs turns a plan into tasks with ids and into edges between them.
-func (w *working) specs(t *triggerCommand) ([]run.TaskSpec, []store.Edge) {
-	p := t.planned
-	specs := make([]run.TaskSpec, len(p.Tasks))
-	for i, task := range p.Tasks {
-		specs[i] = run.TaskSpec{
-			ID: id.New[id.Task](w.mint), Index: int32(i), Asset: task.Key, Partition: task.Partition, Pool: task.Pool,
-			Priority: t.Priority, Timeout: int32(task.Timeout.Std().Seconds()),
-		}
-	}
-	edges := make([]store.Edge, len(p.Edges))
-	for i, e := range p.Edges {
-		from, to := e[0], e[1]
-		specs[to].Upstream = append(specs[to].Upstream, int32(from)) //nolint:gosec // an index of a task
-		specs[from].Dependents = true
-		edges[i] = store.Edge{Key: store.RunKey{Tenant: t.Tenant, Run: t.run}, Upstream: specs[from].ID, Task: specs[to].ID}
-	}
-	t.inherit(specs)
-	return specs, edges
 }

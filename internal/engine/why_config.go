@@ -93,7 +93,7 @@ func (q *configInquiry) slots(ctx context.Context, tx *store.Tx) error {
 func (q *configInquiry) madeRun(ctx context.Context, tx *store.Tx, slot time.Time) error {
 	c := &q.config
 	f := newFiring(q.Engine, q.now)
-	asked := f.command(c, slot, "schedule")
+	asked := f.command(c, scheduleOf(c), slot, "schedule")
 	t := asked.cmd.(*triggerCommand) //nolint:forcetypeassert // just made
 	if _, _, err := q.planTriggers(ctx, tx, f.batch, maxTasksPerBatch); err != nil {
 		return err

@@ -37,6 +37,12 @@ type Envelope struct {
 	Pipeline   string `json:"pipeline"`
 	Partition  string `json:"partition"`
 
+	Config        string    `json:"config,omitempty"`        // the name of the config that made the run
+	TriggerType   string    `json:"trigger_type,omitempty"`  // what made the run: schedule, event, manual, api, retry
+	Slot          time.Time `json:"slot,omitzero"`           // the slot that the run works for
+	IntervalStart time.Time `json:"interval_start,omitzero"` // the data interval: from the slot before
+	IntervalEnd   time.Time `json:"interval_end,omitzero"`   // to its own, or to the time of the trigger
+
 	Parameters json.RawMessage `json:"parameters"` // of the run: an object
 	Upstream   []Upstream      `json:"upstream"`
 	Cursor     string          `json:"cursor"`

@@ -58,6 +58,20 @@ type Inherited struct {
 	Task  id.Task `json:"task"`
 }
 
+// Window is what the code of a run is told about its config. A retry has that of the run which it
+// does again.
+type Window struct {
+	Config string `json:"config"`
+	// Slot is the slot that the run works for; zero if it was triggered by a call or an event.
+	Slot time.Time `json:"slot,omitzero"`
+	// Start and End are the data interval: the slot before, and the slot, or the time of the
+	// trigger. Zero if the config has no slots.
+	Start time.Time `json:"start,omitzero"`
+	End   time.Time `json:"end,omitzero"`
+	// Hops counts the configs whose success led to this run, one after the other.
+	Hops int `json:"hops,omitempty"`
+}
+
 type (
 	// RunCreated begins a run. It carries the first tasks; RunTasksAdded the rest.
 	RunCreated struct {
@@ -79,6 +93,7 @@ type (
 		Turn        int64           `json:"turn,omitempty"`    // its place among those that wait for that lock
 		Config      *id.Config      `json:"config,omitempty"`  // that it was made for
 		Slot        *time.Time      `json:"slot,omitempty"`    // of the config; nil if it was triggered by hand or by an event
+		Window      *Window         `json:"window,omitempty"`
 		Provider    string          `json:"provider,omitempty"`
 		StartBy     *time.Time      `json:"start_by,omitempty"`    // when it should have begun
 		StartLimit  int32           `json:"start_limit,omitempty"` // the seconds of delay that this allows

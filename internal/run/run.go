@@ -30,6 +30,7 @@ type Run struct {
 	Trace       string       // the trace that it belongs to
 	Config      *id.Config   // that it was made for
 	Slot        time.Time    // of the config; zero if no slot made it
+	Window      *Window      // what its code is told about its config; nil without one
 	Provider    string       // the label of its config when it was made
 	StartBy     time.Time    // when it should have begun; zero if nothing was promised
 	StartLimit  int32        // the seconds of delay that StartBy allows
@@ -168,7 +169,7 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 		r.TriggerType, r.TriggeredBy, r.Parent = body.TriggerType, body.TriggeredBy, body.Parent
 		r.Fingerprint, r.Retry, r.Trace, r.CreatedAt = body.Fingerprint, body.Retry, e.Meta.Trace, e.At
 		r.Limit, r.Lock, r.Behind, r.Config = cmp.Or(body.Limit, defaultLimit), body.Lock, body.Behind, body.Config
-		r.Turn = body.Turn
+		r.Turn, r.Window = body.Turn, body.Window
 		if body.Slot != nil {
 			r.Slot = *body.Slot
 		}

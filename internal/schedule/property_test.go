@@ -204,3 +204,36 @@ func TestProperties(t *testing.T) {
 		})
 	})
 }
+
+func TestPrevious(t *testing.T) {
+	t.Parallel()
+
+	t.Run("it is the last of the slots before an instant, at every change of the clock", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(t *rapid.T) {
+			zone := zoneNames().Draw(t, "zone")
+			text := rapid.SampledFrom([]string{
+				"30 2 * * *", "*/15 * * * *", "0 0 1 * *", "0 9 * * 1-5", "15 1,2,3 * * 0", "*/10 0 8-10 1 1 *", "0 0 29 2 *", "@every 90m",
+			}).Draw(t, "cron")
+			s, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: text, Anchor: at("1970-01-01T00:00:00Z")}, zone)
+			require.NoError(t, err)
+			before := instants(zone).Draw(t, "before").Add(10 * 365 * 24 * time.Hour)
+			previous, ok := s.Previous(before)
+			require.True(t, ok)
+			require.True(t, previous.Before(before))
+			next, ok := s.Next(previous)
+			require.True(t, ok)
+			require.False(t, next.Before(before), "%s: %s lies between %s and %s", text, next, previous, before)
+		})
+	})
+
+	t.Run("there is none before the first", func(t *testing.T) {
+		t.Parallel()
+		s, err := schedule.Parse(schedule.Trigger{Kind: schedule.Interval, Interval: time.Hour, Anchor: at("2026-01-01T00:00:00Z")}, "UTC")
+		require.NoError(t, err)
+		first, ok := s.Next(at("2025-01-01T00:00:00Z"))
+		require.True(t, ok)
+		_, ok = s.Previous(first)
+		require.False(t, ok)
+	})
+}

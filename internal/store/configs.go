@@ -292,6 +292,20 @@ func (tx *Tx) LiveOfConfigs(ctx context.Context, keys []ConfigKey) (map[id.Confi
 	return found, err
 }
 
+// ConfigEdges are the configs of a workspace that name others, with those that they name.
+func (tx *Tx) ConfigEdges(ctx context.Context, w Workspace) (map[string][]string, error) {
+	rows, err := tx.q.ConfigEdges(ctx, db.ConfigEdgesParams{TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID})
+	edges := make(map[string][]string, len(rows))
+	for _, r := range rows {
+		for _, name := range []string{r.AfterConfig, r.DependsOn} {
+			if name != "" {
+				edges[r.Name] = append(edges[r.Name], name)
+			}
+		}
+	}
+	return edges, err
+}
+
 // WaitingOfConfigs are the runs of configs that wait for their lock, at most so many of each.
 func (tx *Tx) WaitingOfConfigs(ctx context.Context, keys []ConfigKey, most int) (map[id.Config][]id.Run, error) {
 	rows, err := tx.q.WaitingOfConfigs(ctx, db.WaitingOfConfigsParams{

@@ -205,6 +205,9 @@ type Assignment struct {
 	Pipeline   string
 	Parameters json.RawMessage
 	Trace      string // of the run: a W3C traceparent
+
+	TriggerType string
+	Window      *run.Window // of the run; nil if no config made it
 }
 
 // Offer is a queued task at the head of its pool, with the token it would get.
@@ -232,8 +235,21 @@ func (tx *Tx) TakeQueued(ctx context.Context, pool string, tenant id.Tenant, mos
 		return Offer{Task: taskFromQueued(queued), Token: r.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.TenantID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
 			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters, Trace: r.Trace,
+			TriggerType: r.TriggerType, Window: windowOf(r.WindowOf),
 		}}
 	}), nil
+}
+
+// windowOf reads what a run was told about its config. What the engine wrote can be read.
+func windowOf(data []byte) *run.Window {
+	if len(data) == 0 {
+		return nil
+	}
+	w := &run.Window{}
+	if json.Unmarshal(data, w) != nil {
+		return nil
+	}
+	return w
 }
 
 func taskIDs(ids []uuid.UUID) []id.Task { return column(ids, id.Of[id.Task]) }
@@ -262,6 +278,7 @@ func (tx *Tx) LeasesOfClaims(ctx context.Context, claims []id.Claim) ([]Offer, e
 		return Offer{Task: taskFromLease(r.ServoLease), Token: r.ServoLease.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.ServoLease.TenantID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
 			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters, Trace: r.Trace,
+			TriggerType: r.TriggerType, Window: windowOf(r.WindowOf),
 		}}
 	}), nil
 }

@@ -59,6 +59,12 @@ func runFromRow(r db.ServoRun) (run.Run, error) {
 		config := id.Of[id.Config](*r.ConfigID)
 		out.Config, out.Slot = &config, timeOf(r.SlotAt)
 	}
+	if r.WindowOf != nil {
+		out.Window = &run.Window{}
+		if err := json.Unmarshal(r.WindowOf, out.Window); err != nil {
+			return run.Run{}, err
+		}
+	}
 	if r.Retry != nil {
 		out.Retry = &run.RetryPolicy{}
 		if err := json.Unmarshal(r.Retry, out.Retry); err != nil {

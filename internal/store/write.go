@@ -75,6 +75,10 @@ func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
 	if err != nil {
 		return err
 	}
+	windows, err := convert(rows, func(r run.Run) (string, error) { return jsonText(r.Window) })
+	if err != nil {
+		return err
+	}
 	return tx.writes.write("insert runs", len(rows), func(q *db.Queries) error {
 		return q.InsertRuns(ctx, db.InsertRunsParams{
 			Now:           c.Now,
@@ -106,6 +110,7 @@ func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
 			StartBys:     column(rows, func(r run.Run) time.Time { return r.StartBy }),
 			StartLimits:  column(rows, func(r run.Run) int32 { return r.StartLimit }),
 			Lates:        column(rows, isLate),
+			Windows:      windows,
 		})
 	})
 }

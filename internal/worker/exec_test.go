@@ -66,6 +66,7 @@ func TestExec(t *testing.T) {
 			"tenant": "acme", "run": got.lease.GetRun(), "task": got.lease.GetTask(), "attempt": 3.0, "asset": "gold/report", "partition": "eu",
 			"pipeline": "daily", "parameters": map[string]any{"region": "eu"}, "cursor": "page-1",
 			"upstream": []any{map[string]any{"asset": "bronze/orders", "partition": "eu", "result": 7.0}},
+			"config":   "", "trigger_type": "", "slot": nil, "interval": nil,
 		}, result["seen"])
 	})
 

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/suggest"
@@ -123,6 +125,37 @@ type input struct {
 	Parameters json.RawMessage `json:"parameters"`
 	Upstream   []Upstream      `json:"upstream"`
 	Cursor     string          `json:"cursor"`
+
+	Config      string    `json:"config"`
+	TriggerType string    `json:"trigger_type"`
+	Slot        *string   `json:"slot"` // RFC 3339; null if no slot made the run
+	Interval    *Interval `json:"interval"`
+}
+
+// Interval is the data interval of a run, as text.
+type Interval struct {
+	Start string `json:"start"`
+	End   string `json:"end"`
+}
+
+// instant is a time as commands and endpoints read it, "" if it is not set.
+func instant(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().UTC().Format(time.RFC3339Nano)
+}
+
+// window fills in what the run is told about its slot.
+func (in *input) window(l *servov1.Lease) {
+	in.Config, in.TriggerType = l.GetConfig(), l.GetTriggerType()
+	if l.GetSlot() != nil {
+		slot := instant(l.GetSlot())
+		in.Slot = &slot
+	}
+	if l.GetIntervalEnd() != nil {
+		in.Interval = &Interval{Start: instant(l.GetIntervalStart()), End: instant(l.GetIntervalEnd())}
+	}
 }
 
 // Input is the JSON document for code outside of this process.
@@ -132,6 +165,7 @@ func (t *Task) Input(ctx context.Context) ([]byte, error) {
 		Tenant: l.GetTenant(), Run: l.GetRun(), Task: l.GetTask(), Attempt: l.GetAttempt(), Asset: l.GetAsset(), Partition: l.GetPartition(),
 		Pipeline: l.GetPipeline(), Parameters: t.Parameters(), Upstream: make([]Upstream, len(l.GetUpstream())), Cursor: t.Cursor(),
 	}
+	in.window(l)
 	for i, u := range l.GetUpstream() {
 		result, err := t.result(ctx, u)
 		if err != nil {

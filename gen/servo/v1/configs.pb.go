@@ -2663,7 +2663,11 @@ type PreviewedSlot struct {
 	// As a clock on the wall shows it, by RFC 3339.
 	Local string `protobuf:"bytes,3,opt,name=local,proto3" json:"local,omitempty"`
 	// What a change of the clock does to it, if anything.
-	Note          string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	Note string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	// Where its data interval begins: the slot before.
+	IntervalStart *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=interval_start,json=intervalStart,proto3" json:"interval_start,omitempty"`
+	// The parameters of its run, if those of the config use {{ slot }} or {{ interval.start }}.
+	Parameters    *structpb.Struct `protobuf:"bytes,6,opt,name=parameters,proto3" json:"parameters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2724,6 +2728,20 @@ func (x *PreviewedSlot) GetNote() string {
 		return x.Note
 	}
 	return ""
+}
+
+func (x *PreviewedSlot) GetIntervalStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IntervalStart
+	}
+	return nil
+}
+
+func (x *PreviewedSlot) GetParameters() *structpb.Struct {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
 }
 
 // ListConfigAuditRequest asks for a page of what was done to a config.
@@ -4280,12 +4298,16 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\btimezone\x18\x02 \x01(\tR\btimezone\x12\x1e\n" +
 	"\n" +
 	"expression\x18\x03 \x01(\tR\n" +
-	"expression\"\x9c\x01\n" +
+	"expression\"\x98\x02\n" +
 	"\rPreviewedSlot\x12.\n" +
 	"\x04slot\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x121\n" +
 	"\x06due_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12\x14\n" +
 	"\x05local\x18\x03 \x01(\tR\x05local\x12\x12\n" +
-	"\x04note\x18\x04 \x01(\tR\x04note\"\xd6\x01\n" +
+	"\x04note\x18\x04 \x01(\tR\x04note\x12A\n" +
+	"\x0einterval_start\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rintervalStart\x127\n" +
+	"\n" +
+	"parameters\x18\x06 \x01(\v2\x17.google.protobuf.StructR\n" +
+	"parameters\"\xd6\x01\n" +
 	"\x16ListConfigAuditRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
@@ -4544,72 +4566,74 @@ var file_servo_v1_configs_proto_depIdxs = []int32{
 	31, // 43: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
 	50, // 44: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
 	50, // 45: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
-	34, // 46: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
-	50, // 47: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
-	49, // 48: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
-	49, // 49: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
-	50, // 50: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
-	50, // 51: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
-	38, // 52: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
-	50, // 53: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
-	50, // 54: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
-	50, // 55: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
-	50, // 56: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
-	39, // 57: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
-	2,  // 58: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 59: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
-	42, // 60: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
-	50, // 61: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
-	50, // 62: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
-	45, // 63: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
-	50, // 64: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
-	50, // 65: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
-	2,  // 66: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 67: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
-	51, // 68: servo.v1.Slots.state:type_name -> servo.v1.Run.State
-	52, // 69: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
-	52, // 70: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
-	12, // 71: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
-	14, // 72: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
-	17, // 73: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
-	19, // 74: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
-	20, // 75: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
-	21, // 76: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
-	23, // 77: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
-	24, // 78: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
-	25, // 79: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
-	26, // 80: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
-	27, // 81: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
-	29, // 82: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
-	32, // 83: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
-	35, // 84: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
-	36, // 85: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
-	40, // 86: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
-	43, // 87: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
-	46, // 88: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
-	9,  // 89: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
-	15, // 90: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
-	18, // 91: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
-	9,  // 92: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
-	9,  // 93: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
-	22, // 94: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
-	9,  // 95: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
-	9,  // 96: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
-	53, // 97: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
-	9,  // 98: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
-	28, // 99: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
-	30, // 100: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
-	33, // 101: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
-	44, // 102: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
-	37, // 103: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
-	41, // 104: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
-	54, // 105: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
-	47, // 106: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
-	89, // [89:107] is the sub-list for method output_type
-	71, // [71:89] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	50, // 46: servo.v1.PreviewedSlot.interval_start:type_name -> google.protobuf.Timestamp
+	49, // 47: servo.v1.PreviewedSlot.parameters:type_name -> google.protobuf.Struct
+	34, // 48: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
+	50, // 49: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
+	49, // 50: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
+	49, // 51: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
+	50, // 52: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
+	50, // 53: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
+	38, // 54: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
+	50, // 55: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
+	50, // 56: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
+	50, // 57: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
+	50, // 58: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
+	39, // 59: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
+	2,  // 60: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 61: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
+	42, // 62: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
+	50, // 63: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
+	50, // 64: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
+	45, // 65: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
+	50, // 66: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
+	50, // 67: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
+	2,  // 68: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 69: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
+	51, // 70: servo.v1.Slots.state:type_name -> servo.v1.Run.State
+	52, // 71: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
+	52, // 72: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
+	12, // 73: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
+	14, // 74: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
+	17, // 75: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
+	19, // 76: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
+	20, // 77: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
+	21, // 78: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
+	23, // 79: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
+	24, // 80: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
+	25, // 81: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
+	26, // 82: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
+	27, // 83: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
+	29, // 84: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
+	32, // 85: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
+	35, // 86: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
+	36, // 87: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
+	40, // 88: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
+	43, // 89: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
+	46, // 90: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
+	9,  // 91: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
+	15, // 92: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
+	18, // 93: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
+	9,  // 94: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
+	9,  // 95: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
+	22, // 96: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
+	9,  // 97: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
+	9,  // 98: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
+	53, // 99: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
+	9,  // 100: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
+	28, // 101: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
+	30, // 102: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
+	33, // 103: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
+	44, // 104: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
+	37, // 105: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
+	41, // 106: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
+	54, // 107: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
+	47, // 108: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
+	91, // [91:109] is the sub-list for method output_type
+	73, // [73:91] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_configs_proto_init() }

@@ -177,7 +177,11 @@ type Run struct {
 	// When it should have begun, if its config promises that.
 	StartBy *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"`
 	// It had not begun by start_by, or took longer than it may.
-	SlaBreached   bool `protobuf:"varint,22,opt,name=sla_breached,json=slaBreached,proto3" json:"sla_breached,omitempty"`
+	SlaBreached bool `protobuf:"varint,22,opt,name=sla_breached,json=slaBreached,proto3" json:"sla_breached,omitempty"`
+	// The data interval of a run of a config with slots: from the slot before to its own, or to the
+	// time of the trigger. A retry has that of the run which it retries.
+	IntervalStart *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=interval_start,json=intervalStart,proto3" json:"interval_start,omitempty"`
+	IntervalEnd   *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=interval_end,json=intervalEnd,proto3" json:"interval_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -364,6 +368,20 @@ func (x *Run) GetSlaBreached() bool {
 		return x.SlaBreached
 	}
 	return false
+}
+
+func (x *Run) GetIntervalStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IntervalStart
+	}
+	return nil
+}
+
+func (x *Run) GetIntervalEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IntervalEnd
+	}
+	return nil
 }
 
 // TaskCounts counts the tasks of a run. What is neither ended nor counted here is remaining.
@@ -2633,7 +2651,7 @@ var File_servo_v1_runs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_runs_proto_rawDesc = "" +
 	"\n" +
-	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14servo/v1/tasks.proto\x1a\x12servo/v1/why.proto\"\xde\a\n" +
+	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14servo/v1/tasks.proto\x1a\x12servo/v1/why.proto\"\xe0\b\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -2665,7 +2683,9 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\tconfig_id\x18\x13 \x01(\tR\bconfigId\x12.\n" +
 	"\x04slot\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x125\n" +
 	"\bstart_by\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x12!\n" +
-	"\fsla_breached\x18\x16 \x01(\bR\vslaBreached\"\x81\x01\n" +
+	"\fsla_breached\x18\x16 \x01(\bR\vslaBreached\x12A\n" +
+	"\x0einterval_start\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampR\rintervalStart\x12=\n" +
+	"\finterval_end\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\vintervalEnd\"\x81\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\v\n" +
@@ -2964,71 +2984,73 @@ var file_servo_v1_runs_proto_depIdxs = []int32{
 	3,  // 5: servo.v1.Run.tasks:type_name -> servo.v1.TaskCounts
 	34, // 6: servo.v1.Run.slot:type_name -> google.protobuf.Timestamp
 	34, // 7: servo.v1.Run.start_by:type_name -> google.protobuf.Timestamp
-	35, // 8: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
-	35, // 9: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	33, // 10: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
-	4,  // 11: servo.v1.TriggerRunRequest.retry:type_name -> servo.v1.RetryPolicy
-	35, // 12: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	2,  // 13: servo.v1.TriggerRunResponse.run:type_name -> servo.v1.Run
-	33, // 14: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
-	33, // 15: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
-	9,  // 16: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
-	0,  // 17: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
-	34, // 18: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
-	34, // 19: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
-	2,  // 20: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
-	14, // 21: servo.v1.ListLateRunsResponse.runs:type_name -> servo.v1.LateRun
-	2,  // 22: servo.v1.LateRun.run:type_name -> servo.v1.Run
-	35, // 23: servo.v1.LateRun.delay:type_name -> google.protobuf.Duration
-	17, // 24: servo.v1.ListRunningRunsResponse.runs:type_name -> servo.v1.RunningRun
-	2,  // 25: servo.v1.RunningRun.run:type_name -> servo.v1.Run
-	36, // 26: servo.v1.RunningRun.progress:type_name -> servo.v1.Progress
-	34, // 27: servo.v1.RunningRun.reported_at:type_name -> google.protobuf.Timestamp
-	2,  // 28: servo.v1.RunGraph.run:type_name -> servo.v1.Run
-	21, // 29: servo.v1.RunGraph.nodes:type_name -> servo.v1.GraphNode
-	22, // 30: servo.v1.RunGraph.edges:type_name -> servo.v1.GraphEdge
-	23, // 31: servo.v1.RunGraph.groups:type_name -> servo.v1.GraphGroup
-	37, // 32: servo.v1.GraphNode.state:type_name -> servo.v1.Task.State
-	34, // 33: servo.v1.GraphNode.since:type_name -> google.protobuf.Timestamp
-	34, // 34: servo.v1.GraphNode.queued_at:type_name -> google.protobuf.Timestamp
-	34, // 35: servo.v1.GraphNode.started_at:type_name -> google.protobuf.Timestamp
-	34, // 36: servo.v1.GraphNode.finished_at:type_name -> google.protobuf.Timestamp
-	32, // 37: servo.v1.GraphGroup.states:type_name -> servo.v1.GraphGroup.StatesEntry
-	1,  // 38: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
-	34, // 39: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
-	33, // 40: servo.v1.Event.data:type_name -> google.protobuf.Struct
-	27, // 41: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
-	27, // 42: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
-	2,  // 43: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
-	5,  // 44: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
-	7,  // 45: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
-	10, // 46: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
-	12, // 47: servo.v1.RunService.ListLateRuns:input_type -> servo.v1.ListLateRunsRequest
-	15, // 48: servo.v1.RunService.ListRunningRuns:input_type -> servo.v1.ListRunningRunsRequest
-	18, // 49: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
-	19, // 50: servo.v1.RunService.GetRunGraph:input_type -> servo.v1.GetRunGraphRequest
-	24, // 51: servo.v1.RunService.ExplainRun:input_type -> servo.v1.ExplainRunRequest
-	25, // 52: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
-	26, // 53: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
-	28, // 54: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
-	30, // 55: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
-	6,  // 56: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
-	8,  // 57: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
-	11, // 58: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
-	13, // 59: servo.v1.RunService.ListLateRuns:output_type -> servo.v1.ListLateRunsResponse
-	16, // 60: servo.v1.RunService.ListRunningRuns:output_type -> servo.v1.ListRunningRunsResponse
-	2,  // 61: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
-	20, // 62: servo.v1.RunService.GetRunGraph:output_type -> servo.v1.RunGraph
-	38, // 63: servo.v1.RunService.ExplainRun:output_type -> servo.v1.Explanation
-	2,  // 64: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
-	6,  // 65: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
-	29, // 66: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
-	31, // 67: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
-	56, // [56:68] is the sub-list for method output_type
-	44, // [44:56] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	34, // 8: servo.v1.Run.interval_start:type_name -> google.protobuf.Timestamp
+	34, // 9: servo.v1.Run.interval_end:type_name -> google.protobuf.Timestamp
+	35, // 10: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
+	35, // 11: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	33, // 12: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
+	4,  // 13: servo.v1.TriggerRunRequest.retry:type_name -> servo.v1.RetryPolicy
+	35, // 14: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	2,  // 15: servo.v1.TriggerRunResponse.run:type_name -> servo.v1.Run
+	33, // 16: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
+	33, // 17: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
+	9,  // 18: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
+	0,  // 19: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
+	34, // 20: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
+	34, // 21: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
+	2,  // 22: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
+	14, // 23: servo.v1.ListLateRunsResponse.runs:type_name -> servo.v1.LateRun
+	2,  // 24: servo.v1.LateRun.run:type_name -> servo.v1.Run
+	35, // 25: servo.v1.LateRun.delay:type_name -> google.protobuf.Duration
+	17, // 26: servo.v1.ListRunningRunsResponse.runs:type_name -> servo.v1.RunningRun
+	2,  // 27: servo.v1.RunningRun.run:type_name -> servo.v1.Run
+	36, // 28: servo.v1.RunningRun.progress:type_name -> servo.v1.Progress
+	34, // 29: servo.v1.RunningRun.reported_at:type_name -> google.protobuf.Timestamp
+	2,  // 30: servo.v1.RunGraph.run:type_name -> servo.v1.Run
+	21, // 31: servo.v1.RunGraph.nodes:type_name -> servo.v1.GraphNode
+	22, // 32: servo.v1.RunGraph.edges:type_name -> servo.v1.GraphEdge
+	23, // 33: servo.v1.RunGraph.groups:type_name -> servo.v1.GraphGroup
+	37, // 34: servo.v1.GraphNode.state:type_name -> servo.v1.Task.State
+	34, // 35: servo.v1.GraphNode.since:type_name -> google.protobuf.Timestamp
+	34, // 36: servo.v1.GraphNode.queued_at:type_name -> google.protobuf.Timestamp
+	34, // 37: servo.v1.GraphNode.started_at:type_name -> google.protobuf.Timestamp
+	34, // 38: servo.v1.GraphNode.finished_at:type_name -> google.protobuf.Timestamp
+	32, // 39: servo.v1.GraphGroup.states:type_name -> servo.v1.GraphGroup.StatesEntry
+	1,  // 40: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
+	34, // 41: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
+	33, // 42: servo.v1.Event.data:type_name -> google.protobuf.Struct
+	27, // 43: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
+	27, // 44: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
+	2,  // 45: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
+	5,  // 46: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
+	7,  // 47: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
+	10, // 48: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
+	12, // 49: servo.v1.RunService.ListLateRuns:input_type -> servo.v1.ListLateRunsRequest
+	15, // 50: servo.v1.RunService.ListRunningRuns:input_type -> servo.v1.ListRunningRunsRequest
+	18, // 51: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
+	19, // 52: servo.v1.RunService.GetRunGraph:input_type -> servo.v1.GetRunGraphRequest
+	24, // 53: servo.v1.RunService.ExplainRun:input_type -> servo.v1.ExplainRunRequest
+	25, // 54: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
+	26, // 55: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
+	28, // 56: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
+	30, // 57: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
+	6,  // 58: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
+	8,  // 59: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
+	11, // 60: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
+	13, // 61: servo.v1.RunService.ListLateRuns:output_type -> servo.v1.ListLateRunsResponse
+	16, // 62: servo.v1.RunService.ListRunningRuns:output_type -> servo.v1.ListRunningRunsResponse
+	2,  // 63: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
+	20, // 64: servo.v1.RunService.GetRunGraph:output_type -> servo.v1.RunGraph
+	38, // 65: servo.v1.RunService.ExplainRun:output_type -> servo.v1.Explanation
+	2,  // 66: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
+	6,  // 67: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
+	29, // 68: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
+	31, // 69: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
+	58, // [58:70] is the sub-list for method output_type
+	46, // [46:58] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_runs_proto_init() }

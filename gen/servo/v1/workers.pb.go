@@ -491,7 +491,17 @@ type Lease struct {
 	// worker and its code trace belongs under it.
 	TraceParent string `protobuf:"bytes,18,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	// The fencing token of the attempt: a later attempt, of any task, has a higher one.
-	FencingToken  int64 `protobuf:"varint,30,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	FencingToken int64 `protobuf:"varint,30,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	// The slot that the run works for, if a slot of a config made it, or the run that it retries.
+	Slot *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=slot,proto3" json:"slot,omitempty"`
+	// The data interval of a run of a config with slots: from the slot before to its own, or to the
+	// time of the trigger.
+	IntervalStart *timestamppb.Timestamp `protobuf:"bytes,41,opt,name=interval_start,json=intervalStart,proto3" json:"interval_start,omitempty"`
+	IntervalEnd   *timestamppb.Timestamp `protobuf:"bytes,42,opt,name=interval_end,json=intervalEnd,proto3" json:"interval_end,omitempty"`
+	// The name of the config that made the run; empty without one.
+	Config string `protobuf:"bytes,43,opt,name=config,proto3" json:"config,omitempty"`
+	// What made the run: schedule, event, manual, api, retry.
+	TriggerType   string `protobuf:"bytes,44,opt,name=trigger_type,json=triggerType,proto3" json:"trigger_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +667,41 @@ func (x *Lease) GetFencingToken() int64 {
 		return x.FencingToken
 	}
 	return 0
+}
+
+func (x *Lease) GetSlot() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Slot
+	}
+	return nil
+}
+
+func (x *Lease) GetIntervalStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IntervalStart
+	}
+	return nil
+}
+
+func (x *Lease) GetIntervalEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IntervalEnd
+	}
+	return nil
+}
+
+func (x *Lease) GetConfig() string {
+	if x != nil {
+		return x.Config
+	}
+	return ""
+}
+
+func (x *Lease) GetTriggerType() string {
+	if x != nil {
+		return x.TriggerType
+	}
+	return ""
 }
 
 // UpstreamResult is what an upstream task has produced.
@@ -2210,7 +2255,7 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\bpresence\x18\f \x01(\bR\bpresence\"z\n" +
 	"\rClaimResponse\x12'\n" +
 	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\x12@\n" +
-	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\x95\x05\n" +
+	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\x82\a\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -2234,7 +2279,12 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\astarted\x18\x10 \x01(\bR\astarted\x12\"\n" +
 	"\x04code\x18\x11 \x01(\v2\x0e.servo.v1.CodeR\x04code\x12!\n" +
 	"\ftrace_parent\x18\x12 \x01(\tR\vtraceParent\x12#\n" +
-	"\rfencing_token\x18\x1e \x01(\x03R\ffencingToken\"\xb4\x01\n" +
+	"\rfencing_token\x18\x1e \x01(\x03R\ffencingToken\x12.\n" +
+	"\x04slot\x18( \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x12A\n" +
+	"\x0einterval_start\x18) \x01(\v2\x1a.google.protobuf.TimestampR\rintervalStart\x12=\n" +
+	"\finterval_end\x18* \x01(\v2\x1a.google.protobuf.TimestampR\vintervalEnd\x12\x16\n" +
+	"\x06config\x18+ \x01(\tR\x06config\x12!\n" +
+	"\ftrigger_type\x18, \x01(\tR\vtriggerType\"\xb4\x01\n" +
 	"\x0eUpstreamResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05asset\x18\x02 \x01(\tR\x05asset\x12\x1c\n" +
@@ -2439,59 +2489,62 @@ var file_servo_v1_workers_proto_depIdxs = []int32{
 	29, // 10: servo.v1.Lease.deadline:type_name -> google.protobuf.Timestamp
 	30, // 11: servo.v1.Lease.timeout:type_name -> google.protobuf.Duration
 	32, // 12: servo.v1.Lease.code:type_name -> servo.v1.Code
-	33, // 13: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
-	0,  // 14: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
-	33, // 15: servo.v1.Complete.result:type_name -> google.protobuf.Value
-	34, // 16: servo.v1.Fail.error:type_name -> servo.v1.Failure
-	30, // 17: servo.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	14, // 18: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
-	16, // 19: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
-	8,  // 20: servo.v1.ReportItem.start:type_name -> servo.v1.Start
-	9,  // 21: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
-	10, // 22: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
-	11, // 23: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
-	12, // 24: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
-	13, // 25: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
-	35, // 26: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
-	36, // 27: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
-	18, // 28: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
-	37, // 29: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
-	29, // 30: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
-	29, // 31: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
-	38, // 32: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
-	20, // 33: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
-	35, // 34: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
-	22, // 35: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
-	14, // 36: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
-	0,  // 37: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
-	33, // 38: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
-	34, // 39: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
-	30, // 40: servo.v1.FailTaskRequest.retry_after:type_name -> google.protobuf.Duration
-	4,  // 41: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
-	15, // 42: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
-	19, // 43: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
-	23, // 44: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
-	24, // 45: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
-	25, // 46: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
-	26, // 47: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
-	27, // 48: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
-	28, // 49: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
-	1,  // 50: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
-	5,  // 51: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
-	17, // 52: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
-	21, // 53: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
-	18, // 54: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
-	18, // 55: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
-	18, // 56: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
-	18, // 57: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
-	18, // 58: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
-	18, // 59: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
-	2,  // 60: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
-	51, // [51:61] is the sub-list for method output_type
-	41, // [41:51] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	29, // 13: servo.v1.Lease.slot:type_name -> google.protobuf.Timestamp
+	29, // 14: servo.v1.Lease.interval_start:type_name -> google.protobuf.Timestamp
+	29, // 15: servo.v1.Lease.interval_end:type_name -> google.protobuf.Timestamp
+	33, // 16: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
+	0,  // 17: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
+	33, // 18: servo.v1.Complete.result:type_name -> google.protobuf.Value
+	34, // 19: servo.v1.Fail.error:type_name -> servo.v1.Failure
+	30, // 20: servo.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	14, // 21: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
+	16, // 22: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
+	8,  // 23: servo.v1.ReportItem.start:type_name -> servo.v1.Start
+	9,  // 24: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
+	10, // 25: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
+	11, // 26: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
+	12, // 27: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
+	13, // 28: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
+	35, // 29: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
+	36, // 30: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
+	18, // 31: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
+	37, // 32: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
+	29, // 33: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
+	29, // 34: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
+	38, // 35: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
+	20, // 36: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
+	35, // 37: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
+	22, // 38: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
+	14, // 39: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
+	0,  // 40: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
+	33, // 41: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
+	34, // 42: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
+	30, // 43: servo.v1.FailTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	4,  // 44: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
+	15, // 45: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
+	19, // 46: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
+	23, // 47: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
+	24, // 48: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
+	25, // 49: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
+	26, // 50: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
+	27, // 51: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
+	28, // 52: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
+	1,  // 53: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
+	5,  // 54: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
+	17, // 55: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
+	21, // 56: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
+	18, // 57: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
+	18, // 58: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
+	18, // 59: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
+	18, // 60: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
+	18, // 61: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
+	18, // 62: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
+	2,  // 63: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
+	54, // [54:64] is the sub-list for method output_type
+	44, // [44:54] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_workers_proto_init() }

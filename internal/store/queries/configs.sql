@@ -156,6 +156,12 @@ WHERE  x.tenant_id = @tenant_id::uuid AND x.workspace_id = @workspace_id::uuid A
 AND    (x.after_config = @name::text OR x.depends_on = @name::text)
 ORDER  BY x.name LIMIT @most::int;
 
+-- name: ConfigEdges :many
+-- Which configs of a workspace run after others, or depend on them.
+SELECT x.name, coalesce(x.after_config, '')::text AS after_config, coalesce(x.depends_on, '')::text AS depends_on FROM servo.configs x
+WHERE  x.tenant_id = @tenant_id::uuid AND x.workspace_id = @workspace_id::uuid AND x.deleted_at IS NULL
+AND    (x.after_config IS NOT NULL OR x.depends_on IS NOT NULL);
+
 -- name: ConfigNames :many
 -- For whoever has misspelt one.
 SELECT x.name FROM servo.configs x

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/fault"
@@ -242,8 +243,9 @@ func letterOf(e push.Envelope) (*letter, error) {
 		lease: &servov1.Lease{
 			Lease: e.IdempotencyKey, Tenant: e.Tenant, Run: e.Run.String(), Task: e.Task.String(), Attempt: e.Attempt, Asset: e.Asset,
 			Partition: e.Partition, Pipeline: e.Pipeline, Parameters: parameters, Cursor: e.Cursor, FanOuts: e.FanOuts,
-			TraceParent: e.Trace.Parent,
-			Code:        &servov1.Code{Kind: &servov1.Code_Go{Go: &servov1.GoCode{Handler: e.Entrypoint}}},
+			TraceParent: e.Trace.Parent, Config: e.Config, TriggerType: e.TriggerType,
+			Slot: instant(e.Slot), IntervalStart: instant(e.IntervalStart), IntervalEnd: instant(e.IntervalEnd),
+			Code: &servov1.Code{Kind: &servov1.Code_Go{Go: &servov1.GoCode{Handler: e.Entrypoint}}},
 		},
 	}
 	if e.TimeoutSeconds > 0 {
@@ -262,6 +264,14 @@ func letterOf(e push.Envelope) (*letter, error) {
 		})
 	}
 	return l, nil
+}
+
+// instant leaves out a time that is not set.
+func instant(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
 }
 
 func structOf(data json.RawMessage) (*structpb.Struct, error) {

@@ -14,11 +14,11 @@ import (
 )
 
 const leasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
 FROM   servo.leases q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace FROM servo.runs r
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
 WHERE  q.claim_id = ANY($1::uuid[])
 ORDER  BY q.token
@@ -36,6 +36,8 @@ type LeasesOfClaimsRow struct {
 	Pipeline     string
 	Parameters   json.RawMessage
 	Trace        string
+	TriggerType  string
+	WindowOf     json.RawMessage
 }
 
 // OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
@@ -87,6 +89,8 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 			&i.Pipeline,
 			&i.Parameters,
 			&i.Trace,
+			&i.TriggerType,
+			&i.WindowOf,
 		); err != nil {
 			return nil, err
 		}
@@ -114,7 +118,7 @@ func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 const takeQueued = `-- name: TakeQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
-       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace
+       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
 FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset, p.ready_at, p.deaths FROM servo.pool_q p
         WHERE p.pool = $1::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
         AND ($2::uuid = '00000000-0000-0000-0000-000000000000' OR p.tenant_id = $2::uuid)
@@ -123,7 +127,7 @@ FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s
         LIMIT $3::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace FROM servo.runs r
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of FROM servo.runs r
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
 `
 
@@ -162,6 +166,8 @@ type TakeQueuedRow struct {
 	Pipeline     string
 	Parameters   json.RawMessage
 	Trace        string
+	TriggerType  string
+	WindowOf     json.RawMessage
 }
 
 // The head of a queue, without waiting for anybody, with a new token for each row and all
@@ -206,6 +212,8 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.Pipeline,
 			&i.Parameters,
 			&i.Trace,
+			&i.TriggerType,
+			&i.WindowOf,
 		); err != nil {
 			return nil, err
 		}

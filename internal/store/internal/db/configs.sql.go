@@ -53,6 +53,44 @@ func (q *Queries) ConfigDependents(ctx context.Context, arg ConfigDependentsPara
 	return items, nil
 }
 
+const configEdges = `-- name: ConfigEdges :many
+SELECT x.name, coalesce(x.after_config, '')::text AS after_config, coalesce(x.depends_on, '')::text AS depends_on FROM servo.configs x
+WHERE  x.tenant_id = $1::uuid AND x.workspace_id = $2::uuid AND x.deleted_at IS NULL
+AND    (x.after_config IS NOT NULL OR x.depends_on IS NOT NULL)
+`
+
+type ConfigEdgesParams struct {
+	TenantID    uuid.UUID
+	WorkspaceID uuid.UUID
+}
+
+type ConfigEdgesRow struct {
+	Name        string
+	AfterConfig string
+	DependsOn   string
+}
+
+// Which configs of a workspace run after others, or depend on them.
+func (q *Queries) ConfigEdges(ctx context.Context, arg ConfigEdgesParams) ([]ConfigEdgesRow, error) {
+	rows, err := q.db.Query(ctx, configEdges, arg.TenantID, arg.WorkspaceID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ConfigEdgesRow
+	for rows.Next() {
+		var i ConfigEdgesRow
+		if err := rows.Scan(&i.Name, &i.AfterConfig, &i.DependsOn); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const configIDs = `-- name: ConfigIDs :many
 SELECT c.tenant_id, c.workspace_id, c.name, c.id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS workspace_id, unnest($3::text[]) AS name) AS n

@@ -321,6 +321,7 @@ type ServoRun struct {
 	StartBy      *time.Time
 	StartLimitS  int32
 	Late         bool
+	WindowOf     json.RawMessage
 	Unsuccessful *int16
 }
 

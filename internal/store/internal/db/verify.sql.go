@@ -222,13 +222,14 @@ func (q *Queries) PlanByScan(ctx context.Context) error {
 const repairRun = `-- name: RepairRun :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, provider, start_by, start_limit_s, late)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, provider, start_by, start_limit_s, late, window_of)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::timestamptz,
         $7::timestamptz, $8::timestamptz, $9::int, $10::int, $11::int,
         $12::int, $13::int, $14::int, $15::int, $16::smallint, $17::smallint, $18::bool,
         $19::text, $20::text, $21::text, $22::text, $23::text,
         nullif($24::text, '')::jsonb, nullif($25::text, '')::jsonb, $26::text, $27::uuid,
-        $28::timestamptz, $29::text, $30::timestamptz, $31::int, $32::bool)
+        $28::timestamptz, $29::text, $30::timestamptz, $31::int, $32::bool,
+        nullif($33::text, '')::jsonb)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -238,7 +239,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
        config_id = excluded.config_id, slot_at = excluded.slot_at, provider = excluded.provider,
-       start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late
+       start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of
 `
 
 type RepairRunParams struct {
@@ -274,6 +275,7 @@ type RepairRunParams struct {
 	StartBy      *time.Time
 	StartLimitS  int32
 	Late         bool
+	WindowOf     string
 }
 
 // Every column as the events tell it. The row is updated in place, never replaced: others
@@ -312,6 +314,7 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 		arg.StartBy,
 		arg.StartLimitS,
 		arg.Late,
+		arg.WindowOf,
 	)
 	return err
 }
@@ -1605,7 +1608,7 @@ func (q *Queries) VerifyRunIDs(ctx context.Context) ([]VerifyRunIDsRow, error) {
 }
 
 const verifyRuns = `-- name: VerifyRuns :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.unsuccessful
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   servo.runs r
 WHERE  (r.tenant_id, r.id) > ($1::uuid, $2::uuid) AND r.tenant_id <= $3::uuid
 ORDER  BY r.tenant_id, r.id
@@ -1670,6 +1673,7 @@ func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]Verif
 			&i.ServoRun.StartBy,
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,
+			&i.ServoRun.WindowOf,
 			&i.ServoRun.Unsuccessful,
 		); err != nil {
 			return nil, err
@@ -1683,7 +1687,7 @@ func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]Verif
 }
 
 const verifyRunsByKey = `-- name: VerifyRunsByKey :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.unsuccessful
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
 ORDER  BY r.tenant_id, r.id
@@ -1740,6 +1744,7 @@ func (q *Queries) VerifyRunsByKey(ctx context.Context, arg VerifyRunsByKeyParams
 			&i.ServoRun.StartBy,
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,
+			&i.ServoRun.WindowOf,
 			&i.ServoRun.Unsuccessful,
 		); err != nil {
 			return nil, err
