@@ -47,24 +47,18 @@ func TestTLS(t *testing.T) {
 		t.Parallel()
 		plain := servertest.Start(t)
 		expired := servertest.StartEncrypted(t, ca.Issue(t, "old", -time.Hour), "")
-		config, err := client.TLSFromFiles(client.TLSFiles{CA: ca.File})
-		require.NoError(t, err)
-		config.ServerName = "other.example.com"
-		c := open(t, client.Options{Servers: []string{server.GRPC}, TLS: config, Patience: 200 * time.Millisecond})
-		_, wrongHost := c.Status().GetStatus(t.Context(), &servov1.GetStatusRequest{})
-		for _, m := range []struct {
+		for i, m := range []struct {
 			err           error
 			message, help string
 		}{
 			{ask(t, "https://"+server.GRPC, client.TLSFiles{}), "is signed by an unknown authority", "--tls-ca"},
 			{ask(t, "https://"+expired.GRPC, client.TLSFiles{CA: ca.File}), "has expired", "renew"},
-			{wrongHost, "is for another host name", "host name"},
 			{ask(t, "https://"+plain.GRPC, client.TLSFiles{CA: ca.File}), "does not speak TLS", "without https://"},
 			{ask(t, server.GRPC, client.TLSFiles{}), "without TLS", "https://"},
 			{ask(t, strings.TrimPrefix(plain.URL, "http://"), client.TLSFiles{}), "is not that of gRPC", "--grpc"},
 		} {
 			p, ok := errors.AsType[*client.Problem](m.err)
-			require.True(t, ok, "%v", m.err)
+			require.True(t, ok, "%d: %v", i, m.err)
 			require.Equal(t, client.Unavailable, p.Code)
 			require.Equal(t, "servers", p.Field)
 			require.Contains(t, p.Message, m.message)

@@ -78,7 +78,7 @@ func TestOutcomes(t *testing.T) {
 		require.NoError(t, err)
 		got, err = ask(func(r *servov1.GetOutcomesRequest) { r.Config = made.GetId() })
 		require.NoError(t, err)
-		require.Equal(t, "UTC", got.GetTimezone())
+		require.Equal(t, "Europe/Berlin", got.GetTimezone())
 		require.EqualValues(t, 1, got.GetDays()[0].GetSucceeded())
 		_, err = ask(nil)
 		requireRefused(t, err, codes.NotFound, "config")

@@ -24,9 +24,9 @@ const (
 	pageGRPC     = "127.0.0.1:8081"
 	pageHTTP2    = "127.0.0.1:8090" // of a second server
 	pageGRPC2    = "127.0.0.1:8091"
-	pageEndpoint = "127.0.0.1:9000" // of an http asset or a webhook, which servo dev calls
-	pageReceiver = "10.0.0.7:9000"  // of a webhook in a private network
-	pageNetwork  = "10.0.0.0/8"     // that network
+	pageEndpoint = "127.0.0.1:9000"  // of an http asset or a webhook, which servo dev calls
+	pageReceiver = "hooks.corp:9000" // of a webhook in a private network
+	pageNetwork  = "10.0.0.0/8"      // that network
 	pageDatabase = "postgres://servo@localhost/servo"
 )
 

@@ -55,7 +55,7 @@ func TestDiagnose(t *testing.T) {
 		require.ErrorContains(t, err, "reach the database")
 		require.Equal(t, store.Away, store.Diagnose(err))
 		_, err = store.Open(t.Context(), store.Options{URL: "postgres://%"})
-		require.ErrorContains(t, err, "database URL")
+		require.ErrorContains(t, err, "is not the URL of a database")
 	})
 }
 
