@@ -25,7 +25,9 @@ func TestIdentity(t *testing.T) {
 	req := &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "single", Note: "for bob, says root"}
 	as := func(key string) func(*servov1.TriggerRunRequest) (*servov1.TriggerRunResponse, error) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key, "idempotency-key", "nightly")
-		return func(req *servov1.TriggerRunRequest) (*servov1.TriggerRunResponse, error) { return runs.TriggerRun(ctx, req) }
+		return func(req *servov1.TriggerRunRequest) (*servov1.TriggerRunResponse, error) {
+			return runs.TriggerRun(ctx, req)
+		}
 	}
 	first, err := as(ann)(req)
 	require.NoError(t, err)

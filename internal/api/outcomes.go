@@ -22,20 +22,10 @@ const maxNextSlots = 1000
 // GetOutcomes implements servov1.ConfigServiceServer.
 func (s configService) GetOutcomes(ctx context.Context, req *servov1.GetOutcomesRequest) (*servov1.ConfigOutcomes, error) {
 	found, err := s.findAny(ctx, req)
-	key, alive := found.Key(), err == nil
-	if fault.Is(err, fault.NotFound) {
-		key, err = s.past(ctx, req)
-	}
 	if err != nil {
 		return nil, err
 	}
-	name := req.GetTimezone()
-	if name == "" && alive {
-		name = found.Spec.Timezone
-	}
-	if name == "" {
-		name = "UTC"
-	}
+	key, name := found.Key(), cmp.Or(req.GetTimezone(), found.Spec.Timezone, "UTC")
 	zone, err := schedule.Location(name)
 	if err != nil {
 		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("is %.100q, which is no time zone", name), fault.Field("timezone"),
@@ -57,7 +47,7 @@ func (s configService) GetOutcomes(ctx context.Context, req *servov1.GetOutcomes
 	}
 	days.count(outcomes)
 	answer := &servov1.ConfigOutcomes{Timezone: name, From: first.Format(time.DateOnly), To: last.Format(time.DateOnly), CountedFrom: timestamp(oldest)}
-	if after := later(now, found.DecidedUntil); alive && found.Fires() && after.Before(days.end()) {
+	if after := later(now, found.DecidedUntil); found.Fires() && after.Before(days.end()) {
 		come, err := preview(found, after, maxNextSlots)
 		if err != nil {
 			return nil, err

@@ -68,7 +68,7 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 
-	{ // a config that is paused has nothing to come, and one that is deleted has its past
+	{ // a paused config has no next slots; a deleted one keeps its past and its zone
 		_, err := b.configs.PauseConfig(t.Context(), &servov1.PauseConfigRequest{Tenant: "acme", Config: "a", Reason: "r"})
 		require.NoError(t, err)
 		got, err := ask(nil)
@@ -80,6 +80,7 @@ func TestOutcomes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "Europe/Berlin", got.GetTimezone())
 		require.EqualValues(t, 1, got.GetDays()[0].GetSucceeded())
+		require.Zero(t, got.GetDays()[1].GetNext())
 		_, err = ask(nil)
 		requireRefused(t, err, codes.NotFound, "config")
 	}

@@ -74,17 +74,17 @@ func TestTrigger(t *testing.T) {
 		code  codes.Code
 		field string
 	}{
-		"an unknown pipeline":    {&servov1.TriggerRunRequest{Pipeline: "singel"}, codes.InvalidArgument, "pipeline"},
-		"an empty request":       {&servov1.TriggerRunRequest{}, codes.InvalidArgument, "pipeline"},
-		"an unknown asset":       {&servov1.TriggerRunRequest{Select: []string{"x/y"}}, codes.InvalidArgument, "select[0]"},
-		"an unknown workspace":   {&servov1.TriggerRunRequest{Workspace: "moon", Pipeline: "single"}, codes.NotFound, "workspace"},
-		"an unknown parameter":   {&servov1.TriggerRunRequest{Pipeline: "single", Parameters: object(t, map[string]any{"x": 1})}, codes.InvalidArgument, "parameters.x"},
-		"a parameter's type":     {&servov1.TriggerRunRequest{Pipeline: "single", Parameters: object(t, map[string]any{"n": "x"})}, codes.InvalidArgument, "parameters.n"},
-		"a zero character":       {&servov1.TriggerRunRequest{Pipeline: "single", Parameters: object(t, map[string]any{"day": "\x00"})}, codes.InvalidArgument, "parameters.day"},
-		"a priority":             {&servov1.TriggerRunRequest{Pipeline: "single", Priority: 11}, codes.InvalidArgument, "priority"},
-		"a retry policy":         {&servov1.TriggerRunRequest{Pipeline: "single", Retry: &servov1.RetryPolicy{Jitter: 2}}, codes.InvalidArgument, "retry.jitter"},
-		"a negative delay":       {&servov1.TriggerRunRequest{Pipeline: "single", Retry: &servov1.RetryPolicy{MaxDelay: durationpb.New(-1)}}, codes.InvalidArgument, "retry.max_delay"},
-		"a zero in the note":     {&servov1.TriggerRunRequest{Pipeline: "single", Note: "\x00"}, codes.InvalidArgument, "note"},
+		"an unknown pipeline":  {&servov1.TriggerRunRequest{Pipeline: "singel"}, codes.InvalidArgument, "pipeline"},
+		"an empty request":     {&servov1.TriggerRunRequest{}, codes.InvalidArgument, "pipeline"},
+		"an unknown asset":     {&servov1.TriggerRunRequest{Select: []string{"x/y"}}, codes.InvalidArgument, "select[0]"},
+		"an unknown workspace": {&servov1.TriggerRunRequest{Workspace: "moon", Pipeline: "single"}, codes.NotFound, "workspace"},
+		"an unknown parameter": {&servov1.TriggerRunRequest{Pipeline: "single", Parameters: object(t, map[string]any{"x": 1})}, codes.InvalidArgument, "parameters.x"},
+		"a parameter's type":   {&servov1.TriggerRunRequest{Pipeline: "single", Parameters: object(t, map[string]any{"n": "x"})}, codes.InvalidArgument, "parameters.n"},
+		"a zero character":     {&servov1.TriggerRunRequest{Pipeline: "single", Parameters: object(t, map[string]any{"day": "\x00"})}, codes.InvalidArgument, "parameters.day"},
+		"a priority":           {&servov1.TriggerRunRequest{Pipeline: "single", Priority: 11}, codes.InvalidArgument, "priority"},
+		"a retry policy":       {&servov1.TriggerRunRequest{Pipeline: "single", Retry: &servov1.RetryPolicy{Jitter: 2}}, codes.InvalidArgument, "retry.jitter"},
+		"a negative delay":     {&servov1.TriggerRunRequest{Pipeline: "single", Retry: &servov1.RetryPolicy{MaxDelay: durationpb.New(-1)}}, codes.InvalidArgument, "retry.max_delay"},
+		"a zero in the note":   {&servov1.TriggerRunRequest{Pipeline: "single", Note: "\x00"}, codes.InvalidArgument, "note"},
 	} {
 		t.Run(name+" is refused where it stands", func(t *testing.T) {
 			t.Parallel()
