@@ -32,7 +32,7 @@ const (
 	idlePatience   = 2 * time.Minute  // between two requests of a connection
 	maxHeaderBytes = 64 << 10
 
-	maxMessageBytes  = 4 << 20
+	maxMessageBytes  = 4 << 20          // of a request over gRPC, after decompression
 	maxStreams       = 1000             // calls at once on one connection
 	connectPatience  = 10 * time.Second // for the handshake
 	pingAfter        = time.Minute      // of silence, to find callers that are gone
@@ -77,15 +77,16 @@ func (d *Daemon) listen(ctx context.Context) error {
 	}
 	d.grpc = grpc.NewServer(append(d.encrypted(),
 		grpc.ChainUnaryInterceptor(m.unary, d.api.Unary()),
-		grpc.ChainStreamInterceptor(m.stream, d.api.Stream()), //nolint:contextcheck,nolintlint // each stream brings its own; seen or not, by what is cached
-		grpc.MaxRecvMsgSize(maxMessageBytes),
+		grpc.ChainStreamInterceptor(m.stream, receiving, d.api.Stream()), //nolint:contextcheck,nolintlint // each stream brings its own; seen or not, by what is cached
+		grpc.MaxRecvMsgSize(2*maxMessageBytes),                           // gRPC refuses larger ones itself, without details
+		grpc.ForceServerCodecV2(newReceivingCodec()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectPatience),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAllowedEach, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingPatience}),
 		grpc.WaitForHandlers(true), // whoever is cut off has at least ended when the engine stops
 	)...)
-	d.api.Register(d.grpc)
+	d.api.Register(receivingRegistrar{d.grpc})
 	d.http = &http.Server{
 		Handler:           d.routes(m, handler),
 		ReadHeaderTimeout: headerPatience,
