@@ -101,6 +101,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 
 // serveHTTP serves with the server's certificate, if it has one.
 func (d *Daemon) serveHTTP(what string, server *http.Server, listener net.Listener) {
+	listener = explained(server, listener)
 	d.serve(what, func() error {
 		if d.tls == nil {
 			return server.Serve(listener)

@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -151,10 +152,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	body = append(body, '\n') // for terminals
 	header := w.Header()
-	header.Set("Content-Type", ContentType)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
+	describe(header, body)
 	if st == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
@@ -165,4 +163,32 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // who has gone reads nothing
 	}
+}
+
+// describe sets the headers of every problem document.
+func describe(header http.Header, body []byte) {
+	header.Set("Content-Type", ContentType)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+}
+
+// Answer is the whole HTTP/1.1 answer with an error, for requests that no handler receives. Its
+// status is HTTP's own, and the connection ends with it.
+func Answer(st int, err error) []byte {
+	_, doc := Document(Status(err))
+	doc.Status = st
+	body, marshalErr := json.Marshal(doc)
+	if marshalErr != nil { // as in Write
+		body = fmt.Appendf(nil, `{"type":%q,"status":%d,"code":%q}`, TypeOf(fault.Internal), st, fault.Internal)
+	}
+	body = append(body, '\n')
+	header := http.Header{"Connection": {"close"}}
+	describe(header, body)
+	var answer bytes.Buffer
+	fmt.Fprintf(&answer, "HTTP/1.1 %d %s\r\n", st, http.StatusText(st))
+	_ = header.Write(&answer) // a buffer takes everything
+	answer.WriteString("\r\n")
+	answer.Write(body)
+	return answer.Bytes()
 }
