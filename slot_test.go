@@ -28,7 +28,8 @@ const slotted = `{"version": 1, "assets": [
 func seen(_ context.Context, task *servo.Task, p struct {
 	Day   string `json:"day"`
 	Since int64  `json:"since"`
-}) (string, error) {
+},
+) (string, error) {
 	return strings.Join([]string{
 		task.Slot.Format(time.RFC3339), task.IntervalStart.Format(time.RFC3339), task.IntervalEnd.Format(time.RFC3339), task.Config, task.TriggerType,
 		p.Day, time.Unix(p.Since, 0).UTC().Format(time.RFC3339),

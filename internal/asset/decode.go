@@ -118,7 +118,8 @@ func (o *object) number(name string, low, high float64) float64 {
 	return f
 }
 
-func (o *object) integer(name string, low, high int) int {
+// integer takes a whole number from 1 to high.
+func (o *object) integer(name string, high int) int {
 	value, path, said := o.take(name)
 	if !said {
 		return 0
@@ -129,7 +130,7 @@ func (o *object) integer(name string, low, high int) int {
 		return 0
 	}
 	if f == 0 || math.Abs(f) > maxSafeInteger {
-		o.found.add(path, outOfRange(f, low, high), "choose a number in the range")
+		o.found.add(path, outOfRange(f, 1, high), "choose a number in the range")
 		return 0
 	}
 	return int(f)

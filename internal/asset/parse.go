@@ -50,7 +50,7 @@ func decodeManifest(found *violations, tree any) *Manifest {
 		return m
 	}
 	o.required("version", "start with: version: 1")
-	m.Version = o.integer("version", Version, Version)
+	m.Version = o.integer("version", Version)
 	if m.Version != Version {
 		found.add("version", fmt.Sprintf("is %d, this build reads version %d", m.Version, Version), "write version: 1, or use a build that knows the other")
 		return m
@@ -121,8 +121,8 @@ func decodeRetry(parent *object) *Retry {
 	o := asObject(parent.found, path, value)
 	defer o.close()
 	return &Retry{
-		MaxAttempts:   o.integer("max_attempts", 1, maxAttempts),
-		MaxDeaths:     o.integer("max_deaths", 1, maxAttempts),
+		MaxAttempts:   o.integer("max_attempts", maxAttempts),
+		MaxDeaths:     o.integer("max_deaths", maxAttempts),
 		InitialDelay:  o.duration("initial_delay", minDelay, maxInitialDelay),
 		MaxDelay:      o.duration("max_delay", minDelay, maxMaxDelay),
 		Multiplier:    o.number("multiplier", 1, maxMultiplier),
@@ -147,7 +147,7 @@ func decodePipeline(found *violations, path string, i int, value any) Pipeline {
 		MaxExecution: o.duration("max_execution", minMaxExecution, maxMaxExecution),
 		Overlap:      Overlap(o.text("overlap")),
 		Lock:         decodeLock(o),
-		Priority:     o.integer("priority", minPriority, maxPriority),
+		Priority:     o.integer("priority", maxPriority),
 	}
 	if p.Select != nil && len(p.Select) == 0 {
 		found.add(join(path, "select"), "is empty", "leave it out to select all assets")

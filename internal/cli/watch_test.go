@@ -146,6 +146,6 @@ func TestRunByItsBeginning(t *testing.T) {
 	require.NoError(t, err)
 	code, _, stderr := get(run[:8])
 	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "RUN: 2 runs begin with "+run[:8]+" (give more of the id: ")
-	require.Contains(t, stderr, run)
+	require.Contains(t, stderr, "RUN: 2 runs begin or end with "+run[:8]+" (use the end of one: ")
+	require.Contains(t, stderr, run[len(run)-6:])
 }

@@ -286,6 +286,11 @@ func lostExpiry(t *testing.T, b *bundle, lose func()) {
 	require.Equal(t, store.Away, store.Diagnose(err))
 	_, err = b.Expire(t.Context(), 100)
 	require.NoError(t, err)
+	require.Equal(t, 3, b.db.Count(t, `SELECT count(*) FROM servo.ready_q WHERE deaths = 1 AND failures = 0`))
+	b.admit(t)
+	for _, l := range b.claim(t, 3, true) {
+		b.report(t, l, engine.Fail{Failure: run.Failure{Code: "NETWORK_ERROR"}})
+	}
 	require.Equal(t, 3, b.db.Count(t, `SELECT count(*) FROM servo.retry_q WHERE failures = 1`))
 	b.db.Exec(t, `UPDATE servo.retry_q SET due_at = '2000-01-01'`)
 	lose()

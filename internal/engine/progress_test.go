@@ -122,7 +122,7 @@ func TestLeaseLength(t *testing.T) {
 			b.db.SetClock(t, start.Add(time.Minute+c.renewed))
 			_, err = b.Expire(t.Context(), 100)
 			require.NoError(t, err)
-			b.requireStates(t, key, run.RunRunning, "d/a=RETRY_WAIT")
+			b.requireStates(t, key, run.RunRunning, "d/a=READY")
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -149,10 +150,12 @@ func TestTriggerAndStartDoNotDeadlock(t *testing.T) {
 func (b *bundle) blockedBy(t testing.TB, n int) <-chan struct{} {
 	t.Helper()
 	conn, done := b.db.Connect(t), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() { cancel(); <-done }) // before the connection is closed
 	go func() {
 		defer close(done)
 		for waiting := 0; waiting < n; {
-			if conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting) != nil {
+			if conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting) != nil {
 				return
 			}
 		}

@@ -23,7 +23,8 @@ func (s *Schedule) Previous(before time.Time) (time.Time, bool) {
 			}
 		}
 	}
-	low, high := before, before.Add(-time.Second)
+	var low time.Time
+	high := before.Add(-time.Second)
 	for back := 2 * time.Second; ; back *= 2 {
 		if back > lookBack {
 			return time.Time{}, false

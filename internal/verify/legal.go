@@ -75,7 +75,8 @@ func miscounted(t *task, body event.Body, given limits) (want, got string, wrong
 			return fmt.Sprintf("failure %d", t.Failures+1), fmt.Sprint(b.Failures), true
 		}
 	case run.TaskFailed:
-		if b.Outcome != run.Poison && b.Failures != t.Failures+1 {
+		death := b.Failure.IsWorkerDeath() && b.Failures == t.Failures // counted apart from failures
+		if b.Outcome != run.Poison && !death && b.Failures != t.Failures+1 {
 			return fmt.Sprintf("failure %d", t.Failures+1), fmt.Sprint(b.Failures), true
 		}
 	case run.TaskFannedOut:

@@ -137,7 +137,7 @@ func unwelcome(response *http.Response, answer []byte) error {
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter) //nolint:gosec // 32 bits
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 	}
 	until, err := http.ParseTime(text)
 	if err != nil {

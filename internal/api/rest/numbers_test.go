@@ -107,7 +107,7 @@ func numberedPlaces(t testing.TB, url string) []numbered {
 
 // TestNumbers: wherever JSON is accepted a number comes back as the same decimal number, or is
 // refused with its path.
-func TestNumbers(t *testing.T) { //nolint:paralleltest // the places of one server are used one after the other
+func TestNumbers(t *testing.T) {
 	t.Parallel()
 	s := servertest.Start(t)
 	places := numberedPlaces(t, s.URL)
@@ -132,7 +132,7 @@ func TestNumbers(t *testing.T) { //nolint:paralleltest // the places of one serv
 		require.Zero(t, want.Cmp(got), "%s: %s came back as %s", p.name, number, back)
 		return true
 	}
-	for _, p := range places {
+	for _, p := range places { //nolint:paralleltest // the places of one server are used one after the other
 		t.Run(p.name, func(t *testing.T) {
 			for number, keeps := range map[string]bool{
 				"0": true, "-0": true, "1.50": true, "0.1": true, "1e23": true, "-1e-7": true, "9007199254740991": true, "9007199254740992": true,
@@ -146,12 +146,12 @@ func TestNumbers(t *testing.T) { //nolint:paralleltest // the places of one serv
 		})
 	}
 
-	t.Run("an integer of the contract is kept as it is", func(t *testing.T) {
+	t.Run("an integer of the contract is kept as it is", func(t *testing.T) { //nolint:paralleltest // likewise
 		res := call(t, s.URL, "POST", "/v1/workers:heartbeat", `{"worker_id": "w", "leases": [{"lease": "x", "progress": {"bytes": 9007199254740993}}]}`)
 		require.NotContains(t, string(res.body), "kept exactly")
 	})
 
-	t.Run("any number is kept or refused", func(t *testing.T) {
+	t.Run("any number is kept or refused", func(t *testing.T) { //nolint:paralleltest // likewise
 		rapid.Check(t, func(t *rapid.T) {
 			whole := rapid.StringMatching(`-?(0|[1-9][0-9]{0,20})`).Draw(t, "whole")
 			fraction := rapid.StringMatching(`(\.[0-9]{1,20})?`).Draw(t, "fraction")
