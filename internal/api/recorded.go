@@ -7,6 +7,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 // ListEvents implements servov1.EventServiceServer.
@@ -62,7 +63,7 @@ func (s eventService) recorded(ctx context.Context, e store.RecordedEvent) (*ser
 		return nil, err
 	}
 	out := &servov1.RecordedEvent{
-		Id: placeOf(e.Tx, e.Position), Type: e.Type, Subject: e.Subject, Version: e.Version, RecordedAt: timestamp(e.At), Actor: e.Actor, Trace: e.Trace, Data: data,
+		Id: placeOf(e.Tx, e.Position), Type: e.Type, Subject: e.Subject, Version: e.Version, RecordedAt: timestamp(e.At), Actor: e.Actor, Trace: telemetry.Parent(e.Trace), Data: data,
 	}
 	if e.Run != nil {
 		out.Run = e.Run.String()

@@ -15,6 +15,7 @@ import (
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 // past finds a config whose history is asked for: by its id it may be deleted.
@@ -160,7 +161,7 @@ func (s configService) audit(ctx context.Context, key store.ConfigKey, before in
 func auditEntry(e event.Event, before, after config.Config) (*servov1.ConfigAudit, error) {
 	out := &servov1.ConfigAudit{
 		Version: e.Version, Action: strings.TrimPrefix(string(e.Body.EventType()), "config."), Actor: e.Meta.Actor, At: timestamp(e.At),
-		Reason: reasonOf(e.Body), Trace: e.Meta.Trace,
+		Reason: reasonOf(e.Body), Trace: telemetry.Parent(e.Meta.Trace),
 	}
 	var err error
 	if before.Version > 0 {

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"go.arco.dev/servo/internal/telemetry"
@@ -19,7 +20,7 @@ func (s *Server) traced(ctx context.Context, method, tenant string) (context.Con
 	if s.config.Tracer == nil {
 		return ctx, nil
 	}
-	parent, told := telemetry.Parse(header(ctx, "traceparent"))
+	parent, told := callersTrace(ctx)
 	if !told && strings.HasPrefix(method, "/servo.v1.WorkerService/") {
 		return ctx, nil
 	}
@@ -52,9 +53,14 @@ func traceparent(ctx context.Context) string {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		return telemetry.Format(sc)
 	}
-	sc, ok := telemetry.Parse(header(ctx, "traceparent"))
+	sc, ok := callersTrace(ctx)
 	if !ok {
 		return ""
 	}
 	return telemetry.Format(sc)
+}
+
+// callersTrace is the trace that the caller has sent.
+func callersTrace(ctx context.Context) (trace.SpanContext, bool) {
+	return telemetry.Parse(telemetry.Join(header(ctx, "traceparent"), strings.Join(metadata.ValueFromIncomingContext(ctx, "tracestate"), ",")))
 }

@@ -11,6 +11,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 // workerService implements servo.v1.WorkerService.
@@ -110,9 +111,10 @@ func (m *leaseMapper) toProto(ctx context.Context, l engine.Lease) (*servov1.Lea
 		Lease:  handle{TaskKey: l.TaskKey, attempt: l.Attempt, token: l.Token}.encode(),
 		Tenant: name, Run: l.Run.String(), Task: l.Task.String(), Attempt: l.Attempt, Asset: l.Asset, Partition: l.Partition,
 		Pipeline: l.Pipeline, Parameters: parameters, Upstream: upstream, Cursor: l.Cursor, FanOuts: l.FanOuts,
-		ExpiresAt: timestamp(l.ExpiresAt), Deadline: timestamp(l.Deadline), Timeout: duration(l.Timeout), Started: l.Started, Code: code, TraceParent: l.Trace, FencingToken: l.Token,
+		ExpiresAt: timestamp(l.ExpiresAt), Deadline: timestamp(l.Deadline), Timeout: duration(l.Timeout), Started: l.Started, Code: code, FencingToken: l.Token,
 		TriggerType: l.TriggerType,
 	}
+	out.TraceParent, out.TraceState = telemetry.Split(l.Trace)
 	if w := l.Window; w != nil {
 		out.Config, out.Slot, out.IntervalStart, out.IntervalEnd = w.Config, timestamp(w.Slot), timestamp(w.Start), timestamp(w.End)
 	}

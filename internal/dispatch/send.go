@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/push"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 // flight is one call.
@@ -64,9 +65,7 @@ func (d *Dispatch) post(f *flight, s signer) outcome {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "servo")
-	if f.lease.Trace != "" {
-		request.Header.Set("traceparent", f.lease.Trace)
-	}
+	telemetry.SetHeaders(request.Header, f.lease.Trace)
 	request.Header.Set("Idempotency-Key", push.IdempotencyKey(f.lease.Task, f.lease.Attempt, f.lease.Token))
 	response, err := f.client.Do(request)
 	if err != nil {
@@ -92,12 +91,13 @@ func (d *Dispatch) envelope(f *flight, s signer) ([]byte, error) {
 	e := push.Envelope{
 		Pool: f.pool.Name, Tenant: tenant, Run: l.Run, Task: l.Task, Attempt: l.Attempt, Token: l.Token, Asset: l.Asset, Pipeline: l.Pipeline, Partition: l.Partition,
 		Parameters: l.Parameters, Cursor: l.Cursor, FanOuts: l.FanOuts, TimeoutSeconds: int64(l.Timeout / time.Second),
-		LeaseSeconds: int64(time.Until(l.ExpiresAt.Add(-s.ahead)).Round(time.Second) / time.Second), Callbacks: callbacks, Trace: push.Trace{Parent: l.Trace},
+		LeaseSeconds: int64(time.Until(l.ExpiresAt.Add(-s.ahead)).Round(time.Second) / time.Second), Callbacks: callbacks,
 	}
 	e.TriggerType = l.TriggerType
 	if w := l.Window; w != nil {
 		e.Config, e.Slot, e.IntervalStart, e.IntervalEnd = w.Config, w.Slot, w.Start, w.End
 	}
+	e.Trace.Parent, e.Trace.State = telemetry.Split(l.Trace)
 	if l.Code.Go != nil {
 		e.Entrypoint = l.Code.Go.Handler
 	}

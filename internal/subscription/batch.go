@@ -3,6 +3,7 @@ package subscription
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"go.arco.dev/servo/internal/event"
@@ -89,7 +90,7 @@ func (s Subscription) Batches(events []Recorded) ([]Batch, error) {
 			continue
 		}
 		told := item{
-			ID: e.At.String(), Type: e.Type, Schema: e.Schema, Stream: e.Stream, Version: e.Version, Time: e.Time.UTC(), Actor: e.Actor, Trace: e.Trace, Data: e.Data,
+			ID: e.At.String(), Type: e.Type, Schema: e.Schema, Stream: e.Stream, Version: e.Version, Time: e.Time.UTC(), Actor: e.Actor, Trace: traceparent(e.Trace), Data: e.Data,
 		}
 		if e.Tenant != (id.Tenant{}) {
 			told.Tenant = e.Tenant.String()
@@ -121,4 +122,10 @@ func (s Subscription) Batches(events []Recorded) ([]Batch, error) {
 		all = append(all, current)
 	}
 	return all, nil
+}
+
+// traceparent is the first part of a recorded trace; the tracestate follows a space.
+func traceparent(recorded string) string {
+	parent, _, _ := strings.Cut(recorded, " ")
+	return parent
 }

@@ -2,6 +2,8 @@ package telemetry
 
 import (
 	"context"
+	"net/http"
+	"strings"
 
 	"go.opentelemetry.io/otel/trace"
 )
@@ -9,9 +11,45 @@ import (
 // parentLength is that of a traceparent of version 00: version, trace, parent and flags.
 const parentLength = 55
 
-// Parse reads a W3C traceparent. What is not one belongs to no trace: it is no reason to
-// refuse anything. A version that comes after 00 may say more after its flags.
-func Parse(traceparent string) (trace.SpanContext, bool) {
+// maxState is the longest tracestate that is kept: W3C asks for this much at least.
+const maxState = 512
+
+// Parse reads a trace as Join writes it: a W3C traceparent, and the tracestate after a space if
+// there is one. An invalid traceparent begins no trace and is no reason to refuse a request; an
+// invalid tracestate is dropped. A traceparent of a later version than 00 may go on after its flags.
+func Parse(joined string) (trace.SpanContext, bool) {
+	traceparent, tracestate, _ := strings.Cut(joined, " ")
+	sc, ok := parseParent(traceparent)
+	if !ok || tracestate == "" || len(tracestate) > maxState {
+		return sc, ok
+	}
+	if state, err := trace.ParseTraceState(tracestate); err == nil {
+		sc = sc.WithTraceState(state)
+	}
+	return sc, true
+}
+
+// Join is a traceparent and a tracestate as one text, which events and runs record.
+func Join(traceparent, tracestate string) string {
+	if tracestate == "" {
+		return traceparent
+	}
+	return traceparent + " " + tracestate
+}
+
+// Parent is the traceparent of a recorded trace.
+func Parent(joined string) string {
+	traceparent, _ := Split(joined)
+	return traceparent
+}
+
+// Split is a recorded trace as the two headers of W3C.
+func Split(joined string) (traceparent, tracestate string) {
+	traceparent, tracestate, _ = strings.Cut(joined, " ")
+	return traceparent, tracestate
+}
+
+func parseParent(traceparent string) (trace.SpanContext, bool) {
 	if len(traceparent) < parentLength || traceparent[2] != '-' || traceparent[35] != '-' || traceparent[52] != '-' {
 		return trace.SpanContext{}, false
 	}
@@ -37,7 +75,7 @@ func Parse(traceparent string) (trace.SpanContext, bool) {
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: flags, Remote: true}), true
 }
 
-// Format writes a traceparent; "" for no span.
+// Format writes a trace as Parse reads it; "" for no span.
 func Format(sc trace.SpanContext) string {
 	if !sc.IsValid() {
 		return ""
@@ -46,7 +84,18 @@ func Format(sc trace.SpanContext) string {
 	if sc.IsSampled() {
 		flags = "01"
 	}
-	return "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + flags
+	return Join("00-"+sc.TraceID().String()+"-"+sc.SpanID().String()+"-"+flags, sc.TraceState().String())
+}
+
+// SetHeaders sets the W3C headers of a request that belongs to a recorded trace.
+func SetHeaders(header http.Header, joined string) {
+	traceparent, tracestate := Split(joined)
+	if traceparent != "" {
+		header.Set("Traceparent", traceparent)
+	}
+	if tracestate != "" {
+		header.Set("Tracestate", tracestate)
+	}
 }
 
 // ID is the trace of a traceparent, for people; "" if it is none.

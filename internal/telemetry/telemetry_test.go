@@ -132,6 +132,20 @@ func TestParent(t *testing.T) {
 		})
 	}
 
+	t.Run("a tracestate comes along; an invalid or long one is dropped", func(t *testing.T) {
+		t.Parallel()
+		for state, want := range map[string]string{
+			"a=1": "a=1", "a=1, b=2": "a=1,b=2", "": "", "a": "", "a=1,a=2": "", "a=" + strings.Repeat("x", 600): "",
+		} {
+			sc, ok := Parse(Join(good, state))
+			require.True(t, ok)
+			traceparent, tracestate := Split(Format(sc))
+			require.Equal(t, good, traceparent)
+			require.Equal(t, want, tracestate, state)
+			require.Equal(t, id, ID(Join(good, state)))
+		}
+	})
+
 	t.Run("what was written is read again", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {

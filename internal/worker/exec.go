@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 // Exec executes assets of kind exec: it starts the asset's command with the task as JSON on
@@ -63,8 +64,8 @@ func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 	}
 	defer stdin.Close()
 	cmd.Stdin = stdin
-	if under := traceparent(ctx); under != "" {
-		cmd.Env = append(cmd.Env, "TRACEPARENT="+under)
+	if traceparent, tracestate := telemetry.Split(traceOf(ctx)); traceparent != "" {
+		cmd.Env = append(cmd.Env, "TRACEPARENT="+traceparent, "TRACESTATE="+tracestate)
 	}
 	tail := &lastBytes{}
 	if err := e.run(ctx, task, cmd, tail); err != nil {

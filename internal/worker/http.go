@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/netguard"
+	"go.arco.dev/servo/internal/telemetry"
 )
 
 // The limits of a call.
@@ -63,9 +64,7 @@ func (h *HTTP) Execute(ctx context.Context, task *Task) (Result, error) {
 		}
 	}
 	request.Header.Set("Idempotency-Key", task.Lease().GetTask()+"/"+strconv.Itoa(int(task.Lease().GetAttempt())))
-	if under := traceparent(ctx); under != "" {
-		request.Header.Set("Traceparent", under)
-	}
+	telemetry.SetHeaders(request.Header, traceOf(ctx))
 	response, err := h.client.Do(request)
 	if err != nil {
 		return Result{}, unreachable(err)

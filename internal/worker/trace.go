@@ -14,7 +14,7 @@ import (
 // there too, and begins its span if the worker has a tracer.
 func (w *Worker) traced(ctx context.Context, a *attempt) (context.Context, trace.Span) {
 	l := a.lease
-	ctx = telemetry.Under(ctx, l.GetTraceParent())
+	ctx = telemetry.Under(ctx, telemetry.Join(l.GetTraceParent(), l.GetTraceState()))
 	if w.config.Tracer == nil {
 		return ctx, nil
 	}
@@ -43,7 +43,7 @@ func endSpan(span trace.Span, err error) {
 	span.End()
 }
 
-// traceparent is what code outside of this process is told of its trace; "" if there is none.
-func traceparent(ctx context.Context) string {
+// traceOf is the trace that code outside of this process belongs to; "" if there is none.
+func traceOf(ctx context.Context) string {
 	return telemetry.Format(trace.SpanContextFromContext(ctx))
 }

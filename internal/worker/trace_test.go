@@ -18,7 +18,10 @@ import (
 	"go.arco.dev/servo/internal/worker"
 )
 
-const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+const (
+	parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	state  = "vendor=a1,other=b2"
+)
 
 func TestTraces(t *testing.T) {
 	t.Parallel()
@@ -74,29 +77,31 @@ func TestTraces(t *testing.T) {
 	t.Run("an endpoint is called under the trace", func(t *testing.T) {
 		t.Parallel()
 		seen := make(chan string, 1)
-		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Get("Traceparent") }))
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			seen <- r.Header.Get("Traceparent") + " " + r.Header.Get("Tracestate")
+		}))
 		t.Cleanup(server.Close)
 		calls := worker.NewHTTP(1, netguard.NewGuard(netguard.Policy{Local: true}))
 		t.Cleanup(calls.Close)
 		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
 		b.ended(t, b.add(1, "s/one", func(l *servov1.Lease) {
-			l.TraceParent = parent
+			l.TraceParent, l.TraceState = parent, state
 			l.Code = &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Method: http.MethodPost, Url: server.URL}}}
 		})...)
-		require.Equal(t, parent, <-seen)
+		require.Equal(t, parent+" "+state, <-seen)
 		require.NoError(t, b.stopped())
 	})
 	t.Run("a command is run under the trace", func(t *testing.T) {
 		t.Parallel()
 		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{&worker.Exec{}} })
 		id := b.add(1, "s/one", func(l *servov1.Lease) {
-			l.TraceParent = parent
+			l.TraceParent, l.TraceState = parent, state
 			l.Code = &servov1.Code{Kind: &servov1.Code_Exec{Exec: &servov1.ExecCode{
-				Command: []string{"sh", "-c", `printf '"%s"' "$TRACEPARENT" > "$SERVO_RESULT"`},
+				Command: []string{"sh", "-c", `printf '"%s %s"' "$TRACEPARENT" "$TRACESTATE" > "$SERVO_RESULT"`},
 			}}}
 		})[0]
 		b.ended(t, id)
 		require.NoError(t, b.stopped())
-		require.Equal(t, parent, b.lease(id).result.GetStringValue())
+		require.Equal(t, parent+" "+state, b.lease(id).result.GetStringValue())
 	})
 }

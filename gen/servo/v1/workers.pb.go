@@ -490,6 +490,8 @@ type Lease struct {
 	// The trace that the run belongs to, as a W3C traceparent; "" if it belongs to none. What the
 	// worker and its code trace belongs under it.
 	TraceParent string `protobuf:"bytes,18,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// The W3C tracestate of that trace; "" if it has none.
+	TraceState string `protobuf:"bytes,32,opt,name=trace_state,json=traceState,proto3" json:"trace_state,omitempty"`
 	// The fencing token of the attempt: a later attempt, of any task, has a higher one.
 	FencingToken int64 `protobuf:"varint,30,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	// The slot that the run works for, if a slot of a config made it, or the run that it retries.
@@ -658,6 +660,13 @@ func (x *Lease) GetCode() *Code {
 func (x *Lease) GetTraceParent() string {
 	if x != nil {
 		return x.TraceParent
+	}
+	return ""
+}
+
+func (x *Lease) GetTraceState() string {
+	if x != nil {
+		return x.TraceState
 	}
 	return ""
 }
@@ -2255,7 +2264,7 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\bpresence\x18\f \x01(\bR\bpresence\"z\n" +
 	"\rClaimResponse\x12'\n" +
 	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\x12@\n" +
-	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\x82\a\n" +
+	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\xa3\a\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -2278,7 +2287,9 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\atimeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x18\n" +
 	"\astarted\x18\x10 \x01(\bR\astarted\x12\"\n" +
 	"\x04code\x18\x11 \x01(\v2\x0e.servo.v1.CodeR\x04code\x12!\n" +
-	"\ftrace_parent\x18\x12 \x01(\tR\vtraceParent\x12#\n" +
+	"\ftrace_parent\x18\x12 \x01(\tR\vtraceParent\x12\x1f\n" +
+	"\vtrace_state\x18  \x01(\tR\n" +
+	"traceState\x12#\n" +
 	"\rfencing_token\x18\x1e \x01(\x03R\ffencingToken\x12.\n" +
 	"\x04slot\x18( \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x12A\n" +
 	"\x0einterval_start\x18) \x01(\v2\x1a.google.protobuf.TimestampR\rintervalStart\x12=\n" +

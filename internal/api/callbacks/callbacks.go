@@ -93,7 +93,7 @@ func (c *Callbacks) answer(w http.ResponseWriter, r *http.Request) (any, error) 
 		return nil, refused()
 	}
 	if trace := r.Header.Get("traceparent"); trace != "" {
-		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("traceparent", trace))
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("traceparent", trace, "tracestate", strings.Join(r.Header.Values("tracestate"), ",")))
 	}
 	answer, err := c.config.Server.Callback(ctx, p.Callback, func(m proto.Message) error { return rest.ReadMessage(w, r, m) })
 	if err != nil {

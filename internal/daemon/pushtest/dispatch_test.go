@@ -165,16 +165,17 @@ func TestDispatch(t *testing.T) {
 		t.Parallel()
 		traces := make(chan string, 1)
 		w := setup(t, daemon.Config{}, nil, func(c call) {
-			traces <- c.Trace.Parent + " " + c.r.Header.Get("traceparent")
+			traces <- c.Trace.Parent + "," + c.Trace.State + " " + c.r.Header.Get("traceparent") + "," + c.r.Header.Get("tracestate")
 			c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
 		})
 		const trace = "0af7651916cd43dd8448eb211c80319c"
-		ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-b7ad6b7169203331-01", "tracestate", "vendor=a1")
 		_, err := w.runs.TriggerRun(ctx, &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "one"})
 		require.NoError(t, err)
 		envelope, header, _ := strings.Cut(<-traces, " ")
 		require.Equal(t, envelope, header)
 		require.Contains(t, envelope, trace)
+		require.Contains(t, envelope, ",vendor=a1")
 	})
 
 	t.Run("each call carries its attempt in its idempotency key", func(t *testing.T) {
