@@ -34,6 +34,9 @@ const (
 	unlimitedSlots = 1000
 	// drainFor is how long calls may take to end when the server stops.
 	drainFor = 5 * time.Second
+	// holdFor is how long a lease lasts without a beat of this server: when it dies, other servers
+	// send its tasks after that time. It is five beats.
+	holdFor = 5 * beatEvery
 )
 
 // Config says how a server sends.
@@ -59,6 +62,7 @@ type Dispatch struct {
 	endpoints map[string]*endpoint
 	names     map[id.Tenant]string
 	flights   map[*flight]bool
+	released  bool      // the leases of a former life of this server were returned
 	nextLook  time.Time // before that there is nothing to look for, unless somebody wakes us
 	rung      chan struct{}
 	unwait    func()
@@ -158,6 +162,9 @@ func (d *Dispatch) ringLocked(rung chan struct{}) {
 
 // runOnce looks at the pools and sends what there is room for.
 func (d *Dispatch) runOnce(ctx context.Context) (more bool, err error) {
+	if err := d.releaseFormer(ctx); err != nil {
+		return false, err
+	}
 	d.announce()
 	if !d.due(time.Now()) {
 		return false, nil
@@ -220,7 +227,18 @@ func (d *Dispatch) announce() {
 	}
 }
 
-// worker is what this server is called as one that serves a pool.
+// releaseFormer returns, once, what a killed process of this server's name had claimed and not
+// delivered.
+func (d *Dispatch) releaseFormer(ctx context.Context) error {
+	if d.released {
+		return nil
+	}
+	err := d.engine.ReleaseUnstarted(ctx, d.worker(""), event.Meta{Actor: actor})
+	d.released = err == nil
+	return err
+}
+
+// worker is the name by which this server serves a pool.
 func (d *Dispatch) worker(pool string) string { return "push/" + d.config.Server + "/" + pool }
 
 // adopt keeps the endpoints as the pools say, and says whether there are new ones.
@@ -264,21 +282,27 @@ func (d *Dispatch) unsigned(err error) {
 	}
 }
 
-// serve claims what a pool has room for and sends it. Full says that there may be more.
+// serve claims what a pool has room for and sends it. Full says that there may be more. A stop does
+// not interrupt the claim, which might commit after all: it waits for the claim and returns its leases.
 func (d *Dispatch) serve(ctx context.Context, e *endpoint, s signer) (full bool, err error) {
 	room := d.room(e)
 	if room == 0 {
 		return false, nil
 	}
-	leases, err := d.engine.Claim(ctx, engine.ClaimRequest{
+	request := engine.ClaimRequest{
 		Worker: d.worker(e.pool.Name), Claim: id.Of[id.Claim](uuid.New()), Pools: []string{e.pool.Name}, Max: room, Slots: max(e.slots(), 1),
-		Meta: event.Meta{Actor: actor},
-	})
+		Unstarted: holdFor, Meta: event.Meta{Actor: actor},
+	}
+	leases, err := d.engine.Claim(context.WithoutCancel(ctx), request)
 	if err != nil {
 		return false, err
 	}
+	_, s.lease = d.engine.LeaseTimes(request)
 	for _, l := range leases {
 		f := d.begin(e, l)
+		if ctx.Err() != nil {
+			f.cancel(errStopping)
+		}
 		d.calls.Go(func() { d.send(f, s) }) //nolint:contextcheck // a call is not bound by the round
 	}
 	return len(leases) == room, nil

@@ -35,6 +35,7 @@ type flight struct {
 type signer struct {
 	key   push.Key
 	ahead time.Duration
+	lease time.Duration // of a worker that has started its task
 }
 
 func (s signer) now() time.Time { return time.Now().Add(s.ahead) }
@@ -43,6 +44,7 @@ func (s signer) now() time.Time { return time.Now().Add(s.ahead) }
 var (
 	errCancelled = errors.New("the run was cancelled")
 	errTaken     = errors.New("the lease is over")
+	errStopping  = errors.New("the server is stopping")
 )
 
 // send posts the envelope of a lease and reports what came of it.
@@ -54,6 +56,9 @@ func (d *Dispatch) send(f *flight, s signer) {
 
 // post makes the call.
 func (d *Dispatch) post(f *flight, s signer) outcome {
+	if err := f.ctx.Err(); err != nil {
+		return notAnswered(f, err)
+	}
 	body, err := d.envelope(f, s)
 	if err != nil {
 		return notMade(err)
@@ -91,7 +96,7 @@ func (d *Dispatch) envelope(f *flight, s signer) ([]byte, error) {
 	e := push.Envelope{
 		Pool: f.pool.Name, Tenant: tenant, Run: l.Run, Task: l.Task, Attempt: l.Attempt, Token: l.Token, Asset: l.Asset, Pipeline: l.Pipeline, Partition: l.Partition,
 		Parameters: l.Parameters, Cursor: l.Cursor, FanOuts: l.FanOuts, TimeoutSeconds: int64(l.Timeout / time.Second),
-		LeaseSeconds: int64(time.Until(l.ExpiresAt.Add(-s.ahead)).Round(time.Second) / time.Second), Callbacks: callbacks,
+		LeaseSeconds: int64(s.lease / time.Second), Callbacks: callbacks,
 	}
 	e.TriggerType = l.TriggerType
 	if w := l.Window; w != nil {
@@ -198,7 +203,7 @@ func (d *Dispatch) beat() {
 	}
 	beats := make([]engine.Heartbeat, len(flights))
 	for i, f := range flights {
-		beats[i] = engine.Heartbeat{Key: f.lease.TaskKey, Token: f.lease.Token}
+		beats[i] = engine.Heartbeat{Key: f.lease.TaskKey, Token: f.lease.Token, Lease: holdFor}
 	}
 	pulses, err := d.engine.Heartbeats(d.calling, beats)
 	if err != nil {

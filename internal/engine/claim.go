@@ -22,8 +22,11 @@ type ClaimRequest struct {
 	Max    int
 	Slots  int           // how many tasks the worker can hold; 0 is not said
 	Lease  time.Duration // 0 is the default
-	Wait   time.Duration // how long to wait for the first task
-	Start  bool          // start in the same step
+	// Unstarted is how long a lease lasts until its task is started, if that is shorter than the
+	// lease: a dispatcher renews it that often, and the start begins the lease of the worker.
+	Unstarted time.Duration
+	Wait      time.Duration // how long to wait for the first task
+	Start     bool          // start in the same step
 	// Presence says that the worker sends heartbeats: without a lease of its own choice, its
 	// leases end when it falls silent.
 	Presence bool
@@ -122,6 +125,8 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 // that time, so its last one may be as old when it falls silent.
 func (e *Engine) LeaseTimes(r ClaimRequest) (lease, renewal time.Duration) {
 	switch {
+	case r.Unstarted != 0:
+		return min(r.Unstarted, e.config.Lease), e.config.HeartbeatTimeout
 	case r.Lease != 0:
 		return r.Lease, r.Lease
 	case r.Presence:

@@ -2,7 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -22,4 +26,34 @@ func (e *Engine) PushWork(pools []string) (work <-chan struct{}, stop func()) {
 // pool: admission fills queues by what those who serve them can hold.
 func (e *Engine) ServesPush(worker, pool string, slots int) {
 	e.sawClaim(ClaimRequest{Worker: worker, Pools: []string{pool}, Max: slots, Slots: slots})
+}
+
+// releaseBatch is how many leases of a former life are returned at once.
+const releaseBatch = 500
+
+// ReleaseUnstarted returns the leases that workers whose names begin with prefix have not started.
+// A server calls it before its first claim: its former life, if it was killed, returned none.
+func (e *Engine) ReleaseUnstarted(ctx context.Context, prefix string, meta event.Meta) error {
+	for {
+		held, err := e.store.UnstartedLeases(ctx, prefix, releaseBatch)
+		if err != nil || len(held) == 0 {
+			return err
+		}
+		reports := make([]Report, len(held))
+		for i, l := range held {
+			reports[i] = Report{
+				TaskKey: l.TaskKey, Token: l.Token, Meta: meta,
+				Action: Fail{Failure: run.Failure{Code: run.CodeInterrupted, Message: "the server stopped while the task was sent"}},
+			}
+		}
+		_, errs := e.Report(ctx, reports)
+		for _, err := range errs {
+			if err != nil && !fault.Is(err, fault.Stale) {
+				return errors.Join(errs...)
+			}
+		}
+		if len(held) < releaseBatch {
+			return nil
+		}
+	}
 }

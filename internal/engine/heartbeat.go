@@ -45,12 +45,17 @@ func (c *heartbeatCommand) weight() int { return len(c.beats) }
 
 func (e *Engine) runHeartbeats(ctx context.Context, batch []*call[*heartbeatCommand]) error {
 	var beats []Heartbeat
-	seen := map[store.PulseKey]bool{}
+	seen := map[store.PulseKey]int{}
 	for _, c := range batch {
 		for _, b := range c.cmd.beats {
-			if key := pulseKey(b.Key, b.Token); !seen[key] {
-				seen[key] = true
+			key := pulseKey(b.Key, b.Token)
+			i, known := seen[key]
+			switch {
+			case !known:
+				seen[key] = len(beats)
 				beats = append(beats, b)
+			case b.Lease == 0: // the worker's own beat renews for longer than its dispatcher's
+				beats[i].Lease = 0
 			}
 		}
 	}

@@ -247,13 +247,25 @@ func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *
 	if err := w.decide(t, cmd, r.Meta); err != nil {
 		return err
 	}
-	if _, started := r.Action.(Start); started && t.task.Deadline.Before(t.task.ExpiresAt) {
-		t.dueSooner = true
+	if _, started := r.Action.(Start); started {
+		w.renewStarted(t)
 	}
 	r.answer = Answer{
 		State: t.task.State, Outcome: t.task.Outcome, DueAt: t.task.DueAt, Deadline: t.task.Deadline, Late: t.task.LateResult,
 	}
 	return nil
+}
+
+// renewStarted begins the lease of the worker that has started a task. A lease that has most of its
+// time left stays as it is: its due time is indexed, and each change of it costs.
+func (w *working) renewStarted(t *liveTask) {
+	if t.task.ExpiresAt.Before(w.now.Add(t.task.Lease / 2)) {
+		t.task.ExpiresAt = w.now.Add(t.task.Lease)
+		t.dueChanged = true
+	}
+	if t.task.Deadline.Before(t.task.ExpiresAt) {
+		t.dueChanged = true
+	}
 }
 
 func failing(reports []*call[workCommand]) []store.TaskKey {

@@ -42,8 +42,8 @@ type liveTask struct {
 	// startedAt is when its attempt began, also after the end.
 	startedAt time.Time
 	deaths    int32 // as they were
-	// dueSooner says that the reaper must look at the lease before it planned to.
-	dueSooner bool
+	// dueChanged says that the reaper must look at the lease at another time than it planned.
+	dueChanged bool
 }
 
 func newWorking() *working {
@@ -175,7 +175,7 @@ func (w *working) finish() (store.Changes, error) {
 	}
 	for _, t := range w.changed {
 		w.changes.Moves = append(w.changes.Moves, store.Move{From: t.from, Task: t.task})
-		if t.dueSooner && t.task.State.Leased() {
+		if t.dueChanged && t.task.State.Leased() {
 			w.changes.Reschedule = append(w.changes.Reschedule, t.task)
 		}
 	}

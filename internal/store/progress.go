@@ -14,6 +14,7 @@ import (
 type Pulse struct {
 	Key   TaskKey
 	Token int64
+	Lease time.Duration // how long it renews the lease; 0 is as its claim asked
 }
 
 // PulseKey is the lease that something is said about.
@@ -62,6 +63,7 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]Pul
 			RunIds:    column(pulses, func(p Pulse) uuid.UUID { return p.Key.Run.UUID }),
 			TaskIds:   column(pulses, func(p Pulse) uuid.UUID { return p.Key.Task.UUID }),
 			Tokens:    column(pulses, func(p Pulse) int64 { return p.Token }),
+			LeaseMss:  column(pulses, func(p Pulse) int32 { return int32(p.Lease / time.Millisecond) }), //nolint:gosec // at most an hour
 		})
 		for _, r := range rows {
 			answers[PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
@@ -69,6 +71,20 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]Pul
 		return err
 	})
 	return answers, err
+}
+
+// UnstartedLeases reads leases that workers whose names begin with prefix hold and have not started,
+// up to most of them.
+func (s *Store) UnstartedLeases(ctx context.Context, prefix string, most int) ([]PulseKey, error) {
+	var held []PulseKey
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.UnstartedLeases(ctx, db.UnstartedLeasesParams{Prefix: prefix, Most: int32(most)}) //nolint:gosec // a batch size
+		held = column(rows, func(r db.UnstartedLeasesRow) PulseKey {
+			return PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}
+		})
+		return err
+	})
+	return held, err
 }
 
 // LeasePools is the pool of each lease that is held; "" of the others.

@@ -74,7 +74,28 @@ func TestHeartbeat(t *testing.T) {
 
 		w.Exec(t, `UPDATE servo.leases SET lease_ms = 1000`)
 		beat(t, w, pulse(g.tasks[0]))
-		require.Equal(t, noon.Add(time.Minute), w.expiry(t, keyOf(g.tasks[0])), "a lease is never cut short")
+		require.Equal(t, noon.Add(time.Hour), w.expiry(t, keyOf(g.tasks[0])), "a renewal is never cut short")
+	})
+
+	t.Run("a beat with a length renews by that, and never shortens the renewal of the worker", func(t *testing.T) {
+		t.Parallel()
+		w, g := atNoon(t, run.Dispatched)
+		short := pulse(g.tasks[0])
+		short.Lease = 2 * time.Minute
+		beat(t, w, short)
+		require.Equal(t, noon.Add(2*time.Minute), w.expiry(t, keyOf(g.tasks[0])))
+		beat(t, w, pulse(g.tasks[0]))
+		beat(t, w, short)
+		require.Equal(t, noon.Add(time.Hour), w.expiry(t, keyOf(g.tasks[0])))
+	})
+
+	t.Run("the leases that a worker has not started are found by the prefix of its name", func(t *testing.T) {
+		t.Parallel()
+		w, g := atNoon(t, run.Dispatched, run.Running, run.Dispatched)
+		w.Exec(t, `UPDATE servo.leases SET worker = 'push/a/remote'`)
+		w.Exec(t, fmt.Sprintf(`UPDATE servo.leases SET worker = 'push/ab/remote' WHERE task_id = '%s'`, g.tasks[2].ID))
+		held := must(w.UnstartedLeases(t.Context(), "push/a/", 10))(t)
+		require.Equal(t, []store.PulseKey{{TaskKey: keyOf(g.tasks[0]), Token: g.tasks[0].Token}}, held)
 	})
 
 	t.Run("only the token of the lease keeps it alive", func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"go.arco.dev/servo/internal/daemon"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/netguard"
 	"go.arco.dev/servo/internal/tenant"
 )
 
@@ -128,6 +129,7 @@ func open(ctx context.Context, r role, log *slog.Logger) (*daemon.Daemon, error)
 		d, err := daemon.Start(ctx, daemon.Config{
 			DatabaseURL: r.Database, MaxConns: connsEach, WaitForDatabase: time.Minute, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0",
 			Name: r.Name, Drain: drainTime, Logger: log, Open: true, Engine: limits,
+			Targets: netguard.Policy{Local: true}, // push workers of tests listen on loopback
 		})
 		if err == nil {
 			return d, nil

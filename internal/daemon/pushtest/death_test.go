@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -73,6 +74,64 @@ func TestDeath(t *testing.T) {
 		require.Equal(t, int32(1), (<-got).Attempt)
 		require.NoError(t, w.server.Stop(context.WithoutCancel(t.Context())))
 		w.start(t, daemon.Config{Name: "b"})
+		require.Equal(t, int32(2), (<-got).Attempt)
+		w.reach(t, run, servov1.Run_SUCCEEDED)
+		require.Zero(t, w.task(t, run).GetFailures(), "it was not the task's fault")
+		w.clean(t)
+	})
+
+	t.Run("a server that stops returns a claim in progress", func(t *testing.T) {
+		t.Parallel()
+		w := setup(t, daemon.Config{Name: "a"}, nil, func(c call) { <-c.r.Context().Done() })
+		conn, err := pgx.Connect(t.Context(), w.db.URL)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }()
+		tx, err := conn.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `LOCK TABLE servo.leases IN SHARE MODE`) // holds back inserts
+		require.NoError(t, err)
+		run := w.trigger(t, "one")
+		require.Eventually(t, func() bool {
+			return w.db.Count(t, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'servo.leases'::regclass`) > 0
+		}, waitLong, waitShort, "the claim waits for the lock")
+		stopped := make(chan error, 1)
+		go func() { stopped <- w.server.Stop(context.WithoutCancel(t.Context())) }()
+		require.Eventually(t, func() bool {
+			response, err := http.Get("http://" + w.server.HTTPAddr() + "/readyz") //nolint:noctx // a test
+			if err != nil {
+				return false
+			}
+			defer func() { _ = response.Body.Close() }()
+			return response.StatusCode != http.StatusOK
+		}, waitLong, waitShort, "the server is stopping")
+		require.NoError(t, tx.Rollback(t.Context()))
+		require.NoError(t, <-stopped)
+		require.Zero(t, w.db.Count(t, `SELECT count(*) FROM servo.leases`), "leases that are left")
+		w.start(t, daemon.Config{Name: "b"})
+		require.Zero(t, w.task(t, run).GetFailures(), "it was not the task's fault")
+		w.clean(t)
+	})
+
+	t.Run("a server that was killed and starts again returns what it had not delivered", func(t *testing.T) {
+		t.Parallel()
+		got := make(chan push.Envelope, 10)
+		w := begin(t, servotest.DB(t), func(c call) {
+			got <- c.Envelope
+			c.answer(http.StatusOK, `{"status": "SUCCESS"}`)
+		})
+		killed := engine.New(w.db.Store, engine.Config{Quotas: tenant.NoLimits()}, nil)
+		w.start(t, daemon.Config{Name: "a"})
+		w.prepare(t)
+		run := w.trigger(t, "one")
+		require.Eventually(t, func() bool {
+			leases, err := killed.Claim(t.Context(), engine.ClaimRequest{
+				Worker: "push/b/remote", Claim: id.Of[id.Claim](uuid.New()), Pools: []string{"remote"}, Max: 1, Lease: time.Hour,
+			})
+			return err == nil && len(leases) == 1
+		}, waitLong, waitShort)
+		killed.Stop()
+		w.makePool(t, nil)
+		startOn(t, w, daemon.Config{Name: "b"})
 		require.Equal(t, int32(2), (<-got).Attempt)
 		w.reach(t, run, servov1.Run_SUCCEEDED)
 		require.Zero(t, w.task(t, run).GetFailures(), "it was not the task's fault")

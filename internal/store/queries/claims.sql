@@ -51,3 +51,12 @@ FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * @most::big
                                unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
                 JOIN   LATERAL (SELECT u.asset, u.partition, u.result FROM servo.tasks u
                                 WHERE u.tenant_id = n.tenant_id AND u.run_id = n.run_id AND u.id = n.task_id OFFSET 0) AS t ON true) AS f) AS s;
+
+-- name: UnstartedLeases :many
+-- The leases that workers with this prefix hold and have not started. Leases have no index by
+-- worker: a server asks once, when it starts.
+SELECT q.tenant_id, q.run_id, q.task_id, q.token
+FROM   servo.leases q
+WHERE  starts_with(q.worker, @prefix::text) AND q.started_at IS NULL
+ORDER  BY q.run_id, q.task_id
+LIMIT  @most::int;

@@ -1,10 +1,11 @@
 -- name: Heartbeat :many
--- Renews the leases that are still held with these tokens, each by its own length, and says
--- which should stop. Nothing but the renewal is written, in place.
+-- Renews the leases that are still held with these tokens, each by its own length or by the length
+-- of the beat, and says which should stop. Nothing but the renewal is written, in place. A short
+-- beat of a dispatcher does not shorten a renewal by the worker that it calls.
 WITH alive AS (
-    SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, q.lease_ms, n.now
+    SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, coalesce(nullif(n.lease_ms, 0), q.lease_ms) AS lease_ms, n.now
     FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
-                   unnest(@task_ids::uuid[]) AS task_id, unnest(@tokens::bigint[]) AS token, @now::timestamptz AS now
+                   unnest(@task_ids::uuid[]) AS task_id, unnest(@tokens::bigint[]) AS token, unnest(@lease_mss::int[]) AS lease_ms, @now::timestamptz AS now
             ORDER BY 2, 3) AS n
     JOIN   LATERAL (SELECT l.tenant_id, l.run_id, l.task_id, l.token, l.cancel_requested, l.lease_ms FROM servo.leases l
                     WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id AND l.token = n.token OFFSET 0) AS q ON true
@@ -13,7 +14,8 @@ WITH alive AS (
     SELECT tenant_id, run_id, task_id, token, now, now + lease_ms * interval '1 millisecond'
     FROM   alive
     ON CONFLICT (run_id, task_id) DO UPDATE
-    SET    token = excluded.token, seen_at = excluded.seen_at, expires_at = excluded.expires_at
+    SET    token = excluded.token, seen_at = excluded.seen_at,
+           expires_at = CASE WHEN h.token = excluded.token THEN greatest(h.expires_at, excluded.expires_at) ELSE excluded.expires_at END
     WHERE  h.token <= excluded.token
 )
 SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive;

@@ -225,6 +225,53 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 	return items, nil
 }
 
+const unstartedLeases = `-- name: UnstartedLeases :many
+SELECT q.tenant_id, q.run_id, q.task_id, q.token
+FROM   servo.leases q
+WHERE  starts_with(q.worker, $1::text) AND q.started_at IS NULL
+ORDER  BY q.run_id, q.task_id
+LIMIT  $2::int
+`
+
+type UnstartedLeasesParams struct {
+	Prefix string
+	Most   int32
+}
+
+type UnstartedLeasesRow struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	TaskID   uuid.UUID
+	Token    int64
+}
+
+// The leases that workers with this prefix hold and have not started. Leases have no index by
+// worker: a server asks once, when it starts.
+func (q *Queries) UnstartedLeases(ctx context.Context, arg UnstartedLeasesParams) ([]UnstartedLeasesRow, error) {
+	rows, err := q.db.Query(ctx, unstartedLeases, arg.Prefix, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnstartedLeasesRow
+	for rows.Next() {
+		var i UnstartedLeasesRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Token,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const upstreamResults = `-- name: UpstreamResults :many
 SELECT s.nth::int AS nth, s.asset, s.partition, (CASE WHEN s.near AND s.length <= $1::bigint THEN s.result END)::jsonb AS result,
        coalesce(s.result IS NOT NULL AND NOT (s.near AND s.length <= $1::bigint), false)::bool AS omitted
