@@ -39,7 +39,7 @@ type diagnosis struct {
 // newDoctor looks for what is wrong with an installation.
 func newDoctor() *cobra.Command {
 	var (
-		d       doctor
+		d       = doctor{longOpen: longOpen}
 		servers []string // read as a setting
 		form    output
 	)
@@ -52,8 +52,8 @@ and is not there is skipped.
 
 With --production the list of what an installation needs before others depend on it is walked
 instead of what servo dev needs: TLS, keys, the issuers of --oidc, the schema and its row-level
-security, the role of the database, clocks, fsync, backups, alerts, versions. It wants
---database, and runs where the server does, or where its callers are.
+security, the role, TLS and settings of the database, long transactions, clocks, fsync, backups,
+alerts, versions. It wants --database, and runs where the server does, or where its callers are.
 
 Exits with 1 if a check fails.`,
 		Example: `  servo doctor

@@ -42,6 +42,7 @@ type doctor struct {
 	oidc                   string // a file, as servers have it
 	serverGiven, httpGiven bool   // somebody has named them: then they should be there
 	forProduction          bool
+	longOpen               time.Duration // age of a transaction that is reported
 
 	reachable bool // a server answers
 }
@@ -213,7 +214,7 @@ func (d *doctor) databases(ctx context.Context) []finding {
 		return append(findings, failing(err)...)
 	}
 	findings = append(findings, skew("the database", begun, theirs))
-	open, blind, err := daemon.OpenTransactions(ctx, url, longOpen)
+	open, blind, err := daemon.OpenTransactions(ctx, url, d.longOpen)
 	if err != nil {
 		return append(findings, failing(err)...)
 	}

@@ -162,7 +162,7 @@ func (d *doctor) guarded(ctx context.Context) []finding {
 		return under("database", failing(err))
 	}
 	now := time.Now()
-	all := []finding{isolated(guard), login(guard), durable(guard), backedUp(guard, now)}
+	all := []finding{isolated(guard), login(guard), durable(guard), backedUp(guard, now), linked(url), configured(ctx, s)}
 	servers, err := s.Servers(ctx)
 	if err != nil {
 		return append(all, under("versions", failing(err))...)
@@ -227,6 +227,9 @@ func login(g daemon.Guard) finding {
 func durable(g daemon.Guard) finding {
 	if !g.Fsync {
 		return finding{Check: "fsync", Verdict: failed, Message: "it is off: a power cut can ruin the database", Remedy: "set fsync = on in postgresql.conf"}
+	}
+	if !g.FullPages {
+		return finding{Check: "fsync", Verdict: failed, Message: "full_page_writes is off: a power cut can ruin the database", Remedy: "set full_page_writes = on in postgresql.conf"}
 	}
 	return finding{Check: "fsync", Verdict: passed, Message: "on"}
 }

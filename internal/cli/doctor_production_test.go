@@ -15,7 +15,7 @@ func TestProductionFindings(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) *time.Time { at := now.Add(-d); return &at }
-	good := daemon.Guard{Login: "servo", Fsync: true, Archives: true, Archived: ago(time.Minute)}
+	good := daemon.Guard{Login: "servo", Fsync: true, FullPages: true, Archives: true, Archived: ago(time.Minute)}
 	with := func(change func(*daemon.Guard)) daemon.Guard { g := good; change(&g); return g }
 
 	for _, c := range []struct {
@@ -33,6 +33,7 @@ func TestProductionFindings(t *testing.T) {
 		{"a login that passes by the policies", login(with(func(g *daemon.Guard) { g.BypassRLS = true })), failed},
 		{"what is committed is on disk", durable(good), passed},
 		{"a database that may forget", durable(with(func(g *daemon.Guard) { g.Fsync = false })), failed},
+		{"a database that may lose half a page", durable(with(func(g *daemon.Guard) { g.FullPages = false })), failed},
 		{"an archive of a minute ago", backedUp(good, now), passed},
 		{"an archive of last week", backedUp(with(func(g *daemon.Guard) { g.Archived = ago(7 * 24 * time.Hour) }), now), failed},
 		{"an archive that fails", backedUp(with(func(g *daemon.Guard) { g.Failing = true }), now), failed},

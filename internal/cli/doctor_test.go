@@ -54,7 +54,7 @@ func TestTransactions(t *testing.T) {
 			Remedy: "let it end, such as a backup; until then nothing is vacuumed",
 		}},
 		{"one with a snapshot holds the feed back", []daemon.Transaction{{Process: 7, Who: "etl", Age: time.Hour, Holds: true}}, finding{
-			Check: "transactions", Verdict: doubted, Message: "process 7 (etl) has had one open for 1h; subscriptions and streams wait for its end",
+			Check: "transactions", Verdict: doubted, Message: "process 7 (etl) has had one open for 1h00m; subscriptions and streams wait for its end",
 			Remedy: "let it end, such as a backup; until then nothing is vacuumed",
 		}},
 		{"one that was forgotten is to be ended", []daemon.Transaction{forgotten, busy}, finding{

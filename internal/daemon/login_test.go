@@ -1,11 +1,8 @@
 package daemon_test
 
 import (
-	"context"
-	"net/url"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/daemon"
@@ -17,31 +14,14 @@ func TestLoginRoles(t *testing.T) {
 	t.Parallel()
 	db := servotest.DB(t)
 	db.Exec(t, `INSERT INTO servo.tenants (id, name, version, created_at) VALUES (gen_random_uuid(), 'acme', 1, now())`)
-	login := func(t *testing.T, options, grants string) string {
-		t.Helper()
-		u, err := url.Parse(db.URL)
-		require.NoError(t, err)
-		name := u.Path[1:] + "_" + options
-		db.Exec(t, `CREATE ROLE "`+name+`" LOGIN `+options+`; GRANT `+grants+` TO "`+name+`"`)
-		t.Cleanup(func() {
-			conn, err := pgx.Connect(context.Background(), db.URL)
-			if err != nil {
-				return
-			}
-			defer func() { _ = conn.Close(context.Background()) }()
-			_, _ = conn.Exec(context.Background(), `DROP ROLE "`+name+`"`)
-		})
-		u.User = url.User(name)
-		return u.String()
-	}
-	careful := login(t, "NOINHERIT", "servo_engine, servo_tenant")
+	careful := db.Login(t, "NOINHERIT", "servo_engine, servo_tenant")
 	guard, err := daemon.ReadGuard(t.Context(), careful)
 	require.NoError(t, err)
 	require.Empty(t, guard.Inherits)
 	require.Zero(t, guard.Sees)
 	require.Empty(t, guard.Roles, "the roles of transactions stand above nothing")
 
-	careless := login(t, "INHERIT", "servo_engine, servo_tenant, pg_read_all_stats")
+	careless := db.Login(t, "INHERIT", "servo_engine, servo_tenant, pg_read_all_stats")
 	guard, err = daemon.ReadGuard(t.Context(), careless)
 	require.NoError(t, err)
 	require.Equal(t, []string{"servo_engine", "servo_tenant"}, guard.Inherits)

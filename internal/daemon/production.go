@@ -19,6 +19,7 @@ type Guard struct {
 	Open       []string
 	Roles      []string
 	Fsync      bool
+	FullPages  bool       // a page that was half written at a crash can be restored
 	Archives   bool       // the write-ahead log is kept elsewhere
 	Archived   *time.Time // when that last worked
 	Failing    bool       // and has not worked since it was last tried
@@ -42,7 +43,7 @@ SELECT current_user::text, me.rolsuper, me.rolbypassrls,
              AND    (r.rolsuper OR r.rolbypassrls OR r.rolcanlogin OR r.rolname <> 'servo_owner' AND EXISTS (SELECT FROM pg_class c WHERE c.relowner = r.oid)
                      OR EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid))
              ORDER  BY 1),
-       current_setting('fsync')::bool, current_setting('archive_mode') <> 'off', a.last_archived_time,
+       current_setting('fsync')::bool, current_setting('full_page_writes')::bool, current_setting('archive_mode') <> 'off', a.last_archived_time,
        coalesce(a.last_failed_time > a.last_archived_time OR a.last_failed_time IS NOT NULL AND a.last_archived_time IS NULL, false),
        (SELECT count(*) FROM pg_stat_replication), EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical' AND active)
 FROM   pg_roles me, pg_stat_archiver a
@@ -55,7 +56,7 @@ func ReadGuard(ctx context.Context, url string) (g Guard, err error) {
 		return g, err
 	}
 	defer func() { _ = conn.Close(ctx) }() // what it was asked is answered
-	err = conn.QueryRow(ctx, guard).Scan(&g.Login, &g.Superuser, &g.BypassRLS, &g.Inherits, &g.Open, &g.Roles, &g.Fsync, &g.Archives, &g.Archived, &g.Failing, &g.Standbys, &g.Replicates)
+	err = conn.QueryRow(ctx, guard).Scan(&g.Login, &g.Superuser, &g.BypassRLS, &g.Inherits, &g.Open, &g.Roles, &g.Fsync, &g.FullPages, &g.Archives, &g.Archived, &g.Failing, &g.Standbys, &g.Replicates)
 	if err != nil {
 		return g, err
 	}

@@ -185,6 +185,26 @@ func migrate(ctx context.Context, admin, name string) error {
 	return err
 }
 
+// Login creates a login role with options such as NOINHERIT that is a member of the granted roles,
+// and gives its URL. It is dropped when the test ends.
+func (d *Database) Login(t testing.TB, options, grants string) string {
+	t.Helper()
+	u, err := url.Parse(d.URL)
+	require.NoError(t, err)
+	name := u.Path[1:] + "_" + options
+	execute(t, d.URL, `CREATE ROLE "`+name+`" LOGIN `+options+`; GRANT `+grants+` TO "`+name+`"`)
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), d.URL)
+		if err != nil {
+			return // the cluster went away with the test
+		}
+		defer func() { _ = conn.Close(context.Background()) }()
+		_, _ = conn.Exec(context.Background(), `DROP ROLE "`+name+`"`) // it owns nothing
+	})
+	u.User = url.User(name)
+	return u.String()
+}
+
 // SetClock makes the database's clock stand at a time, from the next statement on.
 func (d *Database) SetClock(t testing.TB, now time.Time) {
 	t.Helper()

@@ -29,6 +29,11 @@ SELECT set_config('role', 'servo_tenant', true), set_config('servo.tenant', @ten
 -- For reads over everything (verify): the role of the engine with plans as the planner likes them.
 SELECT set_config('role', 'servo_engine', true), set_config('jit', 'off', true);
 
+-- name: SessionSettings :one
+-- The settings of this transaction that correctness, durability and speed rely on.
+SELECT current_setting('jit')::text AS jit, current_setting('transaction_isolation')::text AS isolation,
+       current_setting('transaction_read_only')::text AS read_only, current_setting('synchronous_commit')::text AS synchronous_commit;
+
 -- name: Clock :one
 SELECT servo.clock()::timestamptz AS now;
 

@@ -91,3 +91,28 @@ func (q *Queries) RaiseFencingToken(ctx context.Context) (int64, error) {
 	err := row.Scan(&token)
 	return token, err
 }
+
+const sessionSettings = `-- name: SessionSettings :one
+SELECT current_setting('jit')::text AS jit, current_setting('transaction_isolation')::text AS isolation,
+       current_setting('transaction_read_only')::text AS read_only, current_setting('synchronous_commit')::text AS synchronous_commit
+`
+
+type SessionSettingsRow struct {
+	Jit               string
+	Isolation         string
+	ReadOnly          string
+	SynchronousCommit string
+}
+
+// The settings of this transaction that correctness, durability and speed rely on.
+func (q *Queries) SessionSettings(ctx context.Context) (SessionSettingsRow, error) {
+	row := q.db.QueryRow(ctx, sessionSettings)
+	var i SessionSettingsRow
+	err := row.Scan(
+		&i.Jit,
+		&i.Isolation,
+		&i.ReadOnly,
+		&i.SynchronousCommit,
+	)
+	return i, err
+}
