@@ -37,6 +37,7 @@ const (
 func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted int, more bool, err error) {
 	defer e.toldRound(time.Now(), &admitted, &err)
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		admitted, more = 0, false
 		if err := tx.HoldDuty(ctx, duty); err != nil {
 			return err
 		}

@@ -45,11 +45,7 @@ func (e *Engine) CancelRun(ctx context.Context, c Cancel) (Cancelled, error) {
 // others too.
 func (e *Engine) cancelAlone(ctx context.Context, cmd *cancelCommand) (Cancelled, error) {
 	alone := &call[controlCommand]{ctx: ctx, cmd: cmd}
-	err := untilDone(ctx, func(ctx context.Context) error {
-		alone.err = nil
-		_, err := e.runSomeCancels(ctx, []*call[controlCommand]{alone})
-		return err
-	})
+	_, err := e.runSomeCancels(ctx, []*call[controlCommand]{alone})
 	if err = cmp.Or(err, alone.err); err != nil {
 		return Cancelled{}, err
 	}
@@ -86,6 +82,7 @@ func (e *Engine) runSomeCancels(ctx context.Context, batch []*call[controlComman
 		seen := map[store.RunKey]bool{}
 		var keys []store.RunKey
 		for _, c := range batch {
+			c.err = nil                   // of a try before
 			cmd := c.cmd.(*cancelCommand) //nolint:forcetypeassert // sorted by runControl
 			if key := (store.RunKey{Tenant: cmd.Tenant, Run: cmd.Run}); !seen[key] {
 				seen[key] = true

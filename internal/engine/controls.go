@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"go.arco.dev/servo/internal/event"
@@ -19,23 +18,6 @@ import (
 // What operators do by hand. It is rare, so it goes past the lanes, each in a transaction of
 // its own.
 
-// untilDone tries a transaction again that has collided with another one.
-func untilDone(ctx context.Context, transaction func(context.Context) error) error {
-	backoff := firstBackoff
-	for collisions := 0; ; collisions++ {
-		err := transaction(ctx)
-		if err == nil || store.Diagnose(err) != store.Collided || collisions == maxCollisions {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(time.Duration(rand.Int64N(int64(backoff)) + 1)): //nolint:gosec // a spread, not a secret
-		}
-		backoff = min(2*backoff, maxBackoff)
-	}
-}
-
 // ForceCancel asks for a task to end whose worker does not.
 type ForceCancel struct {
 	store.TaskKey
@@ -50,19 +32,16 @@ type ForceCancel struct {
 func (e *Engine) ForceCancelTask(ctx context.Context, c ForceCancel) (Cancelled, error) {
 	var answer Cancelled
 	held := false
-	err := untilDone(ctx, func(ctx context.Context) error {
-		var done *working
-		err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
-			var err error
-			done = w
-			held, err = e.forceCancel(ctx, tx, w, c)
-			return err
-		})
-		if err == nil && held {
-			answer.State = done.runs[c.Run].run.State
-		}
+	var done *working
+	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		var err error
+		done = w
+		held, err = e.forceCancel(ctx, tx, w, c)
 		return err
 	})
+	if err == nil && held {
+		answer.State = done.runs[c.Run].run.State
+	}
 	if err != nil || held {
 		return answer, err
 	}
@@ -126,37 +105,35 @@ func (e *Engine) ResumeDispatch(ctx context.Context, t Turn) (store.Switch, erro
 
 func (e *Engine) turnDispatch(ctx context.Context, off bool, t Turn) (store.Switch, error) {
 	var dispatch store.Switch
-	err := untilDone(ctx, func(ctx context.Context) error {
-		return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
-			if err := tx.LockSwitch(ctx, platform.Dispatch); err != nil {
-				return err
-			}
-			var err error
-			if dispatch, err = tx.Switch(ctx, platform.Dispatch); err != nil {
-				return err
-			}
-			body, err := dispatch.Turn(off, t.Reason, t.By)
-			if err != nil || body == nil {
-				return err
-			}
-			now, err := tx.Clock(ctx)
-			if err != nil {
-				return err
-			}
-			turned := platform.Event{
-				Subject: platform.SubjectOf(platform.KindSwitch, platform.Dispatch), Version: dispatch.Version + 1, At: now, Meta: t.Meta, Body: body,
-			}
-			before := platform.Entity{Kind: platform.KindSwitch, Name: platform.Dispatch, Version: dispatch.Version, Switch: dispatch.Switch}
-			after, err := before.Evolve(turned)
-			if err != nil {
-				return err
-			}
-			dispatch.Switch, dispatch.Version = after.Switch, after.Version
-			if err := tx.WriteSwitch(ctx, dispatch); err != nil {
-				return err
-			}
-			return tx.AppendPlatformEvents(ctx, turned)
-		})
+	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.LockSwitch(ctx, platform.Dispatch); err != nil {
+			return err
+		}
+		var err error
+		if dispatch, err = tx.Switch(ctx, platform.Dispatch); err != nil {
+			return err
+		}
+		body, err := dispatch.Turn(off, t.Reason, t.By)
+		if err != nil || body == nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		turned := platform.Event{
+			Subject: platform.SubjectOf(platform.KindSwitch, platform.Dispatch), Version: dispatch.Version + 1, At: now, Meta: t.Meta, Body: body,
+		}
+		before := platform.Entity{Kind: platform.KindSwitch, Name: platform.Dispatch, Version: dispatch.Version, Switch: dispatch.Switch}
+		after, err := before.Evolve(turned)
+		if err != nil {
+			return err
+		}
+		dispatch.Switch, dispatch.Version = after.Switch, after.Version
+		if err := tx.WriteSwitch(ctx, dispatch); err != nil {
+			return err
+		}
+		return tx.AppendPlatformEvents(ctx, turned)
 	})
 	if err == nil && !off {
 		store.AfterCommit(ctx, e.signals.everybody) // claims of every pool may have something now
@@ -249,27 +226,25 @@ func (e *Engine) ResumeAsset(ctx context.Context, p AssetPause) (changed bool, e
 func (e *Engine) changeWorkspace(ctx context.Context, p AssetPause,
 	fn func(ctx context.Context, tx *store.Tx, w store.Workspace, now time.Time) (event.Body, error),
 ) error {
-	return untilDone(ctx, func(ctx context.Context) error {
-		return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
-			w, err := tx.LockWorkspace(ctx, p.Tenant, p.Workspace)
-			if err != nil {
-				return err
-			}
-			now, err := tx.Clock(ctx)
-			if err != nil {
-				return err
-			}
-			body, err := fn(ctx, tx, w, now)
-			if err != nil || body == nil {
-				return err
-			}
-			w.Version++
-			if err := tx.WriteWorkspaceVersion(ctx, w); err != nil {
-				return err
-			}
-			return tx.AppendEntityEvents(ctx, event.Event{
-				Tenant: w.Tenant, Subject: w.ID.UUID, Version: w.Version, At: now, Meta: p.Meta, Body: body,
-			})
+	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		w, err := tx.LockWorkspace(ctx, p.Tenant, p.Workspace)
+		if err != nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		body, err := fn(ctx, tx, w, now)
+		if err != nil || body == nil {
+			return err
+		}
+		w.Version++
+		if err := tx.WriteWorkspaceVersion(ctx, w); err != nil {
+			return err
+		}
+		return tx.AppendEntityEvents(ctx, event.Event{
+			Tenant: w.Tenant, Subject: w.ID.UUID, Version: w.Version, At: now, Meta: p.Meta, Body: body,
 		})
 	})
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -144,35 +145,39 @@ func (e *Engine) RunChanged(run id.Run) (changed <-chan struct{}, stop func()) {
 }
 
 // transact runs fn in an engine transaction over a fresh working set, writes what it
-// changed, and signals after the commit.
+// changed, and signals after the commit. After a transient error of the database before the commit
+// fn runs again in a new transaction, so it must set anew what it leaves to its caller.
+// The lanes repeat their batches themselves (see store.Once).
 func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *store.Tx, w *working) error) error {
-	w := newWorking()
-	e.watch(w)
-	var brought *gift
+	var (
+		w       *working
+		brought *gift
+	)
 	defer func() { brought.end(false) }() // whoever was taken for it must not wait for ever, even if something panics
-	// Tried once: the working set is the transaction's, and who called may know better.
-	err := e.store.Engine(store.Once(ctx), func(ctx context.Context, tx *store.Tx) (err error) {
+	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		if w != nil { // a try before was rolled back
+			brought.end(false)
+			e.tell(w, errRolledBack)
+		}
+		w, brought = newWorking(), nil
+		e.watch(w)
 		if err := fn(ctx, tx, w); err != nil {
 			return err
 		}
-		if brought, err = e.inline(ctx, tx, w); err != nil {
-			return err
+		brought, err = e.inline(ctx, tx, w)
+		if err == nil {
+			err = e.apply(ctx, tx, w, brought)
 		}
-		if err := missedStarts(ctx, tx, w); err != nil {
-			return err
-		}
-		changes, err := w.finish()
 		if err != nil {
-			return err
+			brought.end(false) // the claims look for themselves while this is repeated
 		}
-		if err := tx.Apply(ctx, changes); err != nil {
-			return err
-		}
-		return e.fillGift(ctx, tx, w, brought)
+		return err
 	})
 	brought.end(err == nil)
 	if err != nil {
-		e.tell(w, err)
+		if w != nil {
+			e.tell(w, err)
+		}
 		return err
 	}
 	store.AfterCommit(ctx, func() {
@@ -180,4 +185,22 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 		e.tell(w, nil)
 	})
 	return nil
+}
+
+// errRolledBack is told of a working set whose transaction is repeated.
+var errRolledBack = errors.New("the transaction was rolled back")
+
+// apply writes what a working set has changed, and reads what its gift needs.
+func (e *Engine) apply(ctx context.Context, tx *store.Tx, w *working, brought *gift) error {
+	if err := missedStarts(ctx, tx, w); err != nil {
+		return err
+	}
+	changes, err := w.finish()
+	if err != nil {
+		return err
+	}
+	if err := tx.Apply(ctx, changes); err != nil {
+		return err
+	}
+	return e.fillGift(ctx, tx, w, brought)
 }

@@ -221,6 +221,7 @@ type handlingStep struct {
 func (e *Engine) HandleEvents(ctx context.Context, most int) (handled Handled, err error) {
 	var h *handling
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		h, handled = nil, Handled{}
 		taken, err := tx.TakeEvents(ctx, maxEventsAtOnce)
 		if err != nil || len(taken) == 0 {
 			return err

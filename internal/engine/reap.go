@@ -13,6 +13,7 @@ import (
 func (e *Engine) Expire(ctx context.Context, most int) (int, error) {
 	looked := 0
 	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		looked = 0
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
@@ -81,6 +82,7 @@ func timedOut(t run.Task, w *working) bool {
 func (e *Engine) RetryDue(ctx context.Context, most int) (int, error) {
 	looked := 0
 	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		looked = 0
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err

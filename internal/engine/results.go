@@ -34,6 +34,7 @@ var errTooLarge = errors.New("too many tasks for one transaction")
 func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err error) {
 	var f *firing
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		f, taken = nil, 0
 		results, err := tx.TakeConfigResults(ctx, most)
 		if err != nil || len(results) == 0 {
 			return err

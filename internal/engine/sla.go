@@ -92,6 +92,7 @@ func (e *Engine) LookLate(ctx context.Context, most int) (int, error) {
 	looked := 0
 	var held []string
 	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		looked, held = 0, nil
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 func (e *Engine) StartRuns(ctx context.Context, duty store.Duty, most int) (started int, err error) {
 	waits := false
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		waits, started = false, 0
 		if err := tx.HoldDuty(ctx, duty); err != nil {
 			return err
 		}
