@@ -104,7 +104,7 @@ func (h *hedge) finish(err error, cancel context.CancelFunc) error {
 
 // isAnswer says that a server has decided about the call.
 func isAnswer(err error) bool {
-	switch status.Code(err) {
+	switch status.Code(err) { //nolint:exhaustive // the rest comes from a server
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return false
 	}

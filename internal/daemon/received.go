@@ -68,7 +68,7 @@ func (r receivingRegistrar) RegisterService(desc *grpc.ServiceDesc, service any)
 	explaining.Methods = make([]grpc.MethodDesc, len(desc.Methods))
 	for i, method := range desc.Methods {
 		handler := method.Handler
-		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // gRPC's own order
+		method.Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 			return handler(srv, ctx, func(m any) error {
 				if err := receive(decode, m); err != nil {
 					return problem.Status(err).Err()

@@ -184,7 +184,7 @@ func judge(err error) outcome {
 	if err == nil {
 		return heard
 	}
-	switch codeOf(err) {
+	switch codeOf(err) { //nolint:exhaustive // the rest is unknown
 	case codes.InvalidArgument, codes.ResourceExhausted, codes.OutOfRange, codes.NotFound, codes.FailedPrecondition,
 		codes.Aborted, codes.AlreadyExists:
 		return refused

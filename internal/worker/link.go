@@ -90,7 +90,7 @@ func problemOf(err error) *servov1.Problem {
 		}
 	}
 	code := fault.Internal
-	switch st.Code() {
+	switch st.Code() { //nolint:exhaustive // the rest is internal
 	case codes.InvalidArgument, codes.OutOfRange:
 		code = fault.InvalidArgument
 	case codes.ResourceExhausted:
