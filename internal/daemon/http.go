@@ -30,7 +30,7 @@ func (d *Daemon) routes(m *edgeMetrics, rest http.Handler) http.Handler {
 	mux.Handle("/ui/", d.pages)
 	mux.Handle("GET /ui", http.RedirectHandler("/ui/", http.StatusMovedPermanently))
 	mux.Handle(restPattern, d.certifiedPaths(rest))
-	return m.measure(patient(d.atHome(sameOrigin(cleanPaths(d.callbacks().Before(mux))))))
+	return m.measure(patient(d.atHome(sameOrigin(d.callbacks().Before(cleanPaths(mux))))))
 }
 
 // forOperators asks for a platform key: what is served names tenants. An address that only this

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"go.arco.dev/servo/internal/fault"
 )
@@ -135,6 +136,22 @@ func takeLock(path string) (*dirLock, error) {
 // processes lock two files of one name.
 func (l *dirLock) release() error { return l.file.Close() }
 
+// removeUnfinished removes the directory of an initdb that was cut off. Its processes may live for
+// a moment longer than their parent and write a file while the directory is being removed.
+func removeUnfinished(ctx context.Context, dir string) error {
+	for try := 1; ; try++ {
+		err := os.RemoveAll(dir)
+		if err == nil || try == 50 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 // settle clears what an earlier life left in the directory, which we hold now: unfinished
 // clusters, a postmaster whose parent and watcher are both dead, backends without a
 // postmaster, sockets. It never touches postmaster.pid: that is PostgreSQL's own guard, and
@@ -143,7 +160,7 @@ func (l *dirLock) release() error { return l.file.Close() }
 func (s *Server) settle(ctx context.Context) (stranger int, err error) {
 	unfinished, _ := filepath.Glob(filepath.Join(s.files.dir, unfinishedPrefix+"*")) // the pattern is well-formed
 	for _, dir := range unfinished {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeUnfinished(ctx, dir); err != nil {
 			return 0, fmt.Errorf("clear an unfinished cluster: %w", err)
 		}
 	}

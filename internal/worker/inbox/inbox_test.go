@@ -152,7 +152,7 @@ func TestInbox(t *testing.T) {
 		encoded, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(lease)
 		require.NoError(t, err)
 		run, task := sent.Run.String(), sent.Task.String()
-		require.JSONEq(t, `{"lease":"`+task+`:4","tenant":"acme","run":"`+run+`","task":"`+task+`","attempt":4,"asset":"gold/a","partition":"p","pipeline":"daily",
+		require.JSONEq(t, `{"lease":"`+task+`:4:0","tenant":"acme","run":"`+run+`","task":"`+task+`","attempt":4,"asset":"gold/a","partition":"p","pipeline":"daily",
 			"parameters":{"n":1},"upstream":[{"run":"`+run+`","task":"`+task+`","asset":"bronze/a","partition":"q","result":[2]}],"cursor":"c","fan_outs":2,
 			"timeout":"90s","code":{"go":{"handler":"f"}},"trace_parent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`, string(encoded))
 	})
