@@ -135,10 +135,10 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 	if err := d.config.Rates.Check(); err != nil {
 		return err
 	}
-	if d.tls, err = startTLS(d.config.TLS, d.config.Logger); err != nil { //nolint:contextcheck // it lives until Stop
+	if d.tls, err = startTLS(d.config.TLS, d.config.Logger); err != nil { //nolint:contextcheck,nolintlint // found by some runs only; it lives until Stop
 		return err
 	}
-	if err := d.startTokens(); err != nil { //nolint:contextcheck // it lives until Stop
+	if err := d.startTokens(); err != nil { //nolint:contextcheck,nolintlint // likewise; it lives until Stop
 		return err
 	}
 	if d.store, err = openStore(ctx, d.config); err != nil {
