@@ -3,7 +3,7 @@ package client
 import "strings"
 
 // connectProblems are the mistakes that keep a connection from being made, by what gRPC says of
-// them. Each has its own message: "no server answers" helps nobody whose server answers.
+// them. Each has its own message: "no server answers" does not help if a server answers.
 var connectProblems = []struct{ said, message, remedy string }{ //nolint:gochecknoglobals // a table
 	{
 		"certificate signed by unknown authority", "the server's certificate is signed by an unknown authority",

@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/fault"
 )
 
-// serveMetrics serves /metrics at an address of its own, without a key: whoever reaches the address
+// serveMetrics serves /metrics at an address of its own, without a key: any client that reaches the address
 // may read them. One that only this machine reaches answers to the names of this machine alone, so
 // that no page in a browser reads them by a name of its own.
 func (d *Daemon) serveMetrics(ctx context.Context, m *edgeMetrics) error {

@@ -7,7 +7,7 @@ import (
 )
 
 // How often and how long a transaction is tried again. A restart of PostgreSQL is over in this
-// time; whoever calls is told of a longer one.
+// time; callers get an error for a longer one.
 const (
 	maxTries     = 8
 	firstPause   = 5 * time.Millisecond

@@ -16,7 +16,7 @@ import (
 
 // ensureRoles creates the roles that are missing and lets the login role SET them without
 // inheriting from them. Since PostgreSQL 16 a grant says so itself; before, the login role must
-// be NOINHERIT, which is left to whoever creates it. A superuser needs no grant. A login that
+// be NOINHERIT, which is left to its creator. A superuser needs no grant. A login that
 // may not create or grant roles has been given them, or learns so with the first SET.
 const ensureRoles = `
 DO $$

@@ -24,7 +24,7 @@ const (
 // then whenever it changes. The id of a message is the digest of what was sent, so that a
 // browser that comes back says what it shows and gets nothing that it has.
 //
-// Whoever is refused is told so by the status: the visitor is known, the page was read once, and
+// A refusal is an HTTP status: the visitor is known, the page was read once, and
 // there is a seat before the stream opens. A stream ends with its session.
 func (s *Web) live(w http.ResponseWriter, r *http.Request, p page) {
 	v, err := s.visit(r)

@@ -126,7 +126,7 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // deny ends the worker because the server refuses its key, or does not let it serve its pools.
-// Another try would be refused as well, and somebody must change the key.
+// Another try would be refused as well: the key must be changed.
 func (w *Worker) deny(err error) {
 	w.denying.Do(func() {
 		p := problemOf(err)
