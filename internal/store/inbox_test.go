@@ -158,6 +158,7 @@ func TestConfigsThatNameOthers(t *testing.T) {
 		require.Equal(t, []string{"a-depends", "b-after"}, must(tx.ConfigDependents(t.Context(), name, 10))(t))
 		require.Len(t, must(tx.ConfigDependents(t.Context(), name, 1))(t), 1)
 		require.Equal(t, []string{"a-depends", "b-after", "source"}, must(tx.ConfigNames(t.Context(), a.workspace, 10))(t))
+		require.Equal(t, map[string][]string{"a-depends": {"source"}, "b-after": {"source"}}, must(tx.ConfigEdges(t.Context(), a.workspace))(t))
 
 		after := source.ID
 		left := store.ConfigResult{ConfigKey: source.Key(), ID: 7, Run: id.New[id.Run](w.mint), State: run.RunSucceeded, At: w.now, After: &after}

@@ -22,6 +22,7 @@ func TestSettings(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Options{URL: db.URL}) // its sessions are new
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
+	require.NoError(t, s.Trace(t.Context(), record))
 	settings, err := s.Settings(t.Context())
 	require.NoError(t, err)
 	want := store.Settings{JIT: "off", Isolation: "serializable", ReadOnly: "off", SynchronousCommit: "off"}
