@@ -78,28 +78,6 @@ func (s configService) CreateConfig(ctx context.Context, req *servov1.CreateConf
 	})
 }
 
-// UpdateConfig implements servov1.ConfigServiceServer.
-func (s configService) UpdateConfig(ctx context.Context, req *servov1.UpdateConfigRequest) (*servov1.Config, error) {
-	current, err := s.find(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	change := engine.SaveConfig{Name: current.Name, Spec: current.Spec, Enabled: req.Enabled, Version: req.GetVersion(), Mode: engine.SaveOld}
-	switch {
-	case req.GetSpec() != nil:
-		if change.Spec, err = specOf("spec", req.GetSpec()); err != nil {
-			return nil, err
-		}
-	case req.Enabled == nil:
-		return nil, fault.New(fault.InvalidArgument, "nothing is to be changed", fault.Field("spec"), fault.Remedy("send the whole spec, or enabled"))
-	case change.Version == 0:
-		change.Version = current.Version // what was read must not undo what somebody else writes now
-	}
-	return s.save(ctx, req.GetTenant(), engine.SaveConfigs{
-		Tenant: current.Tenant, Workspace: current.WorkspaceName, Reason: req.GetReason(), Meta: metaOf(ctx), Configs: []engine.SaveConfig{change},
-	})
-}
-
 // save saves one config.
 func (s configService) save(ctx context.Context, tenant string, r engine.SaveConfigs) (*servov1.Config, error) {
 	saved, err := s.engine.SaveConfigs(ctx, r)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -117,7 +118,7 @@ func TestConfigs(t *testing.T) {
 		requireRefused(t, err, codes.AlreadyExists, "name")
 	})
 
-	t.Run("an update replaces the spec of the version that was read", func(t *testing.T) {
+	t.Run("an update changes the version that was read", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
 		made := b.create(t, "a", hourly())
@@ -403,7 +404,7 @@ func TestBadConfigs(t *testing.T) {
 			}
 			_, err := b.configs.CreateConfig(t.Context(), &servov1.CreateConfigRequest{Tenant: "acme", Name: "bad", Spec: bad})
 			refused(err, field)
-			_, err = b.configs.UpdateConfig(t.Context(), &servov1.UpdateConfigRequest{Tenant: "acme", Config: "good", Spec: bad})
+			_, err = b.configs.UpdateConfig(t.Context(), &servov1.UpdateConfigRequest{Tenant: "acme", Config: "good", Spec: bad, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"spec"}}})
 			refused(err, field)
 			for _, dry := range []bool{true, false} {
 				_, err = b.configs.ApplyConfigs(t.Context(), &servov1.ApplyConfigsRequest{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/a-h/templ"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -87,9 +88,14 @@ func (s *Web) saveConfig(v *visit) (done, error) {
 			Tenant: m.Tenant, Workspace: v.scope.Workspace, Name: m.Values["name"], Spec: spec, Enabled: proto.Bool(m.Values["enabled"] != ""), Reason: m.Values["reason"],
 		})
 	default:
-		saved, err = s.api.configs.UpdateConfig(v.ctx, &servov1.UpdateConfigRequest{
+		change := &servov1.UpdateConfigRequest{
 			Tenant: m.Tenant, Config: m.Config.GetId(), Spec: spec, Enabled: enabledOf(m.Values, m.Config), Version: v.version(), Reason: m.Values["reason"],
-		})
+			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"spec"}}, // the form has all of it: what was emptied is cleared
+		}
+		if change.Enabled != nil {
+			change.UpdateMask.Paths = append(change.UpdateMask.Paths, "enabled")
+		}
+		saved, err = s.api.configs.UpdateConfig(v.ctx, change)
 	}
 	if err == nil && saved != nil {
 		notice := "It is saved."

@@ -12,6 +12,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -1787,7 +1788,7 @@ func (x *GetConfigRequest) GetWorkspace() string {
 	return ""
 }
 
-// UpdateConfigRequest says what a config is to say.
+// UpdateConfigRequest changes fields of a config.
 type UpdateConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -1795,14 +1796,20 @@ type UpdateConfigRequest struct {
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// Where the name is looked for; "default" if not said.
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// All of it; as it is if not said.
+	// The new values. Without update_mask the fields that are set change, and those of catchup,
+	// depends_on and retry one by one; trigger, parameters and labels are replaced as a whole.
 	Spec *ConfigSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
-	// As it is if not said.
+	// As it is if not set.
 	Enabled *bool `protobuf:"varint,5,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
-	// The version that was read; 0 changes whatever is there.
+	// The version that was read. 0 changes the newest one: if another call changes the config at the
+	// same time, the server reads it again.
 	Version int32 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
 	// For people.
-	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The fields that change, such as spec.priority or spec.retry.max_delay; spec is all of them. A
+	// field that is named here and empty in the body gets its default. Other fields of the body are
+	// ignored.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,8,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1884,6 +1891,13 @@ func (x *UpdateConfigRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *UpdateConfigRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
 }
 
 // DeleteConfigRequest says which config.
@@ -4042,7 +4056,7 @@ var File_servo_v1_configs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_configs_proto_rawDesc = "" +
 	"\n" +
-	"\x16servo/v1/configs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13servo/v1/runs.proto\x1a\x12servo/v1/why.proto\"\xf7\x06\n" +
+	"\x16servo/v1/configs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13servo/v1/runs.proto\x1a\x12servo/v1/why.proto\"\xf7\x06\n" +
 	"\n" +
 	"ConfigSpec\x12$\n" +
 	"\bpipeline\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\bpipeline\x12Q\n" +
@@ -4227,7 +4241,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x10GetConfigRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
-	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"\x9c\x02\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"\xd9\x02\n" +
 	"\x13UpdateConfigRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
@@ -4235,7 +4249,9 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x04spec\x18\x04 \x01(\v2\x14.servo.v1.ConfigSpecR\x04spec\x12\x1d\n" +
 	"\aenabled\x18\x05 \x01(\bH\x00R\aenabled\x88\x01\x01\x12!\n" +
 	"\aversion\x18\x06 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12 \n" +
-	"\x06reason\x18\a \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reasonB\n" +
+	"\x06reason\x18\a \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\x12;\n" +
+	"\vupdate_mask\x18\b \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMaskB\n" +
 	"\n" +
 	"\b_enabled\"\xdd\x01\n" +
 	"\x13DeleteConfigRequest\x12!\n" +
@@ -4515,9 +4531,10 @@ var file_servo_v1_configs_proto_goTypes = []any{
 	(*structpb.Struct)(nil),         // 49: google.protobuf.Struct
 	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
 	(Run_State)(0),                  // 51: servo.v1.Run.State
-	(*durationpb.Duration)(nil),     // 52: google.protobuf.Duration
-	(*TriggerRunResponse)(nil),      // 53: servo.v1.TriggerRunResponse
-	(*Explanation)(nil),             // 54: servo.v1.Explanation
+	(*fieldmaskpb.FieldMask)(nil),   // 52: google.protobuf.FieldMask
+	(*durationpb.Duration)(nil),     // 53: google.protobuf.Duration
+	(*TriggerRunResponse)(nil),      // 54: servo.v1.TriggerRunResponse
+	(*Explanation)(nil),             // 55: servo.v1.Explanation
 }
 var file_servo_v1_configs_proto_depIdxs = []int32{
 	48, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
@@ -4556,84 +4573,85 @@ var file_servo_v1_configs_proto_depIdxs = []int32{
 	0,  // 33: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
 	9,  // 34: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
 	3,  // 35: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	52, // 36: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	49, // 37: servo.v1.TriggerConfigRequest.parameters:type_name -> google.protobuf.Struct
-	50, // 38: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
-	50, // 39: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
-	31, // 40: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
-	4,  // 41: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
-	50, // 42: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	31, // 43: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
-	50, // 44: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
-	50, // 45: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
-	50, // 46: servo.v1.PreviewedSlot.interval_start:type_name -> google.protobuf.Timestamp
-	49, // 47: servo.v1.PreviewedSlot.parameters:type_name -> google.protobuf.Struct
-	34, // 48: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
-	50, // 49: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
-	49, // 50: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
-	49, // 51: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
-	50, // 52: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
-	50, // 53: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
-	38, // 54: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
-	50, // 55: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
-	50, // 56: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
-	50, // 57: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
-	50, // 58: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
-	39, // 59: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
-	2,  // 60: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 61: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
-	42, // 62: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
-	50, // 63: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
-	50, // 64: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
-	45, // 65: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
-	50, // 66: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
-	50, // 67: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
-	2,  // 68: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 69: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
-	51, // 70: servo.v1.Slots.state:type_name -> servo.v1.Run.State
-	52, // 71: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
-	52, // 72: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
-	12, // 73: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
-	14, // 74: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
-	17, // 75: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
-	19, // 76: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
-	20, // 77: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
-	21, // 78: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
-	23, // 79: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
-	24, // 80: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
-	25, // 81: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
-	26, // 82: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
-	27, // 83: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
-	29, // 84: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
-	32, // 85: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
-	35, // 86: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
-	36, // 87: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
-	40, // 88: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
-	43, // 89: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
-	46, // 90: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
-	9,  // 91: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
-	15, // 92: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
-	18, // 93: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
-	9,  // 94: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
-	9,  // 95: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
-	22, // 96: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
-	9,  // 97: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
-	9,  // 98: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
-	53, // 99: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
-	9,  // 100: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
-	28, // 101: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
-	30, // 102: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
-	33, // 103: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
-	44, // 104: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
-	37, // 105: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
-	41, // 106: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
-	54, // 107: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
-	47, // 108: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
-	91, // [91:109] is the sub-list for method output_type
-	73, // [73:91] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	52, // 36: servo.v1.UpdateConfigRequest.update_mask:type_name -> google.protobuf.FieldMask
+	53, // 37: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	49, // 38: servo.v1.TriggerConfigRequest.parameters:type_name -> google.protobuf.Struct
+	50, // 39: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
+	50, // 40: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
+	31, // 41: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
+	4,  // 42: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
+	50, // 43: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	31, // 44: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
+	50, // 45: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
+	50, // 46: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
+	50, // 47: servo.v1.PreviewedSlot.interval_start:type_name -> google.protobuf.Timestamp
+	49, // 48: servo.v1.PreviewedSlot.parameters:type_name -> google.protobuf.Struct
+	34, // 49: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
+	50, // 50: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
+	49, // 51: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
+	49, // 52: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
+	50, // 53: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
+	50, // 54: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
+	38, // 55: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
+	50, // 56: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
+	50, // 57: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
+	50, // 58: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
+	50, // 59: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
+	39, // 60: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
+	2,  // 61: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 62: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
+	42, // 63: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
+	50, // 64: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
+	50, // 65: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
+	45, // 66: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
+	50, // 67: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
+	50, // 68: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
+	2,  // 69: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
+	50, // 70: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
+	51, // 71: servo.v1.Slots.state:type_name -> servo.v1.Run.State
+	53, // 72: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
+	53, // 73: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
+	12, // 74: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
+	14, // 75: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
+	17, // 76: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
+	19, // 77: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
+	20, // 78: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
+	21, // 79: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
+	23, // 80: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
+	24, // 81: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
+	25, // 82: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
+	26, // 83: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
+	27, // 84: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
+	29, // 85: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
+	32, // 86: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
+	35, // 87: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
+	36, // 88: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
+	40, // 89: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
+	43, // 90: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
+	46, // 91: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
+	9,  // 92: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
+	15, // 93: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
+	18, // 94: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
+	9,  // 95: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
+	9,  // 96: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
+	22, // 97: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
+	9,  // 98: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
+	9,  // 99: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
+	54, // 100: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
+	9,  // 101: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
+	28, // 102: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
+	30, // 103: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
+	33, // 104: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
+	44, // 105: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
+	37, // 106: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
+	41, // 107: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
+	55, // 108: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
+	47, // 109: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
+	92, // [92:110] is the sub-list for method output_type
+	74, // [74:92] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_configs_proto_init() }

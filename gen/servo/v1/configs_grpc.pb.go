@@ -55,8 +55,8 @@ type ConfigServiceClient interface {
 	ListConfigs(ctx context.Context, in *ListConfigsRequest, opts ...grpc.CallOption) (*ListConfigsResponse, error)
 	// GetConfig reads a config.
 	GetConfig(ctx context.Context, in *GetConfigRequest, opts ...grpc.CallOption) (*Config, error)
-	// UpdateConfig replaces what a config says. Another version than the one that was read is a
-	// conflict.
+	// UpdateConfig changes the fields that the request names, and leaves the others. Another version
+	// than the one that was read is a conflict.
 	UpdateConfig(ctx context.Context, in *UpdateConfigRequest, opts ...grpc.CallOption) (*Config, error)
 	// DeleteConfig ends a config. Its runs go on, its ledger stays, its name is free. While other
 	// configs run after it or depend on it that is a conflict, unless it is forced.
@@ -284,8 +284,8 @@ type ConfigServiceServer interface {
 	ListConfigs(context.Context, *ListConfigsRequest) (*ListConfigsResponse, error)
 	// GetConfig reads a config.
 	GetConfig(context.Context, *GetConfigRequest) (*Config, error)
-	// UpdateConfig replaces what a config says. Another version than the one that was read is a
-	// conflict.
+	// UpdateConfig changes the fields that the request names, and leaves the others. Another version
+	// than the one that was read is a conflict.
 	UpdateConfig(context.Context, *UpdateConfigRequest) (*Config, error)
 	// DeleteConfig ends a config. Its runs go on, its ledger stays, its name is free. While other
 	// configs run after it or depend on it that is a conflict, unless it is forced.

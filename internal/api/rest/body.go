@@ -177,7 +177,7 @@ func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
 // decode fills the message. What the path says is not said again in the body, or is the
 // same.
 func (b *body) decode(message proto.Message) error {
-	if err := protojson.Unmarshal(b.data, message); err != nil {
+	if err := protojson.Unmarshal(camelMask(message.ProtoReflect().Descriptor(), b.data), message); err != nil {
 		return explain(message.ProtoReflect().Descriptor(), b.data, err)
 	}
 	if !b.exact {

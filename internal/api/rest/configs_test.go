@@ -16,7 +16,12 @@ import (
 // caller starts a server and gives what calls it and wants a status.
 func caller(t *testing.T) func(method, path, body string, want int) map[string]any {
 	t.Helper()
-	s := servertest.Start(t)
+	return callerOf(t, servertest.Start(t))
+}
+
+// callerOf gives what calls a server.
+func callerOf(t *testing.T, s *servertest.Server) func(method, path, body string, want int) map[string]any {
+	t.Helper()
 	return func(method, path, body string, want int) map[string]any {
 		t.Helper()
 		req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, s.URL+"/v1"+path, strings.NewReader(body))

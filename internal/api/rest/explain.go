@@ -64,7 +64,7 @@ func (e *explainer) message(m protoreflect.MessageDescriptor, value any, path st
 		}
 		e.numbers(value, path)
 		return
-	case timestampName, durationName:
+	case timestampName, durationName, fieldMaskName:
 		if text, ok := value.(string); !ok {
 			e.add(path, "must be text, not "+kindName(value), "")
 		} else if bad := badMessage(m, text); bad != "" {

@@ -159,6 +159,7 @@ func unwrap(comment any) string { return strings.Join(strings.Fields(fmt.Sprint(
 func (f *finisher) wellKnown() {
 	f.schemas[timestampName] = object{"type": "string", "format": "date-time", "description": "A time by RFC 3339.", "examples": []any{"2026-01-31T12:00:00Z"}}
 	f.schemas[durationName] = object{"type": "string", "pattern": `^-?[0-9]+(\.[0-9]{1,9})?s$`, "description": "A duration in seconds.", "examples": []any{"1.5s"}}
+	f.schemas[fieldMaskName] = object{"type": "string", "description": "Names of fields, with commas between them.", "examples": []any{"spec.priority,spec.retry.max_delay"}}
 	f.schemas[structName] = object{"type": "object", "additionalProperties": true, "description": "Any JSON object."}
 	f.schemas[valueName] = object{"description": "Any JSON value."}
 	for _, s := range f.schemas {

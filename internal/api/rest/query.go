@@ -24,6 +24,7 @@ const (
 	listName      = "google.protobuf.ListValue"
 	timestampName = "google.protobuf.Timestamp"
 	durationName  = "google.protobuf.Duration"
+	fieldMaskName = "google.protobuf.FieldMask"
 )
 
 // checkQuery refuses query parameters that a call does not have, or has otherwise. Where
@@ -162,6 +163,10 @@ func badMessage(m protoreflect.MessageDescriptor, text string) string {
 		n, err := strconv.ParseFloat(seconds, 64)
 		if !ok || err != nil || strings.Trim(seconds, "-0123456789.") != "" || n > mostSeconds || n < -mostSeconds {
 			return "must be a duration in seconds such as 1.5s"
+		}
+	case fieldMaskName:
+		if !plainMask(text) {
+			return "must be names of fields with commas between them, such as spec.priority,spec.retry"
 		}
 	default:
 		return "cannot be written as text"
