@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/push"
 	"go.arco.dev/servo/internal/worker/inbox"
@@ -25,7 +27,8 @@ const defaultPushConcurrency = 64
 
 // PushHandler executes the tasks of a push pool, which Servo posts to it in signed envelopes.
 // It verifies them, answers 202 at once, and tells how the task goes at the URLs that came
-// along: an envelope that comes twice is executed once.
+// along: an envelope that comes twice is executed once, also when the second copy reaches another
+// process of the pool.
 type PushHandler struct {
 	inbox  *inbox.Inbox
 	worker *Worker
@@ -48,7 +51,8 @@ func NewPushHandler(w *Worker, options PushOptions) (*PushHandler, error) {
 		w.mu.Unlock()
 		return nil, fault.New(fault.Conflict, "the worker has been started", fault.Remedy("make a new one"))
 	}
-	in := inbox.New(inbox.Config{Keys: push.WorkerKeys(keys...), Logger: w.options.Logger})
+	w.instance = uuid.NewString()
+	in := inbox.New(inbox.Config{Instance: w.instance, Keys: push.WorkerKeys(keys...), Logger: w.options.Logger})
 	w.options.Conn = in
 	if w.options.Concurrency == 0 {
 		w.options.Concurrency = defaultPushConcurrency

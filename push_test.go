@@ -75,7 +75,7 @@ func TestPush(t *testing.T) {
 		p.ended(a)
 		status, answer := p.post(a.envelope)
 		require.Equal(t, http.StatusAccepted, status)
-		require.JSONEq(t, `{"status":"ACCEPTED","repeat":true}`, answer)
+		require.Regexp(t, `^{"instance":"[-0-9a-f]{36}","repeat":true,"status":"ACCEPTED"}\s*$`, answer)
 		p.ended(p.push("gold/a")) // what was to run twice would have by now
 		require.EqualValues(t, 2, ran.Load())
 	})
@@ -126,8 +126,9 @@ func TestPush(t *testing.T) {
 }
 
 // until is a function that goes on until its context ends, and says why that was.
-func until(why chan<- error) func(context.Context, *servo.Task, servo.None) (int, error) {
+func until(why chan error) func(context.Context, *servo.Task, servo.None) (int, error) {
 	return func(ctx context.Context, _ *servo.Task, _ servo.None) (int, error) {
+		why <- nil // it runs
 		<-ctx.Done()
 		why <- context.Cause(ctx)
 		return 0, ctx.Err()
@@ -142,6 +143,7 @@ func TestPushedLife(t *testing.T) {
 		why := make(chan error, 1)
 		p, _ := newPushPool(t, func(w *servo.Worker) { servo.Asset(w, "gold/a", until(why)) })
 		a := p.push("gold/a")
+		require.NoError(t, <-why)
 		p.wait(func() bool { return a.beats >= 2 })
 		p.do(func() { a.cancel = true })
 		p.ended(a)
@@ -154,7 +156,7 @@ func TestPushedLife(t *testing.T) {
 		why := make(chan error, 1)
 		p, _ := newPushPool(t, func(w *servo.Worker) { servo.Asset(w, "gold/a", until(why)) })
 		a := p.push("gold/a")
-		p.wait(func() bool { return a.started == 1 })
+		require.NoError(t, <-why)
 		p.do(func() { a.lost = true })
 		require.ErrorIs(t, <-why, servo.ErrLeaseLost)
 		require.Nil(t, a.fail)
@@ -232,7 +234,7 @@ func TestPushedLife(t *testing.T) {
 		why := make(chan error, 1)
 		p, h := newPushPool(t, func(w *servo.Worker) { servo.Asset(w, "gold/a", until(why)) }, func(o *servo.WorkerOptions) { o.Grace = time.Millisecond })
 		a := p.push("gold/a")
-		p.wait(func() bool { return a.started == 1 })
+		require.NoError(t, <-why)
 		require.NoError(t, h.Shutdown(t.Context()))
 		require.ErrorIs(t, <-why, servo.ErrInterrupted)
 		require.Equal(t, "INTERRUPTED", a.fail.GetError().GetCode())
@@ -244,8 +246,8 @@ func TestPushedLife(t *testing.T) {
 		t.Parallel()
 		why := make(chan error, 1)
 		p, h := newPushPool(t, func(w *servo.Worker) { servo.Asset(w, "gold/a", until(why)) })
-		a := p.push("gold/a")
-		p.wait(func() bool { return a.started == 1 })
+		p.push("gold/a")
+		require.NoError(t, <-why)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, h.Shutdown(ctx), context.Canceled)

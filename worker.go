@@ -134,6 +134,7 @@ const defaultServer = "127.0.0.1:8081"
 type Worker struct {
 	options  WorkerOptions
 	handlers *worker.Handlers
+	instance string // of a push handler
 
 	mu      sync.Mutex
 	running *worker.Worker
@@ -184,7 +185,7 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 	defer w.mu.Unlock()
 	o := w.options
 	config := worker.Config{
-		Conn: o.Conn, ID: o.ID, Pools: o.Pools, Concurrency: o.Concurrency, Ahead: o.Ahead, Lease: o.Lease, Grace: o.Grace,
+		Conn: o.Conn, ID: o.ID, Instance: w.instance, Pools: o.Pools, Concurrency: o.Concurrency, Ahead: o.Ahead, Lease: o.Lease, Grace: o.Grace,
 		LogLevel: o.LogLevel, Logger: o.Logger, Tracer: o.Tracer, Executors: []worker.Executor{w.handlers},
 	}
 	hangUp := func() error { return nil }

@@ -118,7 +118,8 @@ class Calls(unittest.TestCase):
         self.release = threading.Event()
         self.addCleanup(self.release.set)
         functions = dict(worker.FUNCTIONS, **{"text/waits": self.waits, "text/fails": self.fails})
-        self.url = self.serve(worker.server(worker.Worker(KEYS, functions, beat_every=0.02, slots=1), 0))
+        self.worker = worker.Worker(KEYS, functions, beat_every=0.02, slots=1)
+        self.url = self.serve(worker.server(self.worker, 0))
 
     def serve(self, httpd):
         threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -161,8 +162,8 @@ class Calls(unittest.TestCase):
 
     def test_a_task_starts_and_completes_though_servo_is_away_for_a_while(self):
         self.refusals = [503, 502, 429]
-        self.assertEqual(self.post(self.envelope("text/words")), (202, {"status": "ACCEPTED", "repeat": False}))
-        self.assertEqual(self.end(), [{"start": {}}, {"complete": {"status": "SUCCESS", "result": {"a": 2, "b": 1}}}])
+        self.assertEqual(self.post(self.envelope("text/words")), (202, {"status": "ACCEPTED", "repeat": False, "instance": self.worker.instance}))
+        self.assertEqual(self.end(), [{"start": {"instance": self.worker.instance}}, {"complete": {"status": "SUCCESS", "result": {"a": 2, "b": 1}}}])
 
     def test_the_same_envelope_is_executed_once(self):
         raw = self.envelope("text/words")

@@ -17,6 +17,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import uuid
 
 import envelope as envelopes
 
@@ -102,6 +103,7 @@ class Worker:
         self.functions = functions
         self.beat_every = beat_every
         self.slots = threading.Semaphore(slots)
+        self.instance = str(uuid.uuid4())  # of this process: an envelope may reach two of them
         self._seen = {}  # idempotency keys, until their envelopes would not be believed again
         self._lock = threading.Lock()
 
@@ -119,18 +121,18 @@ class Worker:
         with self._lock:
             self._seen = {k: u for k, u in self._seen.items() if u > now.strftime("%Y-%m-%dT%H:%M:%SZ")}
             if key in self._seen:
-                return 202, {"status": "ACCEPTED", "repeat": True}
+                return 202, {"status": "ACCEPTED", "repeat": True, "instance": self.instance}
             if not self.slots.acquire(blocking=False):
                 return 429, {"code": "LIMIT_EXCEEDED", "message": "all slots of the worker are taken"}
             self._seen[key] = until
         threading.Thread(target=self._run, args=(Task(envelope),), daemon=True).start()
-        return 202, {"status": "ACCEPTED", "repeat": False}
+        return 202, {"status": "ACCEPTED", "repeat": False, "instance": self.instance}
 
     def _run(self, task):
         done = threading.Event()
         beats = threading.Thread(target=self._beat, args=(task, done), daemon=True)
         try:
-            task.call("status", {"start": {}})
+            task.call("status", {"start": {"instance": self.instance}})  # refused if another executes it
             beats.start()
             end = self._execute(task)
             task.call("status", end)

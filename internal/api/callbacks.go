@@ -108,6 +108,10 @@ func leased(item *servov1.ReportItem, lease string, err error) error {
 		return fault.New(fault.InvalidArgument, "is another than that of the URL", fault.Field("lease"), fault.Remedy("leave it out"))
 	}
 	item.Lease = lease
+	if start := item.GetStart(); err == nil && start != nil && start.GetInstance() == "" {
+		return fault.New(fault.InvalidArgument, "is missing: an envelope may arrive twice, and one instance executes it", fault.Field("start.instance"),
+			fault.Remedy("send a name that each process of the worker makes once, such as a random UUID"))
+	}
 	return err
 }
 

@@ -109,7 +109,7 @@ func (b *batch) sort(place int, item *servov1.ReportItem, report engine.Report, 
 	var action engine.Action
 	switch a := item.GetAction().(type) {
 	case *servov1.ReportItem_Start:
-		action = engine.Start{}
+		action = engine.Start{Instance: a.Start.GetInstance()}
 	case *servov1.ReportItem_Advance:
 		action = engine.Advance{Expected: a.Advance.GetExpected(), Next: a.Advance.GetNext()}
 	case *servov1.ReportItem_Yield:

@@ -200,7 +200,7 @@ func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequ
 
 // StartTask implements servov1.WorkerServiceServer.
 func (s workerService) StartTask(ctx context.Context, req *servov1.StartTaskRequest) (*servov1.ReportAnswer, error) {
-	return s.one(ctx, req, engine.Start{}, nil)
+	return s.one(ctx, req, engine.Start{Instance: req.GetInstance()}, nil)
 }
 
 // AdvanceCursor implements servov1.WorkerServiceServer.

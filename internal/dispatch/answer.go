@@ -92,9 +92,10 @@ func isTimeout(err error) bool {
 
 // said is what an endpoint may say in its answer.
 type said struct {
-	Status string          `json:"status"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
+	Instance string          `json:"instance"` // of the worker that has accepted the task
+	Status   string          `json:"status"`
+	Result   json.RawMessage `json:"result"`
+	Error    *struct {
 		Code            string          `json:"code"`
 		Message         string          `json:"message"`
 		Details         json.RawMessage `json:"details"`
@@ -119,7 +120,7 @@ func answered(f *flight, response *http.Response) outcome {
 	}
 	switch status := response.StatusCode; {
 	case status == http.StatusAccepted:
-		return outcome{kind: accepted, worked: true, actions: []engine.Action{engine.Start{}}}
+		return outcome{kind: accepted, worked: true, actions: []engine.Action{engine.Start{Instance: says.instance()}}}
 	case status == http.StatusOK && readable:
 		return ended(says)
 	case status == http.StatusOK:
@@ -127,6 +128,14 @@ func answered(f *flight, response *http.Response) outcome {
 	default:
 		return refusal(f, response, says, readable)
 	}
+}
+
+// instance is that of the worker if it is a good one; the worker names it again when it starts.
+func (s said) instance() string {
+	if len(s.Instance) > run.MaxInstanceLength || strings.ContainsRune(s.Instance, 0) {
+		return ""
+	}
+	return s.Instance
 }
 
 // ended is a task that was executed during the call.

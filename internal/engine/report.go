@@ -27,8 +27,8 @@ type Report struct {
 type Action interface{ action() }
 
 type (
-	// Start says that the worker executes the task.
-	Start struct{}
+	// Start says that an instance of the worker executes the task; see run.Start.
+	Start struct{ Instance string }
 	// Advance moves the cursor if it is where the worker thinks.
 	Advance struct{ Expected, Next string }
 	// Yield gives the task back, at Cursor if said.
@@ -227,7 +227,7 @@ func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *
 	var cmd run.Command
 	switch a := r.Action.(type) {
 	case Start:
-		cmd = run.Start{Token: r.Token}
+		cmd = run.Start{Token: r.Token, Instance: a.Instance}
 	case Advance:
 		cmd = run.Advance{Token: r.Token, Expected: a.Expected, Next: a.Next}
 	case Yield:

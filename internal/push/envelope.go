@@ -81,7 +81,7 @@ type Trace struct {
 // Callbacks are the presigned URLs that a worker posts to. What they take and answer is the
 // JSON of the contract's messages, without the lease: the URL stands for it.
 //
-//	status     a ReportItem: {"start":{}}, {"complete":{…}}, {"fail":{…}}, {"yield":{…}} → ReportAnswer
+//	status     a ReportItem: {"start":{"instance":…}}, {"complete":{…}}, {"fail":{…}}, {"yield":{…}} → ReportAnswer
 //	report     {"items":[ReportItem…]}: the same, progress and log chunks in order → ReportResponse
 //	heartbeat  {"progress":{…}} → HeartbeatReply
 //	cursor     Advance {"expected":…,"next":…} → ReportAnswer

@@ -54,7 +54,7 @@ func Attempts(events []event.Event) []Attempt {
 				current.StartedAt = e.At
 			}
 		case TaskStarted:
-			if current != nil {
+			if current != nil && current.StartedAt.IsZero() {
 				current.StartedAt = e.At
 			}
 		case TaskReturned:

@@ -20,6 +20,8 @@ const (
 	MaxCursorLength = 4 << 10
 	MaxResultLength = 64 << 10
 	maxWorkerLength = 200
+
+	MaxInstanceLength = 200
 )
 
 // Command is something asked of a task, with the facts that decide it.
@@ -48,8 +50,12 @@ type (
 		Claim  id.Claim
 		Start  bool
 	}
-	// Start says that the worker executes the task.
-	Start struct{ Token int64 }
+	// Start says that an instance of the worker executes the task. Instance is empty where only one
+	// can: a pulled lease is known to its claim alone, and a server speaks for its endpoint.
+	Start struct {
+		Token    int64
+		Instance string
+	}
 	// Advance moves the cursor if it is still where the worker thinks.
 	Advance struct {
 		Token          int64
@@ -138,7 +144,7 @@ func (t Task) Decide(cmd Command, facts Facts) (event.Body, error) {
 	case Claim:
 		return t.claim(c, facts)
 	case Start:
-		return t.start(facts)
+		return t.start(c, facts)
 	case Advance:
 		return t.advance(c)
 	case FanOut:
@@ -203,15 +209,29 @@ func (t Task) deadline(now time.Time) time.Time {
 	return now.Add(time.Duration(t.Timeout) * time.Second)
 }
 
-func (t Task) start(facts Facts) (event.Body, error) {
+// start refuses a second instance: the envelope of a push pool has come to two, and one executes it.
+func (t Task) start(c Start, facts Facts) (event.Body, error) {
+	if len(c.Instance) > MaxInstanceLength {
+		return nil, tooLong("instance", len(c.Instance), MaxInstanceLength)
+	}
+	if err := storable("instance", c.Instance); err != nil {
+		return nil, err
+	}
+	if t.Instance != "" && c.Instance != "" && c.Instance != t.Instance {
+		return nil, fault.New(fault.Stale, "another instance of the worker executes this attempt", fault.Field("instance"),
+			fault.Remedy("do not run the task: the envelope was delivered twice"), fault.Value("state", t.State.String()), fault.Value("attempt", t.Attempt))
+	}
 	if t.CancelRequested {
 		return nil, fault.New(fault.Conflict, "the run is being cancelled", fault.Field("lease"),
 			fault.Remedy("report the task as failed with code CANCELLED"), fault.Value("should_cancel", true))
 	}
-	if t.State == Running {
+	switch {
+	case t.State != Running:
+		return TaskStarted{Deadline: t.deadline(facts.Now), Instance: c.Instance}, nil
+	case t.Instance == c.Instance || c.Instance == "":
 		return nil, nil
 	}
-	return TaskStarted{Deadline: t.deadline(facts.Now)}, nil
+	return TaskStarted{Deadline: t.Deadline, Instance: c.Instance}, nil // the server had spoken for it
 }
 
 func (t Task) advance(c Advance) (event.Body, error) {

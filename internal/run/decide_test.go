@@ -54,6 +54,32 @@ func TestDecide(t *testing.T) {
 			"an expired lease still belongs to its worker while nobody else has claimed the task")
 	})
 
+	t.Run("one instance executes an attempt", func(t *testing.T) {
+		t.Parallel()
+		dispatched := running()
+		dispatched.State, dispatched.StartedAt = Dispatched, time.Time{}
+		first := after(t, dispatched, Start{Token: 7, Instance: "a"}, now)
+		require.Equal(t, "a", first.Instance)
+		for _, instance := range []string{"a", ""} { // a repeat, and the server that has sent the task
+			body, err := first.Decide(Start{Token: 7, Instance: instance}, late)
+			require.NoError(t, err)
+			require.Nil(t, body)
+		}
+		_, err := first.Decide(Start{Token: 7, Instance: "b"}, now)
+		require.True(t, fault.Is(err, fault.Stale), err)
+
+		spoken := after(t, dispatched, Start{Token: 7}, now) // by the server
+		named := after(t, spoken, Start{Token: 7, Instance: "b"}, late)
+		require.Equal(t, "b", named.Instance)
+		require.Equal(t, spoken.StartedAt, named.StartedAt)
+		require.Equal(t, spoken.Deadline, named.Deadline)
+		_, err = named.Decide(Start{Token: 7, Instance: "a"}, now)
+		require.True(t, fault.Is(err, fault.Stale), err)
+		require.Empty(t, after(t, named, Succeed{Token: 7, Outcome: Success}, now).Instance)
+		_, err = dispatched.Decide(Start{Token: 7, Instance: strings.Repeat("x", MaxInstanceLength+1)}, now)
+		require.True(t, fault.Is(err, fault.LimitExceeded), err)
+	})
+
 	t.Run("failures are counted apart from attempts", func(t *testing.T) {
 		t.Parallel()
 		task := running()

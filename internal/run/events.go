@@ -155,9 +155,11 @@ type (
 		Deadline time.Time `json:"deadline,omitzero"`
 	}
 
-	// TaskStarted says that the worker executes the task.
+	// TaskStarted says that the worker executes the task. It comes a second time when the server
+	// knew of the start before the instance had named itself.
 	TaskStarted struct {
 		Deadline time.Time `json:"deadline"`
+		Instance string    `json:"instance,omitempty"`
 	}
 
 	// TaskCursorAdvanced moves the resumable position.

@@ -28,7 +28,7 @@ func genCommand(t *rapid.T, task Task) Command {
 		DependenciesMet{},
 		Admit{},
 		Claim{Token: task.Token + 1, Worker: "w", Start: rapid.Bool().Draw(t, "start")},
-		Start{Token: token},
+		Start{Token: token, Instance: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "instance")},
 		Advance{Token: token, Expected: task.Cursor, Next: cursor.Draw(t, "next")},
 		FanOut{Token: token, Ordinal: rapid.Int32Range(0, 2).Draw(t, "ordinal")},
 		Yield{Token: token},

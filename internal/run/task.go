@@ -45,6 +45,7 @@ type Task struct {
 	// ended the task stays, so that a repeated report is recognised.
 	Token           int64
 	Worker          string
+	Instance        string // of the worker, if it was named at the start
 	Claim           id.Claim
 	StartedAt       time.Time
 	Deadline        time.Time
@@ -98,7 +99,10 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 			t.State, t.StartedAt, t.Deadline = Running, e.At, body.Deadline
 		}
 	case TaskStarted:
-		t.State, t.StartedAt, t.Deadline = Running, e.At, body.Deadline
+		if t.State != Running {
+			t.StartedAt = e.At
+		}
+		t.State, t.Deadline, t.Instance = Running, body.Deadline, body.Instance
 	case TaskCursorAdvanced:
 		t.Cursor, t.Fruitless = body.Cursor, 0
 	case TaskFannedOut:
@@ -150,7 +154,7 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 
 // endLease forgets what belonged to the attempt.
 func (t *Task) endLease() {
-	t.Worker, t.Claim = "", id.Claim{}
+	t.Worker, t.Instance, t.Claim = "", "", id.Claim{}
 	t.StartedAt, t.Deadline, t.ExpiresAt, t.Lease = time.Time{}, time.Time{}, time.Time{}, 0
 	t.CancelRequested = false
 }

@@ -88,7 +88,8 @@ func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]r
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
 			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Token: r.Token, ClaimID: r.ClaimID, StartedAt: r.StartedAt,
-			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt, LeaseMs: r.LeaseMs,
+			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker, Instance: r.Instance,
+			Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt, LeaseMs: r.LeaseMs,
 		})
 		if r.HeartbeatExpiresAt.After(t.ExpiresAt) {
 			t.ExpiresAt = r.HeartbeatExpiresAt

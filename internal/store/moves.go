@@ -224,6 +224,7 @@ func (tx *Tx) updateLeases(ctx context.Context, rows []run.Task) error {
 			StartedAts:       column(rows, func(t run.Task) time.Time { return t.StartedAt }),
 			Deadlines:        column(rows, func(t run.Task) time.Time { return t.Deadline }),
 			CancelRequesteds: column(rows, func(t run.Task) bool { return t.CancelRequested }),
+			Instances:        column(rows, func(t run.Task) string { return t.Instance }),
 		})
 	})
 }

@@ -112,7 +112,7 @@ func taskFromLease(l db.ServoLease) run.Task {
 		Tenant: id.Of[id.Tenant](l.TenantID), Run: id.Of[id.Run](l.RunID), ID: id.Of[id.Task](l.TaskID),
 		State: run.Dispatched, Version: l.Version, Since: l.Since, Pool: l.Pool, Priority: l.Priority, Timeout: l.TimeoutS,
 		Dependents: l.Dependents, Attempt: l.Attempt, Failures: l.Failures, Fruitless: l.Fruitless, Deaths: l.Deaths, FanOuts: l.FanOuts, Cursor: l.Cursor,
-		Token: l.Token, Worker: l.Worker, Claim: id.Of[id.Claim](l.ClaimID), StartedAt: timeOf(l.StartedAt), Deadline: timeOf(l.Deadline),
+		Token: l.Token, Worker: l.Worker, Instance: l.Instance, Claim: id.Of[id.Claim](l.ClaimID), StartedAt: timeOf(l.StartedAt), Deadline: timeOf(l.Deadline),
 		ExpiresAt: l.ExpiresAt, CancelRequested: l.CancelRequested, Asset: l.Asset, Cost: l.Cost, ReadyAt: l.ReadyAt,
 		Lease: time.Duration(l.LeaseMs) * time.Millisecond,
 	}

@@ -14,7 +14,7 @@ import (
 
 // taskMay says whether an event may happen to a task in a state.
 func taskMay(from run.TaskState, body event.Body) bool {
-	switch body.(type) {
+	switch b := body.(type) {
 	case run.TaskReadied:
 		return from == run.Pending || from == run.RetryWait
 	case run.TaskQueued:
@@ -22,7 +22,7 @@ func taskMay(from run.TaskState, body event.Body) bool {
 	case run.TaskWithdrawn, run.TaskClaimed:
 		return from == run.Queued
 	case run.TaskStarted:
-		return from == run.Dispatched
+		return from == run.Dispatched || from == run.Running && b.Instance != ""
 	case run.TaskCursorAdvanced, run.TaskFannedOut, run.TaskSucceeded:
 		return from == run.Running
 	case run.TaskReturned, run.TaskRetrying, run.TaskFailed, run.TaskCancelRequested:

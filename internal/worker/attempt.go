@@ -63,8 +63,8 @@ func (a *attempt) item(action *servov1.ReportItem, payload int) item {
 // itemFrame is a generous size of what stands around an item's payload.
 const itemFrame = 32
 
-func (a *attempt) started() item {
-	return a.item(&servov1.ReportItem{Action: &servov1.ReportItem_Start{Start: &servov1.Start{}}}, 0)
+func (a *attempt) started(instance string) item {
+	return a.item(&servov1.ReportItem{Action: &servov1.ReportItem_Start{Start: &servov1.Start{Instance: instance}}}, len(instance))
 }
 
 func (a *attempt) failed(fail *servov1.Fail) item {

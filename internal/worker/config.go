@@ -16,6 +16,7 @@ import (
 type Config struct {
 	Conn        grpc.ClientConnInterface // to the server
 	ID          string                   // host-pid
+	Instance    string                   // of the process, if tasks may reach two: code waits for its start to be granted; none
 	Pools       []string                 // in the order of preference; "default"
 	Concurrency int                      // slots: how many tasks run at once; 1
 	Ahead       int                      // leases ahead of need: half of Concurrency, at least 1; NoAhead for none

@@ -44,11 +44,49 @@ func (w *Worker) turn(a *attempt) (next *attempt) {
 	}()
 	if !a.lease.GetStarted() {
 		a.since = time.Now()
-		w.reporter.say(a, a.started())
+		if !w.begin(a) {
+			a.cancel(nil)
+			returned = true
+			return nil
+		}
 	}
 	w.attempt(a)
 	returned = true
 	return nil
+}
+
+// begin says that an attempt is executed. An instance waits for the answer: the same task may have
+// reached another, and only one of them may run its code.
+func (w *Worker) begin(a *attempt) bool {
+	start := a.started(w.config.Instance)
+	if w.config.Instance == "" {
+		w.reporter.say(a, start)
+		return true
+	}
+	start.answer = make(chan *servov1.ReportAnswer, 1)
+	if !w.reporter.say(a, start) {
+		return false
+	}
+	select {
+	case answer, answered := <-start.answer:
+		problem := answer.GetError()
+		switch {
+		case !answered:
+			return false
+		case problem == nil:
+			return true
+		case problem.GetCode() == problemConflict:
+			w.end(a, a.failed(&servov1.Fail{Error: &servov1.Failure{Code: codeCancelled, Message: "cancelled before it began"}}))
+			return false
+		}
+		w.config.Logger.Warn("the server does not let this instance start a task", "task", a.lease.GetTask(), "problem", problem)
+		w.lose(a)
+	case <-a.ctx.Done():
+		if !a.lost.Load() {
+			w.end(a, w.verdict(a.ctx, a, Result{}, context.Cause(a.ctx)))
+		}
+	}
+	return false
 }
 
 // attempt executes an attempt and says what came of it.

@@ -802,7 +802,10 @@ func (x *UpstreamResult) GetRun() string {
 
 // Start says that the attempt is being executed.
 type Start struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which instance of the worker executes the attempt: another one is refused. Workers of push
+	// pools must name it, since an envelope may arrive twice.
+	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -835,6 +838,13 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
 	return file_servo_v1_workers_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Start) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
 }
 
 // Advance moves the cursor by compare-and-swap. A cursor has at most 4 KiB; a longer one is
@@ -1773,10 +1783,12 @@ func (x *HeartbeatAnswer) GetShouldCancel() bool {
 
 // StartTaskRequest starts one attempt.
 type StartTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Lease         string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Task    string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Lease   string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	// Which instance of the worker executes the attempt: another one is refused.
+	Instance      string `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1828,6 +1840,13 @@ func (x *StartTaskRequest) GetAttempt() int32 {
 func (x *StartTaskRequest) GetLease() string {
 	if x != nil {
 		return x.Lease
+	}
+	return ""
+}
+
+func (x *StartTaskRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
 	}
 	return ""
 }
@@ -2302,8 +2321,9 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\tpartition\x18\x03 \x01(\tR\tpartition\x12.\n" +
 	"\x06result\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x06result\x12\x18\n" +
 	"\aomitted\x18\x05 \x01(\bR\aomitted\x12\x10\n" +
-	"\x03run\x18\x06 \x01(\tR\x03run\"\a\n" +
-	"\x05Start\"O\n" +
+	"\x03run\x18\x06 \x01(\tR\x03run\"-\n" +
+	"\x05Start\x12$\n" +
+	"\binstance\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\binstance\"O\n" +
 	"\aAdvance\x12%\n" +
 	"\bexpected\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\bexpected\x12\x1d\n" +
 	"\x04next\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x04next\":\n" +
@@ -2373,12 +2393,13 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x06leases\x18\x01 \x03(\v2\x19.servo.v1.HeartbeatAnswerR\x06leases\"J\n" +
 	"\x0fHeartbeatAnswer\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x12#\n" +
-	"\rshould_cancel\x18\x02 \x01(\bR\fshouldCancel\"u\n" +
+	"\rshould_cancel\x18\x02 \x01(\bR\fshouldCancel\"\x9b\x01\n" +
 	"\x10StartTaskRequest\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\x12!\n" +
 	"\aattempt\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\x12 \n" +
 	"\x05lease\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\"\xbd\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12$\n" +
+	"\binstance\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\binstance\"\xbd\x01\n" +
 	"\x14AdvanceCursorRequest\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04task\x12!\n" +
 	"\aattempt\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\x12 \n" +

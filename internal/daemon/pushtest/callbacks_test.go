@@ -197,11 +197,12 @@ func TestCallbackBodies(t *testing.T) {
 		says             string
 	}{
 		{"a field that is not known", e.Callbacks.Status, `{"complet": {}}`, 400, "complete"},
-		{"something after the JSON", e.Callbacks.Status, `{"start": {}} {}`, 400, ""},
+		{"something after the JSON", e.Callbacks.Status, `{"start": {"instance": "i"}} {}`, 400, ""},
 		{"a key that is there twice", e.Callbacks.Status, `{"start": {}, "start": {}}`, 400, ""},
 		{"nothing to report", e.Callbacks.Status, `{}`, 400, ""},
 		{"no items", e.Callbacks.Report, `{"items": []}`, 400, "items"},
-		{"another lease", e.Callbacks.Status, `{"lease": "abc", "start": {}}`, 400, "lease"},
+		{"another lease", e.Callbacks.Status, `{"lease": "abc", "start": {"instance": "i"}}`, 400, "lease"},
+		{"no instance", e.Callbacks.Status, `{"start": {}}`, 400, "start.instance"},
 		{"another worker's task", e.Callbacks.Upstream, `{"tenant": "brick"}`, 400, "tenant"},
 		{"an upstream that is none", e.Callbacks.Upstream, `{"task": "` + uuid.NewString() + `"}`, 404, ""},
 		{"a negative ordinal", e.Callbacks.FanOut, `{"ordinal": -1, "tasks": [{"asset": "p/two"}]}`, 400, "ordinal"},
@@ -232,7 +233,7 @@ func TestCallbackFanOutAndUpstream(t *testing.T) {
 	})
 	run := w.trigger(t, "both")
 	first := <-got
-	status, body := post(t, first.Callbacks.Status, object{"start": object{}})
+	status, body := post(t, first.Callbacks.Status, object{"start": object{"instance": "i"}})
 	require.Equal(t, http.StatusOK, status, body)
 	fan := object{"ordinal": 0, "tasks": []object{{"asset": "p/two", "partition": "extra"}}}
 	status, body = post(t, first.Callbacks.FanOut, fan)
@@ -246,7 +247,7 @@ func TestCallbackFanOutAndUpstream(t *testing.T) {
 
 	for range 2 {
 		e := <-got
-		status, body = post(t, e.Callbacks.Status, object{"start": object{}})
+		status, body = post(t, e.Callbacks.Status, object{"start": object{"instance": "i"}})
 		require.Equal(t, http.StatusOK, status, body)
 		if e.Partition == "" { // the one that the plan has wait for the first
 			status, body = post(t, e.Callbacks.Upstream, object{"run": first.Run, "task": first.Task})

@@ -121,12 +121,12 @@ WHERE  q.ctid = n.tid;
 UPDATE servo.leases q
 SET    since = n.since, version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),
-       cancel_requested = n.cancel_requested
+       cancel_requested = n.cancel_requested, instance = n.instance
 FROM   (SELECT unnest(@sinces::timestamptz[]) AS since, unnest(@versions::int[]) AS version,
                unnest(@fruitlesses::int[]) AS fruitless, unnest(@fan_outs::int[]) AS fan_outs, unnest(@cursors::text[]) AS cursor,
                unnest(@dependents::bool[]) AS dependents,
                unnest(@started_ats::timestamptz[]) AS started_at, unnest(@deadlines::timestamptz[]) AS deadline,
-               unnest(@cancel_requesteds::bool[]) AS cancel_requested,
+               unnest(@cancel_requesteds::bool[]) AS cancel_requested, unnest(@instances::text[]) AS instance,
                unnest(ARRAY(
                    SELECT found.tid
                    FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS k
@@ -150,7 +150,7 @@ WHERE  q.ctid = n.tid;
 -- The heartbeat of a worker counts as the expiry of its lease if it is later.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths,
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance,
        coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
@@ -162,7 +162,7 @@ LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
 -- name: LockLeasesOnly :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
 JOIN   LATERAL (SELECT * FROM servo.leases l

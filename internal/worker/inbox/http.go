@@ -46,7 +46,7 @@ func (i *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		answer(w, http.StatusTooManyRequests, map[string]any{"code": fault.LimitExceeded, "message": "all slots of the worker are taken"})
 	default:
-		answer(w, http.StatusAccepted, map[string]any{"status": "ACCEPTED", "repeat": known})
+		answer(w, http.StatusAccepted, map[string]any{"status": "ACCEPTED", "repeat": known, "instance": i.config.Instance})
 	}
 }
 

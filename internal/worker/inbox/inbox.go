@@ -28,6 +28,7 @@ import (
 
 // Config says what an inbox believes and how long it waits.
 type Config struct {
+	Instance string        // the name of this process among those of the pool
 	Keys     push.Lookup   // whose envelopes are believed
 	Patience time.Duration // how long an envelope waits for a free slot; 2 s if not said
 	Logger   *slog.Logger

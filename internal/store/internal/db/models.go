@@ -191,6 +191,7 @@ type ServoLease struct {
 	ReadyAt         time.Time
 	LeaseMs         int32
 	Deaths          int32
+	Instance        string
 }
 
 type ServoLiveRun struct {

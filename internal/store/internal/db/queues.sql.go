@@ -511,11 +511,11 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 const lockLeases = `-- name: LockLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths,
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance,
        coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, instance FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
                      WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true
@@ -555,6 +555,7 @@ type LockLeasesRow struct {
 	ReadyAt            time.Time
 	LeaseMs            int32
 	Deaths             int32
+	Instance           string
 	HeartbeatExpiresAt time.Time
 }
 
@@ -596,6 +597,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 			&i.ReadyAt,
 			&i.LeaseMs,
 			&i.Deaths,
+			&i.Instance,
 			&i.HeartbeatExpiresAt,
 		); err != nil {
 			return nil, err
@@ -611,10 +613,10 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 const lockLeasesOnly = `-- name: LockLeasesOnly :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, instance FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 `
 
@@ -661,6 +663,7 @@ func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) 
 			&i.ReadyAt,
 			&i.LeaseMs,
 			&i.Deaths,
+			&i.Instance,
 		); err != nil {
 			return nil, err
 		}
@@ -703,7 +706,7 @@ func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesPara
 }
 
 const sweepLeases = `-- name: SweepLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepLeasesRow struct {
@@ -748,6 +751,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
 			&i.ServoLease.Deaths,
+			&i.ServoLease.Instance,
 		); err != nil {
 			return nil, err
 		}
@@ -946,15 +950,15 @@ const updateLeases = `-- name: UpdateLeases :exec
 UPDATE servo.leases q
 SET    since = n.since, version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),
-       cancel_requested = n.cancel_requested
+       cancel_requested = n.cancel_requested, instance = n.instance
 FROM   (SELECT unnest($1::timestamptz[]) AS since, unnest($2::int[]) AS version,
                unnest($3::int[]) AS fruitless, unnest($4::int[]) AS fan_outs, unnest($5::text[]) AS cursor,
                unnest($6::bool[]) AS dependents,
                unnest($7::timestamptz[]) AS started_at, unnest($8::timestamptz[]) AS deadline,
-               unnest($9::bool[]) AS cancel_requested,
+               unnest($9::bool[]) AS cancel_requested, unnest($10::text[]) AS instance,
                unnest(ARRAY(
                    SELECT found.tid
-                   FROM   (SELECT unnest($10::uuid[]) AS run_id, unnest($11::uuid[]) AS task_id) AS k
+                   FROM   (SELECT unnest($11::uuid[]) AS run_id, unnest($12::uuid[]) AS task_id) AS k
                    LEFT   JOIN LATERAL (SELECT l.ctid AS tid FROM servo.leases l
                                         WHERE l.run_id = k.run_id AND l.task_id = k.task_id OFFSET 0) AS found ON true)) AS tid) AS n
 WHERE  q.ctid = n.tid
@@ -970,6 +974,7 @@ type UpdateLeasesParams struct {
 	StartedAts       []time.Time
 	Deadlines        []time.Time
 	CancelRequesteds []bool
+	Instances        []string
 	RunIds           []uuid.UUID
 	TaskIds          []uuid.UUID
 }
@@ -986,6 +991,7 @@ func (q *Queries) UpdateLeases(ctx context.Context, arg UpdateLeasesParams) erro
 		arg.StartedAts,
 		arg.Deadlines,
 		arg.CancelRequesteds,
+		arg.Instances,
 		arg.RunIds,
 		arg.TaskIds,
 	)
