@@ -40,6 +40,9 @@ func TypeOf(code fault.Code) string {
 	return "/errors/" + strings.ReplaceAll(strings.ToLower(string(code)), "_", "-")
 }
 
+// TitleOf is the title of a code's problems.
+func TitleOf(code fault.Code) string { return kindOf(code).title }
+
 // MarshalJSON writes the document. A value that has the name of a member of its own is left
 // out: what the standard says about that member stays true.
 func (d Doc) MarshalJSON() ([]byte, error) {

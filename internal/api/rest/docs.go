@@ -48,7 +48,11 @@ func newPage(root object) (page, error) {
 	if err := layout.Execute(&html, newDocsView(root)); err != nil {
 		return page{}, fmt.Errorf("write %s: %w", docsPath, err)
 	}
-	p := page{files: map[string]servedFile{docsPath: serve("text/html; charset=utf-8", html.Bytes())}}
+	p := page{}
+	if p.files, err = errorPages(); err != nil {
+		return page{}, err
+	}
+	p.files[docsPath] = serve("text/html; charset=utf-8", html.Bytes())
 	for name, kind := range map[string]string{"docs.js": "text/javascript; charset=utf-8", "docs.css": "text/css; charset=utf-8"} {
 		body, err := docsFiles.ReadFile("docs/" + name)
 		if err != nil {
@@ -82,7 +86,7 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 		w.Header().Set("Allow", allow)
-		problem.Write(w, r, fault.New(problem.MethodNotAllowed, r.Method+" is not possible at "+docsPath, fault.Remedy("use "+allow)))
+		problem.Write(w, r, fault.New(problem.MethodNotAllowed, r.Method+" is not possible at "+strings.TrimSuffix(r.URL.Path, "/"), fault.Remedy("use "+allow)))
 		return
 	}
 	r.Header = r.Header.Clone()

@@ -38,16 +38,16 @@ func (d docsReader) operation(method, path string, o object) docsOperation {
 	}
 	body := object(nil)
 	if _, has := o["requestBody"]; has {
-		body = at(o, "requestBody", "content", "application/json", "schema")
+		body = at(o, "requestBody", "content", "application/json")
 		view.Body = new(docsType)
-		*view.Body = d.typeOf(body)
+		*view.Body = d.typeOf(at(body, "schema"))
 	}
 	view.Answer = d.typeOf(at(o, "responses", "200", "content", "application/json", "schema"))
 	view.Curl = d.curl(method, path, body)
 	return view
 }
 
-// curl is how to make a call from a terminal: with everything that it must have.
+// curl is how to make a call from a terminal. The body is the content of the operation's.
 func (d docsReader) curl(method, path string, body object) string {
 	var text strings.Builder
 	text.WriteString("curl -sS ")
@@ -58,46 +58,10 @@ func (d docsReader) curl(method, path string, body object) string {
 		return strings.ToUpper(strings.Trim(v, "{}"))
 	}))
 	if body != nil {
-		example, _ := json.Marshal(d.example(body, 0)) // made of texts, numbers and the like
+		example, _ := json.Marshal(body["example"]) // it was read from JSON
 		fmt.Fprintf(&text, " \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'", example)
 	}
 	return text.String()
-}
-
-// exampleDepth bounds examples of messages inside messages.
-const exampleDepth = 4
-
-// example is a value of a schema with no more than it must have.
-func (d docsReader) example(schema object, depth int) any {
-	schema, _ = d.follow(schema)
-	if examples, ok := schema["examples"].([]any); ok && len(examples) > 0 {
-		return examples[0]
-	}
-	if values, ok := schema["enum"].([]any); ok && len(values) > 0 {
-		return values[len(values)-1] // the first is often "unspecified"
-	}
-	switch kind := words(schema, "type"); {
-	case kind == "object" || schema["properties"] != nil:
-		value := object{}
-		required, _ := schema["required"].([]any)
-		for _, name := range required {
-			if depth < exampleDepth {
-				value[fmt.Sprint(name)] = d.example(at(schema, "properties", fmt.Sprint(name)), depth+1)
-			}
-		}
-		return value
-	case kind == "array":
-		return []any{d.example(at(schema, "items"), depth+1)}
-	case kind == "boolean":
-		return true
-	case kind == "integer" || kind == "number":
-		return json.Number("1")
-	case schema["format"] == "uuid":
-		return "00000000-0000-4000-8000-000000000000"
-	case kind == "string":
-		return "…"
-	}
-	return object{}
 }
 
 func (d docsReader) schema(name string, s object) docsSchema {

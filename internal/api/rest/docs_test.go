@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// shownTargets are the addresses in examples of bodies: text, not something to load.
+var shownTargets = regexp.MustCompile(`https://[a-z]+\.example\.com|://…`)
+
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	e := edgeOver(t, &services{}, nil)
@@ -41,7 +44,7 @@ func TestDocs(t *testing.T) {
 			require.Contains(t, policy, "script-src 'self'")
 			require.NotContains(t, policy, "unsafe")
 			require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
-			require.NotRegexp(t, `(?i)(https?:)?//[a-z0-9-]+\.[a-z]|@import|url\(`, strings.ReplaceAll(w.Body.String(), "://…", ""), path)
+			require.NotRegexp(t, `(?i)(https?:)?//[a-z0-9-]+\.[a-z]|@import|url\(`, shownTargets.ReplaceAllString(w.Body.String(), ""), path)
 			require.Equal(t, http.StatusNotModified, get(t, http.MethodGet, path, "If-None-Match", w.Header().Get("ETag")).Code)
 		}
 		require.Equal(t, http.StatusMethodNotAllowed, get(t, http.MethodPost, docsPath).Code)

@@ -41,7 +41,11 @@ func newDocument(routes map[string]*route) (document, error) {
 	if err := decoder.Decode(&root); err != nil {
 		return document{}, fmt.Errorf("read the generated OpenAPI document: %w", err)
 	}
-	f := &finisher{root: root, schemas: at(root, "components", "schemas")}
+	examples, err := bodyExamples()
+	if err != nil {
+		return document{}, err
+	}
+	f := &finisher{root: root, schemas: at(root, "components", "schemas"), examples: examples}
 	f.head()
 	f.wellKnown()
 	if err := f.paths(routes); err != nil {
@@ -83,8 +87,9 @@ func (d document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // finisher holds the document while it is finished.
 type finisher struct {
-	root    object
-	schemas object
+	root     object
+	schemas  object
+	examples map[string]object // of request bodies, by message
 }
 
 // at is an object inside objects; it is made where it is not there.
@@ -211,10 +216,8 @@ func publicPath(template string) string {
 
 func (f *finisher) operation(r *route, o object) error {
 	call := r.name[strings.LastIndexByte(r.name, '.')+1:]
-	generated := fmt.Sprint(o["operationId"]) // a further path of a call has a number
-	o["operationId"] = generated[strings.LastIndexByte(generated, '.')+1:]
-	o["summary"] = call
-	o["description"] = unwrap(o["description"])
+	id, description := operationID(fmt.Sprint(o["operationId"]), r.template), unwrap(o["description"])
+	o["operationId"], o["description"], o["summary"] = id, description, summary(call, id, description, r.template)
 	o["tags"] = []any{tagName(r.name[:strings.LastIndexByte(r.name, '.')])}
 	responses := at(o, "responses")
 	responses["default"] = ref("responses/Problem")
@@ -300,7 +303,11 @@ func (f *finisher) requestBody(r *route, o object) error {
 	if len(required) > 0 {
 		schema["required"] = required
 	}
-	o["requestBody"] = object{"required": len(required) > 0, "content": object{"application/json": object{"schema": ref("schemas/" + name)}}}
+	content := object{"schema": ref("schemas/" + name)}
+	if example, ok := f.examples[string(r.input.Name())]; ok {
+		content["example"] = example
+	}
+	o["requestBody"] = object{"required": len(required) > 0, "content": object{"application/json": content}}
 	return nil
 }
 

@@ -2,15 +2,18 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 
+	"buf.build/go/protovalidate"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -136,6 +139,60 @@ func TestOpenAPI(t *testing.T) {
 			}
 			require.ElementsMatch(t, inPath, declared, name)
 		}
+	})
+
+	t.Run("operations have telling ids and summaries", func(t *testing.T) {
+		t.Parallel()
+		for name, operation := range operations {
+			id, summary := operation["operationId"].(string), operation["summary"].(string)
+			require.Regexp(t, `^([A-Z][a-z]*)+$`, id, name)
+			require.Contains(t, summary, " ", name)
+			require.LessOrEqual(t, len(summary), 200, name)
+			require.NotContains(t, summary, id, name)
+		}
+		require.Equal(t, "ListPlatformAlerts", operations["GET /v1/alerts"]["operationId"])
+		require.Equal(t, "SearchTenant", operations["GET /v1/tenants/{tenant}/search"]["operationId"])
+	})
+
+	t.Run("every body has an example that the server takes", func(t *testing.T) {
+		t.Parallel()
+		parsed, err := jsonschema.UnmarshalJSON(strings.NewReader(string(e.openapi.body)))
+		require.NoError(t, err)
+		validator, err := protovalidate.New()
+		require.NoError(t, err)
+		unused, err := bodyExamples()
+		require.NoError(t, err)
+		for _, r := range e.routes {
+			operation := operations[r.method+" "+publicPath(r.template)]
+			if operation["requestBody"] == nil {
+				continue
+			}
+			name := r.method + " " + r.template
+			content := at(operation, "requestBody", "content", "application/json")
+			require.NotNil(t, content["example"], "%s: add %s to docs/examples.json", name, r.input.Name())
+			delete(unused, string(r.input.Name()))
+			compiler := jsonschema.NewCompiler()
+			require.NoError(t, compiler.AddResource("openapi.json", parsed))
+			schema, err := compiler.Compile("openapi.json" + content["schema"].(object)["$ref"].(string))
+			require.NoError(t, err)
+			require.NoError(t, schema.Validate(content["example"]), name)
+
+			body, err := json.Marshal(content["example"])
+			require.NoError(t, err)
+			kind, err := protoregistry.GlobalTypes.FindMessageByName(r.input.FullName())
+			require.NoError(t, err)
+			message := kind.New().Interface()
+			require.NoError(t, protojson.Unmarshal(body, message), name)
+			var broken *protovalidate.ValidationError
+			if err := validator.Validate(message); errors.As(err, &broken) {
+				for _, v := range broken.Violations {
+					require.Contains(t, r.inPath, string(v.FieldDescriptor.Name()), "%s: %s", name, v.String())
+				}
+			} else {
+				require.NoError(t, err, name)
+			}
+		}
+		require.Empty(t, unused, "examples of no body")
 	})
 
 	t.Run("the edge's own parts are told", func(t *testing.T) {
