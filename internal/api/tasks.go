@@ -94,6 +94,13 @@ func (s taskService) GetTask(ctx context.Context, req *servov1.GetTaskRequest) (
 	if err != nil {
 		return nil, err
 	}
+	inputs, err := s.store.TaskInputs(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, in := range inputs {
+		out.Inputs = append(out.Inputs, &servov1.TaskInput{Asset: in.Asset, Partition: in.Partition, Run: in.Run.String(), Task: in.Task.String()})
+	}
 	for _, a := range attempts {
 		failure, err := failureToProto(a.Failure)
 		if err != nil {

@@ -157,6 +157,13 @@ func taskText(w io.Writer, p palette, task *servov1.Task, now time.Time) {
 			t.add("suggestion", clip(f.GetSuggestedAction(), 1000))
 		}
 	}
+	for _, in := range task.GetInputs() {
+		from := "task " + in.GetTask()
+		if in.GetRun() != task.GetRun() {
+			from += " of run " + in.GetRun()
+		}
+		t.add("input", taskName(in.GetAsset(), in.GetPartition())+" from "+from)
+	}
 	if task.GetResult() != nil {
 		t.add("result", clip(compact(task.GetResult()), 1000))
 	}

@@ -47,7 +47,10 @@ type Lease struct {
 	Timeout   time.Duration // of this attempt: it may grow from one to the next
 	Started   bool
 	Code      asset.Asset
-	Upstream  []UpstreamResult // of the tasks that its plan made it wait for, and that an earlier run did for it
+	// Upstream are the results of the tasks that its plan made it wait for, and of those that other
+	// runs have executed instead.
+	Upstream []UpstreamResult
+	missing  []string // upstreams without a task; nil if all have one
 }
 
 // UpstreamResult is what an upstream task has left.
@@ -100,7 +103,7 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	}
 	lease, renewal := e.LeaseTimes(r)
 	r.Lease = lease
-	patience := time.NewTimer(r.Wait)
+	begun, patience := time.Now(), time.NewTimer(r.Wait)
 	defer patience.Stop()
 	cmd := &claimCommand{ClaimRequest: r, renewal: renewal, unsure: true}
 	for first := true; ; first = false {
@@ -112,7 +115,10 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 		case err != nil:
 			return nil, err
 		case len(cmd.leases) > 0:
-			return cmd.leases, nil
+			leases, err := e.refuseMissing(ctx, cmd.leases, r.Meta)
+			if err != nil || len(leases) > 0 || over && r.Wait > 0 && time.Since(begun) >= r.Wait {
+				return leases, err
+			}
 		case over:
 			return e.recall(ctx, cmd)
 		}
@@ -167,7 +173,7 @@ func (e *Engine) recall(ctx context.Context, cmd *claimCommand) ([]Lease, error)
 	if err := e.work.do(context.WithoutCancel(ctx), again); err != nil {
 		return nil, err
 	}
-	return again.leases, nil
+	return e.refuseMissing(ctx, again.leases, again.Meta)
 }
 
 // takes says whether the claim may take a task of this tenant and pool.
@@ -372,8 +378,8 @@ func addUpstream(ctx context.Context, tx *store.Tx, claims []*claimCommand) erro
 	if err := tx.UpstreamResults(ctx, tasks, maxUpstreamBytes); err != nil {
 		return err
 	}
-	for _, l := range waited { // an earlier run may be forgotten by now
-		l.Upstream = slices.DeleteFunc(l.Upstream, func(u UpstreamResult) bool { return u.Asset == "" })
+	for _, l := range waited {
+		l.missingInputs()
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func (r RetryRun) validate() error {
 // doneBefore are tasks that have succeeded, by their asset: those of the run that is retried,
 // those that it has inherited itself, and for what is missing those of the runs before it,
 // since mended code may name other upstreams. They are looked up here, once and outside of the
-// lane, rather than for each claim: no index leads from an asset to its task.
+// lane, rather than for each claim.
 func (e *Engine) doneBefore(ctx context.Context, of store.RunPlan) (map[string]run.Inherited, error) {
 	done := map[string]run.Inherited{}
 	for range maxAncestors {
@@ -160,26 +160,6 @@ func (e *Engine) doneBefore(ctx context.Context, of store.RunPlan) (map[string]r
 		of = before
 	}
 	return done, nil
-}
-
-// inherit gives the tasks of a retry the upstreams that their code names, and that an earlier
-// run has done instead of this one.
-func (t *triggerCommand) inherit(specs []run.TaskSpec) {
-	if len(t.done) == 0 {
-		return
-	}
-	again := make(map[string]bool, len(specs))
-	for _, spec := range specs {
-		again[spec.Asset] = true
-	}
-	for i := range specs {
-		code, _ := t.code.Asset(specs[i].Asset)
-		for _, key := range code.Upstream {
-			if from, ok := t.done[key]; ok && !again[key] {
-				specs[i].Inherited = append(specs[i].Inherited, from)
-			}
-		}
-	}
 }
 
 // stillThere refuses a retry of what the active deployment does not have any more, and lets

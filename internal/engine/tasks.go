@@ -50,6 +50,6 @@ func (w *working) specs(t *triggerCommand) ([]run.TaskSpec, []store.Edge) {
 		specs[from].Dependents = true
 		edges[i] = store.Edge{Key: store.RunKey{Tenant: t.Tenant, Run: t.run}, Upstream: specs[from].ID, Task: specs[to].ID}
 	}
-	t.inherit(specs)
+	t.giveInputs(specs)
 	return specs, edges
 }

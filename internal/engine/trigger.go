@@ -130,6 +130,8 @@ type triggerCommand struct {
 
 	only []string                 // the assets of a retry: a part of what the pipeline selects
 	done map[string]run.Inherited // by asset: what a retry need not do again
+	// inputs are, by asset, the upstreams of the plan that are not part of it.
+	inputs map[string]run.Inherited
 	// from says what a retry that begins with a task does, by the code that it will run.
 	from   func(*deployment) ([]string, error)
 	run    id.Run // minted at the first try and kept: a repeat finds its own run
@@ -302,8 +304,10 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, batch []*call[c
 			}
 		}
 	}
-	planned, err = refuseTriggers(ctx, tx, planned)
-	return planned, n, err
+	if planned, err = refuseTriggers(ctx, tx, planned); err != nil {
+		return nil, n, err
+	}
+	return planned, n, findInputs(ctx, tx, planned)
 }
 
 // plan checks the trigger and plans it.

@@ -48,7 +48,7 @@ var devPages = []string{"docs/guides/run-any-command.md", "docs/guides/subscribe
 // TestGuides follows every page as a reader would.
 func TestGuides(t *testing.T) {
 	t.Parallel()
-	pages := pagesUnder(t, "docs/guides", "docs/runbooks")
+	pages := append(pagesUnder(t, "docs/guides", "docs/runbooks"), "docs/manifest.md")
 	require.Subset(t, pages, slices.Concat(ownServers, devPages))
 	for _, name := range pages {
 		t.Run(name, func(t *testing.T) {

@@ -46,16 +46,20 @@ type TaskSpec struct {
 	Upstream  []int32 `json:"up,omitempty"`
 	// Dependents says whether any task waits for this one when it is made.
 	Dependents bool `json:"deps,omitempty"`
-	// Inherited are the upstreams that a retry does not do again.
+	// Inherited are the upstreams that the run does not execute, with the tasks that did.
 	Inherited []Inherited `json:"in,omitempty"`
 }
 
-// Inherited is a task of an earlier run of the same tenant, which succeeded. A retry's task
-// is given its result as if it had waited for it.
+// Inherited is a task of an earlier run of the same tenant, which succeeded. A task is given its
+// result as if it had waited for it: a retry's that of a run before it, and a task whose upstream
+// was not selected the latest one of the workspace.
 type Inherited struct {
-	Asset string  `json:"asset"`
-	Run   id.Run  `json:"run"`
-	Task  id.Task `json:"task"`
+	Asset string `json:"asset"`
+	// Run and Task are zero if the asset had no result when the run was created.
+	Run  id.Run  `json:"run,omitzero"`
+	Task id.Task `json:"task,omitzero"`
+	// Outside says that it was the latest of the workspace, not one of a run that is retried.
+	Outside bool `json:"outside,omitempty"`
 }
 
 // Window is what the code of a run is told about its config. A retry has that of the run which it

@@ -24,6 +24,7 @@ const (
 	CodeTimeout       = "TIMEOUT"
 	CodePoison        = "POISON"
 	CodeCancelled     = "CANCELLED"
+	CodeMissingInput  = "MISSING_INPUT"
 )
 
 // Class groups error codes by what can be done about them.
@@ -50,7 +51,7 @@ func classOf(code string) (class Class, retried bool) {
 		return ClassInfrastructure, true
 	case "USER_CODE_EXCEPTION", "IMPORT_ERROR", "CHECK_FAILED":
 		return ClassUserCode, false
-	case "MISSING_INPUT", "SCHEMA_VIOLATION", "DATA_CORRUPTION":
+	case CodeMissingInput, "SCHEMA_VIOLATION", "DATA_CORRUPTION":
 		return ClassInput, false
 	case "AUTHENTICATION_FAILED", "AUTHORIZATION_FAILED", "INVALID_CONFIGURATION", "RESOURCE_NOT_FOUND",
 		"INVALID_MANIFEST", "INVALID_PARTITION", "CYCLE_DETECTED":

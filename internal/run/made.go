@@ -196,7 +196,9 @@ func (m Made) AddDone(of id.Run, done map[string]Inherited) {
 				add(Inherited{Asset: task.Asset, Run: of, Task: task.ID})
 			}
 			for _, from := range task.Inherited { // of no asset that this run has planned
-				add(from)
+				if !from.Outside { // a retry looks for the latest again: it may be why it is retried
+					add(from)
+				}
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // UpstreamResult is what an upstream task has left for a task that waited for it.
 type UpstreamResult struct {
-	Run       id.Run // the task's own, or an earlier one that it retries
+	Run       id.Run // the task's own, or another one that executed it
 	Task      id.Task
 	Asset     string // "" if there is no such task
 	Partition string
@@ -60,6 +60,50 @@ func (tx *Tx) UpstreamResults(ctx context.Context, tasks []UpstreamsOf, most int
 		found.Asset, found.Partition, found.Result, found.Omitted = r.Asset, r.Partition, r.Result, r.Omitted
 	}
 	return err
+}
+
+// AssetOf is an asset of a workspace.
+type AssetOf struct {
+	Tenant    id.Tenant
+	Workspace id.Workspace
+	Asset     string
+}
+
+// LatestResults finds the tasks that have succeeded last, by the place of their asset. Assets
+// without one are left out.
+func (tx *Tx) LatestResults(ctx context.Context, assets []AssetOf) (map[int]TaskKey, error) {
+	if len(assets) == 0 {
+		return nil, nil
+	}
+	nths := make([]int32, len(assets))
+	for i := range nths {
+		nths[i] = int32(i)
+	}
+	rows, err := tx.q.LatestResults(ctx, db.LatestResultsParams{
+		Nths:         nths,
+		TenantIds:    column(assets, func(a AssetOf) uuid.UUID { return a.Tenant.UUID }),
+		WorkspaceIds: column(assets, func(a AssetOf) uuid.UUID { return a.Workspace.UUID }),
+		Assets:       column(assets, func(a AssetOf) string { return a.Asset }),
+	})
+	found := make(map[int]TaskKey, len(rows))
+	for _, r := range rows {
+		found[int(r.Nth)] = taskKey(assets[r.Nth].Tenant.UUID, r.RunID, r.ID)
+	}
+	return found, err
+}
+
+// TaskInputs are the tasks whose results a task is given, by asset, without the results.
+func (s *Store) TaskInputs(ctx context.Context, key TaskKey) ([]UpstreamResult, error) {
+	var inputs []UpstreamResult
+	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.TaskInputs(ctx, db.TaskInputsParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID})
+		inputs = make([]UpstreamResult, len(rows))
+		for i, r := range rows {
+			inputs[i] = UpstreamResult{Run: id.Of[id.Run](r.RunID), Task: id.Of[id.Task](r.TaskID), Asset: r.Asset, Partition: r.Partition}
+		}
+		return err
+	})
+	return inputs, err
 }
 
 // InheritedIDs is what a task inherits as its row keeps it: run, task, run, task and so on.

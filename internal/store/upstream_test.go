@@ -190,3 +190,35 @@ func TestUpstream(t *testing.T) {
 		require.Equal(t, 1, w.Count(t, count, g.tasks[2].ID.UUID, []string{g.tasks[1].ID.String(), g.tasks[0].ID.String()}))
 	})
 }
+
+func TestLatestResults(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, other := w.account(t, "acme"), w.account(t, "brick")
+	older, newer, failed := w.newRun(t, a, nil, nil), w.newRun(t, a, nil, nil), w.newRun(t, a, nil, nil)
+	theirs := w.newRun(t, other, nil, nil)
+	w.endWith(t, older.tasks[0], `1`)
+	w.endWith(t, newer.tasks[0], `2`)
+	w.endWith(t, theirs.tasks[0], `3`)
+	w.apply(t, store.Changes{Moves: []store.Move{{From: failed.tasks[0].State, Task: w.taskIn(run.Failed, failed.tasks[0])}}})
+	w.Exec(t, `UPDATE servo.tasks SET partition = ''`)
+	asked := []store.AssetOf{
+		{Tenant: a.tenant, Workspace: a.workspace.ID, Asset: "asset"},
+		{Tenant: a.tenant, Workspace: other.workspace.ID, Asset: "asset"},
+		{Tenant: a.tenant, Workspace: a.workspace.ID, Asset: "unknown"},
+		{Tenant: other.tenant, Workspace: other.workspace.ID, Asset: "asset"},
+	}
+	w.engine(t, func(tx *Tx) {
+		require.Equal(t, map[int]store.TaskKey{0: newer.keys(0)[0], 3: theirs.keys(0)[0]}, must(tx.LatestResults(t.Context(), asked))(t))
+		require.Empty(t, must(tx.LatestResults(t.Context(), nil))(t))
+	})
+
+	g := w.newRun(t, a, nil, nil, []int32{0})
+	w.Exec(t, `UPDATE servo.tasks SET inherited = ARRAY['`+newer.run.ID.String()+`', '`+newer.tasks[0].ID.String()+`',
+		'00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000']::uuid[] WHERE run_id = '`+g.run.ID.String()+`' AND ix = 1`)
+	inputs := must(w.TaskInputs(t.Context(), g.keys(1)[0]))(t)
+	require.ElementsMatch(t, []store.UpstreamResult{
+		{Run: g.run.ID, Task: g.tasks[0].ID, Asset: "asset", Partition: "p"}, {Run: newer.run.ID, Task: newer.tasks[0].ID, Asset: "asset"},
+	}, inputs)
+	require.Empty(t, must(w.TaskInputs(t.Context(), g.keys(0)[0]))(t))
+}

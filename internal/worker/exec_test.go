@@ -56,7 +56,7 @@ func TestExec(t *testing.T) {
 			printf '}' >> "$SERVO_RESULT"`, func(l *servov1.Lease) {
 			l.Partition, l.Cursor, l.Attempt = "eu", "page-1", 3
 			l.Parameters, _ = structpb.NewStruct(map[string]any{"region": "eu"})
-			l.Upstream = []*servov1.UpstreamResult{{Asset: "bronze/orders", Partition: "eu", Result: structpb.NewNumberValue(7)}}
+			l.Upstream = []*servov1.UpstreamResult{{Run: "earlier", Task: "that", Asset: "bronze/orders", Partition: "eu", Result: structpb.NewNumberValue(7)}}
 		}))
 		require.Equal(t, "Complete", got.state, got.failure)
 		result, ok := got.result.AsInterface().(map[string]any)
@@ -65,7 +65,7 @@ func TestExec(t *testing.T) {
 		require.Equal(t, map[string]any{
 			"tenant": "acme", "run": got.lease.GetRun(), "task": got.lease.GetTask(), "attempt": 3.0, "asset": "gold/report", "partition": "eu",
 			"pipeline": "daily", "parameters": map[string]any{"region": "eu"}, "cursor": "page-1",
-			"upstream": []any{map[string]any{"asset": "bronze/orders", "partition": "eu", "result": 7.0}},
+			"upstream": []any{map[string]any{"run": "earlier", "task": "that", "asset": "bronze/orders", "partition": "eu", "result": 7.0}},
 			"config":   "", "trigger_type": "", "slot": nil, "interval": nil,
 		}, result["seen"])
 	})

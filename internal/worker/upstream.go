@@ -13,18 +13,20 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/suggest"
 )
 
 // Upstream is what an upstream task has produced.
 type Upstream struct {
-	Task      string          `json:"-"`
+	Run       string          `json:"run"` // that executed it: the task's own or another one
+	Task      string          `json:"task"`
 	Asset     string          `json:"asset"`
 	Partition string          `json:"partition"`
 	Result    json.RawMessage `json:"result"`
 }
 
-// Upstream is what the task's plan made it wait for, or what an earlier run did for a retry:
+// Upstream is what the task's plan made it wait for, or what another run has executed instead:
 // the result of that asset. If it has several partitions, it is the one of the task's own partition.
 func (t *Task) Upstream(ctx context.Context, asset string) (json.RawMessage, error) {
 	var found []*servov1.UpstreamResult
@@ -71,7 +73,7 @@ func (t *Task) Mapped(ctx context.Context, asset string) iter.Seq2[Upstream, err
 		request := &servov1.ListUpstreamTasksRequest{
 			Tenant: t.Lease().GetTenant(), Run: t.Lease().GetRun(), Task: t.Lease().GetTask(), PageSize: 100,
 		}
-		for {
+		for found := false; ; {
 			page, err := read(ctx, t.worker.link, t.worker.tasks.ListUpstreamTasks, request)
 			if err != nil {
 				yield(Upstream{}, fmt.Errorf("read the results of upstream %s: %w", asset, err))
@@ -81,15 +83,32 @@ func (t *Task) Mapped(ctx context.Context, asset string) iter.Seq2[Upstream, err
 				if u.GetAsset() != asset {
 					continue
 				}
-				if !yield(Upstream{Task: u.GetTask(), Asset: u.GetAsset(), Partition: u.GetPartition(), Result: fromValue(u.GetResult())}, nil) {
+				found = true
+				if !yield(Upstream{Run: t.Lease().GetRun(), Task: u.GetTask(), Asset: u.GetAsset(), Partition: u.GetPartition(), Result: fromValue(u.GetResult())}, nil) {
 					return
 				}
 			}
-			if request.PageToken = page.GetNextPageToken(); request.GetPageToken() == "" {
-				return
+			if request.PageToken = page.GetNextPageToken(); request.GetPageToken() != "" {
+				continue
 			}
+			if !found && t.allFromOutside() {
+				yield(Upstream{}, &Error{
+					Code: run.CodeMissingInput, Message: fmt.Sprintf("no task of %s is part of this run: results of a fan-out are read in the run that has it", asset),
+					SuggestedAction: "run the asset that fans out too: servo runs trigger --select +" + t.Lease().GetAsset(),
+				})
+			}
+			return
 		}
 	}
+}
+
+// allFromOutside says that the task has upstreams and that its run executes none of them: nothing
+// was fanned out for it.
+func (t *Task) allFromOutside() bool {
+	upstream := t.Lease().GetUpstream()
+	return len(upstream) > 0 && !slices.ContainsFunc(upstream, func(u *servov1.UpstreamResult) bool {
+		return cmp.Or(u.GetRun(), t.Lease().GetRun()) == t.Lease().GetRun()
+	})
 }
 
 // read makes a call that only reads, again while the server is away.
@@ -171,7 +190,7 @@ func (t *Task) Input(ctx context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		in.Upstream[i] = Upstream{Asset: u.GetAsset(), Partition: u.GetPartition(), Result: result}
+		in.Upstream[i] = Upstream{Run: cmp.Or(u.GetRun(), l.GetRun()), Task: u.GetTask(), Asset: u.GetAsset(), Partition: u.GetPartition(), Result: result}
 	}
 	return Marshal(in)
 }

@@ -141,7 +141,9 @@ type Task struct {
 	HeartbeatAt     *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=heartbeat_at,json=heartbeatAt,proto3" json:"heartbeat_at,omitempty"`
 	CancelRequested bool                   `protobuf:"varint,26,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	// Left out of lists.
-	Attempts      []*Attempt `protobuf:"bytes,27,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Attempts []*Attempt `protobuf:"bytes,27,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// The tasks whose results it is given. Left out of lists.
+	Inputs        []*TaskInput `protobuf:"bytes,28,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -365,6 +367,84 @@ func (x *Task) GetAttempts() []*Attempt {
 	return nil
 }
 
+func (x *Task) GetInputs() []*TaskInput {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+// TaskInput is a task whose result another task is given.
+type TaskInput struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Asset     string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
+	Partition string                 `protobuf:"bytes,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	// The run that executed it: the task's own, one that it retries, or, if the upstream is not part
+	// of the run, the newest one of the workspace in which it had succeeded when the run was created.
+	Run           string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	Task          string `protobuf:"bytes,4,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskInput) Reset() {
+	*x = TaskInput{}
+	mi := &file_servo_v1_tasks_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskInput) ProtoMessage() {}
+
+func (x *TaskInput) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_tasks_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskInput.ProtoReflect.Descriptor instead.
+func (*TaskInput) Descriptor() ([]byte, []int) {
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TaskInput) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *TaskInput) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *TaskInput) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *TaskInput) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
 // Attempt is one try of a task.
 type Attempt struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -387,7 +467,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[1]
+	mi := &file_servo_v1_tasks_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +479,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[1]
+	mi := &file_servo_v1_tasks_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +492,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{1}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -497,7 +577,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[2]
+	mi := &file_servo_v1_tasks_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +589,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[2]
+	mi := &file_servo_v1_tasks_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +602,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Stage) GetPhase() string {
@@ -578,7 +658,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[3]
+	mi := &file_servo_v1_tasks_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +670,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[3]
+	mi := &file_servo_v1_tasks_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +683,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Failure) GetCode() string {
@@ -667,7 +747,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[4]
+	mi := &file_servo_v1_tasks_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +759,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[4]
+	mi := &file_servo_v1_tasks_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +772,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Progress) GetPhase() string {
@@ -783,7 +863,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[5]
+	mi := &file_servo_v1_tasks_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +875,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[5]
+	mi := &file_servo_v1_tasks_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +888,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListTasksRequest) GetTenant() string {
@@ -865,7 +945,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[6]
+	mi := &file_servo_v1_tasks_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +957,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[6]
+	mi := &file_servo_v1_tasks_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +970,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -919,7 +999,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[7]
+	mi := &file_servo_v1_tasks_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1011,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[7]
+	mi := &file_servo_v1_tasks_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1024,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetTaskRequest) GetTenant() string {
@@ -982,7 +1062,7 @@ type ForceCancelTaskRequest struct {
 
 func (x *ForceCancelTaskRequest) Reset() {
 	*x = ForceCancelTaskRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[8]
+	mi := &file_servo_v1_tasks_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1074,7 @@ func (x *ForceCancelTaskRequest) String() string {
 func (*ForceCancelTaskRequest) ProtoMessage() {}
 
 func (x *ForceCancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[8]
+	mi := &file_servo_v1_tasks_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1087,7 @@ func (x *ForceCancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceCancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*ForceCancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ForceCancelTaskRequest) GetTenant() string {
@@ -1050,7 +1130,7 @@ type ExplainTaskRequest struct {
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[9]
+	mi := &file_servo_v1_tasks_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1142,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[9]
+	mi := &file_servo_v1_tasks_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1155,7 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExplainTaskRequest) GetTenant() string {
@@ -1115,7 +1195,7 @@ type ListUpstreamTasksRequest struct {
 
 func (x *ListUpstreamTasksRequest) Reset() {
 	*x = ListUpstreamTasksRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[10]
+	mi := &file_servo_v1_tasks_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1207,7 @@ func (x *ListUpstreamTasksRequest) String() string {
 func (*ListUpstreamTasksRequest) ProtoMessage() {}
 
 func (x *ListUpstreamTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[10]
+	mi := &file_servo_v1_tasks_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1220,7 @@ func (x *ListUpstreamTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListUpstreamTasksRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListUpstreamTasksRequest) GetTenant() string {
@@ -1190,7 +1270,7 @@ type ListUpstreamTasksResponse struct {
 
 func (x *ListUpstreamTasksResponse) Reset() {
 	*x = ListUpstreamTasksResponse{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[11]
+	mi := &file_servo_v1_tasks_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1282,7 @@ func (x *ListUpstreamTasksResponse) String() string {
 func (*ListUpstreamTasksResponse) ProtoMessage() {}
 
 func (x *ListUpstreamTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[11]
+	mi := &file_servo_v1_tasks_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1295,7 @@ func (x *ListUpstreamTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListUpstreamTasksResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListUpstreamTasksResponse) GetTasks() []*UpstreamTask {
@@ -1248,7 +1328,7 @@ type UpstreamTask struct {
 
 func (x *UpstreamTask) Reset() {
 	*x = UpstreamTask{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[12]
+	mi := &file_servo_v1_tasks_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1340,7 @@ func (x *UpstreamTask) String() string {
 func (*UpstreamTask) ProtoMessage() {}
 
 func (x *UpstreamTask) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[12]
+	mi := &file_servo_v1_tasks_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1353,7 @@ func (x *UpstreamTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamTask.ProtoReflect.Descriptor instead.
 func (*UpstreamTask) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpstreamTask) GetTask() string {
@@ -1343,7 +1423,7 @@ type ListTaskLogsRequest struct {
 
 func (x *ListTaskLogsRequest) Reset() {
 	*x = ListTaskLogsRequest{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[13]
+	mi := &file_servo_v1_tasks_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1435,7 @@ func (x *ListTaskLogsRequest) String() string {
 func (*ListTaskLogsRequest) ProtoMessage() {}
 
 func (x *ListTaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[13]
+	mi := &file_servo_v1_tasks_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1448,7 @@ func (x *ListTaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*ListTaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListTaskLogsRequest) GetTenant() string {
@@ -1430,7 +1510,7 @@ type ListTaskLogsResponse struct {
 
 func (x *ListTaskLogsResponse) Reset() {
 	*x = ListTaskLogsResponse{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[14]
+	mi := &file_servo_v1_tasks_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1522,7 @@ func (x *ListTaskLogsResponse) String() string {
 func (*ListTaskLogsResponse) ProtoMessage() {}
 
 func (x *ListTaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[14]
+	mi := &file_servo_v1_tasks_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1535,7 @@ func (x *ListTaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*ListTaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListTaskLogsResponse) GetAttempt() int32 {
@@ -1500,7 +1580,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_servo_v1_tasks_proto_msgTypes[15]
+	mi := &file_servo_v1_tasks_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1592,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_tasks_proto_msgTypes[15]
+	mi := &file_servo_v1_tasks_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1605,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_tasks_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogChunk) GetSeq() int64 {
@@ -1553,7 +1633,7 @@ var File_servo_v1_tasks_proto protoreflect.FileDescriptor
 
 const file_servo_v1_tasks_proto_rawDesc = "" +
 	"\n" +
-	"\x14servo/v1/tasks.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12servo/v1/why.proto\"\xc3\t\n" +
+	"\x14servo/v1/tasks.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12servo/v1/why.proto\"\xf0\t\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x14\n" +
@@ -1586,7 +1666,8 @@ const file_servo_v1_tasks_proto_rawDesc = "" +
 	"\bprogress\x18\x18 \x01(\v2\x12.servo.v1.ProgressR\bprogress\x12=\n" +
 	"\fheartbeat_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\vheartbeatAt\x12)\n" +
 	"\x10cancel_requested\x18\x1a \x01(\bR\x0fcancelRequested\x12-\n" +
-	"\battempts\x18\x1b \x03(\v2\x11.servo.v1.AttemptR\battempts\"\xa6\x01\n" +
+	"\battempts\x18\x1b \x03(\v2\x11.servo.v1.AttemptR\battempts\x12+\n" +
+	"\x06inputs\x18\x1c \x03(\v2\x13.servo.v1.TaskInputR\x06inputs\"\xa6\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\t\n" +
@@ -1603,7 +1684,12 @@ const file_servo_v1_tasks_proto_rawDesc = "" +
 	"\n" +
 	"\x06FAILED\x10\v\x12\v\n" +
 	"\aSKIPPED\x10\f\x12\r\n" +
-	"\tCANCELLED\x10\r\"\x82\x03\n" +
+	"\tCANCELLED\x10\r\"e\n" +
+	"\tTaskInput\x12\x14\n" +
+	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\x12\x12\n" +
+	"\x04task\x18\x04 \x01(\tR\x04task\"\x82\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x129\n" +
@@ -1725,80 +1811,82 @@ func file_servo_v1_tasks_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_tasks_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_tasks_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_servo_v1_tasks_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_servo_v1_tasks_proto_goTypes = []any{
 	(Task_State)(0),                   // 0: servo.v1.Task.State
 	(*Task)(nil),                      // 1: servo.v1.Task
-	(*Attempt)(nil),                   // 2: servo.v1.Attempt
-	(*Stage)(nil),                     // 3: servo.v1.Stage
-	(*Failure)(nil),                   // 4: servo.v1.Failure
-	(*Progress)(nil),                  // 5: servo.v1.Progress
-	(*ListTasksRequest)(nil),          // 6: servo.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),         // 7: servo.v1.ListTasksResponse
-	(*GetTaskRequest)(nil),            // 8: servo.v1.GetTaskRequest
-	(*ForceCancelTaskRequest)(nil),    // 9: servo.v1.ForceCancelTaskRequest
-	(*ExplainTaskRequest)(nil),        // 10: servo.v1.ExplainTaskRequest
-	(*ListUpstreamTasksRequest)(nil),  // 11: servo.v1.ListUpstreamTasksRequest
-	(*ListUpstreamTasksResponse)(nil), // 12: servo.v1.ListUpstreamTasksResponse
-	(*UpstreamTask)(nil),              // 13: servo.v1.UpstreamTask
-	(*ListTaskLogsRequest)(nil),       // 14: servo.v1.ListTaskLogsRequest
-	(*ListTaskLogsResponse)(nil),      // 15: servo.v1.ListTaskLogsResponse
-	(*LogChunk)(nil),                  // 16: servo.v1.LogChunk
-	(*timestamppb.Timestamp)(nil),     // 17: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 18: google.protobuf.Duration
-	(*structpb.Value)(nil),            // 19: google.protobuf.Value
-	(*structpb.Struct)(nil),           // 20: google.protobuf.Struct
-	(*Explanation)(nil),               // 21: servo.v1.Explanation
+	(*TaskInput)(nil),                 // 2: servo.v1.TaskInput
+	(*Attempt)(nil),                   // 3: servo.v1.Attempt
+	(*Stage)(nil),                     // 4: servo.v1.Stage
+	(*Failure)(nil),                   // 5: servo.v1.Failure
+	(*Progress)(nil),                  // 6: servo.v1.Progress
+	(*ListTasksRequest)(nil),          // 7: servo.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),         // 8: servo.v1.ListTasksResponse
+	(*GetTaskRequest)(nil),            // 9: servo.v1.GetTaskRequest
+	(*ForceCancelTaskRequest)(nil),    // 10: servo.v1.ForceCancelTaskRequest
+	(*ExplainTaskRequest)(nil),        // 11: servo.v1.ExplainTaskRequest
+	(*ListUpstreamTasksRequest)(nil),  // 12: servo.v1.ListUpstreamTasksRequest
+	(*ListUpstreamTasksResponse)(nil), // 13: servo.v1.ListUpstreamTasksResponse
+	(*UpstreamTask)(nil),              // 14: servo.v1.UpstreamTask
+	(*ListTaskLogsRequest)(nil),       // 15: servo.v1.ListTaskLogsRequest
+	(*ListTaskLogsResponse)(nil),      // 16: servo.v1.ListTaskLogsResponse
+	(*LogChunk)(nil),                  // 17: servo.v1.LogChunk
+	(*timestamppb.Timestamp)(nil),     // 18: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 19: google.protobuf.Duration
+	(*structpb.Value)(nil),            // 20: google.protobuf.Value
+	(*structpb.Struct)(nil),           // 21: google.protobuf.Struct
+	(*Explanation)(nil),               // 22: servo.v1.Explanation
 }
 var file_servo_v1_tasks_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Task.state:type_name -> servo.v1.Task.State
-	17, // 1: servo.v1.Task.since:type_name -> google.protobuf.Timestamp
-	18, // 2: servo.v1.Task.timeout:type_name -> google.protobuf.Duration
-	17, // 3: servo.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	17, // 4: servo.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	19, // 5: servo.v1.Task.result:type_name -> google.protobuf.Value
-	4,  // 6: servo.v1.Task.failure:type_name -> servo.v1.Failure
-	17, // 7: servo.v1.Task.due_at:type_name -> google.protobuf.Timestamp
-	17, // 8: servo.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	17, // 9: servo.v1.Task.deadline:type_name -> google.protobuf.Timestamp
-	5,  // 10: servo.v1.Task.progress:type_name -> servo.v1.Progress
-	17, // 11: servo.v1.Task.heartbeat_at:type_name -> google.protobuf.Timestamp
-	2,  // 12: servo.v1.Task.attempts:type_name -> servo.v1.Attempt
-	17, // 13: servo.v1.Attempt.claimed_at:type_name -> google.protobuf.Timestamp
-	17, // 14: servo.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	17, // 15: servo.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	4,  // 16: servo.v1.Attempt.failure:type_name -> servo.v1.Failure
-	5,  // 17: servo.v1.Attempt.progress:type_name -> servo.v1.Progress
-	3,  // 18: servo.v1.Attempt.stages:type_name -> servo.v1.Stage
-	17, // 19: servo.v1.Stage.started_at:type_name -> google.protobuf.Timestamp
-	17, // 20: servo.v1.Stage.ended_at:type_name -> google.protobuf.Timestamp
-	20, // 21: servo.v1.Failure.details:type_name -> google.protobuf.Struct
-	17, // 22: servo.v1.Progress.eta:type_name -> google.protobuf.Timestamp
-	17, // 23: servo.v1.Progress.stage_since:type_name -> google.protobuf.Timestamp
-	0,  // 24: servo.v1.ListTasksRequest.state:type_name -> servo.v1.Task.State
-	1,  // 25: servo.v1.ListTasksResponse.tasks:type_name -> servo.v1.Task
-	13, // 26: servo.v1.ListUpstreamTasksResponse.tasks:type_name -> servo.v1.UpstreamTask
-	0,  // 27: servo.v1.UpstreamTask.state:type_name -> servo.v1.Task.State
-	19, // 28: servo.v1.UpstreamTask.result:type_name -> google.protobuf.Value
-	16, // 29: servo.v1.ListTaskLogsResponse.chunks:type_name -> servo.v1.LogChunk
-	17, // 30: servo.v1.LogChunk.at:type_name -> google.protobuf.Timestamp
-	6,  // 31: servo.v1.TaskService.ListTasks:input_type -> servo.v1.ListTasksRequest
-	8,  // 32: servo.v1.TaskService.GetTask:input_type -> servo.v1.GetTaskRequest
-	11, // 33: servo.v1.TaskService.ListUpstreamTasks:input_type -> servo.v1.ListUpstreamTasksRequest
-	10, // 34: servo.v1.TaskService.ExplainTask:input_type -> servo.v1.ExplainTaskRequest
-	9,  // 35: servo.v1.TaskService.ForceCancelTask:input_type -> servo.v1.ForceCancelTaskRequest
-	14, // 36: servo.v1.TaskService.ListTaskLogs:input_type -> servo.v1.ListTaskLogsRequest
-	7,  // 37: servo.v1.TaskService.ListTasks:output_type -> servo.v1.ListTasksResponse
-	1,  // 38: servo.v1.TaskService.GetTask:output_type -> servo.v1.Task
-	12, // 39: servo.v1.TaskService.ListUpstreamTasks:output_type -> servo.v1.ListUpstreamTasksResponse
-	21, // 40: servo.v1.TaskService.ExplainTask:output_type -> servo.v1.Explanation
-	1,  // 41: servo.v1.TaskService.ForceCancelTask:output_type -> servo.v1.Task
-	15, // 42: servo.v1.TaskService.ListTaskLogs:output_type -> servo.v1.ListTaskLogsResponse
-	37, // [37:43] is the sub-list for method output_type
-	31, // [31:37] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	18, // 1: servo.v1.Task.since:type_name -> google.protobuf.Timestamp
+	19, // 2: servo.v1.Task.timeout:type_name -> google.protobuf.Duration
+	18, // 3: servo.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	18, // 4: servo.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	20, // 5: servo.v1.Task.result:type_name -> google.protobuf.Value
+	5,  // 6: servo.v1.Task.failure:type_name -> servo.v1.Failure
+	18, // 7: servo.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	18, // 8: servo.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	18, // 9: servo.v1.Task.deadline:type_name -> google.protobuf.Timestamp
+	6,  // 10: servo.v1.Task.progress:type_name -> servo.v1.Progress
+	18, // 11: servo.v1.Task.heartbeat_at:type_name -> google.protobuf.Timestamp
+	3,  // 12: servo.v1.Task.attempts:type_name -> servo.v1.Attempt
+	2,  // 13: servo.v1.Task.inputs:type_name -> servo.v1.TaskInput
+	18, // 14: servo.v1.Attempt.claimed_at:type_name -> google.protobuf.Timestamp
+	18, // 15: servo.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	18, // 16: servo.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	5,  // 17: servo.v1.Attempt.failure:type_name -> servo.v1.Failure
+	6,  // 18: servo.v1.Attempt.progress:type_name -> servo.v1.Progress
+	4,  // 19: servo.v1.Attempt.stages:type_name -> servo.v1.Stage
+	18, // 20: servo.v1.Stage.started_at:type_name -> google.protobuf.Timestamp
+	18, // 21: servo.v1.Stage.ended_at:type_name -> google.protobuf.Timestamp
+	21, // 22: servo.v1.Failure.details:type_name -> google.protobuf.Struct
+	18, // 23: servo.v1.Progress.eta:type_name -> google.protobuf.Timestamp
+	18, // 24: servo.v1.Progress.stage_since:type_name -> google.protobuf.Timestamp
+	0,  // 25: servo.v1.ListTasksRequest.state:type_name -> servo.v1.Task.State
+	1,  // 26: servo.v1.ListTasksResponse.tasks:type_name -> servo.v1.Task
+	14, // 27: servo.v1.ListUpstreamTasksResponse.tasks:type_name -> servo.v1.UpstreamTask
+	0,  // 28: servo.v1.UpstreamTask.state:type_name -> servo.v1.Task.State
+	20, // 29: servo.v1.UpstreamTask.result:type_name -> google.protobuf.Value
+	17, // 30: servo.v1.ListTaskLogsResponse.chunks:type_name -> servo.v1.LogChunk
+	18, // 31: servo.v1.LogChunk.at:type_name -> google.protobuf.Timestamp
+	7,  // 32: servo.v1.TaskService.ListTasks:input_type -> servo.v1.ListTasksRequest
+	9,  // 33: servo.v1.TaskService.GetTask:input_type -> servo.v1.GetTaskRequest
+	12, // 34: servo.v1.TaskService.ListUpstreamTasks:input_type -> servo.v1.ListUpstreamTasksRequest
+	11, // 35: servo.v1.TaskService.ExplainTask:input_type -> servo.v1.ExplainTaskRequest
+	10, // 36: servo.v1.TaskService.ForceCancelTask:input_type -> servo.v1.ForceCancelTaskRequest
+	15, // 37: servo.v1.TaskService.ListTaskLogs:input_type -> servo.v1.ListTaskLogsRequest
+	8,  // 38: servo.v1.TaskService.ListTasks:output_type -> servo.v1.ListTasksResponse
+	1,  // 39: servo.v1.TaskService.GetTask:output_type -> servo.v1.Task
+	13, // 40: servo.v1.TaskService.ListUpstreamTasks:output_type -> servo.v1.ListUpstreamTasksResponse
+	22, // 41: servo.v1.TaskService.ExplainTask:output_type -> servo.v1.Explanation
+	1,  // 42: servo.v1.TaskService.ForceCancelTask:output_type -> servo.v1.Task
+	16, // 43: servo.v1.TaskService.ListTaskLogs:output_type -> servo.v1.ListTaskLogsResponse
+	38, // [38:44] is the sub-list for method output_type
+	32, // [32:38] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_tasks_proto_init() }
@@ -1813,7 +1901,7 @@ func file_servo_v1_tasks_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_tasks_proto_rawDesc), len(file_servo_v1_tasks_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

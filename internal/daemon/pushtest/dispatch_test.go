@@ -59,6 +59,33 @@ func TestDispatch(t *testing.T) {
 		}, waitLong, waitShort, "the server is there as a worker")
 	})
 
+	t.Run("a task whose upstream has no result is not sent, and one whose upstream has is sent with it", func(t *testing.T) {
+		t.Parallel()
+		envelopes := make(chan push.Envelope, 10)
+		w := setup(t, daemon.Config{}, nil, func(c call) {
+			envelopes <- c.Envelope
+			c.answer(http.StatusOK, `{"status": "SUCCESS", "result": {"rows": 3}}`)
+		})
+		only := func(asset string) string {
+			answer, err := w.runs.TriggerRun(t.Context(), &servov1.TriggerRunRequest{Tenant: "acme", Select: []string{asset}})
+			require.NoError(t, err)
+			return answer.GetRun().GetId()
+		}
+		missing := only("p/two")
+		w.reach(t, missing, servov1.Run_FAILED)
+		require.Equal(t, "MISSING_INPUT", w.task(t, missing).GetFailure().GetCode())
+		require.Empty(t, envelopes)
+		first := only("p/one")
+		w.reach(t, first, servov1.Run_SUCCEEDED)
+		<-envelopes
+		w.reach(t, only("p/two"), servov1.Run_SUCCEEDED)
+		second := <-envelopes
+		require.Len(t, second.Upstream, 1)
+		require.Equal(t, first, second.Upstream[0].Run.String())
+		require.JSONEq(t, `{"rows": 3}`, string(second.Upstream[0].Result))
+		w.clean(t)
+	})
+
 	t.Run("a worker that accepts reports through its callbacks: progress, logs, cursor, result", func(t *testing.T) {
 		t.Parallel()
 		got := make(chan push.Envelope, 1)

@@ -52,6 +52,19 @@ FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * @most::big
                 JOIN   LATERAL (SELECT u.asset, u.partition, u.result FROM servo.tasks u
                                 WHERE u.tenant_id = n.tenant_id AND u.run_id = n.run_id AND u.id = n.task_id OFFSET 0) AS t ON true) AS f) AS s;
 
+-- name: LatestResults :many
+-- The task of each asset that has succeeded in a workspace, of the newest run. Tasks that a fan-out
+-- has added are told by their partition and not meant. The workspace is a condition on each
+-- candidate, since other workspaces may have the same assets.
+SELECT n.nth::int AS nth, t.run_id, t.id
+FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workspace_ids::uuid[]) AS workspace_id,
+               unnest(@assets::text[]) AS asset) AS n
+JOIN   LATERAL (SELECT u.run_id, u.id FROM servo.tasks u
+                WHERE  u.tenant_id = n.tenant_id AND u.asset = n.asset AND u.state = 10 AND u.partition = ''
+                AND    (SELECT r.workspace_id FROM servo.runs r WHERE r.tenant_id = u.tenant_id AND r.id = u.run_id) = n.workspace_id
+                ORDER  BY u.run_id DESC
+                LIMIT  1) AS t ON true;
+
 -- name: UnstartedLeases :many
 -- The leases that workers with this prefix hold and have not started. Leases have no index by
 -- worker: a server asks once, when it starts.

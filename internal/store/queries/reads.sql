@@ -181,6 +181,21 @@ LEFT   JOIN LATERAL (SELECT d.seconds FROM servo.durations d
                      WHERE d.tenant_id = t.tenant_id AND d.asset = t.asset AND s.started_at IS NOT NULL OFFSET 0) AS e ON true
 ORDER  BY t.ix;
 
+-- name: TaskInputs :many
+-- The tasks whose results a task is given: of its own run, and of those that executed what its run
+-- does not. A task that was deleted with its run is left out.
+SELECT x.run_id::uuid AS run_id, x.task_id::uuid AS task_id, u.asset, u.partition
+FROM   (SELECT t.run_id, unnest(t.upstream) AS task_id FROM servo.tasks t
+        WHERE  t.tenant_id = @tenant_id::uuid AND t.run_id = @run_id::uuid AND t.id = @task_id::uuid
+        UNION ALL
+        SELECT t.inherited[i.n], t.inherited[i.n + 1]
+        FROM   servo.tasks t
+        CROSS  JOIN LATERAL generate_series(1, cardinality(t.inherited), 2) AS i(n)
+        WHERE  t.tenant_id = @tenant_id::uuid AND t.run_id = @run_id::uuid AND t.id = @task_id::uuid) AS x
+JOIN   LATERAL (SELECT y.asset, y.partition FROM servo.tasks y
+                WHERE y.tenant_id = @tenant_id::uuid AND y.run_id = x.run_id AND y.id = x.task_id OFFSET 0) AS u ON true
+ORDER  BY u.asset, u.partition;
+
 -- name: UpstreamTasks :many
 -- Whom a task waits or waited for. The edges are kept by their upstream, so this reads those
 -- of the run; where the tasks are is asked for the page alone.

@@ -1089,6 +1089,60 @@ func (q *Queries) RunsInStatesBound(ctx context.Context, arg RunsInStatesBoundPa
 	return items, nil
 }
 
+const taskInputs = `-- name: TaskInputs :many
+SELECT x.run_id::uuid AS run_id, x.task_id::uuid AS task_id, u.asset, u.partition
+FROM   (SELECT t.run_id, unnest(t.upstream) AS task_id FROM servo.tasks t
+        WHERE  t.tenant_id = $1::uuid AND t.run_id = $2::uuid AND t.id = $3::uuid
+        UNION ALL
+        SELECT t.inherited[i.n], t.inherited[i.n + 1]
+        FROM   servo.tasks t
+        CROSS  JOIN LATERAL generate_series(1, cardinality(t.inherited), 2) AS i(n)
+        WHERE  t.tenant_id = $1::uuid AND t.run_id = $2::uuid AND t.id = $3::uuid) AS x
+JOIN   LATERAL (SELECT y.asset, y.partition FROM servo.tasks y
+                WHERE y.tenant_id = $1::uuid AND y.run_id = x.run_id AND y.id = x.task_id OFFSET 0) AS u ON true
+ORDER  BY u.asset, u.partition
+`
+
+type TaskInputsParams struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	TaskID   uuid.UUID
+}
+
+type TaskInputsRow struct {
+	RunID     uuid.UUID
+	TaskID    uuid.UUID
+	Asset     string
+	Partition string
+}
+
+// The tasks whose results a task is given: of its own run, and of those that executed what its run
+// does not. A task that was deleted with its run is left out.
+func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskInputsRow, error) {
+	rows, err := q.db.Query(ctx, taskInputs, arg.TenantID, arg.RunID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskInputsRow
+	for rows.Next() {
+		var i TaskInputsRow
+		if err := rows.Scan(
+			&i.RunID,
+			&i.TaskID,
+			&i.Asset,
+			&i.Partition,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const unsuccessfulTasks = `-- name: UnsuccessfulTasks :many
 SELECT t.id FROM servo.tasks t WHERE t.tenant_id = $1::uuid AND t.run_id = $2::uuid AND t.state > 10 ORDER BY t.id
 `

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// Inputs from outside of a run (docs/adr/0036-inputs-from-outside.md): an upstream that a run does
+// not execute is read where it was executed. The task is chosen when the run is created and
+// recorded with it, so that all attempts of a task read the same.
+
+// outside are the upstreams of the plan that are not part of it, each once.
+func (t *triggerCommand) outside() []string {
+	declared := 0
+	for _, task := range t.planned.Tasks {
+		code, _ := t.code.Asset(task.Key)
+		declared += len(code.Upstream)
+	}
+	if declared == len(t.planned.Edges) {
+		return nil
+	}
+	seen := make(map[string]bool, len(t.planned.Tasks))
+	for _, task := range t.planned.Tasks {
+		seen[task.Key] = true
+	}
+	var keys []string
+	for _, task := range t.planned.Tasks {
+		code, _ := t.code.Asset(task.Key)
+		for _, key := range code.Upstream {
+			if !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// findInputs finds the upstreams of planned triggers that their runs will not execute: what the
+// runs before a retry have done, else the latest success of the workspace. It is one statement for
+// a batch, and none if all upstreams are part of their runs.
+func findInputs(ctx context.Context, tx *store.Tx, planned []*call[controlCommand]) error {
+	var (
+		wanted []store.AssetOf
+		of     []*triggerCommand
+	)
+	for _, c := range planned {
+		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+		t.inputs = nil
+		for _, key := range t.outside() {
+			if t.inputs == nil {
+				t.inputs = map[string]run.Inherited{}
+			}
+			from, done := t.done[key]
+			if !done {
+				from = run.Inherited{Asset: key, Outside: true}
+				wanted, of = append(wanted, store.AssetOf{Tenant: t.Tenant, Workspace: t.workspace, Asset: key}), append(of, t)
+			}
+			t.inputs[key] = from
+		}
+	}
+	found, err := tx.LatestResults(ctx, wanted)
+	for i, key := range found {
+		of[i].inputs[wanted[i].Asset] = run.Inherited{Asset: wanted[i].Asset, Run: key.Run, Task: key.Task, Outside: true}
+	}
+	return err
+}
+
+// giveInputs gives tasks the upstreams that their run does not execute.
+func (t *triggerCommand) giveInputs(specs []run.TaskSpec) {
+	if len(t.inputs) == 0 {
+		return
+	}
+	for i := range specs {
+		code, _ := t.code.Asset(specs[i].Asset)
+		for _, key := range code.Upstream {
+			if from, ok := t.inputs[key]; ok {
+				specs[i].Inherited = append(specs[i].Inherited, from)
+			}
+		}
+	}
+}
+
+// missingInputs takes the upstreams without a task out of a lease, and names them: there was none
+// when the run was created, or its run was deleted since.
+func (l *Lease) missingInputs() {
+	found := len(l.Upstream)
+	l.Upstream = slices.DeleteFunc(l.Upstream, func(u UpstreamResult) bool { return u.Asset == "" })
+	if l.missing = nil; len(l.Upstream) == found {
+		return
+	}
+	l.missing = []string{}
+	for _, key := range l.Code.Upstream {
+		if !slices.ContainsFunc(l.Upstream, func(u UpstreamResult) bool { return u.Asset == key }) {
+			l.missing = append(l.missing, key)
+		}
+	}
+}
+
+// refuseMissing fails the leases with a missing input, so that their code never runs, and returns
+// the others. It is a transaction of its own, since the end of a task locks its run first. What a
+// crash leaves in between is leased and refused again.
+func (e *Engine) refuseMissing(ctx context.Context, leases []Lease, meta event.Meta) ([]Lease, error) {
+	if !slices.ContainsFunc(leases, func(l Lease) bool { return l.missing != nil }) {
+		return leases, nil
+	}
+	var (
+		reports []Report
+		kept    []Lease // a copy: a repeat of the claim may have the same leases
+		never   = false
+	)
+	for _, l := range leases {
+		if l.missing == nil {
+			kept = append(kept, l)
+			continue
+		}
+		reports = append(reports, Report{
+			TaskKey: l.TaskKey, Token: l.Token, Action: Fail{Failure: l.missingFailure(), Retry: &never}, Meta: event.Meta{Actor: "engine", Trace: meta.Trace},
+		})
+	}
+	// The caller may be gone by now; the tasks end all the same.
+	_, errs := e.Report(context.WithoutCancel(ctx), reports)
+	for _, err := range errs {
+		if _, refused := fault.As(err); err != nil && (!refused || fault.Is(err, fault.Unavailable)) {
+			return nil, err // the same claim gets the same leases again
+		}
+	}
+	return kept, nil
+}
+
+// missingFailure says which upstreams have no result, and what helps.
+func (l *Lease) missingFailure() run.Failure {
+	named := strings.Join(l.missing[:min(len(l.missing), maxNamed)], ", ")
+	if more := len(l.missing) - maxNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	message := fmt.Sprintf("upstream %s has no stored result in the workspace, and is not part of this run", named)
+	if len(l.missing) > 1 {
+		message = fmt.Sprintf("upstreams %s have no stored results in the workspace, and are not part of this run", named)
+	}
+	details, err := json.Marshal(map[string][]string{"missing": l.missing})
+	if err != nil {
+		details = nil // a list of texts is always JSON
+	}
+	return run.Failure{
+		Code: run.CodeMissingInput, Message: message, Details: details,
+		SuggestedAction: fmt.Sprintf("run it too: servo runs trigger --select +%s", l.Asset),
+	}
+}
