@@ -14,6 +14,7 @@ import (
 // newAdmin is for the operator on call: on the database itself, and on all that goes out.
 func newAdmin() *cobra.Command {
 	return group("admin", "Look after an installation and its database",
+		newBackup(),
 		newDispatch(),
 		newDrain(),
 		group("feed", "The log in the order in which it is followed", newEpoch()),

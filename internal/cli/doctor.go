@@ -126,11 +126,7 @@ func (d *doctor) examine(ctx context.Context) diagnosis {
 			checks = append(checks, f)
 		}
 	}
-	report := diagnosis{Healthy: true, Checks: checks}
-	for _, f := range checks {
-		report.Healthy = report.Healthy && f.Verdict != failed
-	}
-	return report
+	return diagnosisOf(checks)
 }
 
 // one makes the findings of a check that has one.

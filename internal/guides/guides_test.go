@@ -1,8 +1,10 @@
 package guides
 
 import (
+	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/alert"
+	"go.arco.dev/servo/internal/devpg"
 	"go.arco.dev/servo/internal/servotest"
 )
 
@@ -34,8 +37,12 @@ const (
 // one says here that nobody checks it.
 var notTyped = map[string][]string{ //nolint:gochecknoglobals // a table
 	"README.md":              {"make dev      # PostgreSQL, a server and examples, on this machine"},
+	"docs/guides/backup.md":  {"cat >> base/postgresql.conf <<'CONF'"},
 	"docs/guides/operate.md": {"createuser --createrole --no-inherit servo"},
 }
+
+// backupPage copies one cluster into another.
+const backupPage = "docs/guides/backup.md"
 
 const runbookIndex = "docs/runbooks/README.md"
 
@@ -55,6 +62,8 @@ func TestGuides(t *testing.T) {
 			t.Parallel()
 			around := serverAround
 			switch {
+			case name == backupPage:
+				around = clustersAround
 			case slices.Contains(ownServers, name):
 				around = databaseAround
 			case slices.Contains(devPages, name):
@@ -223,6 +232,27 @@ func databaseAround(t *testing.T) *surroundings {
 	s.real[pageDatabase] = servotest.Empty(t, "template0")
 	address := privateAddress(t)
 	s.real[pageReceiver], s.real[pageNetwork] = freeAt(t, address), address+"/32"
+	return s
+}
+
+// clustersAround are two clusters with nothing in them: one to back up, one to restore into.
+func clustersAround(t *testing.T) *surroundings {
+	t.Helper()
+	s := newSurroundings(t)
+	for _, host := range []string{"old.corp", "new.corp"} {
+		server, err := devpg.Start(t.Context(), devpg.Options{Memory: true, Settings: map[string]string{"fsync": "off"}})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) }) // the test's context is over by then
+		for _, database := range []string{"postgres", "servo"} {
+			there, err := url.Parse(server.URL(database))
+			require.NoError(t, err)
+			s.real["postgres://postgres@"+host+"/"+database] = there.String()
+			for _, role := range []string{"app", "backup"} {
+				there.User = url.User(role)
+				s.real["postgres://"+role+"@"+host+"/"+database] = there.String()
+			}
+		}
+	}
 	return s
 }
 
