@@ -722,7 +722,8 @@ type UpstreamResult struct {
 	Result    *structpb.Value        `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
 	// It was too large to be sent along: read it with GetTask.
 	Omitted bool `protobuf:"varint,5,opt,name=omitted,proto3" json:"omitted,omitempty"`
-	// The run of the task: the lease's own, or an earlier one that it retries.
+	// The run of the task: the lease's own, one that it retries, or, if the upstream is not part of
+	// the run, the newest one of the workspace in which it had succeeded when the run was created.
 	Run           string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

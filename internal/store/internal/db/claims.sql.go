@@ -13,6 +13,58 @@ import (
 	"github.com/google/uuid"
 )
 
+const latestResults = `-- name: LatestResults :many
+SELECT n.nth::int AS nth, t.run_id, t.id
+FROM   (SELECT unnest($1::int[]) AS nth, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS workspace_id,
+               unnest($4::text[]) AS asset) AS n
+JOIN   LATERAL (SELECT u.run_id, u.id FROM servo.tasks u
+                WHERE  u.tenant_id = n.tenant_id AND u.asset = n.asset AND u.state = 10 AND u.partition = ''
+                AND    (SELECT r.workspace_id FROM servo.runs r WHERE r.tenant_id = u.tenant_id AND r.id = u.run_id) = n.workspace_id
+                ORDER  BY u.run_id DESC
+                LIMIT  1) AS t ON true
+`
+
+type LatestResultsParams struct {
+	Nths         []int32
+	TenantIds    []uuid.UUID
+	WorkspaceIds []uuid.UUID
+	Assets       []string
+}
+
+type LatestResultsRow struct {
+	Nth   int32
+	RunID uuid.UUID
+	ID    uuid.UUID
+}
+
+// The task of each asset that has succeeded in a workspace, of the newest run. Tasks that a fan-out
+// has added are told by their partition and not meant. The workspace is a condition on each
+// candidate, since other workspaces may have the same assets.
+func (q *Queries) LatestResults(ctx context.Context, arg LatestResultsParams) ([]LatestResultsRow, error) {
+	rows, err := q.db.Query(ctx, latestResults,
+		arg.Nths,
+		arg.TenantIds,
+		arg.WorkspaceIds,
+		arg.Assets,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LatestResultsRow
+	for rows.Next() {
+		var i LatestResultsRow
+		if err := rows.Scan(&i.Nth, &i.RunID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const leasesOfClaims = `-- name: LeasesOfClaims :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
 FROM   servo.leases q
