@@ -53,7 +53,7 @@ func repeats(method string) repeat {
 	case "TriggerRun", "RetryRun", "TriggerConfig":
 		return repeatByKey
 	case "CreateTenant", "CreateWorkspace", "ReleaseLock", "CreatePool", "UpdatePool", "DeletePool", "CreateSigningKey", "RotateSigningKeys",
-		"CreateConfig", "UpdateConfig", "DeleteConfig", "RescheduleConfig", "DeleteTemplate", "CreateAlertChannel", "DeleteAlertChannel",
+		"CreateConfig", "UpdateConfig", "DeleteConfig", "RescheduleConfig", "DeleteTemplate", "CreateAlertChannel", "TestAlertChannel", "DeleteAlertChannel",
 		"CreateSubscription", "ReplaySubscription", "DeleteSubscription", "CreateKey", "RotateKey":
 		return repeatByKey
 	case "WatchRun":

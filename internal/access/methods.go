@@ -115,7 +115,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 	})
 	add("AlertService", map[string]Method{
 		"ListAlerts": tenant(AlertsRead, Whole), "GetAlert": tenant(AlertsRead, Whole), "ListAlertChannels": tenant(SubscriptionsRead, Whole),
-		"CreateAlertChannel": tenant(SubscriptionsManage, Whole), "DeleteAlertChannel": tenant(SubscriptionsManage, Whole),
+		"CreateAlertChannel": tenant(SubscriptionsManage, Whole), "TestAlertChannel": tenant(SubscriptionsManage, Whole), "DeleteAlertChannel": tenant(SubscriptionsManage, Whole),
 	})
 	add("KeyService", map[string]Method{
 		"CreateKey": tenant(KeysManage, Whole), "ListKeys": tenant(KeysRead, Whole), "RotateKey": tenant(KeysManage, Whole), "RevokeKey": tenant(KeysManage, Whole),

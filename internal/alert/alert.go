@@ -15,6 +15,7 @@ type Kind string
 
 // The kinds of alerts.
 const (
+	PipelineFailed   Kind = "PIPELINE_FAILED"   // a config has failed
 	PipelineFailing  Kind = "PIPELINE_FAILING"  // a config fails again and again
 	PipelineDisabled Kind = "PIPELINE_DISABLED" // its failures have disabled it
 	RunLate          Kind = "RUN_LATE"          // a run of a config began too late, or has not begun
@@ -25,7 +26,7 @@ const (
 
 // Kinds are all of them.
 func Kinds() []Kind {
-	return []Kind{PipelineFailing, PipelineDisabled, RunLate, RunOverran, SLABreaches, ScheduleLag}
+	return []Kind{PipelineFailed, PipelineFailing, PipelineDisabled, RunLate, RunOverran, SLABreaches, ScheduleLag}
 }
 
 // When the rules apply.
@@ -68,6 +69,7 @@ func (k Kind) Severity() Severity {
 		return High
 	case PipelineFailing, RunLate, RunOverran, SLABreaches:
 		return Medium
+	case PipelineFailed:
 	}
 	return Low
 }

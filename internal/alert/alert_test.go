@@ -248,8 +248,9 @@ func TestConditionMessage(t *testing.T) {
 	for _, kind := range alert.Kinds() {
 		c := alert.Condition{Key: alert.Key{Kind: kind}, Workspace: "default", Name: "cost", Count: 4, Since: at, Lag: 90 * time.Second, Reason: "it has failed 5 times"}
 		require.Contains(t, c.Message(), "servo ", "%s says what to do", kind)
-		require.Greater(t, kind.Severity(), alert.Low)
+		require.GreaterOrEqual(t, kind.Severity(), alert.Low)
 	}
+	require.Equal(t, alert.Low, alert.PipelineFailed.Severity())
 	c := alert.Condition{Key: alert.Key{Kind: alert.RunLate}, Workspace: "default", Name: "cost", Count: 1, Since: at}
 	require.Equal(t, "a run of config default/cost should have begun by 2026-11-15T09:30:00Z; servo why cost tells what holds it up", c.Message())
 	require.Equal(t, "the installation", alert.Condition{Key: alert.Key{Kind: alert.ScheduleLag}}.Subject())

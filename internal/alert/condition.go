@@ -35,6 +35,8 @@ func (c Condition) Subject() string {
 // Message says what is wrong and what shows more.
 func (c Condition) Message() string {
 	switch c.Kind {
+	case PipelineFailed:
+		return fmt.Sprintf("config %s has failed %s; servo slots list %s shows its runs", c.Subject(), times(c.Count), c.Name)
 	case PipelineFailing:
 		return fmt.Sprintf("config %s has failed %d times one after the other; servo slots list %s shows its runs", c.Subject(), c.Count, c.Name)
 	case PipelineDisabled:
@@ -49,6 +51,13 @@ func (c Condition) Message() string {
 		return fmt.Sprintf("configs are overdue, the first by %s; servo status shows whether servers are alive, docs/runbooks/scheduler-is-stuck.md what to do", c.Lag.Round(time.Second))
 	}
 	return string(c.Kind)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times one after the other", n)
 }
 
 func runs(n int) string {

@@ -79,6 +79,14 @@ func (m Message) Body() ([]byte, error) {
 	return json.Marshal(p)
 }
 
+// TestMessage is a message that tells a channel of no alert, with its body.
+func TestMessage(tenant, channel, messageID string, at time.Time) ([]byte, error) {
+	return json.Marshal(payload{Type: "alert.test", Timestamp: at.UTC(), Data: data{
+		ID: messageID, Kind: "TEST", Severity: Low.String(), State: "RESOLVED", Tenant: tenant, Name: channel,
+		Message: "test message of servo alerts channels test; no alert is open because of it", RaisedAt: at.UTC(), ResolvedAt: new(at.UTC()),
+	}})
+}
+
 // How long a message is tried.
 const (
 	firstWait = 5 * time.Second

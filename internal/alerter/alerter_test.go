@@ -163,14 +163,14 @@ func TestAlerter(t *testing.T) {
 		secret := w.channel(t, "hook", r)
 		w.start(t)
 		w.start(t) // a second server tells nothing twice
-		w.failures(t, 3)
+		w.failures(t, 1)
 		r.until(t, 1)
 		w.failures(t, 0)
 		calls := r.until(t, 2)
 		require.Equal(t, "alert.raised", calls[0].change)
 		require.Equal(t, "alert.resolved", calls[1].change)
 		for _, c := range calls {
-			require.Equal(t, "PIPELINE_FAILING", c.kind)
+			require.Equal(t, "PIPELINE_FAILED", c.kind)
 			require.Equal(t, webhook.Sign(secret, c.id, c.at, c.body), c.signature)
 			require.WithinDuration(t, w.now, c.at, time.Minute, "the time is the database's")
 		}
@@ -185,7 +185,7 @@ func TestAlerter(t *testing.T) {
 		w.channel(t, "hook", r)
 		r.answers(http.StatusServiceUnavailable)
 		w.start(t)
-		w.failures(t, 3)
+		w.failures(t, 1)
 		first := r.until(t, 1)[0]
 		r.answers(http.StatusOK)
 		w.failures(t, 0) // it is over before anybody has heard of it
@@ -210,7 +210,7 @@ func TestAlerter(t *testing.T) {
 		w.channel(t, "hangs", &receiver{Server: hangs})
 		w.channel(t, "quick", quick)
 		w.start(t)
-		w.failures(t, 3)
+		w.failures(t, 1)
 		require.Equal(t, "alert.raised", quick.until(t, 1)[0].change)
 	})
 
@@ -219,7 +219,7 @@ func TestAlerter(t *testing.T) {
 		w, r := setup(t), listen(t)
 		w.channel(t, "hook", r)
 		w.startGuarded(t, nil)
-		w.failures(t, 3)
+		w.failures(t, 1)
 		var sent []store.Delivery
 		for len(sent) == 0 || sent[0].Error == "" {
 			require.NoError(t, t.Context().Err())
@@ -239,7 +239,7 @@ func TestAlerter(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
 		w.channel(t, "hook", r)
-		w.failures(t, 3)
+		w.failures(t, 1)
 		_, err := w.Watch(t.Context())
 		require.NoError(t, err)
 		taken, _, err := w.TakeMessages(t.Context(), 10) // by a server that is heard of no more

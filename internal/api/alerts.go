@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/alert"
@@ -171,6 +175,31 @@ func (s alertService) ListAlertChannels(ctx context.Context, req *servov1.ListAl
 		answer.Channels = append(answer.Channels, channelToProto(c))
 	}
 	return answer, nil
+}
+
+// TestAlertChannel implements servov1.AlertServiceServer.
+func (s alertService) TestAlertChannel(ctx context.Context, req *servov1.TestAlertChannelRequest) (*servov1.TestAlertChannelResponse, error) {
+	owner, err := s.ownerOfAlerts(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	channel, secret, now, err := s.store.ChannelSecret(ctx, owner, req.GetChannel())
+	if err != nil {
+		return nil, err
+	}
+	message := "alert_test_" + uuid.NewString()
+	body, err := alert.TestMessage(req.GetTenant(), channel.Name, message, now)
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	status, failure := s.sender.Send(ctx, webhook.Message{URL: channel.URL, ID: message, Secret: secret, Body: body}, now)
+	if err := ctx.Err(); err != nil {
+		return nil, err // the caller has gone, the target did not fail
+	}
+	return &servov1.TestAlertChannelResponse{
+		Delivered: failure == "", Status: status, Error: failure, MessageId: message, Took: durationpb.New(time.Since(begun).Round(time.Millisecond)),
+	}, nil
 }
 
 // DeleteAlertChannel implements servov1.AlertServiceServer.

@@ -1,14 +1,21 @@
 package api_test
 
 import (
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/servotest/verifytest"
+	"go.arco.dev/servo/internal/webhook"
 )
 
 func TestAlerts(t *testing.T) {
@@ -61,6 +68,54 @@ func TestAlerts(t *testing.T) {
 		require.Equal(t, codes.NotFound, codeOf(err))
 		_, err = alerts.GetAlert(t.Context(), &servov1.GetAlertRequest{Alert: one.GetId()})
 		require.Equal(t, codes.NotFound, codeOf(err))
+	})
+
+	t.Run("a test message is signed and sent at once, and the answer is shown", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		alerts := servov1.NewAlertServiceClient(b.conn)
+		var got http.Header
+		var body []byte
+		status := http.StatusAccepted
+		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got = r.Header
+			body, _ = io.ReadAll(r.Body)
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte("words of the receiver"))
+		}))
+		t.Cleanup(receiver.Close)
+		made, err := alerts.CreateAlertChannel(t.Context(), &servov1.CreateAlertChannelRequest{Tenant: "acme", Name: "hook", Url: receiver.URL, Severity: servov1.Alert_CRITICAL})
+		require.NoError(t, err)
+		answer, err := alerts.TestAlertChannel(t.Context(), &servov1.TestAlertChannelRequest{Tenant: "acme", Channel: "hook"})
+		require.NoError(t, err)
+		require.True(t, answer.GetDelivered())
+		require.Equal(t, "202 Accepted", answer.GetStatus())
+		require.Empty(t, answer.GetError())
+		require.Equal(t, answer.GetMessageId(), got.Get("Webhook-Id"))
+		secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(made.GetSecret(), "whsec_"))
+		require.NoError(t, err)
+		at, err := strconv.ParseInt(got.Get("Webhook-Timestamp"), 10, 64)
+		require.NoError(t, err)
+		require.Equal(t, webhook.Sign(secret, answer.GetMessageId(), time.Unix(at, 0), body), got.Get("Webhook-Signature"))
+		require.Contains(t, string(body), `"type":"alert.test"`)
+
+		status = http.StatusTeapot
+		answer, err = alerts.TestAlertChannel(t.Context(), &servov1.TestAlertChannelRequest{Tenant: "acme", Channel: "hook"})
+		require.NoError(t, err)
+		require.False(t, answer.GetDelivered())
+		require.Equal(t, "418 I'm a teapot", answer.GetStatus())
+		require.Contains(t, answer.GetError(), "418")
+		require.NotContains(t, answer.String(), "words of the receiver", "a tenant must not read through the server")
+		receiver.Close()
+		answer, err = alerts.TestAlertChannel(t.Context(), &servov1.TestAlertChannelRequest{Tenant: "acme", Channel: "hook"})
+		require.NoError(t, err)
+		require.False(t, answer.GetDelivered())
+		require.NotEmpty(t, answer.GetError())
+		require.Empty(t, answer.GetStatus())
+
+		_, err = alerts.TestAlertChannel(t.Context(), &servov1.TestAlertChannelRequest{Tenant: "brick", Channel: "hook"})
+		require.Equal(t, codes.NotFound, codeOf(err))
+		require.Zero(t, b.db.Count(t, `SELECT count(*) FROM servo.alerts`))
 	})
 
 	t.Run("what cannot be is refused with its field", func(t *testing.T) {

@@ -135,7 +135,7 @@ func (s configService) ApplyConfigs(ctx context.Context, req *servov1.ApplyConfi
 
 // appliedToProto says what became of a config; what is unchanged is not said again.
 func appliedToProto(saved engine.SavedConfig) (*servov1.AppliedConfig, error) {
-	out := &servov1.AppliedConfig{Name: saved.After.Name, Version: saved.After.Version, Action: servov1.AppliedConfig_UNCHANGED}
+	out := &servov1.AppliedConfig{Name: saved.After.Name, Version: saved.After.Version, Action: servov1.AppliedConfig_UNCHANGED, Warnings: saved.After.Spec.Warnings()}
 	if !saved.Changed {
 		return out, nil
 	}

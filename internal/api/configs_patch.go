@@ -130,7 +130,7 @@ func unknownPath(path string, paths []string) error {
 // mergedByField says which messages of a spec are changed field by field. The others, trigger,
 // parameters and labels, mean something only as a whole.
 func mergedByField(field string) bool {
-	return slices.Contains([]string{"catchup", "depends_on", "retry"}, field)
+	return slices.Contains([]string{"alerts", "catchup", "depends_on", "retry"}, field)
 }
 
 // specPaths are the paths that a mask may have, below the spec.

@@ -76,6 +76,9 @@ func specOf(path string, p *servov1.ConfigSpec) (config.Spec, error) {
 	if len(p.GetLabels()) > 0 {
 		s.Labels = p.GetLabels()
 	}
+	if a := p.GetAlerts(); proto.Size(a) > 0 {
+		s.Alerts = &config.Alerts{Failures: int(a.GetFailures()), MediumFailures: int(a.GetMediumFailures())}
+	}
 	if d := p.GetDependsOn(); d != nil {
 		s.DependsOn = &config.Dependency{Config: d.GetConfig(), Within: r.positive("depends_on.within", d.GetWithin()), Wait: r.duration("depends_on.wait", d.GetWait())}
 	}
@@ -173,8 +176,11 @@ func configToProto(tenant string, c store.ConfigState) (*servov1.Config, error) 
 	out := &servov1.Config{
 		Id: c.ID.String(), Tenant: tenant, Workspace: c.WorkspaceName, Name: c.Name, Version: c.Version, State: servov1.Config_ACTIVE, Spec: spec,
 		DisabledReason: c.DisabledReason, PausedAt: timestamp(c.PausedAt), PauseNote: c.PauseNote, RescheduledTo: timestamp(c.MovedTo),
-		NextSlot: timestamp(c.NextSlot), DueAt: timestamp(c.DueAt), LastSlot: timestamp(c.LastSlot), LastSuccessAt: timestamp(c.LastSuccessAt),
+		Warnings: c.Spec.Warnings(), DueAt: timestamp(c.DueAt), LastSlot: timestamp(c.LastSlot), LastSuccessAt: timestamp(c.LastSuccessAt),
 		ConsecutiveFailures: c.Failures, CreatedBy: c.CreatedBy, CreatedAt: timestamp(c.CreatedAt), UpdatedAt: timestamp(c.UpdatedAt), DeletedAt: timestamp(c.DeletedAt),
+	}
+	if c.Fires() {
+		out.NextSlot = timestamp(c.NextSlot)
 	}
 	switch {
 	case !c.Enabled:
@@ -222,6 +228,9 @@ func specToProto(s config.Spec) (*servov1.ConfigSpec, error) {
 		Overlap: string(s.Overlap), MaxOverlap: number(s.MaxOverlap), Jitter: durationText(s.Jitter),
 		Catchup:      &servov1.ConfigCatchup{Policy: string(s.Catchup.Policy), MaxSlots: number(s.Catchup.MaxSlots), Window: durationText(s.Catchup.Window)},
 		MaxExecution: durationText(s.MaxExecution), SlaStartDelay: durationText(s.SLAStartDelay), MaxConsecutiveFailures: number(s.MaxConsecutiveFailures),
+	}
+	if a := s.Alerts; a != nil {
+		out.Alerts = &servov1.ConfigAlerts{Failures: number(a.Failures), MediumFailures: number(a.MediumFailures)}
 	}
 	if d := s.DependsOn; d != nil {
 		out.DependsOn = &servov1.ConfigDependency{Config: d.Config, Within: durationText(d.Within), Wait: durationText(d.Wait)}

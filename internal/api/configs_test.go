@@ -138,9 +138,27 @@ func TestConfigs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "DISABLED broken", c.GetState().String()+" "+c.GetDisabledReason())
 		require.Nil(t, c.GetDueAt())
+		require.Nil(t, c.GetNextSlot())
 		equal(t, b.get(t, "a").GetSpec(), c.GetSpec())
 		_, err = b.configs.UpdateConfig(t.Context(), &servov1.UpdateConfigRequest{Tenant: "acme", Config: "a"})
 		requireRefused(t, err, codes.InvalidArgument, "spec")
+	})
+
+	t.Run("settings that lose slots are warned of when they are saved", func(t *testing.T) {
+		t.Parallel()
+		b := setupConfigs(t)
+		spec := hourly()
+		spec.Catchup = &servov1.ConfigCatchup{Policy: "all"}
+		require.Contains(t, b.create(t, "a", spec).GetWarnings()[0], "only the oldest missed slot")
+		spec.Overlap = "buffer_all"
+		c, err := b.configs.UpdateConfig(t.Context(), &servov1.UpdateConfigRequest{Tenant: "acme", Config: "a", Spec: spec})
+		require.NoError(t, err)
+		require.Empty(t, c.GetWarnings())
+		spec.Overlap = "skip"
+		applied, err := b.configs.ApplyConfigs(t.Context(), &servov1.ApplyConfigsRequest{Tenant: "acme", DryRun: true, Configs: []*servov1.ConfigInput{{Name: "a", Spec: spec}, {Name: "b", Spec: hourly()}}})
+		require.NoError(t, err)
+		require.Len(t, applied.GetConfigs()[0].GetWarnings(), 1)
+		require.Empty(t, applied.GetConfigs()[1].GetWarnings())
 	})
 
 	t.Run("a pause stops the slots, resuming lets the next one fire", func(t *testing.T) {
@@ -151,6 +169,8 @@ func TestConfigs(t *testing.T) {
 			c, err := b.configs.PauseConfig(t.Context(), &servov1.PauseConfigRequest{Tenant: "acme", Config: "a", Reason: "the API is down"})
 			require.NoError(t, err)
 			require.Equal(t, "PAUSED the API is down 2", fmt.Sprintf("%s %s %d", c.GetState(), c.GetPauseNote(), c.GetVersion()))
+			require.Nil(t, c.GetNextSlot(), "no slot of it comes")
+			require.Nil(t, b.get(t, "a").GetNextSlot())
 		}
 		require.Zero(t, b.at(t, noon.Add(3*time.Hour+time.Minute)).GetRunsCreated())
 		c, err := b.configs.ResumeConfig(t.Context(), &servov1.ResumeConfigRequest{Tenant: "acme", Config: "a"})
@@ -379,6 +399,9 @@ func TestBadConfigs(t *testing.T) {
 		"spec.priority":                 func(s *servov1.ConfigSpec) { s.Priority = proto.Int32(0) },
 		"spec.overlap":                  func(s *servov1.ConfigSpec) { s.Overlap = "sometimes" },
 		"spec.max_overlap":              func(s *servov1.ConfigSpec) { s.MaxOverlap = proto.Int32(3) },
+		"spec.alerts.medium_failures": func(s *servov1.ConfigSpec) {
+			s.Alerts = &servov1.ConfigAlerts{Failures: proto.Int32(3), MediumFailures: proto.Int32(2)}
+		},
 		"spec.catchup.policy":           func(s *servov1.ConfigSpec) { s.Catchup = &servov1.ConfigCatchup{Policy: "some"} },
 		"spec.catchup.window":           func(s *servov1.ConfigSpec) { s.Catchup = &servov1.ConfigCatchup{Window: "-1h"} },
 		"spec.depends_on.within":        func(s *servov1.ConfigSpec) { s.DependsOn = &servov1.ConfigDependency{Config: "good"} },

@@ -46,7 +46,9 @@ func takesOwnKey(method string) bool {
 
 // inSteps says which calls make their effect in several transactions. Each of these can be made
 // again; the answer is kept when all are done.
-func inSteps(method string) bool { return method == servov1.SchedulerService_Tick_FullMethodName }
+func inSteps(method string) bool {
+	return method == servov1.SchedulerService_Tick_FullMethodName || method == servov1.AlertService_TestAlertChannel_FullMethodName
+}
 
 // once makes a call that carries an idempotency key at most once: a repeat has its answer.
 func (s *Server) once(ctx context.Context, method string, req any, handler grpc.UnaryHandler) (any, error) {

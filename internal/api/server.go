@@ -19,6 +19,7 @@ import (
 	"go.arco.dev/servo/internal/oidc"
 	"go.arco.dev/servo/internal/rate"
 	"go.arco.dev/servo/internal/store"
+	"go.arco.dev/servo/internal/webhook"
 )
 
 // Config is what the API stands on.
@@ -52,6 +53,7 @@ type Server struct {
 	tokens    *sealer
 	rates     *limiter
 	callers   *authenticator
+	sender    *webhook.Sender
 	methods   map[string]access.Method
 	patience  time.Duration // of a call, for another one with the same idempotency key
 
@@ -69,7 +71,7 @@ func New(config Config) *Server {
 		config: config, store: config.Store, engine: config.Engine, log: config.Logger,
 		validator: newValidator(), tenants: newTenantNames(config.Store), manifests: newManifests(config.Store), tokens: newSealer(config.Store),
 		rates:   newLimiter(config.Store, config.Rates, config.Logger),
-		callers: newAuthenticator(config), methods: access.Methods(),
+		callers: newAuthenticator(config), methods: access.Methods(), sender: webhook.NewSender(config.Version, config.Guard),
 		patience: twinPatience,
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -81,6 +83,7 @@ func (s *Server) Close() {
 	s.close()
 	s.callers.close()
 	s.rates.close()
+	s.sender.Close()
 }
 
 // Register offers every service: to gRPC, or to the channel that REST goes through.

@@ -18,7 +18,7 @@ import (
 // newAlerts shows what somebody must hear of.
 func newAlerts() *cobra.Command {
 	return group("alerts", "See what is wrong, and who is told", newAlertsList(), newAlertsGet(),
-		group("channels", "Look after the URLs that hear of alerts", newChannelsCreate(), newChannelsList(), newChannelsDelete()))
+		group("channels", "Look after the URLs that hear of alerts", newChannelsCreate(), newChannelsList(), newChannelsTest(), newChannelsDelete()))
 }
 
 func newAlertsList() *cobra.Command {
@@ -188,6 +188,41 @@ func newChannelsList() *cobra.Command {
 		}),
 	}
 	addWhose(cmd, &w, "those of the installation")
+	return cmd
+}
+
+func newChannelsTest() *cobra.Command {
+	var w whose
+	cmd := &cobra.Command{
+		Use:   "test NAME",
+		Short: "Send a test message to an alert channel",
+		Long: `Send a test message to an alert channel now, and show what its URL has answered. The message has
+the type alert.test and is signed like every other. It is sent once, whatever the severity of
+the channel. Exits with 1 if the URL did not answer with 2xx.`,
+		Example: `  servo alerts channels test on-call`,
+		Args:    exactly(1),
+		RunE: run(func(ctx context.Context, s *session, args []string) error {
+			tenant, err := w.tenantOf(ctx, s)
+			if err != nil {
+				return err
+			}
+			answer, err := s.client.Alerts().TestAlertChannel(ctx, &servov1.TestAlertChannelRequest{Tenant: tenant, Channel: args[0]})
+			if err != nil {
+				return err
+			}
+			if answer.GetDelivered() {
+				return s.show(answer, func(w io.Writer) {
+					fmt.Fprintf(w, "channel %s delivered the test message: answered %s after %s\n", clean(args[0]), clean(answer.GetStatus()), answer.GetTook().AsDuration())
+				})
+			}
+			if err := s.show(answer, func(io.Writer) {}); err != nil {
+				return err
+			}
+			return fault.New(fault.Unavailable, fmt.Sprintf("channel %s did not deliver the test message: %s", clean(args[0]), clip(answer.GetError(), 300)),
+				fault.Remedy("check the URL with servo alerts channels list; receivers answer with 2xx"))
+		}),
+	}
+	addWhose(cmd, &w, "one of the installation")
 	return cmd
 }
 

@@ -240,11 +240,13 @@ func configText(w io.Writer, p palette, c *servov1.Config, now time.Time) {
 	line("jitter", spec.GetJitter())
 	line("priority", fmt.Sprint(spec.GetPriority()))
 	line("limits", fmt.Sprintf("runs take at most %s and start within %s; disabled after %d failures", spec.GetMaxExecution(), spec.GetSlaStartDelay(), spec.GetMaxConsecutiveFailures()))
-	next := instant(c.GetNextSlot())
-	if c.GetRescheduledTo() != nil {
-		next += " (rescheduled)"
+	if c.GetNextSlot() != nil {
+		next := instant(c.GetNextSlot())
+		if c.GetRescheduledTo() != nil {
+			next += " (rescheduled)"
+		}
+		line("next slot", next)
 	}
-	line("next slot", next)
 	if c.GetLastSlot() != nil {
 		line("last slot", when(now, c.GetLastSlot()))
 	}
@@ -254,7 +256,28 @@ func configText(w io.Writer, p palette, c *servov1.Config, now time.Time) {
 	if c.GetConsecutiveFailures() > 0 {
 		line("failures", fmt.Sprintf("%d one after the other", c.GetConsecutiveFailures()))
 	}
+	for _, warning := range c.GetWarnings() {
+		line("warning", clean(warning))
+	}
 	line("version", fmt.Sprintf("%d, of %s", c.GetVersion(), when(now, c.GetUpdatedAt())))
+}
+
+// nextText says when a config fires next.
+func nextText(c *servov1.Config) string {
+	switch {
+	case c.GetNextSlot() != nil:
+		return "its next slot is " + instant(c.GetNextSlot())
+	case c.GetState() == servov1.Config_PAUSED, c.GetState() == servov1.Config_DISABLED:
+		return "it is " + strings.ToLower(c.GetState().String()) + " and has no next slot"
+	}
+	return "it has no slots"
+}
+
+// warn says on standard error what the settings of a config do together that is easily missed.
+func (s *session) warn(name string, warnings []string) {
+	for _, text := range warnings {
+		s.say("warning: config %s: %s", clean(name), clean(text))
+	}
 }
 
 // labelsText is the labels in the order of their names.
@@ -315,8 +338,9 @@ func newConfigsCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			s.warn(configName(c), c.GetWarnings())
 			return s.show(c, func(w io.Writer) {
-				fmt.Fprintf(w, "config %s is there; its next slot is %s\n", configName(c), instant(c.GetNextSlot()))
+				fmt.Fprintf(w, "config %s created; %s\n", configName(c), nextText(c))
 			})
 		}),
 	}
@@ -444,7 +468,7 @@ passed do not fire: the ledger says why. Failures are counted anew.`,
 				return err
 			}
 			return s.show(c, func(w io.Writer) {
-				fmt.Fprintf(w, "config %s goes on; its next slot is %s\n", configName(c), instant(c.GetNextSlot()))
+				fmt.Fprintf(w, "config %s goes on; %s\n", configName(c), nextText(c))
 			})
 		}),
 	}, &r)

@@ -108,6 +108,11 @@ func (s *session) applyConfigs(ctx context.Context, tenant string, documents []d
 	if err != nil {
 		return err
 	}
+	for _, c := range would.GetConfigs() {
+		if c.GetAction() != servov1.AppliedConfig_UNCHANGED {
+			s.warn(c.GetName(), c.GetWarnings())
+		}
+	}
 	if dryRun {
 		return s.show(would, func(w io.Writer) {
 			differences(w, s.paint, would)

@@ -107,7 +107,7 @@ that name the one that was deleted last.`,
 					fmt.Fprintf(w, "restored config %s from %s; it is disabled\nenable it: servo configs resume %s%s\n", configName(c), gone.GetId(), clean(c.GetName()), s.again())
 					return
 				}
-				fmt.Fprintf(w, "restored config %s from %s; its next slot is %s\n", configName(c), gone.GetId(), instant(c.GetNextSlot()))
+				fmt.Fprintf(w, "restored config %s from %s; %s\n", configName(c), gone.GetId(), nextText(c))
 			})
 		}),
 	}

@@ -44,7 +44,7 @@ func newConfigsReschedule() *cobra.Command {
 				return err
 			}
 			return s.show(c, func(w io.Writer) {
-				fmt.Fprintf(w, "the next slot of config %s is %s\n", configName(c), instant(c.GetNextSlot()))
+				fmt.Fprintf(w, "the slot of config %s is moved; %s\n", configName(c), nextText(c))
 			})
 		}),
 	}, &r)

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -39,6 +41,13 @@ func TestRemote(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SERVO_SERVER", servertest.Start(t).GRPC)
+			receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/ok" {
+					w.WriteHeader(http.StatusTeapot)
+				}
+			}))
+			env.Setenv("RECEIVER", receiver.URL)
+			env.Defer(receiver.Close)
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -26,6 +26,14 @@ type Spec struct {
 	MaxExecution           asset.Duration `json:"max_execution,omitzero"`
 	SLAStartDelay          asset.Duration `json:"sla_start_delay,omitzero"`
 	MaxConsecutiveFailures int            `json:"max_consecutive_failures,omitempty"`
+	Alerts                 *Alerts        `json:"alerts,omitempty"`
+}
+
+// Alerts are the numbers of failures in a row that raise alerts. What is not set is not filled in:
+// the rules of alerts have the defaults, so that specs of earlier versions stay as they are.
+type Alerts struct {
+	Failures       int `json:"failures,omitempty"`        // severity LOW
+	MediumFailures int `json:"medium_failures,omitempty"` // severity MEDIUM
 }
 
 // Trigger says when a config fires. Exactly one of its kinds is said.
@@ -91,6 +99,7 @@ const (
 	DefaultSLAStartDelay = asset.Duration(30 * time.Minute)
 	DefaultMaxFailures   = 5
 	DefaultMaxSlots      = 100
+	DefaultAlertFailures = 1
 	DefaultTimezone      = "UTC"
 )
 

@@ -138,6 +138,9 @@ func (s Spec) checkNumbers() error {
 	if s.MaxOverlap < 0 || s.MaxOverlap > maxOverlap || s.MaxOverlap > 0 && s.Overlap != OverlapAllow {
 		return bad("max_overlap", fmt.Sprintf("is %d", s.MaxOverlap), "use 1 to 1000 with overlap: allow, or leave it out")
 	}
+	if err := s.Alerts.check(); err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		field    string
 		value    asset.Duration
@@ -153,6 +156,22 @@ func (s Spec) checkNumbers() error {
 		}
 	}
 	return s.Retry.Check("retry")
+}
+
+func (a *Alerts) check() error {
+	if a == nil {
+		return nil
+	}
+	if a.Failures < 0 || a.Failures > maxFailures {
+		return bad("alerts.failures", fmt.Sprintf("is %d", a.Failures), "use 1 to 1000")
+	}
+	if a.MediumFailures < 0 || a.MediumFailures > maxFailures {
+		return bad("alerts.medium_failures", fmt.Sprintf("is %d", a.MediumFailures), "use 1 to 1000")
+	}
+	if least := max(a.Failures, DefaultAlertFailures); a.MediumFailures > 0 && a.MediumFailures < least {
+		return bad("alerts.medium_failures", fmt.Sprintf("is %d, less than failures (%d)", a.MediumFailures, least), "use at least as many as failures")
+	}
+	return nil
 }
 
 func (s Spec) checkDependency() error {

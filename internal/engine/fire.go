@@ -108,6 +108,7 @@ type slotCommand struct {
 	at      time.Time
 	call    *call[controlCommand]
 	skipped *config.Range // decided before anything was asked
+	missed  bool          // it is one of several that are due at once
 }
 
 func (s slotCommand) trigger() *triggerCommand {
@@ -178,7 +179,7 @@ func (f *firing) slotsOf(c *firingConfig, d config.Decision) {
 			return
 		}
 		c.until = later(c.until, at)
-		slot := slotCommand{at: at}
+		slot := slotCommand{at: at, missed: len(d.Fire) > 1}
 		switch {
 		case !met:
 			slot.skipped = &config.Range{Outcome: config.SkippedDependency, Reason: c.Spec.DependsOn.Config + " has not succeeded in time"}
@@ -358,7 +359,7 @@ func (s slotCommand) outcome() (r *config.Range, postponed bool) {
 	switch {
 	case s.call.err == nil && t.answer.AlreadyRunning:
 		holder := t.answer.Run
-		return &config.Range{Outcome: config.SkippedOverlap, Run: &holder}, false
+		return &config.Range{Outcome: config.SkippedOverlap, Run: &holder, Reason: s.overlapReason(t.For.Overlap)}, false
 	case s.call.err == nil:
 		return nil, false
 	case fault.Is(s.call.err, fault.Unavailable):
@@ -367,6 +368,18 @@ func (s slotCommand) outcome() (r *config.Range, postponed bool) {
 		return &config.Range{Outcome: config.SkippedQuota, Reason: cause.Message}, false
 	}
 	return &config.Range{Outcome: config.Failed, Reason: clipped(s.call.err.Error(), config.MaxNote)}, false
+}
+
+// overlapReason says why a slot is skipped while a run holds the lock.
+func (s slotCommand) overlapReason(overlap config.Overlap) string {
+	reason := fmt.Sprintf("overlap is %s, and a run has not ended", overlap)
+	if overlap == config.OverlapBufferOne {
+		reason = fmt.Sprintf("overlap is %s, and a run waits already", overlap)
+	}
+	if s.missed {
+		reason = "missed; catchup is all, but " + reason
+	}
+	return reason
 }
 
 func clipped(text string, most int) string {

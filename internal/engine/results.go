@@ -53,7 +53,11 @@ func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err erro
 		}
 		w.at(now)
 		f = newFiring(e, now)
-		succeeded, err := f.fold(configs, results)
+		claimed, err := claimedRuns(ctx, tx, results)
+		if err != nil {
+			return err
+		}
+		succeeded, err := f.fold(configs, results, claimed)
 		if err != nil {
 			return err
 		}
@@ -181,8 +185,20 @@ func (f *firing) refused(configs map[id.Config]*firingConfig, batch []*call[cont
 	return nil
 }
 
+// claimedRuns are the runs among those that timed out of which a worker has picked up a task. The
+// others say that workers are missing, and nothing about their configs.
+func claimedRuns(ctx context.Context, tx *store.Tx, results []store.ConfigResult) (map[id.Run]bool, error) {
+	var timedOut []store.RunKey
+	for _, r := range results {
+		if r.State == run.RunTimedOut {
+			timedOut = append(timedOut, store.RunKey{Tenant: r.Tenant, Run: r.Run})
+		}
+	}
+	return tx.ClaimedRuns(ctx, timedOut)
+}
+
 // fold counts results, each in its turn, and gives the runs that have succeeded.
-func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.ConfigResult) (succeeded []store.ConfigResult, err error) {
+func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.ConfigResult, claimed map[id.Run]bool) (succeeded []store.ConfigResult, err error) {
 	for _, r := range results {
 		c := configs[r.Config]
 		if c == nil || !c.DeletedAt.IsZero() {
@@ -206,6 +222,9 @@ func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.Confi
 			c.Failures, c.LastSuccessAt = 0, r.At
 			succeeded = append(succeeded, r)
 		case run.RunFailed, run.RunTimedOut:
+			if r.State == run.RunTimedOut && !claimed[r.Run] {
+				continue
+			}
 			if err := f.failed(c); err != nil {
 				return nil, err
 			}

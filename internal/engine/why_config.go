@@ -51,12 +51,23 @@ func (q *configInquiry) explain(ctx context.Context, tx *store.Tx) (err error) {
 	switch {
 	case !c.Enabled:
 		q.why.State = "DISABLED"
-		q.block(BlockedByDisabling, "it is disabled: "+c.DisabledReason, "mend the cause and resume it: servo configs resume "+c.Name, map[string]any{"failures": c.Failures})
+		q.block(BlockedByDisabling, because("it is disabled", c.DisabledReason), "mend the cause and resume it: servo configs resume "+c.Name, map[string]any{"failures": c.Failures})
 	case !c.PausedAt.IsZero():
 		q.why.State, q.why.Since = "PAUSED", c.PausedAt
-		q.block(BlockedByConfigStop, "it is paused: "+c.PauseNote, "resume it: servo configs resume "+c.Name, map[string]any{"paused_at": c.PausedAt.Format(time.RFC3339)})
+		q.block(BlockedByConfigStop, because("it is paused", c.PauseNote), "resume it: servo configs resume "+c.Name, map[string]any{"paused_at": c.PausedAt.Format(time.RFC3339)})
+	}
+	if !c.Fires() {
+		return nil // no slot of it comes until it is resumed
 	}
 	return q.slots(ctx, tx)
+}
+
+// because adds a reason, if there is one.
+func because(text, reason string) string {
+	if reason == "" {
+		return text
+	}
+	return text + ": " + reason
 }
 
 // slots explains the slot that comes next.

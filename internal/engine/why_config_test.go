@@ -113,6 +113,24 @@ func TestWhyConfig(t *testing.T) {
 		require.Equal(t, "it is paused: the source moves house", why.Blockers[0].Message)
 	})
 
+	t.Run("a config that is paused or disabled has no next slot, and a reason only if one was given", func(t *testing.T) {
+		t.Parallel()
+		w := newClockwork(t)
+		c := w.save(t, "daily", config.Spec{Trigger: config.Trigger{Cron: "0 2 * * *"}})
+		_, err := w.PauseConfig(t.Context(), engine.ChangeConfig{Tenant: w.tenant, Config: c.ID, Meta: engineMeta})
+		require.NoError(t, err)
+		why := w.why(t, "daily")
+		require.Len(t, why.Blockers, 1)
+		require.Equal(t, "it is paused", why.Blockers[0].Message)
+		require.Empty(t, why.Next)
+		off := false
+		_, err = w.SaveConfigs(t.Context(), engine.SaveConfigs{Tenant: w.tenant, Meta: engineMeta, Configs: []engine.SaveConfig{{Name: "daily", Spec: c.Spec, Enabled: &off}}})
+		require.NoError(t, err)
+		why = w.why(t, "daily")
+		require.Equal(t, "it is disabled", why.Blockers[0].Message)
+		require.Empty(t, why.Next)
+	})
+
 	t.Run("a run that waits for its lock names the run that holds it", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)

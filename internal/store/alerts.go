@@ -107,6 +107,22 @@ func (tx *Tx) InsertChannel(ctx context.Context, c alert.Channel, secret []byte)
 	return taken(err, "channel", c.Name)
 }
 
+// ChannelSecret reads a channel with the secret that its messages are signed with, and the
+// database's time.
+func (s *Store) ChannelSecret(ctx context.Context, tenant id.Tenant, name string) (c alert.Channel, secret []byte, now time.Time, err error) {
+	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+		row, err := tx.q.ChannelSecret(ctx, db.ChannelSecretParams{TenantID: tenant.UUID, Name: name})
+		if err != nil {
+			return notFound(err, "channel", name)
+		}
+		c = alert.Channel{Tenant: tenant, ID: id.Of[id.Channel](row.ID), ChannelSettings: alert.ChannelSettings{Name: row.Name, URL: row.Url, Severity: alert.Severity(row.Severity)}}
+		secret = row.Secret
+		now, err = tx.Clock(ctx)
+		return err
+	})
+	return c, secret, now, err
+}
+
 // LockChannel locks a channel by its name.
 func (tx *Tx) LockChannel(ctx context.Context, tenant id.Tenant, name string) (alert.Channel, error) {
 	row, err := tx.q.LockChannel(ctx, db.LockChannelParams{TenantID: tenant.UUID, Name: name})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/alert"
+	"go.arco.dev/servo/internal/config"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
@@ -61,6 +62,14 @@ func TestAlertRows(t *testing.T) {
 			require.True(t, fault.Is(err, fault.NotFound), err)
 			require.NoError(t, tx.ChangeAlerts(t.Context(), w.now, nil, []alert.Alert{first}, nil))
 		})
+		read, secret, now, err := w.ChannelSecret(t.Context(), acme.tenant, "mine")
+		require.NoError(t, err)
+		require.Equal(t, mine.ID, read.ID)
+		require.Equal(t, mine.ChannelSettings, read.ChannelSettings)
+		require.GreaterOrEqual(t, len(secret), 24)
+		require.False(t, now.Before(w.now))
+		_, _, _, err = w.ChannelSecret(t.Context(), brick.tenant, "mine")
+		require.True(t, fault.Is(err, fault.NotFound), err)
 		first.Version, first.ResolvedAt = 2, w.now
 		list := func(f store.AlertFilter) []alert.Alert { return must(w.Alerts(t.Context(), f, 10))(t) }
 		require.Equal(t, []alert.Alert{second, first}, list(store.AlertFilter{Tenant: acme.tenant}))
@@ -175,6 +184,8 @@ func TestConditions(t *testing.T) {
 	}
 	failing, disabled := &configs[7], &configs[9]
 	failing.Failures, disabled.Failures, disabled.Enabled, disabled.DisabledReason, disabled.DueAt = 3, 5, false, "no", time.Time{}
+	configs[11].Failures = 1
+	configs[13].Failures, configs[13].Spec.Alerts = 3, &config.Alerts{Failures: 4}
 	w.engine(t, func(tx *Tx) { require.NoError(t, tx.SaveConfigs(t.Context(), configs)) })
 	w.Exec(t, `ANALYZE servo.configs`)
 	w.engine(t, func(tx *Tx) {
@@ -184,6 +195,7 @@ func TestConditions(t *testing.T) {
 			found = append(found, fmt.Sprintf("%s %s %d", c.Kind, c.Subject(), c.Count))
 		}
 		require.ElementsMatch(t, []string{
+			"PIPELINE_FAILED default/config-7 3", "PIPELINE_FAILED default/config-9 5", "PIPELINE_FAILED default/config-11 1",
 			"PIPELINE_FAILING default/config-7 3", "PIPELINE_FAILING default/config-9 5", "PIPELINE_DISABLED default/config-9 5",
 		}, found)
 		late := must(tx.Conditions(t.Context(), w.now.Add(2*time.Hour)))(t)

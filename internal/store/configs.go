@@ -365,6 +365,21 @@ func (tx *Tx) TakeConfigResults(ctx context.Context, most int) ([]ConfigResult, 
 	}), nil
 }
 
+// ClaimedRuns are those of ended runs of which a worker has claimed some task.
+func (tx *Tx) ClaimedRuns(ctx context.Context, runs []RunKey) (map[id.Run]bool, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.q.ClaimedRuns(ctx, db.ClaimedRunsParams{
+		TenantIds: column(runs, func(r RunKey) uuid.UUID { return r.Tenant.UUID }), RunIds: column(runs, func(r RunKey) uuid.UUID { return r.Run.UUID }),
+	})
+	claimed := make(map[id.Run]bool, len(rows))
+	for _, r := range rows {
+		claimed[id.Of[id.Run](r)] = true
+	}
+	return claimed, err
+}
+
 // LeaveConfigResults puts results back that have to wait. Of one with After the listeners up to
 // that have had their runs.
 func (tx *Tx) LeaveConfigResults(ctx context.Context, results []ConfigResult) error {

@@ -374,6 +374,19 @@ func TestListeners(t *testing.T) {
 	})
 }
 
+func TestClaimedRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.account(t, "acme")
+	cancelled := []run.TaskState{run.Cancelled, run.Cancelled}
+	claimed, never, waits := w.newRun(t, a, cancelled, nil, nil), w.newRun(t, a, cancelled, nil, nil), w.newRun(t, a, nil, nil)
+	w.Exec(t, `UPDATE servo.tasks SET attempt = 0 WHERE run_id = '`+never.run.ID.String()+`' OR ix = 0 AND attempt IS NOT NULL`)
+	w.engine(t, func(tx *Tx) {
+		require.Equal(t, map[id.Run]bool{claimed.run.ID: true}, must(tx.ClaimedRuns(t.Context(), []store.RunKey{claimed.key(), never.key(), waits.key()}))(t))
+		require.Empty(t, must(tx.ClaimedRuns(t.Context(), nil))(t))
+	})
+}
+
 func TestConfigResults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -111,6 +111,17 @@ func TestConfigForm(t *testing.T) {
 	})
 }
 
+func TestConfigWarnings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addConfig(tenant, "nightly", nil)
+	w.Go(view.ConfigPath(tenant, "", "nightly") + "/edit")
+	browser.Eval[bool](w.Window, `(() => { document.querySelector("[name=catchup]").value = "all"; return true })()`)
+	w.Click("form.wide button[type=submit]")
+	w.See("It is saved")
+	w.See("only the oldest missed slot")
+}
+
 func TestConfigs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

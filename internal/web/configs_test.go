@@ -50,6 +50,8 @@ func TestConfig(t *testing.T) {
 		w.Click("dialog#pause button[type=submit]")
 		w.Until(`document.querySelector(".head .state").textContent.includes("paused")`)
 		w.See("the shop is closed") // why it does not fire
+		require.NotContains(t, w.Text("main"), "Next:")
+		require.NotContains(t, w.Text("main"), "next slot is")
 		w.Click("[data-dialog=resume]")
 		w.Click("dialog#resume button[type=submit]")
 		w.Until(`document.querySelector(".head .state").textContent.includes("active")`)

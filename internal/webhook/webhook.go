@@ -109,9 +109,16 @@ func (s *Sender) Close() { s.client.CloseIdleConnections() }
 // Post says a message, signed at a time, and why it was not accepted: "" if the receiver
 // answered with 2xx.
 func (s *Sender) Post(ctx context.Context, m Message, at time.Time) (failure string) {
+	_, failure = s.Send(ctx, m, at)
+	return failure
+}
+
+// Send is Post with the status that the receiver has answered, such as "200 OK". The body of the
+// answer is not given to anybody: the receiver may be a server that the caller cannot reach.
+func (s *Sender) Send(ctx context.Context, m Message, at time.Time) (status, failure string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
 	if err != nil {
-		return err.Error()
+		return "", err.Error()
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", s.agent)
@@ -120,12 +127,12 @@ func (s *Sender) Post(ctx context.Context, m Message, at time.Time) (failure str
 	request.Header.Set("Webhook-Signature", Sign(m.Secret, m.ID, at, m.Body))
 	response, err := s.client.Do(request)
 	if err != nil {
-		return err.Error()
+		return "", err.Error()
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, response.Body) // so that the connection can be used again
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Sprintf("answered %s", response.Status)
+		return response.Status, fmt.Sprintf("answered %s", response.Status)
 	}
-	return ""
+	return response.Status, ""
 }

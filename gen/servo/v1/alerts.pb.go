@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -84,7 +85,7 @@ func (Alert_Severity) EnumDescriptor() ([]byte, []int) {
 type Alert struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// PIPELINE_FAILING, PIPELINE_DISABLED, RUN_LATE, RUN_OVERRAN, SLA_BREACHES or SCHEDULE_LAG.
+	// PIPELINE_FAILED, PIPELINE_FAILING, PIPELINE_DISABLED, RUN_LATE, RUN_OVERRAN, SLA_BREACHES or SCHEDULE_LAG.
 	Kind     string         `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Severity Alert_Severity `protobuf:"varint,3,opt,name=severity,proto3,enum=servo.v1.Alert_Severity" json:"severity,omitempty"`
 	// What it is about, for people: WORKSPACE/CONFIG, a tenant, or the installation.
@@ -795,6 +796,142 @@ func (x *ListAlertChannelsResponse) GetChannels() []*AlertChannel {
 	return nil
 }
 
+// TestAlertChannelRequest names a channel.
+type TestAlertChannelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for those of the installation.
+	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Channel       string `protobuf:"bytes,2,opt,name=channel,proto3" json:"channel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestAlertChannelRequest) Reset() {
+	*x = TestAlertChannelRequest{}
+	mi := &file_servo_v1_alerts_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestAlertChannelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestAlertChannelRequest) ProtoMessage() {}
+
+func (x *TestAlertChannelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_alerts_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestAlertChannelRequest.ProtoReflect.Descriptor instead.
+func (*TestAlertChannelRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_alerts_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *TestAlertChannelRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TestAlertChannelRequest) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+// TestAlertChannelResponse is the result of a test message.
+type TestAlertChannelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The URL has answered with 2xx.
+	Delivered bool `protobuf:"varint,1,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	// The status of the answer, such as 200 OK; empty without an answer.
+	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// Why the message was not delivered.
+	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// The id of the message, as in its header webhook-id.
+	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// How long the answer took.
+	Took          *durationpb.Duration `protobuf:"bytes,5,opt,name=took,proto3" json:"took,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestAlertChannelResponse) Reset() {
+	*x = TestAlertChannelResponse{}
+	mi := &file_servo_v1_alerts_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestAlertChannelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestAlertChannelResponse) ProtoMessage() {}
+
+func (x *TestAlertChannelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_alerts_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestAlertChannelResponse.ProtoReflect.Descriptor instead.
+func (*TestAlertChannelResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_alerts_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TestAlertChannelResponse) GetDelivered() bool {
+	if x != nil {
+		return x.Delivered
+	}
+	return false
+}
+
+func (x *TestAlertChannelResponse) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *TestAlertChannelResponse) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *TestAlertChannelResponse) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *TestAlertChannelResponse) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
 // DeleteAlertChannelRequest names a channel.
 type DeleteAlertChannelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -807,7 +944,7 @@ type DeleteAlertChannelRequest struct {
 
 func (x *DeleteAlertChannelRequest) Reset() {
 	*x = DeleteAlertChannelRequest{}
-	mi := &file_servo_v1_alerts_proto_msgTypes[10]
+	mi := &file_servo_v1_alerts_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +956,7 @@ func (x *DeleteAlertChannelRequest) String() string {
 func (*DeleteAlertChannelRequest) ProtoMessage() {}
 
 func (x *DeleteAlertChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_alerts_proto_msgTypes[10]
+	mi := &file_servo_v1_alerts_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +969,7 @@ func (x *DeleteAlertChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAlertChannelRequest.ProtoReflect.Descriptor instead.
 func (*DeleteAlertChannelRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_alerts_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_alerts_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteAlertChannelRequest) GetTenant() string {
@@ -858,7 +995,7 @@ type DeleteAlertChannelResponse struct {
 
 func (x *DeleteAlertChannelResponse) Reset() {
 	*x = DeleteAlertChannelResponse{}
-	mi := &file_servo_v1_alerts_proto_msgTypes[11]
+	mi := &file_servo_v1_alerts_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1007,7 @@ func (x *DeleteAlertChannelResponse) String() string {
 func (*DeleteAlertChannelResponse) ProtoMessage() {}
 
 func (x *DeleteAlertChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_alerts_proto_msgTypes[11]
+	mi := &file_servo_v1_alerts_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,14 +1020,14 @@ func (x *DeleteAlertChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAlertChannelResponse.ProtoReflect.Descriptor instead.
 func (*DeleteAlertChannelResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_alerts_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_alerts_proto_rawDescGZIP(), []int{13}
 }
 
 var File_servo_v1_alerts_proto protoreflect.FileDescriptor
 
 const file_servo_v1_alerts_proto_rawDesc = "" +
 	"\n" +
-	"\x15servo/v1/alerts.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x03\n" +
+	"\x15servo/v1/alerts.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x03\n" +
 	"\x05Alert\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x124\n" +
@@ -955,18 +1092,29 @@ const file_servo_v1_alerts_proto_rawDesc = "" +
 	"\x18ListAlertChannelsRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\"O\n" +
 	"\x19ListAlertChannelsResponse\x122\n" +
-	"\bchannels\x18\x01 \x03(\v2\x16.servo.v1.AlertChannelR\bchannels\"_\n" +
+	"\bchannels\x18\x01 \x03(\v2\x16.servo.v1.AlertChannelR\bchannels\"]\n" +
+	"\x17TestAlertChannelRequest\x12\x1f\n" +
+	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12!\n" +
+	"\achannel\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\achannel\"\xb4\x01\n" +
+	"\x18TestAlertChannelResponse\x12\x1c\n" +
+	"\tdelivered\x18\x01 \x01(\bR\tdelivered\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x04 \x01(\tR\tmessageId\x12-\n" +
+	"\x04took\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04took\"_\n" +
 	"\x19DeleteAlertChannelRequest\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x06tenant\x12!\n" +
 	"\achannel\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\achannel\"\x1c\n" +
-	"\x1aDeleteAlertChannelResponse2\x8b\x06\n" +
+	"\x1aDeleteAlertChannelResponse2\xce\a\n" +
 	"\fAlertService\x12z\n" +
 	"\n" +
 	"ListAlerts\x12\x1b.servo.v1.ListAlertsRequest\x1a\x1c.servo.v1.ListAlertsResponse\"1\x82\xd3\xe4\x93\x02+Z\f\x12\n" +
 	"/v1/alerts\x12\x1b/v1/tenants/{tenant}/alerts\x12y\n" +
 	"\bGetAlert\x12\x19.servo.v1.GetAlertRequest\x1a\x0f.servo.v1.Alert\"A\x82\xd3\xe4\x93\x02;Z\x14\x12\x12/v1/alerts/{alert}\x12#/v1/tenants/{tenant}/alerts/{alert}\x12\xa8\x01\n" +
 	"\x12CreateAlertChannel\x12#.servo.v1.CreateAlertChannelRequest\x1a$.servo.v1.CreateAlertChannelResponse\"G\x82\xd3\xe4\x93\x02A:\x01*Z\x17:\x01*\"\x12/v1/alert-channels\"#/v1/tenants/{tenant}/alert-channels\x12\x9f\x01\n" +
-	"\x11ListAlertChannels\x12\".servo.v1.ListAlertChannelsRequest\x1a#.servo.v1.ListAlertChannelsResponse\"A\x82\xd3\xe4\x93\x02;Z\x14\x12\x12/v1/alert-channels\x12#/v1/tenants/{tenant}/alert-channels\x12\xb6\x01\n" +
+	"\x11ListAlertChannels\x12\".servo.v1.ListAlertChannelsRequest\x1a#.servo.v1.ListAlertChannelsResponse\"A\x82\xd3\xe4\x93\x02;Z\x14\x12\x12/v1/alert-channels\x12#/v1/tenants/{tenant}/alert-channels\x12\xc0\x01\n" +
+	"\x10TestAlertChannel\x12!.servo.v1.TestAlertChannelRequest\x1a\".servo.v1.TestAlertChannelResponse\"e\x82\xd3\xe4\x93\x02_:\x01*Z&:\x01*\"!/v1/alert-channels/{channel}:test\"2/v1/tenants/{tenant}/alert-channels/{channel}:test\x12\xb6\x01\n" +
 	"\x12DeleteAlertChannel\x12#.servo.v1.DeleteAlertChannelRequest\x1a$.servo.v1.DeleteAlertChannelResponse\"U\x82\xd3\xe4\x93\x02OZ\x1e*\x1c/v1/alert-channels/{channel}*-/v1/tenants/{tenant}/alert-channels/{channel}B(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
 var (
@@ -982,7 +1130,7 @@ func file_servo_v1_alerts_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_alerts_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_alerts_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_servo_v1_alerts_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_servo_v1_alerts_proto_goTypes = []any{
 	(Alert_Severity)(0),                // 0: servo.v1.Alert.Severity
 	(*Alert)(nil),                      // 1: servo.v1.Alert
@@ -995,38 +1143,44 @@ var file_servo_v1_alerts_proto_goTypes = []any{
 	(*CreateAlertChannelResponse)(nil), // 8: servo.v1.CreateAlertChannelResponse
 	(*ListAlertChannelsRequest)(nil),   // 9: servo.v1.ListAlertChannelsRequest
 	(*ListAlertChannelsResponse)(nil),  // 10: servo.v1.ListAlertChannelsResponse
-	(*DeleteAlertChannelRequest)(nil),  // 11: servo.v1.DeleteAlertChannelRequest
-	(*DeleteAlertChannelResponse)(nil), // 12: servo.v1.DeleteAlertChannelResponse
-	(*timestamppb.Timestamp)(nil),      // 13: google.protobuf.Timestamp
+	(*TestAlertChannelRequest)(nil),    // 11: servo.v1.TestAlertChannelRequest
+	(*TestAlertChannelResponse)(nil),   // 12: servo.v1.TestAlertChannelResponse
+	(*DeleteAlertChannelRequest)(nil),  // 13: servo.v1.DeleteAlertChannelRequest
+	(*DeleteAlertChannelResponse)(nil), // 14: servo.v1.DeleteAlertChannelResponse
+	(*timestamppb.Timestamp)(nil),      // 15: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 16: google.protobuf.Duration
 }
 var file_servo_v1_alerts_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Alert.severity:type_name -> servo.v1.Alert.Severity
-	13, // 1: servo.v1.Alert.raised_at:type_name -> google.protobuf.Timestamp
-	13, // 2: servo.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	15, // 1: servo.v1.Alert.raised_at:type_name -> google.protobuf.Timestamp
+	15, // 2: servo.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
 	2,  // 3: servo.v1.Alert.deliveries:type_name -> servo.v1.AlertDelivery
-	13, // 4: servo.v1.AlertDelivery.delivered_at:type_name -> google.protobuf.Timestamp
-	13, // 5: servo.v1.AlertDelivery.again_at:type_name -> google.protobuf.Timestamp
+	15, // 4: servo.v1.AlertDelivery.delivered_at:type_name -> google.protobuf.Timestamp
+	15, // 5: servo.v1.AlertDelivery.again_at:type_name -> google.protobuf.Timestamp
 	0,  // 6: servo.v1.AlertChannel.severity:type_name -> servo.v1.Alert.Severity
-	13, // 7: servo.v1.AlertChannel.created_at:type_name -> google.protobuf.Timestamp
+	15, // 7: servo.v1.AlertChannel.created_at:type_name -> google.protobuf.Timestamp
 	1,  // 8: servo.v1.ListAlertsResponse.alerts:type_name -> servo.v1.Alert
 	0,  // 9: servo.v1.CreateAlertChannelRequest.severity:type_name -> servo.v1.Alert.Severity
 	3,  // 10: servo.v1.CreateAlertChannelResponse.channel:type_name -> servo.v1.AlertChannel
 	3,  // 11: servo.v1.ListAlertChannelsResponse.channels:type_name -> servo.v1.AlertChannel
-	4,  // 12: servo.v1.AlertService.ListAlerts:input_type -> servo.v1.ListAlertsRequest
-	6,  // 13: servo.v1.AlertService.GetAlert:input_type -> servo.v1.GetAlertRequest
-	7,  // 14: servo.v1.AlertService.CreateAlertChannel:input_type -> servo.v1.CreateAlertChannelRequest
-	9,  // 15: servo.v1.AlertService.ListAlertChannels:input_type -> servo.v1.ListAlertChannelsRequest
-	11, // 16: servo.v1.AlertService.DeleteAlertChannel:input_type -> servo.v1.DeleteAlertChannelRequest
-	5,  // 17: servo.v1.AlertService.ListAlerts:output_type -> servo.v1.ListAlertsResponse
-	1,  // 18: servo.v1.AlertService.GetAlert:output_type -> servo.v1.Alert
-	8,  // 19: servo.v1.AlertService.CreateAlertChannel:output_type -> servo.v1.CreateAlertChannelResponse
-	10, // 20: servo.v1.AlertService.ListAlertChannels:output_type -> servo.v1.ListAlertChannelsResponse
-	12, // 21: servo.v1.AlertService.DeleteAlertChannel:output_type -> servo.v1.DeleteAlertChannelResponse
-	17, // [17:22] is the sub-list for method output_type
-	12, // [12:17] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	16, // 12: servo.v1.TestAlertChannelResponse.took:type_name -> google.protobuf.Duration
+	4,  // 13: servo.v1.AlertService.ListAlerts:input_type -> servo.v1.ListAlertsRequest
+	6,  // 14: servo.v1.AlertService.GetAlert:input_type -> servo.v1.GetAlertRequest
+	7,  // 15: servo.v1.AlertService.CreateAlertChannel:input_type -> servo.v1.CreateAlertChannelRequest
+	9,  // 16: servo.v1.AlertService.ListAlertChannels:input_type -> servo.v1.ListAlertChannelsRequest
+	11, // 17: servo.v1.AlertService.TestAlertChannel:input_type -> servo.v1.TestAlertChannelRequest
+	13, // 18: servo.v1.AlertService.DeleteAlertChannel:input_type -> servo.v1.DeleteAlertChannelRequest
+	5,  // 19: servo.v1.AlertService.ListAlerts:output_type -> servo.v1.ListAlertsResponse
+	1,  // 20: servo.v1.AlertService.GetAlert:output_type -> servo.v1.Alert
+	8,  // 21: servo.v1.AlertService.CreateAlertChannel:output_type -> servo.v1.CreateAlertChannelResponse
+	10, // 22: servo.v1.AlertService.ListAlertChannels:output_type -> servo.v1.ListAlertChannelsResponse
+	12, // 23: servo.v1.AlertService.TestAlertChannel:output_type -> servo.v1.TestAlertChannelResponse
+	14, // 24: servo.v1.AlertService.DeleteAlertChannel:output_type -> servo.v1.DeleteAlertChannelResponse
+	19, // [19:25] is the sub-list for method output_type
+	13, // [13:19] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_alerts_proto_init() }
@@ -1040,7 +1194,7 @@ func file_servo_v1_alerts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_alerts_proto_rawDesc), len(file_servo_v1_alerts_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

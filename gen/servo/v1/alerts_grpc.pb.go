@@ -23,6 +23,7 @@ const (
 	AlertService_GetAlert_FullMethodName           = "/servo.v1.AlertService/GetAlert"
 	AlertService_CreateAlertChannel_FullMethodName = "/servo.v1.AlertService/CreateAlertChannel"
 	AlertService_ListAlertChannels_FullMethodName  = "/servo.v1.AlertService/ListAlertChannels"
+	AlertService_TestAlertChannel_FullMethodName   = "/servo.v1.AlertService/TestAlertChannel"
 	AlertService_DeleteAlertChannel_FullMethodName = "/servo.v1.AlertService/DeleteAlertChannel"
 )
 
@@ -42,6 +43,8 @@ type AlertServiceClient interface {
 	CreateAlertChannel(ctx context.Context, in *CreateAlertChannelRequest, opts ...grpc.CallOption) (*CreateAlertChannelResponse, error)
 	// ListAlertChannels reads the channels, by name.
 	ListAlertChannels(ctx context.Context, in *ListAlertChannelsRequest, opts ...grpc.CallOption) (*ListAlertChannelsResponse, error)
+	// TestAlertChannel sends a test message to a channel now, and shows what its URL has answered.
+	TestAlertChannel(ctx context.Context, in *TestAlertChannelRequest, opts ...grpc.CallOption) (*TestAlertChannelResponse, error)
 	// DeleteAlertChannel ends a channel. What is on its way to it is dropped.
 	DeleteAlertChannel(ctx context.Context, in *DeleteAlertChannelRequest, opts ...grpc.CallOption) (*DeleteAlertChannelResponse, error)
 }
@@ -94,6 +97,16 @@ func (c *alertServiceClient) ListAlertChannels(ctx context.Context, in *ListAler
 	return out, nil
 }
 
+func (c *alertServiceClient) TestAlertChannel(ctx context.Context, in *TestAlertChannelRequest, opts ...grpc.CallOption) (*TestAlertChannelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TestAlertChannelResponse)
+	err := c.cc.Invoke(ctx, AlertService_TestAlertChannel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *alertServiceClient) DeleteAlertChannel(ctx context.Context, in *DeleteAlertChannelRequest, opts ...grpc.CallOption) (*DeleteAlertChannelResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteAlertChannelResponse)
@@ -120,6 +133,8 @@ type AlertServiceServer interface {
 	CreateAlertChannel(context.Context, *CreateAlertChannelRequest) (*CreateAlertChannelResponse, error)
 	// ListAlertChannels reads the channels, by name.
 	ListAlertChannels(context.Context, *ListAlertChannelsRequest) (*ListAlertChannelsResponse, error)
+	// TestAlertChannel sends a test message to a channel now, and shows what its URL has answered.
+	TestAlertChannel(context.Context, *TestAlertChannelRequest) (*TestAlertChannelResponse, error)
 	// DeleteAlertChannel ends a channel. What is on its way to it is dropped.
 	DeleteAlertChannel(context.Context, *DeleteAlertChannelRequest) (*DeleteAlertChannelResponse, error)
 	mustEmbedUnimplementedAlertServiceServer()
@@ -143,6 +158,9 @@ func (UnimplementedAlertServiceServer) CreateAlertChannel(context.Context, *Crea
 }
 func (UnimplementedAlertServiceServer) ListAlertChannels(context.Context, *ListAlertChannelsRequest) (*ListAlertChannelsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAlertChannels not implemented")
+}
+func (UnimplementedAlertServiceServer) TestAlertChannel(context.Context, *TestAlertChannelRequest) (*TestAlertChannelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TestAlertChannel not implemented")
 }
 func (UnimplementedAlertServiceServer) DeleteAlertChannel(context.Context, *DeleteAlertChannelRequest) (*DeleteAlertChannelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteAlertChannel not implemented")
@@ -240,6 +258,24 @@ func _AlertService_ListAlertChannels_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AlertService_TestAlertChannel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TestAlertChannelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AlertServiceServer).TestAlertChannel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AlertService_TestAlertChannel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AlertServiceServer).TestAlertChannel(ctx, req.(*TestAlertChannelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AlertService_DeleteAlertChannel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteAlertChannelRequest)
 	if err := dec(in); err != nil {
@@ -280,6 +316,10 @@ var AlertService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAlertChannels",
 			Handler:    _AlertService_ListAlertChannels_Handler,
+		},
+		{
+			MethodName: "TestAlertChannel",
+			Handler:    _AlertService_TestAlertChannel_Handler,
 		},
 		{
 			MethodName: "DeleteAlertChannel",

@@ -79,7 +79,7 @@ func (x Config_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Config_State.Descriptor instead.
 func (Config_State) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{6, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // Action is what was done, or would be.
@@ -132,7 +132,7 @@ func (x AppliedConfig_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AppliedConfig_Action.Descriptor instead.
 func (AppliedConfig_Action) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{13, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Outcome is what became of them.
@@ -207,7 +207,7 @@ func (x Slots_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Slots_Outcome.Descriptor instead.
 func (Slots_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{42, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{43, 0}
 }
 
 // ConfigSpec is what people say about a config, as they write it in files. Durations are text
@@ -240,7 +240,8 @@ type ConfigSpec struct {
 	// How late a run may start; 30m if not said.
 	SlaStartDelay string `protobuf:"bytes,14,opt,name=sla_start_delay,json=slaStartDelay,proto3" json:"sla_start_delay,omitempty"`
 	// One after the other; then the config is disabled. 5 if not said.
-	MaxConsecutiveFailures *int32 `protobuf:"varint,15,opt,name=max_consecutive_failures,json=maxConsecutiveFailures,proto3,oneof" json:"max_consecutive_failures,omitempty"`
+	MaxConsecutiveFailures *int32        `protobuf:"varint,15,opt,name=max_consecutive_failures,json=maxConsecutiveFailures,proto3,oneof" json:"max_consecutive_failures,omitempty"`
+	Alerts                 *ConfigAlerts `protobuf:"bytes,16,opt,name=alerts,proto3" json:"alerts,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
 }
@@ -380,6 +381,69 @@ func (x *ConfigSpec) GetMaxConsecutiveFailures() int32 {
 	return 0
 }
 
+func (x *ConfigSpec) GetAlerts() *ConfigAlerts {
+	if x != nil {
+		return x.Alerts
+	}
+	return nil
+}
+
+// ConfigAlerts sets after how many failures in a row an alert is raised. The next success resolves
+// it.
+type ConfigAlerts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Failures until PIPELINE_FAILED (severity LOW); 1 if not set.
+	Failures *int32 `protobuf:"varint,1,opt,name=failures,proto3,oneof" json:"failures,omitempty"`
+	// Failures until PIPELINE_FAILING (severity MEDIUM); 3 if not set, or failures if that is more.
+	MediumFailures *int32 `protobuf:"varint,2,opt,name=medium_failures,json=mediumFailures,proto3,oneof" json:"medium_failures,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ConfigAlerts) Reset() {
+	*x = ConfigAlerts{}
+	mi := &file_servo_v1_configs_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigAlerts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigAlerts) ProtoMessage() {}
+
+func (x *ConfigAlerts) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigAlerts.ProtoReflect.Descriptor instead.
+func (*ConfigAlerts) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ConfigAlerts) GetFailures() int32 {
+	if x != nil && x.Failures != nil {
+		return *x.Failures
+	}
+	return 0
+}
+
+func (x *ConfigAlerts) GetMediumFailures() int32 {
+	if x != nil && x.MediumFailures != nil {
+		return *x.MediumFailures
+	}
+	return 0
+}
+
 // ConfigTrigger says when a config fires. Exactly one kind is said.
 type ConfigTrigger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -403,7 +467,7 @@ type ConfigTrigger struct {
 
 func (x *ConfigTrigger) Reset() {
 	*x = ConfigTrigger{}
-	mi := &file_servo_v1_configs_proto_msgTypes[1]
+	mi := &file_servo_v1_configs_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +479,7 @@ func (x *ConfigTrigger) String() string {
 func (*ConfigTrigger) ProtoMessage() {}
 
 func (x *ConfigTrigger) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[1]
+	mi := &file_servo_v1_configs_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -428,7 +492,7 @@ func (x *ConfigTrigger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigTrigger.ProtoReflect.Descriptor instead.
 func (*ConfigTrigger) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{1}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ConfigTrigger) GetCron() string {
@@ -492,7 +556,7 @@ type ConfigEvent struct {
 
 func (x *ConfigEvent) Reset() {
 	*x = ConfigEvent{}
-	mi := &file_servo_v1_configs_proto_msgTypes[2]
+	mi := &file_servo_v1_configs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +568,7 @@ func (x *ConfigEvent) String() string {
 func (*ConfigEvent) ProtoMessage() {}
 
 func (x *ConfigEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[2]
+	mi := &file_servo_v1_configs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +581,7 @@ func (x *ConfigEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigEvent.ProtoReflect.Descriptor instead.
 func (*ConfigEvent) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ConfigEvent) GetConfig() string {
@@ -549,7 +613,7 @@ type ConfigDependency struct {
 
 func (x *ConfigDependency) Reset() {
 	*x = ConfigDependency{}
-	mi := &file_servo_v1_configs_proto_msgTypes[3]
+	mi := &file_servo_v1_configs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +625,7 @@ func (x *ConfigDependency) String() string {
 func (*ConfigDependency) ProtoMessage() {}
 
 func (x *ConfigDependency) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[3]
+	mi := &file_servo_v1_configs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +638,7 @@ func (x *ConfigDependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigDependency.ProtoReflect.Descriptor instead.
 func (*ConfigDependency) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ConfigDependency) GetConfig() string {
@@ -613,7 +677,7 @@ type ConfigCatchup struct {
 
 func (x *ConfigCatchup) Reset() {
 	*x = ConfigCatchup{}
-	mi := &file_servo_v1_configs_proto_msgTypes[4]
+	mi := &file_servo_v1_configs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +689,7 @@ func (x *ConfigCatchup) String() string {
 func (*ConfigCatchup) ProtoMessage() {}
 
 func (x *ConfigCatchup) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[4]
+	mi := &file_servo_v1_configs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +702,7 @@ func (x *ConfigCatchup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigCatchup.ProtoReflect.Descriptor instead.
 func (*ConfigCatchup) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConfigCatchup) GetPolicy() string {
@@ -683,7 +747,7 @@ type ConfigRetry struct {
 
 func (x *ConfigRetry) Reset() {
 	*x = ConfigRetry{}
-	mi := &file_servo_v1_configs_proto_msgTypes[5]
+	mi := &file_servo_v1_configs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +759,7 @@ func (x *ConfigRetry) String() string {
 func (*ConfigRetry) ProtoMessage() {}
 
 func (x *ConfigRetry) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[5]
+	mi := &file_servo_v1_configs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +772,7 @@ func (x *ConfigRetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigRetry.ProtoReflect.Descriptor instead.
 func (*ConfigRetry) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ConfigRetry) GetMaxAttempts() int32 {
@@ -792,7 +856,8 @@ type Config struct {
 	PauseNote      string                 `protobuf:"bytes,10,opt,name=pause_note,json=pauseNote,proto3" json:"pause_note,omitempty"`
 	// Where somebody has put the next slot.
 	RescheduledTo *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=rescheduled_to,json=rescheduledTo,proto3" json:"rescheduled_to,omitempty"`
-	NextSlot      *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=next_slot,json=nextSlot,proto3" json:"next_slot,omitempty"`
+	// Missing while it is paused or disabled, and without slots to come.
+	NextSlot *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=next_slot,json=nextSlot,proto3" json:"next_slot,omitempty"`
 	// The next slot and the jitter; not there while nothing is to come.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
 	// That fired.
@@ -806,14 +871,16 @@ type Config struct {
 	// What became of its last slots, at most 20, the newest first; in lists that ask for it.
 	Recent []*RecentSlot `protobuf:"bytes,21,rep,name=recent,proto3" json:"recent,omitempty"`
 	// When it was deleted. A deleted config is read by its id, and so are its audit and its slots.
-	DeletedAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
+	DeletedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
+	// What its settings do together that is easily missed, for people.
+	Warnings      []string `protobuf:"bytes,23,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_servo_v1_configs_proto_msgTypes[6]
+	mi := &file_servo_v1_configs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +892,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[6]
+	mi := &file_servo_v1_configs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +905,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Config) GetId() string {
@@ -995,6 +1062,13 @@ func (x *Config) GetDeletedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Config) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 // RecentSlot is what became of a slot, or of consecutive slots that did not fire.
 type RecentSlot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1013,7 +1087,7 @@ type RecentSlot struct {
 
 func (x *RecentSlot) Reset() {
 	*x = RecentSlot{}
-	mi := &file_servo_v1_configs_proto_msgTypes[7]
+	mi := &file_servo_v1_configs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1099,7 @@ func (x *RecentSlot) String() string {
 func (*RecentSlot) ProtoMessage() {}
 
 func (x *RecentSlot) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[7]
+	mi := &file_servo_v1_configs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1112,7 @@ func (x *RecentSlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecentSlot.ProtoReflect.Descriptor instead.
 func (*RecentSlot) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RecentSlot) GetSlot() *timestamppb.Timestamp {
@@ -1089,7 +1163,7 @@ type LastRun struct {
 
 func (x *LastRun) Reset() {
 	*x = LastRun{}
-	mi := &file_servo_v1_configs_proto_msgTypes[8]
+	mi := &file_servo_v1_configs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1175,7 @@ func (x *LastRun) String() string {
 func (*LastRun) ProtoMessage() {}
 
 func (x *LastRun) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[8]
+	mi := &file_servo_v1_configs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1188,7 @@ func (x *LastRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastRun.ProtoReflect.Descriptor instead.
 func (*LastRun) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LastRun) GetId() string {
@@ -1156,7 +1230,7 @@ type CreateConfigRequest struct {
 
 func (x *CreateConfigRequest) Reset() {
 	*x = CreateConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[9]
+	mi := &file_servo_v1_configs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1242,7 @@ func (x *CreateConfigRequest) String() string {
 func (*CreateConfigRequest) ProtoMessage() {}
 
 func (x *CreateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[9]
+	mi := &file_servo_v1_configs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1255,7 @@ func (x *CreateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateConfigRequest.ProtoReflect.Descriptor instead.
 func (*CreateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateConfigRequest) GetTenant() string {
@@ -1241,7 +1315,7 @@ type ConfigInput struct {
 
 func (x *ConfigInput) Reset() {
 	*x = ConfigInput{}
-	mi := &file_servo_v1_configs_proto_msgTypes[10]
+	mi := &file_servo_v1_configs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1327,7 @@ func (x *ConfigInput) String() string {
 func (*ConfigInput) ProtoMessage() {}
 
 func (x *ConfigInput) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[10]
+	mi := &file_servo_v1_configs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1340,7 @@ func (x *ConfigInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigInput.ProtoReflect.Descriptor instead.
 func (*ConfigInput) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ConfigInput) GetName() string {
@@ -1317,7 +1391,7 @@ type ApplyConfigsRequest struct {
 
 func (x *ApplyConfigsRequest) Reset() {
 	*x = ApplyConfigsRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[11]
+	mi := &file_servo_v1_configs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1403,7 @@ func (x *ApplyConfigsRequest) String() string {
 func (*ApplyConfigsRequest) ProtoMessage() {}
 
 func (x *ApplyConfigsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[11]
+	mi := &file_servo_v1_configs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1416,7 @@ func (x *ApplyConfigsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyConfigsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyConfigsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApplyConfigsRequest) GetTenant() string {
@@ -1400,7 +1474,7 @@ type ApplyConfigsResponse struct {
 
 func (x *ApplyConfigsResponse) Reset() {
 	*x = ApplyConfigsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[12]
+	mi := &file_servo_v1_configs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1486,7 @@ func (x *ApplyConfigsResponse) String() string {
 func (*ApplyConfigsResponse) ProtoMessage() {}
 
 func (x *ApplyConfigsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[12]
+	mi := &file_servo_v1_configs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1499,7 @@ func (x *ApplyConfigsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyConfigsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyConfigsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ApplyConfigsResponse) GetConfigs() []*AppliedConfig {
@@ -1466,14 +1540,16 @@ type AppliedConfig struct {
 	// What it said; of one that is changed.
 	Before *structpb.Struct `protobuf:"bytes,4,opt,name=before,proto3" json:"before,omitempty"`
 	// What it says; of one that is new or changed.
-	After         *structpb.Struct `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	After *structpb.Struct `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	// What its settings do together that is easily missed, for people.
+	Warnings      []string `protobuf:"bytes,6,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AppliedConfig) Reset() {
 	*x = AppliedConfig{}
-	mi := &file_servo_v1_configs_proto_msgTypes[13]
+	mi := &file_servo_v1_configs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1561,7 @@ func (x *AppliedConfig) String() string {
 func (*AppliedConfig) ProtoMessage() {}
 
 func (x *AppliedConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[13]
+	mi := &file_servo_v1_configs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1574,7 @@ func (x *AppliedConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedConfig.ProtoReflect.Descriptor instead.
 func (*AppliedConfig) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AppliedConfig) GetName() string {
@@ -1536,6 +1612,13 @@ func (x *AppliedConfig) GetAfter() *structpb.Struct {
 	return nil
 }
 
+func (x *AppliedConfig) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 // ListConfigsRequest asks for a page of configs.
 type ListConfigsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1566,7 +1649,7 @@ type ListConfigsRequest struct {
 
 func (x *ListConfigsRequest) Reset() {
 	*x = ListConfigsRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[14]
+	mi := &file_servo_v1_configs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1661,7 @@ func (x *ListConfigsRequest) String() string {
 func (*ListConfigsRequest) ProtoMessage() {}
 
 func (x *ListConfigsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[14]
+	mi := &file_servo_v1_configs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1674,7 @@ func (x *ListConfigsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigsRequest.ProtoReflect.Descriptor instead.
 func (*ListConfigsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListConfigsRequest) GetTenant() string {
@@ -1683,7 +1766,7 @@ type ListConfigsResponse struct {
 
 func (x *ListConfigsResponse) Reset() {
 	*x = ListConfigsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[15]
+	mi := &file_servo_v1_configs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +1778,7 @@ func (x *ListConfigsResponse) String() string {
 func (*ListConfigsResponse) ProtoMessage() {}
 
 func (x *ListConfigsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[15]
+	mi := &file_servo_v1_configs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +1791,7 @@ func (x *ListConfigsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigsResponse.ProtoReflect.Descriptor instead.
 func (*ListConfigsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListConfigsResponse) GetConfigs() []*Config {
@@ -1739,7 +1822,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[16]
+	mi := &file_servo_v1_configs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1834,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[16]
+	mi := &file_servo_v1_configs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1847,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetConfigRequest) GetTenant() string {
@@ -1796,8 +1879,8 @@ type UpdateConfigRequest struct {
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// Where the name is looked for; "default" if not said.
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// The new values. Without update_mask the fields that are set change, and those of catchup,
-	// depends_on and retry one by one; trigger, parameters and labels are replaced as a whole.
+	// The new values. Without update_mask the fields that are set change, and those of alerts,
+	// catchup, depends_on and retry one by one; trigger, parameters and labels are replaced as a whole.
 	Spec *ConfigSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
 	// As it is if not set.
 	Enabled *bool `protobuf:"varint,5,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
@@ -1816,7 +1899,7 @@ type UpdateConfigRequest struct {
 
 func (x *UpdateConfigRequest) Reset() {
 	*x = UpdateConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[17]
+	mi := &file_servo_v1_configs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1911,7 @@ func (x *UpdateConfigRequest) String() string {
 func (*UpdateConfigRequest) ProtoMessage() {}
 
 func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[17]
+	mi := &file_servo_v1_configs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1924,7 @@ func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConfigRequest.ProtoReflect.Descriptor instead.
 func (*UpdateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{17}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UpdateConfigRequest) GetTenant() string {
@@ -1921,7 +2004,7 @@ type DeleteConfigRequest struct {
 
 func (x *DeleteConfigRequest) Reset() {
 	*x = DeleteConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[18]
+	mi := &file_servo_v1_configs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2016,7 @@ func (x *DeleteConfigRequest) String() string {
 func (*DeleteConfigRequest) ProtoMessage() {}
 
 func (x *DeleteConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[18]
+	mi := &file_servo_v1_configs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2029,7 @@ func (x *DeleteConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConfigRequest.ProtoReflect.Descriptor instead.
 func (*DeleteConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{18}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteConfigRequest) GetTenant() string {
@@ -2000,7 +2083,7 @@ type DeleteConfigResponse struct {
 
 func (x *DeleteConfigResponse) Reset() {
 	*x = DeleteConfigResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[19]
+	mi := &file_servo_v1_configs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2095,7 @@ func (x *DeleteConfigResponse) String() string {
 func (*DeleteConfigResponse) ProtoMessage() {}
 
 func (x *DeleteConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[19]
+	mi := &file_servo_v1_configs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2108,7 @@ func (x *DeleteConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConfigResponse.ProtoReflect.Descriptor instead.
 func (*DeleteConfigResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{19}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{20}
 }
 
 // PauseConfigRequest says which config, and why.
@@ -2044,7 +2127,7 @@ type PauseConfigRequest struct {
 
 func (x *PauseConfigRequest) Reset() {
 	*x = PauseConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[20]
+	mi := &file_servo_v1_configs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2139,7 @@ func (x *PauseConfigRequest) String() string {
 func (*PauseConfigRequest) ProtoMessage() {}
 
 func (x *PauseConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[20]
+	mi := &file_servo_v1_configs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2152,7 @@ func (x *PauseConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseConfigRequest.ProtoReflect.Descriptor instead.
 func (*PauseConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{20}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PauseConfigRequest) GetTenant() string {
@@ -2116,7 +2199,7 @@ type ResumeConfigRequest struct {
 
 func (x *ResumeConfigRequest) Reset() {
 	*x = ResumeConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[21]
+	mi := &file_servo_v1_configs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2211,7 @@ func (x *ResumeConfigRequest) String() string {
 func (*ResumeConfigRequest) ProtoMessage() {}
 
 func (x *ResumeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[21]
+	mi := &file_servo_v1_configs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2224,7 @@ func (x *ResumeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeConfigRequest.ProtoReflect.Descriptor instead.
 func (*ResumeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{21}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResumeConfigRequest) GetTenant() string {
@@ -2199,7 +2282,7 @@ type TriggerConfigRequest struct {
 
 func (x *TriggerConfigRequest) Reset() {
 	*x = TriggerConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[22]
+	mi := &file_servo_v1_configs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2294,7 @@ func (x *TriggerConfigRequest) String() string {
 func (*TriggerConfigRequest) ProtoMessage() {}
 
 func (x *TriggerConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[22]
+	mi := &file_servo_v1_configs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2307,7 @@ func (x *TriggerConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerConfigRequest.ProtoReflect.Descriptor instead.
 func (*TriggerConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{22}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TriggerConfigRequest) GetTenant() string {
@@ -2303,7 +2386,7 @@ type RescheduleConfigRequest struct {
 
 func (x *RescheduleConfigRequest) Reset() {
 	*x = RescheduleConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[23]
+	mi := &file_servo_v1_configs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2398,7 @@ func (x *RescheduleConfigRequest) String() string {
 func (*RescheduleConfigRequest) ProtoMessage() {}
 
 func (x *RescheduleConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[23]
+	mi := &file_servo_v1_configs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2411,7 @@ func (x *RescheduleConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleConfigRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{23}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RescheduleConfigRequest) GetTenant() string {
@@ -2391,7 +2474,7 @@ type PreviewConfigRequest struct {
 
 func (x *PreviewConfigRequest) Reset() {
 	*x = PreviewConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[24]
+	mi := &file_servo_v1_configs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2486,7 @@ func (x *PreviewConfigRequest) String() string {
 func (*PreviewConfigRequest) ProtoMessage() {}
 
 func (x *PreviewConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[24]
+	mi := &file_servo_v1_configs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2499,7 @@ func (x *PreviewConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewConfigRequest.ProtoReflect.Descriptor instead.
 func (*PreviewConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{24}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PreviewConfigRequest) GetTenant() string {
@@ -2465,7 +2548,7 @@ type PreviewConfigResponse struct {
 
 func (x *PreviewConfigResponse) Reset() {
 	*x = PreviewConfigResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[25]
+	mi := &file_servo_v1_configs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2560,7 @@ func (x *PreviewConfigResponse) String() string {
 func (*PreviewConfigResponse) ProtoMessage() {}
 
 func (x *PreviewConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[25]
+	mi := &file_servo_v1_configs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2573,7 @@ func (x *PreviewConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewConfigResponse.ProtoReflect.Descriptor instead.
 func (*PreviewConfigResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{25}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PreviewConfigResponse) GetSlots() []*PreviewedSlot {
@@ -2528,7 +2611,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[26]
+	mi := &file_servo_v1_configs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2623,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[26]
+	mi := &file_servo_v1_configs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2636,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{26}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PreviewScheduleRequest) GetTenant() string {
@@ -2619,7 +2702,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[27]
+	mi := &file_servo_v1_configs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2714,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[27]
+	mi := &file_servo_v1_configs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2727,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{27}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PreviewScheduleResponse) GetSlots() []*PreviewedSlot {
@@ -2688,7 +2771,7 @@ type PreviewedSlot struct {
 
 func (x *PreviewedSlot) Reset() {
 	*x = PreviewedSlot{}
-	mi := &file_servo_v1_configs_proto_msgTypes[28]
+	mi := &file_servo_v1_configs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2783,7 @@ func (x *PreviewedSlot) String() string {
 func (*PreviewedSlot) ProtoMessage() {}
 
 func (x *PreviewedSlot) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[28]
+	mi := &file_servo_v1_configs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2796,7 @@ func (x *PreviewedSlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewedSlot.ProtoReflect.Descriptor instead.
 func (*PreviewedSlot) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{28}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PreviewedSlot) GetSlot() *timestamppb.Timestamp {
@@ -2776,7 +2859,7 @@ type ListConfigAuditRequest struct {
 
 func (x *ListConfigAuditRequest) Reset() {
 	*x = ListConfigAuditRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[29]
+	mi := &file_servo_v1_configs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +2871,7 @@ func (x *ListConfigAuditRequest) String() string {
 func (*ListConfigAuditRequest) ProtoMessage() {}
 
 func (x *ListConfigAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[29]
+	mi := &file_servo_v1_configs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +2884,7 @@ func (x *ListConfigAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListConfigAuditRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{29}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListConfigAuditRequest) GetTenant() string {
@@ -2851,7 +2934,7 @@ type ListConfigAuditResponse struct {
 
 func (x *ListConfigAuditResponse) Reset() {
 	*x = ListConfigAuditResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	mi := &file_servo_v1_configs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2946,7 @@ func (x *ListConfigAuditResponse) String() string {
 func (*ListConfigAuditResponse) ProtoMessage() {}
 
 func (x *ListConfigAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	mi := &file_servo_v1_configs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +2959,7 @@ func (x *ListConfigAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListConfigAuditResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{30}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListConfigAuditResponse) GetEntries() []*ConfigAudit {
@@ -2914,7 +2997,7 @@ type ConfigAudit struct {
 
 func (x *ConfigAudit) Reset() {
 	*x = ConfigAudit{}
-	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	mi := &file_servo_v1_configs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3009,7 @@ func (x *ConfigAudit) String() string {
 func (*ConfigAudit) ProtoMessage() {}
 
 func (x *ConfigAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	mi := &file_servo_v1_configs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3022,7 @@ func (x *ConfigAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigAudit.ProtoReflect.Descriptor instead.
 func (*ConfigAudit) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{31}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ConfigAudit) GetVersion() int32 {
@@ -3020,7 +3103,7 @@ type ListSlotsRequest struct {
 
 func (x *ListSlotsRequest) Reset() {
 	*x = ListSlotsRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3115,7 @@ func (x *ListSlotsRequest) String() string {
 func (*ListSlotsRequest) ProtoMessage() {}
 
 func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3128,7 @@ func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlotsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{32}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListSlotsRequest) GetTenant() string {
@@ -3119,7 +3202,7 @@ type GetOutcomesRequest struct {
 
 func (x *GetOutcomesRequest) Reset() {
 	*x = GetOutcomesRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3131,7 +3214,7 @@ func (x *GetOutcomesRequest) String() string {
 func (*GetOutcomesRequest) ProtoMessage() {}
 
 func (x *GetOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3144,7 +3227,7 @@ func (x *GetOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*GetOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetOutcomesRequest) GetTenant() string {
@@ -3210,7 +3293,7 @@ type ConfigOutcomes struct {
 
 func (x *ConfigOutcomes) Reset() {
 	*x = ConfigOutcomes{}
-	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3305,7 @@ func (x *ConfigOutcomes) String() string {
 func (*ConfigOutcomes) ProtoMessage() {}
 
 func (x *ConfigOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3318,7 @@ func (x *ConfigOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigOutcomes.ProtoReflect.Descriptor instead.
 func (*ConfigOutcomes) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{34}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ConfigOutcomes) GetTimezone() string {
@@ -3310,7 +3393,7 @@ type DayOutcomes struct {
 
 func (x *DayOutcomes) Reset() {
 	*x = DayOutcomes{}
-	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3405,7 @@ func (x *DayOutcomes) String() string {
 func (*DayOutcomes) ProtoMessage() {}
 
 func (x *DayOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3418,7 @@ func (x *DayOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DayOutcomes.ProtoReflect.Descriptor instead.
 func (*DayOutcomes) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DayOutcomes) GetDay() string {
@@ -3443,7 +3526,7 @@ type SkippedOutcome struct {
 
 func (x *SkippedOutcome) Reset() {
 	*x = SkippedOutcome{}
-	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3455,7 +3538,7 @@ func (x *SkippedOutcome) String() string {
 func (*SkippedOutcome) ProtoMessage() {}
 
 func (x *SkippedOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3468,7 +3551,7 @@ func (x *SkippedOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkippedOutcome.ProtoReflect.Descriptor instead.
 func (*SkippedOutcome) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{36}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SkippedOutcome) GetOutcome() Slots_Outcome {
@@ -3506,7 +3589,7 @@ type FindHolesRequest struct {
 
 func (x *FindHolesRequest) Reset() {
 	*x = FindHolesRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[37]
+	mi := &file_servo_v1_configs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3601,7 @@ func (x *FindHolesRequest) String() string {
 func (*FindHolesRequest) ProtoMessage() {}
 
 func (x *FindHolesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[37]
+	mi := &file_servo_v1_configs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3614,7 @@ func (x *FindHolesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindHolesRequest.ProtoReflect.Descriptor instead.
 func (*FindHolesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{37}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FindHolesRequest) GetTenant() string {
@@ -3570,7 +3653,7 @@ type FindHolesResponse struct {
 
 func (x *FindHolesResponse) Reset() {
 	*x = FindHolesResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[38]
+	mi := &file_servo_v1_configs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3665,7 @@ func (x *FindHolesResponse) String() string {
 func (*FindHolesResponse) ProtoMessage() {}
 
 func (x *FindHolesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[38]
+	mi := &file_servo_v1_configs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3678,7 @@ func (x *FindHolesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindHolesResponse.ProtoReflect.Descriptor instead.
 func (*FindHolesResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{38}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FindHolesResponse) GetDecidedUntil() *timestamppb.Timestamp {
@@ -3641,7 +3724,7 @@ type Hole struct {
 
 func (x *Hole) Reset() {
 	*x = Hole{}
-	mi := &file_servo_v1_configs_proto_msgTypes[39]
+	mi := &file_servo_v1_configs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3736,7 @@ func (x *Hole) String() string {
 func (*Hole) ProtoMessage() {}
 
 func (x *Hole) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[39]
+	mi := &file_servo_v1_configs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3749,7 @@ func (x *Hole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hole.ProtoReflect.Descriptor instead.
 func (*Hole) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{39}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Hole) GetFrom() *timestamppb.Timestamp {
@@ -3711,7 +3794,7 @@ type ExplainConfigRequest struct {
 
 func (x *ExplainConfigRequest) Reset() {
 	*x = ExplainConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[40]
+	mi := &file_servo_v1_configs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3806,7 @@ func (x *ExplainConfigRequest) String() string {
 func (*ExplainConfigRequest) ProtoMessage() {}
 
 func (x *ExplainConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[40]
+	mi := &file_servo_v1_configs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +3819,7 @@ func (x *ExplainConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainConfigRequest.ProtoReflect.Descriptor instead.
 func (*ExplainConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{40}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ExplainConfigRequest) GetTenant() string {
@@ -3772,7 +3855,7 @@ type ListSlotsResponse struct {
 
 func (x *ListSlotsResponse) Reset() {
 	*x = ListSlotsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[41]
+	mi := &file_servo_v1_configs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3784,7 +3867,7 @@ func (x *ListSlotsResponse) String() string {
 func (*ListSlotsResponse) ProtoMessage() {}
 
 func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[41]
+	mi := &file_servo_v1_configs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3797,7 +3880,7 @@ func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlotsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{41}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListSlotsResponse) GetSlots() []*Slots {
@@ -3838,7 +3921,7 @@ type Slots struct {
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_servo_v1_configs_proto_msgTypes[42]
+	mi := &file_servo_v1_configs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +3933,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[42]
+	mi := &file_servo_v1_configs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +3946,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{42}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Slots) GetFrom() *timestamppb.Timestamp {
@@ -3949,7 +4032,7 @@ type TickRequest struct {
 
 func (x *TickRequest) Reset() {
 	*x = TickRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[43]
+	mi := &file_servo_v1_configs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4044,7 @@ func (x *TickRequest) String() string {
 func (*TickRequest) ProtoMessage() {}
 
 func (x *TickRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[43]
+	mi := &file_servo_v1_configs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4057,7 @@ func (x *TickRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickRequest.ProtoReflect.Descriptor instead.
 func (*TickRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{43}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TickRequest) GetBatchSize() int32 {
@@ -4003,7 +4086,7 @@ type TickResponse struct {
 
 func (x *TickResponse) Reset() {
 	*x = TickResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[44]
+	mi := &file_servo_v1_configs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4098,7 @@ func (x *TickResponse) String() string {
 func (*TickResponse) ProtoMessage() {}
 
 func (x *TickResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[44]
+	mi := &file_servo_v1_configs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4111,7 @@ func (x *TickResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickResponse.ProtoReflect.Descriptor instead.
 func (*TickResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{44}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TickResponse) GetConfigsProcessed() int64 {
@@ -4056,7 +4139,7 @@ var File_servo_v1_configs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_configs_proto_rawDesc = "" +
 	"\n" +
-	"\x16servo/v1/configs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13servo/v1/runs.proto\x1a\x12servo/v1/why.proto\"\xf7\x06\n" +
+	"\x16servo/v1/configs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13servo/v1/runs.proto\x1a\x12servo/v1/why.proto\"\xa7\a\n" +
 	"\n" +
 	"ConfigSpec\x12$\n" +
 	"\bpipeline\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\bpipeline\x12Q\n" +
@@ -4081,13 +4164,21 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\rmax_execution\x18\r \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\fmaxExecution\x120\n" +
 	"\x0fsla_start_delay\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\rslaStartDelay\x12I\n" +
 	"\x18max_consecutive_failures\x18\x0f \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x02R\x16maxConsecutiveFailures\x88\x01\x01\x1a9\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x02R\x16maxConsecutiveFailures\x88\x01\x01\x12.\n" +
+	"\x06alerts\x18\x10 \x01(\v2\x16.servo.v1.ConfigAlertsR\x06alerts\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x0e\n" +
 	"\f_max_overlapB\x1b\n" +
-	"\x19_max_consecutive_failures\"\x9c\x02\n" +
+	"\x19_max_consecutive_failures\"\x96\x01\n" +
+	"\fConfigAlerts\x12+\n" +
+	"\bfailures\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x00R\bfailures\x88\x01\x01\x128\n" +
+	"\x0fmedium_failures\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x01R\x0emediumFailures\x88\x01\x01B\v\n" +
+	"\t_failuresB\x12\n" +
+	"\x10_medium_failures\"\x9c\x02\n" +
 	"\rConfigTrigger\x12\x1c\n" +
 	"\x04cron\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x04cron\x12$\n" +
 	"\btemplate\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\btemplate\x12$\n" +
@@ -4129,7 +4220,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\v_multiplierB\t\n" +
 	"\a_jitterB\x11\n" +
 	"\x0f_timeout_growthB\r\n" +
-	"\v_max_deaths\"\xa6\b\n" +
+	"\v_max_deaths\"\xc2\b\n" +
 	"\x06Config\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -4158,7 +4249,8 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"updated_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12,\n" +
 	"\x06recent\x18\x15 \x03(\v2\x14.servo.v1.RecentSlotR\x06recent\x129\n" +
 	"\n" +
-	"deleted_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tdeletedAt\"D\n" +
+	"deleted_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tdeletedAt\x12\x1a\n" +
+	"\bwarnings\x18\x17 \x03(\tR\bwarnings\"D\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -4207,13 +4299,14 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\aconfigs\x18\x01 \x03(\v2\x17.servo.v1.AppliedConfigR\aconfigs\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x05R\acreated\x12\x18\n" +
 	"\achanged\x18\x03 \x01(\x05R\achanged\x12\x1c\n" +
-	"\tunchanged\x18\x04 \x01(\x05R\tunchanged\"\xa0\x02\n" +
+	"\tunchanged\x18\x04 \x01(\x05R\tunchanged\"\xbc\x02\n" +
 	"\rAppliedConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x1e.servo.v1.AppliedConfig.ActionR\x06action\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x05R\aversion\x12/\n" +
 	"\x06before\x18\x04 \x01(\v2\x17.google.protobuf.StructR\x06before\x12-\n" +
-	"\x05after\x18\x05 \x01(\v2\x17.google.protobuf.StructR\x05after\"I\n" +
+	"\x05after\x18\x05 \x01(\v2\x17.google.protobuf.StructR\x05after\x12\x1a\n" +
+	"\bwarnings\x18\x06 \x03(\tR\bwarnings\"I\n" +
 	"\x06Action\x12\x16\n" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aCREATED\x10\x01\x12\v\n" +
@@ -4477,181 +4570,183 @@ func file_servo_v1_configs_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_configs_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_servo_v1_configs_proto_goTypes = []any{
 	(Config_State)(0),               // 0: servo.v1.Config.State
 	(AppliedConfig_Action)(0),       // 1: servo.v1.AppliedConfig.Action
 	(Slots_Outcome)(0),              // 2: servo.v1.Slots.Outcome
 	(*ConfigSpec)(nil),              // 3: servo.v1.ConfigSpec
-	(*ConfigTrigger)(nil),           // 4: servo.v1.ConfigTrigger
-	(*ConfigEvent)(nil),             // 5: servo.v1.ConfigEvent
-	(*ConfigDependency)(nil),        // 6: servo.v1.ConfigDependency
-	(*ConfigCatchup)(nil),           // 7: servo.v1.ConfigCatchup
-	(*ConfigRetry)(nil),             // 8: servo.v1.ConfigRetry
-	(*Config)(nil),                  // 9: servo.v1.Config
-	(*RecentSlot)(nil),              // 10: servo.v1.RecentSlot
-	(*LastRun)(nil),                 // 11: servo.v1.LastRun
-	(*CreateConfigRequest)(nil),     // 12: servo.v1.CreateConfigRequest
-	(*ConfigInput)(nil),             // 13: servo.v1.ConfigInput
-	(*ApplyConfigsRequest)(nil),     // 14: servo.v1.ApplyConfigsRequest
-	(*ApplyConfigsResponse)(nil),    // 15: servo.v1.ApplyConfigsResponse
-	(*AppliedConfig)(nil),           // 16: servo.v1.AppliedConfig
-	(*ListConfigsRequest)(nil),      // 17: servo.v1.ListConfigsRequest
-	(*ListConfigsResponse)(nil),     // 18: servo.v1.ListConfigsResponse
-	(*GetConfigRequest)(nil),        // 19: servo.v1.GetConfigRequest
-	(*UpdateConfigRequest)(nil),     // 20: servo.v1.UpdateConfigRequest
-	(*DeleteConfigRequest)(nil),     // 21: servo.v1.DeleteConfigRequest
-	(*DeleteConfigResponse)(nil),    // 22: servo.v1.DeleteConfigResponse
-	(*PauseConfigRequest)(nil),      // 23: servo.v1.PauseConfigRequest
-	(*ResumeConfigRequest)(nil),     // 24: servo.v1.ResumeConfigRequest
-	(*TriggerConfigRequest)(nil),    // 25: servo.v1.TriggerConfigRequest
-	(*RescheduleConfigRequest)(nil), // 26: servo.v1.RescheduleConfigRequest
-	(*PreviewConfigRequest)(nil),    // 27: servo.v1.PreviewConfigRequest
-	(*PreviewConfigResponse)(nil),   // 28: servo.v1.PreviewConfigResponse
-	(*PreviewScheduleRequest)(nil),  // 29: servo.v1.PreviewScheduleRequest
-	(*PreviewScheduleResponse)(nil), // 30: servo.v1.PreviewScheduleResponse
-	(*PreviewedSlot)(nil),           // 31: servo.v1.PreviewedSlot
-	(*ListConfigAuditRequest)(nil),  // 32: servo.v1.ListConfigAuditRequest
-	(*ListConfigAuditResponse)(nil), // 33: servo.v1.ListConfigAuditResponse
-	(*ConfigAudit)(nil),             // 34: servo.v1.ConfigAudit
-	(*ListSlotsRequest)(nil),        // 35: servo.v1.ListSlotsRequest
-	(*GetOutcomesRequest)(nil),      // 36: servo.v1.GetOutcomesRequest
-	(*ConfigOutcomes)(nil),          // 37: servo.v1.ConfigOutcomes
-	(*DayOutcomes)(nil),             // 38: servo.v1.DayOutcomes
-	(*SkippedOutcome)(nil),          // 39: servo.v1.SkippedOutcome
-	(*FindHolesRequest)(nil),        // 40: servo.v1.FindHolesRequest
-	(*FindHolesResponse)(nil),       // 41: servo.v1.FindHolesResponse
-	(*Hole)(nil),                    // 42: servo.v1.Hole
-	(*ExplainConfigRequest)(nil),    // 43: servo.v1.ExplainConfigRequest
-	(*ListSlotsResponse)(nil),       // 44: servo.v1.ListSlotsResponse
-	(*Slots)(nil),                   // 45: servo.v1.Slots
-	(*TickRequest)(nil),             // 46: servo.v1.TickRequest
-	(*TickResponse)(nil),            // 47: servo.v1.TickResponse
-	nil,                             // 48: servo.v1.ConfigSpec.LabelsEntry
-	(*structpb.Struct)(nil),         // 49: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
-	(Run_State)(0),                  // 51: servo.v1.Run.State
-	(*fieldmaskpb.FieldMask)(nil),   // 52: google.protobuf.FieldMask
-	(*durationpb.Duration)(nil),     // 53: google.protobuf.Duration
-	(*TriggerRunResponse)(nil),      // 54: servo.v1.TriggerRunResponse
-	(*Explanation)(nil),             // 55: servo.v1.Explanation
+	(*ConfigAlerts)(nil),            // 4: servo.v1.ConfigAlerts
+	(*ConfigTrigger)(nil),           // 5: servo.v1.ConfigTrigger
+	(*ConfigEvent)(nil),             // 6: servo.v1.ConfigEvent
+	(*ConfigDependency)(nil),        // 7: servo.v1.ConfigDependency
+	(*ConfigCatchup)(nil),           // 8: servo.v1.ConfigCatchup
+	(*ConfigRetry)(nil),             // 9: servo.v1.ConfigRetry
+	(*Config)(nil),                  // 10: servo.v1.Config
+	(*RecentSlot)(nil),              // 11: servo.v1.RecentSlot
+	(*LastRun)(nil),                 // 12: servo.v1.LastRun
+	(*CreateConfigRequest)(nil),     // 13: servo.v1.CreateConfigRequest
+	(*ConfigInput)(nil),             // 14: servo.v1.ConfigInput
+	(*ApplyConfigsRequest)(nil),     // 15: servo.v1.ApplyConfigsRequest
+	(*ApplyConfigsResponse)(nil),    // 16: servo.v1.ApplyConfigsResponse
+	(*AppliedConfig)(nil),           // 17: servo.v1.AppliedConfig
+	(*ListConfigsRequest)(nil),      // 18: servo.v1.ListConfigsRequest
+	(*ListConfigsResponse)(nil),     // 19: servo.v1.ListConfigsResponse
+	(*GetConfigRequest)(nil),        // 20: servo.v1.GetConfigRequest
+	(*UpdateConfigRequest)(nil),     // 21: servo.v1.UpdateConfigRequest
+	(*DeleteConfigRequest)(nil),     // 22: servo.v1.DeleteConfigRequest
+	(*DeleteConfigResponse)(nil),    // 23: servo.v1.DeleteConfigResponse
+	(*PauseConfigRequest)(nil),      // 24: servo.v1.PauseConfigRequest
+	(*ResumeConfigRequest)(nil),     // 25: servo.v1.ResumeConfigRequest
+	(*TriggerConfigRequest)(nil),    // 26: servo.v1.TriggerConfigRequest
+	(*RescheduleConfigRequest)(nil), // 27: servo.v1.RescheduleConfigRequest
+	(*PreviewConfigRequest)(nil),    // 28: servo.v1.PreviewConfigRequest
+	(*PreviewConfigResponse)(nil),   // 29: servo.v1.PreviewConfigResponse
+	(*PreviewScheduleRequest)(nil),  // 30: servo.v1.PreviewScheduleRequest
+	(*PreviewScheduleResponse)(nil), // 31: servo.v1.PreviewScheduleResponse
+	(*PreviewedSlot)(nil),           // 32: servo.v1.PreviewedSlot
+	(*ListConfigAuditRequest)(nil),  // 33: servo.v1.ListConfigAuditRequest
+	(*ListConfigAuditResponse)(nil), // 34: servo.v1.ListConfigAuditResponse
+	(*ConfigAudit)(nil),             // 35: servo.v1.ConfigAudit
+	(*ListSlotsRequest)(nil),        // 36: servo.v1.ListSlotsRequest
+	(*GetOutcomesRequest)(nil),      // 37: servo.v1.GetOutcomesRequest
+	(*ConfigOutcomes)(nil),          // 38: servo.v1.ConfigOutcomes
+	(*DayOutcomes)(nil),             // 39: servo.v1.DayOutcomes
+	(*SkippedOutcome)(nil),          // 40: servo.v1.SkippedOutcome
+	(*FindHolesRequest)(nil),        // 41: servo.v1.FindHolesRequest
+	(*FindHolesResponse)(nil),       // 42: servo.v1.FindHolesResponse
+	(*Hole)(nil),                    // 43: servo.v1.Hole
+	(*ExplainConfigRequest)(nil),    // 44: servo.v1.ExplainConfigRequest
+	(*ListSlotsResponse)(nil),       // 45: servo.v1.ListSlotsResponse
+	(*Slots)(nil),                   // 46: servo.v1.Slots
+	(*TickRequest)(nil),             // 47: servo.v1.TickRequest
+	(*TickResponse)(nil),            // 48: servo.v1.TickResponse
+	nil,                             // 49: servo.v1.ConfigSpec.LabelsEntry
+	(*structpb.Struct)(nil),         // 50: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),   // 51: google.protobuf.Timestamp
+	(Run_State)(0),                  // 52: servo.v1.Run.State
+	(*fieldmaskpb.FieldMask)(nil),   // 53: google.protobuf.FieldMask
+	(*durationpb.Duration)(nil),     // 54: google.protobuf.Duration
+	(*TriggerRunResponse)(nil),      // 55: servo.v1.TriggerRunResponse
+	(*Explanation)(nil),             // 56: servo.v1.Explanation
 }
 var file_servo_v1_configs_proto_depIdxs = []int32{
-	48, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
-	49, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
-	4,  // 2: servo.v1.ConfigSpec.trigger:type_name -> servo.v1.ConfigTrigger
-	6,  // 3: servo.v1.ConfigSpec.depends_on:type_name -> servo.v1.ConfigDependency
-	7,  // 4: servo.v1.ConfigSpec.catchup:type_name -> servo.v1.ConfigCatchup
-	8,  // 5: servo.v1.ConfigSpec.retry:type_name -> servo.v1.ConfigRetry
-	50, // 6: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
-	5,  // 7: servo.v1.ConfigTrigger.event:type_name -> servo.v1.ConfigEvent
-	0,  // 8: servo.v1.Config.state:type_name -> servo.v1.Config.State
-	3,  // 9: servo.v1.Config.spec:type_name -> servo.v1.ConfigSpec
-	50, // 10: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
-	50, // 11: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
-	50, // 12: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
-	50, // 13: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
-	50, // 14: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
-	11, // 15: servo.v1.Config.last_run:type_name -> servo.v1.LastRun
-	50, // 16: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
-	50, // 17: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
-	50, // 18: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
-	10, // 19: servo.v1.Config.recent:type_name -> servo.v1.RecentSlot
-	50, // 20: servo.v1.Config.deleted_at:type_name -> google.protobuf.Timestamp
-	50, // 21: servo.v1.RecentSlot.slot:type_name -> google.protobuf.Timestamp
-	2,  // 22: servo.v1.RecentSlot.outcome:type_name -> servo.v1.Slots.Outcome
-	51, // 23: servo.v1.RecentSlot.state:type_name -> servo.v1.Run.State
-	51, // 24: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
-	50, // 25: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
-	3,  // 26: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	3,  // 27: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
-	13, // 28: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
-	16, // 29: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
-	1,  // 30: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
-	49, // 31: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
-	49, // 32: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
-	0,  // 33: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
-	9,  // 34: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
-	3,  // 35: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	52, // 36: servo.v1.UpdateConfigRequest.update_mask:type_name -> google.protobuf.FieldMask
-	53, // 37: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	49, // 38: servo.v1.TriggerConfigRequest.parameters:type_name -> google.protobuf.Struct
-	50, // 39: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
-	50, // 40: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
-	31, // 41: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
-	4,  // 42: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
-	50, // 43: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	31, // 44: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
-	50, // 45: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
-	50, // 46: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
-	50, // 47: servo.v1.PreviewedSlot.interval_start:type_name -> google.protobuf.Timestamp
-	49, // 48: servo.v1.PreviewedSlot.parameters:type_name -> google.protobuf.Struct
-	34, // 49: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
-	50, // 50: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
-	49, // 51: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
-	49, // 52: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
-	50, // 53: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
-	50, // 54: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
-	38, // 55: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
-	50, // 56: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
-	50, // 57: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
-	50, // 58: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
-	50, // 59: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
-	39, // 60: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
-	2,  // 61: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 62: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
-	42, // 63: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
-	50, // 64: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
-	50, // 65: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
-	45, // 66: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
-	50, // 67: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
-	50, // 68: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
-	2,  // 69: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
-	50, // 70: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
-	51, // 71: servo.v1.Slots.state:type_name -> servo.v1.Run.State
-	53, // 72: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
-	53, // 73: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
-	12, // 74: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
-	14, // 75: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
-	17, // 76: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
-	19, // 77: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
-	20, // 78: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
-	21, // 79: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
-	23, // 80: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
-	24, // 81: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
-	25, // 82: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
-	26, // 83: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
-	27, // 84: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
-	29, // 85: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
-	32, // 86: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
-	35, // 87: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
-	36, // 88: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
-	40, // 89: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
-	43, // 90: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
-	46, // 91: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
-	9,  // 92: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
-	15, // 93: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
-	18, // 94: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
-	9,  // 95: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
-	9,  // 96: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
-	22, // 97: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
-	9,  // 98: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
-	9,  // 99: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
-	54, // 100: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
-	9,  // 101: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
-	28, // 102: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
-	30, // 103: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
-	33, // 104: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
-	44, // 105: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
-	37, // 106: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
-	41, // 107: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
-	55, // 108: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
-	47, // 109: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
-	92, // [92:110] is the sub-list for method output_type
-	74, // [74:92] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	49, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
+	50, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
+	5,  // 2: servo.v1.ConfigSpec.trigger:type_name -> servo.v1.ConfigTrigger
+	7,  // 3: servo.v1.ConfigSpec.depends_on:type_name -> servo.v1.ConfigDependency
+	8,  // 4: servo.v1.ConfigSpec.catchup:type_name -> servo.v1.ConfigCatchup
+	9,  // 5: servo.v1.ConfigSpec.retry:type_name -> servo.v1.ConfigRetry
+	4,  // 6: servo.v1.ConfigSpec.alerts:type_name -> servo.v1.ConfigAlerts
+	51, // 7: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
+	6,  // 8: servo.v1.ConfigTrigger.event:type_name -> servo.v1.ConfigEvent
+	0,  // 9: servo.v1.Config.state:type_name -> servo.v1.Config.State
+	3,  // 10: servo.v1.Config.spec:type_name -> servo.v1.ConfigSpec
+	51, // 11: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
+	51, // 12: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
+	51, // 13: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
+	51, // 14: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
+	51, // 15: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
+	12, // 16: servo.v1.Config.last_run:type_name -> servo.v1.LastRun
+	51, // 17: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
+	51, // 18: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
+	51, // 19: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
+	11, // 20: servo.v1.Config.recent:type_name -> servo.v1.RecentSlot
+	51, // 21: servo.v1.Config.deleted_at:type_name -> google.protobuf.Timestamp
+	51, // 22: servo.v1.RecentSlot.slot:type_name -> google.protobuf.Timestamp
+	2,  // 23: servo.v1.RecentSlot.outcome:type_name -> servo.v1.Slots.Outcome
+	52, // 24: servo.v1.RecentSlot.state:type_name -> servo.v1.Run.State
+	52, // 25: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
+	51, // 26: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
+	3,  // 27: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
+	3,  // 28: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
+	14, // 29: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
+	17, // 30: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
+	1,  // 31: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
+	50, // 32: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
+	50, // 33: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
+	0,  // 34: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
+	10, // 35: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
+	3,  // 36: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
+	53, // 37: servo.v1.UpdateConfigRequest.update_mask:type_name -> google.protobuf.FieldMask
+	54, // 38: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	50, // 39: servo.v1.TriggerConfigRequest.parameters:type_name -> google.protobuf.Struct
+	51, // 40: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
+	51, // 41: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
+	32, // 42: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
+	5,  // 43: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
+	51, // 44: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	32, // 45: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
+	51, // 46: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
+	51, // 47: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
+	51, // 48: servo.v1.PreviewedSlot.interval_start:type_name -> google.protobuf.Timestamp
+	50, // 49: servo.v1.PreviewedSlot.parameters:type_name -> google.protobuf.Struct
+	35, // 50: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
+	51, // 51: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
+	50, // 52: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
+	50, // 53: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
+	51, // 54: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
+	51, // 55: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
+	39, // 56: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
+	51, // 57: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
+	51, // 58: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
+	51, // 59: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
+	51, // 60: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
+	40, // 61: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
+	2,  // 62: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
+	51, // 63: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
+	43, // 64: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
+	51, // 65: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
+	51, // 66: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
+	46, // 67: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
+	51, // 68: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
+	51, // 69: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
+	2,  // 70: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
+	51, // 71: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
+	52, // 72: servo.v1.Slots.state:type_name -> servo.v1.Run.State
+	54, // 73: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
+	54, // 74: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
+	13, // 75: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
+	15, // 76: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
+	18, // 77: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
+	20, // 78: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
+	21, // 79: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
+	22, // 80: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
+	24, // 81: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
+	25, // 82: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
+	26, // 83: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
+	27, // 84: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
+	28, // 85: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
+	30, // 86: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
+	33, // 87: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
+	36, // 88: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
+	37, // 89: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
+	41, // 90: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
+	44, // 91: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
+	47, // 92: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
+	10, // 93: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
+	16, // 94: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
+	19, // 95: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
+	10, // 96: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
+	10, // 97: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
+	23, // 98: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
+	10, // 99: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
+	10, // 100: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
+	55, // 101: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
+	10, // 102: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
+	29, // 103: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
+	31, // 104: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
+	34, // 105: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
+	45, // 106: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
+	38, // 107: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
+	42, // 108: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
+	56, // 109: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
+	48, // 110: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
+	93, // [93:111] is the sub-list for method output_type
+	75, // [75:93] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_configs_proto_init() }
@@ -4662,18 +4757,19 @@ func file_servo_v1_configs_proto_init() {
 	file_servo_v1_runs_proto_init()
 	file_servo_v1_why_proto_init()
 	file_servo_v1_configs_proto_msgTypes[0].OneofWrappers = []any{}
-	file_servo_v1_configs_proto_msgTypes[4].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[1].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[5].OneofWrappers = []any{}
-	file_servo_v1_configs_proto_msgTypes[9].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[6].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[10].OneofWrappers = []any{}
-	file_servo_v1_configs_proto_msgTypes[17].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[11].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_configs_proto_rawDesc), len(file_servo_v1_configs_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

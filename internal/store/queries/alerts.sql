@@ -10,8 +10,15 @@ SELECT pg_try_advisory_xact_lock(hashtextextended('servo.alerts', 0))::bool AS a
 SELECT c.kind::text AS kind, c.tenant_id::uuid AS tenant_id, c.about_id::uuid AS about_id, c.workspace::text AS workspace, c.name::text AS name,
        c.count::int AS count, coalesce(c.since, @now::timestamptz)::timestamptz AS since, c.reason::text AS reason
 FROM  (
-    SELECT 'PIPELINE_FAILING' AS kind, f.tenant_id, f.id AS about_id, w.name AS workspace, f.name, f.failures AS count, f.updated_at AS since, '' AS reason
-    FROM   (SELECT * FROM servo.configs x WHERE x.failures >= 3 AND x.deleted_at IS NULL
+    SELECT 'PIPELINE_FAILED' AS kind, f.tenant_id, f.id AS about_id, w.name AS workspace, f.name, f.failures AS count, f.updated_at AS since, '' AS reason
+    FROM   (SELECT * FROM servo.configs x WHERE x.failures > 0 AND x.deleted_at IS NULL
+            AND   x.failures >= coalesce((x.spec->'alerts'->>'failures')::int, 1)
+            AND   (x.enabled OR x.failures >= (x.spec->>'max_consecutive_failures')::int)) AS f
+    JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = f.tenant_id AND y.id = f.workspace_id OFFSET 0) AS w ON true
+    UNION ALL
+    SELECT 'PIPELINE_FAILING', f.tenant_id, f.id, w.name, f.name, f.failures, f.updated_at, ''
+    FROM   (SELECT * FROM servo.configs x WHERE x.failures > 0 AND x.deleted_at IS NULL
+            AND   x.failures >= coalesce((x.spec->'alerts'->>'medium_failures')::int, greatest(3, (x.spec->'alerts'->>'failures')::int))
             AND   (x.enabled OR x.failures >= (x.spec->>'max_consecutive_failures')::int)) AS f
     JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = f.tenant_id AND y.id = f.workspace_id OFFSET 0) AS w ON true
     UNION ALL
@@ -124,6 +131,12 @@ AND    d.tries = 0 AND d.due_at IS NOT NULL;
 -- name: InsertChannel :exec
 INSERT INTO servo.alert_channels (tenant_id, id, version, name, url, severity, secret, created_by, created_at)
 VALUES (@tenant_id::uuid, @id::uuid, 1, @name::text, @url::text, @severity::smallint, @secret::bytea, @created_by::text, @now::timestamptz);
+
+-- name: ChannelSecret :one
+-- A channel with the secret that its messages are signed with, to send one at once.
+SELECT c.id, c.name, c.url, c.severity, c.secret
+FROM   servo.alert_channels c
+WHERE  c.tenant_id = @tenant_id::uuid AND c.name = @name::text AND c.deleted_at IS NULL;
 
 -- name: LockChannel :one
 SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.created_by, c.created_at, c.deleted_at

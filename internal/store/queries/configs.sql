@@ -137,6 +137,12 @@ DELETE FROM servo.config_results
 WHERE  id = ANY (ARRAY(SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT @most::int FOR UPDATE SKIP LOCKED))
 RETURNING id, tenant_id, config_id, run_id, state, ended_at, after_id;
 
+-- name: ClaimedRuns :many
+-- Of runs that have ended, those of which a worker has claimed some task.
+SELECT n.run_id::uuid AS run_id
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
+JOIN   LATERAL (SELECT 1 FROM servo.tasks t WHERE t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.attempt > 0 LIMIT 1) AS c ON true;
+
 -- name: LeaveConfigResults :exec
 -- Results that were taken and have to wait, in the place where they were.
 INSERT INTO servo.config_results (id, tenant_id, config_id, run_id, state, ended_at, after_id) OVERRIDING SYSTEM VALUE

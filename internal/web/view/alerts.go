@@ -31,7 +31,7 @@ func (m AlertsModel) channelsAt() string {
 
 // alertKinds are the kinds that there are.
 func alertKinds() []string {
-	return []string{"PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN", "SLA_BREACHES", "SCHEDULE_LAG"}
+	return []string{"PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN", "SLA_BREACHES", "SCHEDULE_LAG"}
 }
 
 // deliveryLook is how far a message is.
@@ -50,7 +50,7 @@ func deliveryLook(d *servov1.AlertDelivery) Look {
 // alertAbout is where what an alert is about can be seen; "" is nowhere.
 func alertAbout(tenant string, a *servov1.Alert) string {
 	switch a.GetKind() {
-	case "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN":
+	case "PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN":
 		if workspace, config, ok := strings.Cut(a.GetName(), "/"); ok && tenant != "" {
 			return ConfigPath(tenant, workspace, config)
 		}

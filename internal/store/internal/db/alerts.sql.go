@@ -12,6 +12,39 @@ import (
 	"github.com/google/uuid"
 )
 
+const channelSecret = `-- name: ChannelSecret :one
+SELECT c.id, c.name, c.url, c.severity, c.secret
+FROM   servo.alert_channels c
+WHERE  c.tenant_id = $1::uuid AND c.name = $2::text AND c.deleted_at IS NULL
+`
+
+type ChannelSecretParams struct {
+	TenantID uuid.UUID
+	Name     string
+}
+
+type ChannelSecretRow struct {
+	ID       uuid.UUID
+	Name     string
+	Url      string
+	Severity int16
+	Secret   []byte
+}
+
+// A channel with the secret that its messages are signed with, to send one at once.
+func (q *Queries) ChannelSecret(ctx context.Context, arg ChannelSecretParams) (ChannelSecretRow, error) {
+	row := q.db.QueryRow(ctx, channelSecret, arg.TenantID, arg.Name)
+	var i ChannelSecretRow
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Url,
+		&i.Severity,
+		&i.Secret,
+	)
+	return i, err
+}
+
 const channelsOf = `-- name: ChannelsOf :many
 SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.created_by, c.created_at, c.deleted_at
 FROM   (SELECT DISTINCT unnest($1::uuid[]) AS tenant_id) AS n
@@ -67,8 +100,15 @@ const conditions = `-- name: Conditions :many
 SELECT c.kind::text AS kind, c.tenant_id::uuid AS tenant_id, c.about_id::uuid AS about_id, c.workspace::text AS workspace, c.name::text AS name,
        c.count::int AS count, coalesce(c.since, $1::timestamptz)::timestamptz AS since, c.reason::text AS reason
 FROM  (
-    SELECT 'PIPELINE_FAILING' AS kind, f.tenant_id, f.id AS about_id, w.name AS workspace, f.name, f.failures AS count, f.updated_at AS since, '' AS reason
-    FROM   (SELECT tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note, moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, last_slot, last_run_id, last_run_state, last_run_at, last_success_at, failures, after_config, on_event, depends_on, template FROM servo.configs x WHERE x.failures >= 3 AND x.deleted_at IS NULL
+    SELECT 'PIPELINE_FAILED' AS kind, f.tenant_id, f.id AS about_id, w.name AS workspace, f.name, f.failures AS count, f.updated_at AS since, '' AS reason
+    FROM   (SELECT tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note, moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, last_slot, last_run_id, last_run_state, last_run_at, last_success_at, failures, after_config, on_event, depends_on, template FROM servo.configs x WHERE x.failures > 0 AND x.deleted_at IS NULL
+            AND   x.failures >= coalesce((x.spec->'alerts'->>'failures')::int, 1)
+            AND   (x.enabled OR x.failures >= (x.spec->>'max_consecutive_failures')::int)) AS f
+    JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = f.tenant_id AND y.id = f.workspace_id OFFSET 0) AS w ON true
+    UNION ALL
+    SELECT 'PIPELINE_FAILING', f.tenant_id, f.id, w.name, f.name, f.failures, f.updated_at, ''
+    FROM   (SELECT tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note, moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, last_slot, last_run_id, last_run_state, last_run_at, last_success_at, failures, after_config, on_event, depends_on, template FROM servo.configs x WHERE x.failures > 0 AND x.deleted_at IS NULL
+            AND   x.failures >= coalesce((x.spec->'alerts'->>'medium_failures')::int, greatest(3, (x.spec->'alerts'->>'failures')::int))
             AND   (x.enabled OR x.failures >= (x.spec->>'max_consecutive_failures')::int)) AS f
     JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = f.tenant_id AND y.id = f.workspace_id OFFSET 0) AS w ON true
     UNION ALL

@@ -13,6 +13,38 @@ import (
 	"github.com/google/uuid"
 )
 
+const claimedRuns = `-- name: ClaimedRuns :many
+SELECT n.run_id::uuid AS run_id
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
+JOIN   LATERAL (SELECT 1 FROM servo.tasks t WHERE t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.attempt > 0 LIMIT 1) AS c ON true
+`
+
+type ClaimedRunsParams struct {
+	TenantIds []uuid.UUID
+	RunIds    []uuid.UUID
+}
+
+// Of runs that have ended, those of which a worker has claimed some task.
+func (q *Queries) ClaimedRuns(ctx context.Context, arg ClaimedRunsParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, claimedRuns, arg.TenantIds, arg.RunIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var run_id uuid.UUID
+		if err := rows.Scan(&run_id); err != nil {
+			return nil, err
+		}
+		items = append(items, run_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const configDependents = `-- name: ConfigDependents :many
 SELECT x.name FROM servo.configs x
 WHERE  x.tenant_id = $1::uuid AND x.workspace_id = $2::uuid AND x.deleted_at IS NULL AND x.name <> $3::text
