@@ -90,7 +90,7 @@ func readYAML(data []byte, filename string) (any, error) {
 		return nil, fault.New(fault.InvalidManifest, "the file is empty", fault.Field(filename),
 			fault.Remedy("start with: version: 1"))
 	case err != nil:
-		return nil, fault.New(fault.InvalidManifest, "is not YAML: "+clip(strings.TrimPrefix(err.Error(), "yaml: ")),
+		return nil, fault.New(fault.InvalidManifest, "is not YAML: "+fault.YAMLMessage(err),
 			fault.Field(filename), fault.Remedy("mend the line; values with ': ' or '#' need quotes"), fault.Cause(err))
 	}
 	var next yaml.Node

@@ -122,7 +122,7 @@ func (r *configReader) read(file string, data []byte) {
 			return
 		}
 		if err != nil {
-			r.wrong(d.place(), "", strings.TrimPrefix(clean(err.Error()), "yaml: "), "mend the YAML")
+			r.wrong(d.place(), "", "is not YAML: "+fault.YAMLMessage(err), "correct the line; values with ': ' or '#' need quotes")
 			return // where the next document begins is not known
 		}
 		t := tree{left: maxConfigNodes}
@@ -185,7 +185,7 @@ func (r *configReader) document(d *document, value any) {
 		err = protojson.Unmarshal(text, d.input.GetSpec())
 	}
 	if err != nil {
-		check.wrong("", "does not fit: "+clean(err.Error()), "compare it with servo configs get -o yaml")
+		check.wrong("", "has values that do not fit their fields", "compare it with servo configs get -o yaml")
 		return
 	}
 	key := d.workspace + "/" + d.input.GetName()

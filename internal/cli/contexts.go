@@ -79,11 +79,11 @@ func readContexts(environ func() []string) (contexts, error) {
 		return refuse("holds keys, and others can read it", "chmod 600 "+c.path+"; if others have read it, rotate the keys", nil)
 	}
 	data, err := os.ReadFile(c.path)
-	if err == nil {
-		err = yaml.Unmarshal(data, &c)
-	}
 	if err != nil {
-		return refuse("cannot be read: "+err.Error(), "mend it, or remove it and log in again", err)
+		return refuse("cannot be read: "+err.Error(), "see that it is a file of yours", err)
+	}
+	if err := yaml.Unmarshal(data, &c); err != nil {
+		return refuse("is not YAML of contexts: "+fault.YAMLMessage(err), "correct it, or remove it and log in again", err)
 	}
 	if c.Contexts == nil {
 		c.Contexts = map[string]serverContext{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -174,6 +175,9 @@ func usageFault(cmd *cobra.Command, message string) error {
 
 // flagFault is about a flag.
 func flagFault(cmd *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usageFault(cmd, badValue(wrong))
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || unknown.GetSpecifiedShortnames() != "" {
 		return usageFault(cmd, err.Error())
@@ -182,6 +186,28 @@ func flagFault(cmd *cobra.Command, err error) error {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 	name := "--" + unknown.GetSpecifiedName()
 	return usageFault(cmd, "unknown flag "+name+suggest.DidYouMean(name, names))
+}
+
+// badValue says what a flag takes. Of flags whose type is one of this program it says what the type
+// says; what the parsers of Go say is for programmers.
+func badValue(wrong *pflag.InvalidValueError) string {
+	var takes string
+	switch kind := wrong.GetFlag().Value.Type(); {
+	case kind == "bool":
+		takes = "true or false"
+	case kind == "duration":
+		takes = "a duration such as 90s or 1h30m"
+	case strings.HasPrefix(kind, "float"):
+		takes = "a number"
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"), kind == "count":
+		takes = "a whole number"
+		if errors.Is(wrong, strconv.ErrRange) || strings.Trim(wrong.GetValue(), "-0123456789") == "" && wrong.GetValue() != "" {
+			takes = "a smaller number"
+		}
+	default:
+		return fmt.Sprintf("--%s: %v", wrong.GetFlag().Name, errors.Unwrap(wrong))
+	}
+	return fmt.Sprintf("--%s takes %s, not %.64q", wrong.GetFlag().Name, takes, wrong.GetValue())
 }
 
 // printError prints each violation of a fault on a line of its own. An error that is no

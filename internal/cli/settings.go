@@ -159,7 +159,11 @@ func readSettingsFile(k *koanf.Koanf, environ func() []string) error {
 		return nil
 	}
 	if err != nil {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("cannot read %s: %v", path, err), fault.Field(configVariable),
+		why := fault.YAMLMessage(err)
+		if _, ok := errors.AsType[*fs.PathError](err); ok {
+			why = err.Error()
+		}
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("cannot read %s: %s", path, why), fault.Field(configVariable),
 			fault.Remedy("write it as YAML, such as: server: 127.0.0.1:8081"), fault.Cause(err))
 	}
 	for _, key := range k.Keys() {

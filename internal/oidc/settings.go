@@ -89,7 +89,7 @@ func Read(path, flag string) (Settings, error) {
 func Parse(data []byte, file string) (Settings, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return Settings{}, fault.New(fault.InvalidArgument, fmt.Sprintf("%s cannot be read: %v", file, err), fault.Field("issuers"), fault.Remedy("write it as YAML or JSON"), fault.Cause(err))
+		return Settings{}, fault.New(fault.InvalidArgument, fmt.Sprintf("%s is not YAML: %s", file, fault.YAMLMessage(err)), fault.Field("issuers"), fault.Remedy("write it as YAML or JSON"), fault.Cause(err))
 	}
 	r := &reader{file: file}
 	var s Settings

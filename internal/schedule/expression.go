@@ -1,9 +1,9 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -78,6 +78,12 @@ func parseExpression(text string) (*fields, error) {
 	if len(text) > maxExpression {
 		return nil, cronFault(fmt.Sprintf("longer than %d bytes", maxExpression))
 	}
+	for _, prefix := range []string{"CRON_TZ=", "TZ="} {
+		if zone, ok := strings.CutPrefix(text, prefix); ok {
+			zone, _, _ = strings.Cut(zone, " ")
+			return nil, cronFaultWith(prefix+" is not a part of an expression", fmt.Sprintf("remove it and set timezone to %.64s", cmp.Or(zone, "Europe/Berlin")))
+		}
+	}
 	expression := text
 	if strings.HasPrefix(text, "@") {
 		known, ok := descriptors[text]
@@ -103,7 +109,7 @@ func parseExpression(text string) (*fields, error) {
 	}
 	parsed, err := parser().Parse(strings.Join(rewritten, " "))
 	if err != nil {
-		return nil, cronFault(err.Error())
+		return nil, cronFault(fmt.Sprintf("%.64q is not understood", text)) // its own words are for programmers
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
@@ -140,75 +146,6 @@ func newFields(spec *cron.SpecSchedule, parts []string) *fields {
 // unrestricted says that a field of days leaves the choice to the other one.
 func unrestricted(field string) bool { return field[0] == '*' || field == "?" }
 
-// checkField refuses what the parser would misunderstand, and writes in its words what it
-// would not understand.
-func checkField(field int, text string) (string, error) {
-	items := strings.Split(text, ",")
-	for i, item := range items {
-		rewritten, reason := checkItem(field, item)
-		if reason == "" && item == "?" && len(items) > 1 {
-			reason = "? must stand alone"
-		}
-		if reason != "" {
-			return "", cronFault(fmt.Sprintf("%s %q: %s", fieldNames[field], text, reason))
-		}
-		items[i] = rewritten
-	}
-	return strings.Join(items, ","), nil
-}
-
-// checkItem looks at one item of a list; the reason is empty if it is well-formed.
-func checkItem(field int, item string) (rewritten, reason string) {
-	switch {
-	case item == "":
-		return "", "an item of the list is empty"
-	case item == "*", itemStar.MatchString(item):
-		return item, ""
-	case item == "?":
-		if field != dayOfMonth && field != dayOfWeek {
-			return "", "? is for the day of month and the day of week"
-		}
-		return item, ""
-	case field == dayOfMonth && itemMonthDay.MatchString(item):
-		return item, ""
-	case field == dayOfWeek && strings.EqualFold(item, "L"):
-		return "6", "" // the last day of the week, which Quartz ends on Saturday
-	case field == dayOfWeek && itemNth.MatchString(item):
-		return item, ""
-	case field == dayOfWeek && itemLast.MatchString(item):
-		return item[:len(item)-1] + "#L", ""
-	}
-	parts := itemRange.FindStringSubmatch(item)
-	if parts == nil {
-		return "", fmt.Sprintf("%q is not understood", item)
-	}
-	low, high, step := parts[1], parts[2], parts[3]
-	if high == "" {
-		if step != "" && field == dayOfWeek && valueOf(field, low) <= 6 {
-			return low + "-6" + step, "" // to the end of the week: 7 is Sunday again
-		}
-		return item, ""
-	}
-	if valueOf(field, low) > valueOf(field, high) {
-		return "", fmt.Sprintf("the range %q ends before it begins", item)
-	}
-	return item, ""
-}
-
-// valueOf is the number that an end of a range stands for. Names that do not exist are
-// the parser's to refuse.
-func valueOf(field int, text string) int {
-	if n, err := strconv.Atoi(text); err == nil {
-		return n
-	}
-	names := "SUNMONTUEWEDTHUFRISAT"
-	first := 0
-	if field == month {
-		names, first = "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC", 1
-	}
-	return strings.Index(names, strings.ToUpper(text))/3 + first
-}
-
 func descriptorNames() []string {
 	names := []string{everyPrefix}
 	for name := range descriptors {
@@ -233,6 +170,9 @@ func parseEvery(text string) (interval time.Duration, ok bool, err error) {
 
 // cronFault is about an expression.
 func cronFault(reason string) error {
-	return fault.New(fault.InvalidArgument, reason, fault.Field("trigger.cron"),
-		fault.Remedy("minute, hour, day of month, month and day of week: 30 2 * * 1-5 is 02:30 from Monday to Friday"))
+	return cronFaultWith(reason, "minute, hour, day of month, month and day of week: 30 2 * * 1-5 is 02:30 from Monday to Friday")
+}
+
+func cronFaultWith(reason, remedy string) error {
+	return fault.New(fault.InvalidArgument, reason, fault.Field("trigger.cron"), fault.Remedy(remedy))
 }

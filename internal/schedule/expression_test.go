@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/schedule"
@@ -96,13 +97,13 @@ func TestRefusedExpressions(t *testing.T) {
 		"* * * *":                            "5 fields are needed, or 6 with seconds, not 4",
 		"0 0 * * * * 2030":                   "not 7",
 		"hourly":                             "5 fields are needed",
-		"60 * * * *":                         "above maximum",
-		"* 24 * * *":                         "above maximum",
-		"* * 0 * *":                          "below minimum",
-		"* * * 13 *":                         "above maximum",
-		"* * * * 8":                          "above maximum",
-		"*/0 * * * *":                        "positive",
-		"*/61 * * * *":                       "step",
+		"60 * * * *":                         "60 is not from 0 to 59",
+		"* 24 * * *":                         "24 is not from 0 to 23",
+		"* * 0 * *":                          "0 is not from 1 to 31",
+		"* * * 13 *":                         "13 is not from 1 to 12",
+		"* * * * 8":                          "8 is not from 0 to 7",
+		"*/0 * * * *":                        "a step is at least 1, not 0",
+		"*/61 * * * *":                       "a step of 61 does not fit the range from 0 to 59",
 		"30-10 * * * *":                      `minute "30-10": the range "30-10" ends before it begins`,
 		"* 22-2 * * *":                       "ends before it begins",
 		"* * * NOV-FEB *":                    "ends before it begins",
@@ -119,17 +120,17 @@ func TestRefusedExpressions(t *testing.T) {
 		"0 0 ?/2 * *":                        "not understood",
 		"0 0 H * *":                          "not understood",
 		"H H * * *":                          "not understood",
-		"0 0 L-31 * *":                       "offset",
-		"0 0 32W * *":                        "day must be 1-31",
-		"0 0 0W * *":                         "day must be 1-31",
+		"0 0 L-31 * *":                       "31 is not a day",
+		"0 0 32W * *":                        "32 is not a day",
+		"0 0 0W * *":                         "0 is not a day",
 		"0 0 W * *":                          "not understood",
-		"0 0 * * 1#6":                        "occurrence",
-		"0 0 * * 1#0":                        "occurrence",
+		"0 0 * * 1#6":                        "1 to 5 times",
+		"0 0 * * 1#0":                        "1 to 5 times",
 		"0 0 * * 8L":                         "not understood",
 		"0 0 * * FOO":                        "FOO",
 		"0 MON * * *":                        "MON",
-		"TZ=UTC 0 0 * * *":                   "not understood",
-		"CRON_TZ=Asia/Tokyo 0 0 * * *":       "not understood",
+		"TZ=UTC 0 0 * * *":                   "TZ= is not a part of an expression",
+		"CRON_TZ=Asia/Tokyo 0 0 * * *":       "CRON_TZ= is not a part of an expression",
 		"@reboot":                            "unknown name",
 		"@dayly":                             "did you mean @daily?",
 		"@every":                             "not a duration",
@@ -158,4 +159,47 @@ func TestRefusedExpressions(t *testing.T) {
 			require.NotEmpty(t, f.Remedy)
 		})
 	}
+}
+
+// TestHints: what is often meant by an expression that is refused is said with it.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	for expression, remedy := range map[string]string{
+		"0 6 * * Fri-Sun":              "write 5-7",
+		"0 6 * * 6-0":                  "write 6-7",
+		"0 6 * * SAT-MON":              "write 6-7,1",
+		"0 6 * * Fri-Tue":              "write 5-7,1-2",
+		"0 22-2 * * *":                 "write 22-23,0-2",
+		"0 0 * NOV-FEB *":              "write 11-12,1-2",
+		"30-10/5 * * * *":              "write 30-59/5,0-10/5",
+		"CRON_TZ=Asia/Tokyo 0 0 * * *": "remove it and set timezone to Asia/Tokyo",
+		"TZ=UTC 0 0 * * *":             "remove it and set timezone to UTC",
+	} {
+		_, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: expression}, "UTC")
+		f, ok := fault.As(err)
+		require.True(t, ok, expression)
+		require.Equal(t, remedy, f.Remedy, expression)
+		if better, ok := strings.CutPrefix(remedy, "write "); ok {
+			fields := strings.Fields(expression)
+			for i, field := range fields {
+				if strings.Contains(field, "-") {
+					fields[i] = better
+				}
+			}
+			_, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: strings.Join(fields, " ")}, "UTC")
+			require.NoError(t, err, "the hint for %s can be used", expression)
+		}
+	}
+}
+
+// TestPlainReasons: whatever is written, the words of parsers do not come out.
+func TestPlainReasons(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		item := rapid.StringMatching(`[0-9*?LW#/,a-zA-Z-]{1,6}`)
+		expression := strings.Join(rapid.SliceOfN(rapid.OneOf(item, rapid.Just("*")), 5, 6).Draw(t, "fields"), " ")
+		if _, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: expression}, "UTC"); err != nil {
+			require.NotRegexp(t, `strconv|parse|invalid syntax|%!`, err.Error())
+		}
+	})
 }

@@ -222,13 +222,13 @@ func parametersOf(text string, wrong map[string]string) *structpb.Struct {
 	if text == "" {
 		return nil
 	}
-	var values map[string]any
-	if err := json.Unmarshal([]byte(text), &values); err != nil {
-		wrong["parameters"] = "Is not a JSON object: " + err.Error() + "."
+	if f, ok := fault.As(canon.CheckExact([]byte(text))); ok { // it says what is wrong, and where
+		wrong["parameters"] = f.Error() + "."
 		return nil
 	}
-	if f, ok := fault.As(canon.CheckExact([]byte(text))); ok {
-		wrong["parameters"] = f.Error() + "."
+	var values map[string]any
+	if err := json.Unmarshal([]byte(text), &values); err != nil {
+		wrong["parameters"] = "Is not a JSON object."
 		return nil
 	}
 	out, err := structpb.NewStruct(values)
