@@ -60,6 +60,9 @@ func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployReques
 	if answer.Changes, err = changes(before, manifest); err != nil {
 		return nil, err
 	}
+	if answer.OrphanedConfigs, err = s.orphanedConfigs(ctx, tenant, workspace.Name, manifest); err != nil {
+		return nil, err
+	}
 	if req.GetDryRun() {
 		if err := s.engine.CheckManifest(ctx, tenant, workspace.Name, manifest); err != nil {
 			return nil, err
@@ -77,6 +80,22 @@ func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployReques
 	}
 	answer.Deployment, err = deploymentToProto(view)
 	return answer, err
+}
+
+// maxOrphaned bounds how many configs without their pipeline are named.
+const maxOrphaned = 100
+
+// orphanedConfigs are active configs whose pipeline a manifest does not have.
+func (s deploymentService) orphanedConfigs(ctx context.Context, tenant id.Tenant, workspace string, manifest *asset.Manifest) (orphaned []*servov1.OrphanedConfig, err error) {
+	pipelines := make([]string, len(manifest.Pipelines))
+	for i, p := range manifest.Pipelines {
+		pipelines[i] = p.Name
+	}
+	found, err := s.store.OrphanedConfigs(ctx, tenant, workspace, pipelines, maxOrphaned)
+	for _, c := range found {
+		orphaned = append(orphaned, &servov1.OrphanedConfig{Config: c.Name, Pipeline: c.Pipeline})
+	}
+	return orphaned, err
 }
 
 // manifestOf reads the manifest of a request. Its faults name fields of the manifest.

@@ -46,6 +46,9 @@ The manifest is checked here before it is sent.`,
 			if err != nil {
 				return err
 			}
+			for _, c := range answer.GetOrphanedConfigs() {
+				s.say("warning: config %s names the pipeline %s, which is not in the manifest: its slots fail (change it, pause it or delete it)", clean(c.GetConfig()), clean(c.GetPipeline()))
+			}
 			return s.show(answer, func(w io.Writer) { deployText(w, s.paint, answer, tenant, dryRun) })
 		}),
 	}

@@ -180,6 +180,19 @@ func (s *Store) ListConfigs(ctx context.Context, tenant id.Tenant, f ConfigFilte
 	return configs, err
 }
 
+// OrphanedConfig is an active config whose pipeline is not deployed.
+type OrphanedConfig struct{ Name, Pipeline string }
+
+// OrphanedConfigs are up to most active configs of a workspace that name none of the pipelines.
+func (s *Store) OrphanedConfigs(ctx context.Context, tenant id.Tenant, workspace string, pipelines []string, most int) (configs []OrphanedConfig, err error) {
+	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.OrphanedConfigs(ctx, db.OrphanedConfigsParams{TenantID: tenant.UUID, Workspace: workspace, Pipelines: pipelines, Most: int32(most)}) //nolint:gosec // a page size
+		configs = column(rows, func(r db.OrphanedConfigsRow) OrphanedConfig { return OrphanedConfig(r) })
+		return err
+	})
+	return configs, err
+}
+
 // LedgerEntry is a slot that fired, or a range of slots that did not.
 type LedgerEntry struct {
 	config.Range // of one slot with outcome FIRED if it fired: Run is its run then

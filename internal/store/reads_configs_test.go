@@ -43,6 +43,19 @@ func TestReadConfigs(t *testing.T) {
 		}
 	})
 
+	t.Run("active configs of a workspace whose pipeline is not among some are found", func(t *testing.T) {
+		t.Parallel()
+		orphaned := func(workspace string, most int, pipelines ...string) []store.OrphanedConfig {
+			return must(w.OrphanedConfigs(t.Context(), a.tenant, workspace, pipelines, most))(t)
+		}
+		lost := store.OrphanedConfig{Name: "acme-nightly", Pipeline: nightly.Spec.Pipeline}
+		require.Equal(t, []store.OrphanedConfig{lost}, orphaned(tenant.DefaultWorkspace, 10, "weekly"), "not those that are paused, disabled or deleted")
+		require.Empty(t, orphaned(tenant.DefaultWorkspace, 10, "weekly", nightly.Spec.Pipeline))
+		require.Empty(t, orphaned("staging", 10, "weekly"))
+		require.Len(t, orphaned("staging", 10), 1, "without pipelines all are")
+		require.Empty(t, orphaned(tenant.DefaultWorkspace, 0, "weekly"))
+	})
+
 	t.Run("they are listed by age, as they are asked for, page by page", func(t *testing.T) {
 		t.Parallel()
 		for claim, c := range map[string]struct {

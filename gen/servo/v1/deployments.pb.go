@@ -75,7 +75,7 @@ func (x DeploymentChange_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeploymentChange_Action.Descriptor instead.
 func (DeploymentChange_Action) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{3, 0}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{4, 0}
 }
 
 // Deployment is an immutable snapshot of assets and pipelines.
@@ -244,10 +244,13 @@ type DeployResponse struct {
 	// Without an id after a dry run of a manifest that is new.
 	Deployment *Deployment `protobuf:"bytes,1,opt,name=deployment,proto3" json:"deployment,omitempty"`
 	// The active deployment has this very manifest.
-	Unchanged     bool                `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
-	Changes       []*DeploymentChange `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Unchanged bool                `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	Changes   []*DeploymentChange `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Active configs of the workspace that name a pipeline which the manifest does not have: their
+	// slots fail. At most 100, by name.
+	OrphanedConfigs []*OrphanedConfig `protobuf:"bytes,4,rep,name=orphaned_configs,json=orphanedConfigs,proto3" json:"orphaned_configs,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DeployResponse) Reset() {
@@ -301,6 +304,66 @@ func (x *DeployResponse) GetChanges() []*DeploymentChange {
 	return nil
 }
 
+func (x *DeployResponse) GetOrphanedConfigs() []*OrphanedConfig {
+	if x != nil {
+		return x.OrphanedConfigs
+	}
+	return nil
+}
+
+// OrphanedConfig is a config whose pipeline is not deployed.
+type OrphanedConfig struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Config        string                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	Pipeline      string                 `protobuf:"bytes,2,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphanedConfig) Reset() {
+	*x = OrphanedConfig{}
+	mi := &file_servo_v1_deployments_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphanedConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphanedConfig) ProtoMessage() {}
+
+func (x *OrphanedConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_deployments_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphanedConfig.ProtoReflect.Descriptor instead.
+func (*OrphanedConfig) Descriptor() ([]byte, []int) {
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *OrphanedConfig) GetConfig() string {
+	if x != nil {
+		return x.Config
+	}
+	return ""
+}
+
+func (x *OrphanedConfig) GetPipeline() string {
+	if x != nil {
+		return x.Pipeline
+	}
+	return ""
+}
+
 // DeploymentChange is one asset or pipeline that is not as it was.
 type DeploymentChange struct {
 	state  protoimpl.MessageState  `protogen:"open.v1"`
@@ -317,7 +380,7 @@ type DeploymentChange struct {
 
 func (x *DeploymentChange) Reset() {
 	*x = DeploymentChange{}
-	mi := &file_servo_v1_deployments_proto_msgTypes[3]
+	mi := &file_servo_v1_deployments_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +392,7 @@ func (x *DeploymentChange) String() string {
 func (*DeploymentChange) ProtoMessage() {}
 
 func (x *DeploymentChange) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_deployments_proto_msgTypes[3]
+	mi := &file_servo_v1_deployments_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +405,7 @@ func (x *DeploymentChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentChange.ProtoReflect.Descriptor instead.
 func (*DeploymentChange) Descriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DeploymentChange) GetAction() DeploymentChange_Action {
@@ -384,7 +447,7 @@ type GetDeploymentRequest struct {
 
 func (x *GetDeploymentRequest) Reset() {
 	*x = GetDeploymentRequest{}
-	mi := &file_servo_v1_deployments_proto_msgTypes[4]
+	mi := &file_servo_v1_deployments_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -396,7 +459,7 @@ func (x *GetDeploymentRequest) String() string {
 func (*GetDeploymentRequest) ProtoMessage() {}
 
 func (x *GetDeploymentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_deployments_proto_msgTypes[4]
+	mi := &file_servo_v1_deployments_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -409,7 +472,7 @@ func (x *GetDeploymentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeploymentRequest.ProtoReflect.Descriptor instead.
 func (*GetDeploymentRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetDeploymentRequest) GetTenant() string {
@@ -442,7 +505,7 @@ type ListDeploymentsRequest struct {
 
 func (x *ListDeploymentsRequest) Reset() {
 	*x = ListDeploymentsRequest{}
-	mi := &file_servo_v1_deployments_proto_msgTypes[5]
+	mi := &file_servo_v1_deployments_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +517,7 @@ func (x *ListDeploymentsRequest) String() string {
 func (*ListDeploymentsRequest) ProtoMessage() {}
 
 func (x *ListDeploymentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_deployments_proto_msgTypes[5]
+	mi := &file_servo_v1_deployments_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +530,7 @@ func (x *ListDeploymentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeploymentsRequest.ProtoReflect.Descriptor instead.
 func (*ListDeploymentsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListDeploymentsRequest) GetTenant() string {
@@ -510,7 +573,7 @@ type ListDeploymentsResponse struct {
 
 func (x *ListDeploymentsResponse) Reset() {
 	*x = ListDeploymentsResponse{}
-	mi := &file_servo_v1_deployments_proto_msgTypes[6]
+	mi := &file_servo_v1_deployments_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +585,7 @@ func (x *ListDeploymentsResponse) String() string {
 func (*ListDeploymentsResponse) ProtoMessage() {}
 
 func (x *ListDeploymentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_deployments_proto_msgTypes[6]
+	mi := &file_servo_v1_deployments_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +598,7 @@ func (x *ListDeploymentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeploymentsResponse.ProtoReflect.Descriptor instead.
 func (*ListDeploymentsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListDeploymentsResponse) GetDeployments() []*Deployment {
@@ -570,13 +633,17 @@ const file_servo_v1_deployments_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12;\n" +
 	"\bmanifest\x18\x03 \x01(\v2\x17.google.protobuf.StructB\x06\xbaH\x03\xc8\x01\x01R\bmanifest\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\x9a\x01\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xdf\x01\n" +
 	"\x0eDeployResponse\x124\n" +
 	"\n" +
 	"deployment\x18\x01 \x01(\v2\x14.servo.v1.DeploymentR\n" +
 	"deployment\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x124\n" +
-	"\achanges\x18\x03 \x03(\v2\x1a.servo.v1.DeploymentChangeR\achanges\"\xd4\x01\n" +
+	"\achanges\x18\x03 \x03(\v2\x1a.servo.v1.DeploymentChangeR\achanges\x12C\n" +
+	"\x10orphaned_configs\x18\x04 \x03(\v2\x18.servo.v1.OrphanedConfigR\x0forphanedConfigs\"D\n" +
+	"\x0eOrphanedConfig\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\tR\x06config\x12\x1a\n" +
+	"\bpipeline\x18\x02 \x01(\tR\bpipeline\"\xd4\x01\n" +
 	"\x10DeploymentChange\x129\n" +
 	"\x06action\x18\x01 \x01(\x0e2!.servo.v1.DeploymentChange.ActionR\x06action\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -619,38 +686,40 @@ func file_servo_v1_deployments_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_deployments_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_deployments_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_servo_v1_deployments_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_servo_v1_deployments_proto_goTypes = []any{
 	(DeploymentChange_Action)(0),    // 0: servo.v1.DeploymentChange.Action
 	(*Deployment)(nil),              // 1: servo.v1.Deployment
 	(*DeployRequest)(nil),           // 2: servo.v1.DeployRequest
 	(*DeployResponse)(nil),          // 3: servo.v1.DeployResponse
-	(*DeploymentChange)(nil),        // 4: servo.v1.DeploymentChange
-	(*GetDeploymentRequest)(nil),    // 5: servo.v1.GetDeploymentRequest
-	(*ListDeploymentsRequest)(nil),  // 6: servo.v1.ListDeploymentsRequest
-	(*ListDeploymentsResponse)(nil), // 7: servo.v1.ListDeploymentsResponse
-	(*timestamppb.Timestamp)(nil),   // 8: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 9: google.protobuf.Struct
+	(*OrphanedConfig)(nil),          // 4: servo.v1.OrphanedConfig
+	(*DeploymentChange)(nil),        // 5: servo.v1.DeploymentChange
+	(*GetDeploymentRequest)(nil),    // 6: servo.v1.GetDeploymentRequest
+	(*ListDeploymentsRequest)(nil),  // 7: servo.v1.ListDeploymentsRequest
+	(*ListDeploymentsResponse)(nil), // 8: servo.v1.ListDeploymentsResponse
+	(*timestamppb.Timestamp)(nil),   // 9: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 10: google.protobuf.Struct
 }
 var file_servo_v1_deployments_proto_depIdxs = []int32{
-	8,  // 0: servo.v1.Deployment.created_at:type_name -> google.protobuf.Timestamp
-	9,  // 1: servo.v1.Deployment.manifest:type_name -> google.protobuf.Struct
-	9,  // 2: servo.v1.DeployRequest.manifest:type_name -> google.protobuf.Struct
+	9,  // 0: servo.v1.Deployment.created_at:type_name -> google.protobuf.Timestamp
+	10, // 1: servo.v1.Deployment.manifest:type_name -> google.protobuf.Struct
+	10, // 2: servo.v1.DeployRequest.manifest:type_name -> google.protobuf.Struct
 	1,  // 3: servo.v1.DeployResponse.deployment:type_name -> servo.v1.Deployment
-	4,  // 4: servo.v1.DeployResponse.changes:type_name -> servo.v1.DeploymentChange
-	0,  // 5: servo.v1.DeploymentChange.action:type_name -> servo.v1.DeploymentChange.Action
-	1,  // 6: servo.v1.ListDeploymentsResponse.deployments:type_name -> servo.v1.Deployment
-	2,  // 7: servo.v1.DeploymentService.Deploy:input_type -> servo.v1.DeployRequest
-	5,  // 8: servo.v1.DeploymentService.GetDeployment:input_type -> servo.v1.GetDeploymentRequest
-	6,  // 9: servo.v1.DeploymentService.ListDeployments:input_type -> servo.v1.ListDeploymentsRequest
-	3,  // 10: servo.v1.DeploymentService.Deploy:output_type -> servo.v1.DeployResponse
-	1,  // 11: servo.v1.DeploymentService.GetDeployment:output_type -> servo.v1.Deployment
-	7,  // 12: servo.v1.DeploymentService.ListDeployments:output_type -> servo.v1.ListDeploymentsResponse
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	5,  // 4: servo.v1.DeployResponse.changes:type_name -> servo.v1.DeploymentChange
+	4,  // 5: servo.v1.DeployResponse.orphaned_configs:type_name -> servo.v1.OrphanedConfig
+	0,  // 6: servo.v1.DeploymentChange.action:type_name -> servo.v1.DeploymentChange.Action
+	1,  // 7: servo.v1.ListDeploymentsResponse.deployments:type_name -> servo.v1.Deployment
+	2,  // 8: servo.v1.DeploymentService.Deploy:input_type -> servo.v1.DeployRequest
+	6,  // 9: servo.v1.DeploymentService.GetDeployment:input_type -> servo.v1.GetDeploymentRequest
+	7,  // 10: servo.v1.DeploymentService.ListDeployments:input_type -> servo.v1.ListDeploymentsRequest
+	3,  // 11: servo.v1.DeploymentService.Deploy:output_type -> servo.v1.DeployResponse
+	1,  // 12: servo.v1.DeploymentService.GetDeployment:output_type -> servo.v1.Deployment
+	8,  // 13: servo.v1.DeploymentService.ListDeployments:output_type -> servo.v1.ListDeploymentsResponse
+	11, // [11:14] is the sub-list for method output_type
+	8,  // [8:11] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_deployments_proto_init() }
@@ -664,7 +733,7 @@ func file_servo_v1_deployments_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_deployments_proto_rawDesc), len(file_servo_v1_deployments_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,14 @@ AND    (@state::text = '' OR @state::text = CASE WHEN NOT c.enabled THEN 'DISABL
 AND    (NOT @failing::bool OR c.failures > 0)
 ORDER  BY c.id LIMIT @most::int;
 
+-- name: OrphanedConfigs :many
+-- Active configs of a workspace that name none of some pipelines.
+SELECT c.name, c.pipeline
+FROM   servo.workspaces w
+JOIN   servo.configs c ON c.tenant_id = w.tenant_id AND c.workspace_id = w.id AND c.deleted_at IS NULL
+WHERE  w.tenant_id = @tenant_id::uuid AND w.name = @workspace::text AND c.enabled AND c.paused_at IS NULL AND NOT c.pipeline = ANY (@pipelines::text[])
+ORDER  BY c.name LIMIT @most::int;
+
 -- name: ListSlots :many
 SELECT sqlc.embed(s) FROM servo.slots s
 WHERE  s.tenant_id = @tenant_id::uuid AND s.config_id = @config_id::uuid AND s.slot_at >= @from_at::timestamptz AND s.slot_at < @before::timestamptz

@@ -492,6 +492,52 @@ func (q *Queries) ListTemplates(ctx context.Context, tenantID uuid.UUID) ([]List
 	return items, nil
 }
 
+const orphanedConfigs = `-- name: OrphanedConfigs :many
+SELECT c.name, c.pipeline
+FROM   servo.workspaces w
+JOIN   servo.configs c ON c.tenant_id = w.tenant_id AND c.workspace_id = w.id AND c.deleted_at IS NULL
+WHERE  w.tenant_id = $1::uuid AND w.name = $2::text AND c.enabled AND c.paused_at IS NULL AND NOT c.pipeline = ANY ($3::text[])
+ORDER  BY c.name LIMIT $4::int
+`
+
+type OrphanedConfigsParams struct {
+	TenantID  uuid.UUID
+	Workspace string
+	Pipelines []string
+	Most      int32
+}
+
+type OrphanedConfigsRow struct {
+	Name     string
+	Pipeline string
+}
+
+// Active configs of a workspace that name none of some pipelines.
+func (q *Queries) OrphanedConfigs(ctx context.Context, arg OrphanedConfigsParams) ([]OrphanedConfigsRow, error) {
+	rows, err := q.db.Query(ctx, orphanedConfigs,
+		arg.TenantID,
+		arg.Workspace,
+		arg.Pipelines,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OrphanedConfigsRow
+	for rows.Next() {
+		var i OrphanedConfigsRow
+		if err := rows.Scan(&i.Name, &i.Pipeline); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const slotOutcomes = `-- name: SlotOutcomes :many
 SELECT n.first_day::int AS first_day, n.last_day::int AS last_day, n.outcome::smallint AS outcome, n.state::smallint AS state, n.missed::bool AS missed,
        sum(n.slots)::bigint AS slots, count(*)::bigint AS lines, min(n.at)::timestamptz AS oldest
