@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -73,6 +74,11 @@ func (s *Web) run(v *visit) (view.Page, error) {
 		// Why it waits is worth a look of its own; the page stands without it.
 		if why, err := s.api.runs.ExplainRun(v.ctx, &servov1.ExplainRunRequest{Tenant: tenant, Run: run}); err == nil {
 			m.Why = why
+		}
+	}
+	if m.MayRetry && found.GetFinishedAt() != nil {
+		if m.Retry, err = s.retryOf(v, tenant, run); err != nil {
+			return view.Page{}, err
 		}
 	}
 	if m.Failed, err = s.failedTasks(v, found); err != nil {
@@ -210,8 +216,29 @@ func (s *Web) cancelRun(v *visit) (done, error) {
 	return done{To: view.RunPath(v.scope.Tenant, v.PathValue("run")), Notice: "The run is " + view.LookOf(run.GetState().String()).Label + "."}, err
 }
 
+// retryOf is the newest retry of a run; nil if there is none.
+func (s *Web) retryOf(v *visit, tenant, run string) (*servov1.Run, error) {
+	list, err := s.api.runs.ListRuns(v.ctx, &servov1.ListRunsRequest{Tenant: tenant, ParentRun: run, PageSize: 1})
+	if err != nil || len(list.GetRuns()) == 0 {
+		return nil, err
+	}
+	return list.GetRuns()[0], nil
+}
+
+// retryRun retries a run. What did not succeed in a run that was retried already is repeated only
+// if that was asked for: its retry may have done it.
 func (s *Web) retryRun(v *visit) (done, error) {
 	mode := servov1.RetryRunRequest_Mode(servov1.RetryRunRequest_Mode_value[v.field("mode")])
+	if mode != servov1.RetryRunRequest_ALL && mode != servov1.RetryRunRequest_FROM && v.field("again") == "" {
+		newer, err := s.retryOf(v, v.scope.Tenant, v.PathValue("run"))
+		if err != nil {
+			return done{}, err
+		}
+		if newer != nil {
+			return done{}, fault.New(fault.Conflict, fmt.Sprintf("run %s was retried already: run %s is %s", v.PathValue("run"), newer.GetId(), newer.GetState()),
+				fault.Field("again"), fault.Remedy("see or retry run "+newer.GetId()+", or confirm that this one is retried once more"))
+		}
+	}
 	made, err := s.api.runs.RetryRun(v.ctx, &servov1.RetryRunRequest{Tenant: v.scope.Tenant, Run: v.PathValue("run"), Mode: mode, From: v.field("from"), WaitForQuota: true})
 	return done{To: view.RunPath(v.scope.Tenant, made.GetRun().GetId()), Notice: "A new run was made of it. This is the new one."}, err
 }

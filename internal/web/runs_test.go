@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/servotest/browser"
 	"go.arco.dev/servo/internal/web/view"
 )
@@ -80,6 +81,37 @@ func TestRuns(t *testing.T) {
 		w.See("everything downstream of it")
 		w.Click("dialog#retry button[type=submit]")
 		w.See("This is the new one")
+	})
+
+	t.Run("a run that was retried already is retried again only if that is confirmed", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.Allow("409")
+		run := w.trigger(tenant)
+		runs := servov1.NewRunServiceClient(w.conn)
+		_, err := runs.CancelRun(t.Context(), &servov1.CancelRunRequest{Tenant: tenant, Run: run.GetId()})
+		require.NoError(t, err)
+		retried, err := runs.RetryRun(t.Context(), &servov1.RetryRunRequest{Tenant: tenant, Run: run.GetId(), Mode: servov1.RetryRunRequest_FAILED})
+		require.NoError(t, err)
+		_, err = runs.CancelRun(t.Context(), &servov1.CancelRunRequest{Tenant: tenant, Run: retried.GetRun().GetId()})
+		require.NoError(t, err)
+		count := func() int {
+			list, err := runs.ListRuns(t.Context(), &servov1.ListRunsRequest{Tenant: tenant, ParentRun: run.GetId(), PageSize: 100})
+			require.NoError(t, err)
+			return len(list.GetRuns())
+		}
+		w.Go(view.RunPath(tenant, run.GetId()))
+		w.Click("[data-dialog=retry]")
+		w.See("It was retried already")
+		w.Click("dialog#retry button[type=submit]")
+		w.See("was retried already: run " + retried.GetRun().GetId() + " is CANCELLED")
+		require.Equal(t, 1, count())
+		w.Go(view.RunPath(tenant, run.GetId()))
+		w.Click("[data-dialog=retry]")
+		w.Click("dialog#retry [name=again]")
+		w.Click("dialog#retry button[type=submit]")
+		w.See("This is the new one")
+		require.Equal(t, 2, count())
 	})
 
 	t.Run("a dialog that is open stays open while the page is refreshed", func(t *testing.T) {

@@ -34,6 +34,7 @@ type RunModel struct {
 	First               bool
 	FirstAt, NextAt     string
 	MayCancel, MayRetry bool
+	Retry               *servov1.Run // the newest run that has retried this one
 }
 
 // TaskModel is one task.
