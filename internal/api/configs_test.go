@@ -387,18 +387,18 @@ func TestBadConfigs(t *testing.T) {
 	b.create(t, "good", hourly())
 	type change = func(*servov1.ConfigSpec)
 	changes := map[string]change{
-		"spec.pipeline":                 func(s *servov1.ConfigSpec) { s.Pipeline = "nothing" },
-		"spec.trigger":                  func(s *servov1.ConfigSpec) { s.Trigger = nil },
-		"spec.trigger.cron":             func(s *servov1.ConfigSpec) { s.Trigger.Cron = "0 0 30 2 *" },
-		"spec.trigger.template":         func(s *servov1.ConfigSpec) { s.Trigger = &servov1.ConfigTrigger{Template: "daily-midnite"} },
-		"spec.trigger.interval":         func(s *servov1.ConfigSpec) { s.Trigger = &servov1.ConfigTrigger{Interval: "soon"} },
-		"spec.timezone":                 func(s *servov1.ConfigSpec) { s.Timezone = "Europe/Berlim" },
-		"spec.parameters.day":           func(s *servov1.ConfigSpec) { s.Parameters = object(t, map[string]any{"day": "never"}) },
-		"spec.parameters.n[0]":          func(s *servov1.ConfigSpec) { s.Parameters = object(t, map[string]any{"n": []any{"\x00"}}) },
-		"spec.labels":                   func(s *servov1.ConfigSpec) { s.Labels = map[string]string{"": "x"} },
-		"spec.priority":                 func(s *servov1.ConfigSpec) { s.Priority = proto.Int32(0) },
-		"spec.overlap":                  func(s *servov1.ConfigSpec) { s.Overlap = "sometimes" },
-		"spec.max_overlap":              func(s *servov1.ConfigSpec) { s.MaxOverlap = proto.Int32(3) },
+		"spec.pipeline":         func(s *servov1.ConfigSpec) { s.Pipeline = "nothing" },
+		"spec.trigger":          func(s *servov1.ConfigSpec) { s.Trigger = nil },
+		"spec.trigger.cron":     func(s *servov1.ConfigSpec) { s.Trigger.Cron = "0 0 30 2 *" },
+		"spec.trigger.template": func(s *servov1.ConfigSpec) { s.Trigger = &servov1.ConfigTrigger{Template: "daily-midnite"} },
+		"spec.trigger.interval": func(s *servov1.ConfigSpec) { s.Trigger = &servov1.ConfigTrigger{Interval: "soon"} },
+		"spec.timezone":         func(s *servov1.ConfigSpec) { s.Timezone = "Europe/Berlim" },
+		"spec.parameters.day":   func(s *servov1.ConfigSpec) { s.Parameters = object(t, map[string]any{"day": "never"}) },
+		"spec.parameters.n[0]":  func(s *servov1.ConfigSpec) { s.Parameters = object(t, map[string]any{"n": []any{"\x00"}}) },
+		"spec.labels":           func(s *servov1.ConfigSpec) { s.Labels = map[string]string{"": "x"} },
+		"spec.priority":         func(s *servov1.ConfigSpec) { s.Priority = proto.Int32(0) },
+		"spec.overlap":          func(s *servov1.ConfigSpec) { s.Overlap = "sometimes" },
+		"spec.max_overlap":      func(s *servov1.ConfigSpec) { s.MaxOverlap = proto.Int32(3) },
 		"spec.alerts.medium_failures": func(s *servov1.ConfigSpec) {
 			s.Alerts = &servov1.ConfigAlerts{Failures: proto.Int32(3), MediumFailures: proto.Int32(2)}
 		},
