@@ -40,6 +40,7 @@ func TestRoles(t *testing.T) {
 			require.True(t, p.Reads(), p)
 		}
 		require.Equal(t, []access.Permission{access.TasksWork}, access.Worker.Permissions())
+		require.Equal(t, []access.Permission{access.SchedulerTick}, access.Tick.Permissions())
 		require.Empty(t, access.Role("root").Permissions())
 		require.Empty(t, access.Role("").Permissions())
 		require.False(t, access.Role("root").Known())
@@ -50,10 +51,10 @@ func TestRoles(t *testing.T) {
 		for _, p := range access.Platform.Permissions() {
 			least := access.Least(p)
 			require.True(t, least.Has(p), p)
-			if least == access.Worker {
+			if least == access.Worker || least == access.Tick {
 				continue
 			}
-			for _, weaker := range access.Roles()[1:slices.Index(access.Roles(), least)] {
+			for _, weaker := range access.Roles()[2:slices.Index(access.Roles(), least)] {
 				require.False(t, weaker.Has(p), "%s %s", weaker, p)
 			}
 		}
@@ -66,7 +67,8 @@ func TestRoles(t *testing.T) {
 			access.Operator:    {"RUNS_TRIGGER", "RUNS_CANCEL", "RUNS_RETRY", "CONFIGS_OPERATE", "QUARANTINE_REVIEW", "LOCKS_RELEASE", "ALERTS_SILENCE"},
 			access.Developer:   {"ASSETS_DEPLOY", "ASSETS_DELETE", "CONFIGS_WRITE", "BACKFILLS_CREATE", "BACKFILLS_MANAGE", "EVENTS_SEND"},
 			access.TenantAdmin: {"KEYS_MANAGE", "QUOTAS_READ", "SUBSCRIPTIONS_MANAGE", "AUDIT_READ"},
-			access.Platform:    {"TENANTS_MANAGE", "QUOTAS_MANAGE", "POOLS_MANAGE", "SCHEDULER_TICK", "DISPATCH_PAUSE", "PROJECTIONS", "SIGNING_KEYS", "ADMIN"},
+			access.Tick:        {"SCHEDULER_TICK"},
+			access.Platform:    {"TENANTS_MANAGE", "QUOTAS_MANAGE", "POOLS_MANAGE", "DISPATCH_PAUSE", "PROJECTIONS", "SIGNING_KEYS", "ADMIN"},
 		} {
 			for _, p := range has {
 				require.Equal(t, role, access.Least(p), p)
@@ -82,7 +84,7 @@ func TestMethods(t *testing.T) {
 		require.NotZero(t, m.Scope, name)
 		require.True(t, access.Platform.Has(m.Permission), name)
 		least := access.Least(m.Permission)
-		require.Equal(t, m.Scope == access.OfPlatform, least == access.Platform, "%s: a permission of the platform is for calls about it", name)
+		require.Equal(t, m.Scope == access.OfPlatform, least == access.Platform || least == access.Tick, "%s: a permission of the platform is for calls about it", name)
 		require.Equal(t, m.Scope == access.OfWorker, least == access.Worker, name)
 	}
 }
@@ -142,6 +144,7 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, good.Validate(tenant, now))
 	require.NoError(t, access.Settings{Name: "ops", Role: access.Platform}.Validate(id.Tenant{}, now))
 	require.NoError(t, access.Settings{Name: "w", Role: access.Worker, Pools: []string{"a", "b"}}.Validate(id.Tenant{}, now))
+	require.NoError(t, access.Settings{Name: "clock", Role: access.Tick}.Validate(id.Tenant{}, now))
 	for _, bad := range []struct {
 		field string
 		owner id.Tenant
@@ -158,6 +161,8 @@ func TestSettings(t *testing.T) {
 		{"role", id.Tenant{}, access.Settings{Name: "x", Role: access.TenantAdmin}},
 		{"workspace", id.Tenant{}, access.Settings{Name: "x", Role: access.Platform, Workspace: "default"}},
 		{"pools", tenant, access.Settings{Name: "x", Role: access.Worker}},
+		{"role", tenant, access.Settings{Name: "x", Role: access.Tick}},
+		{"pools", id.Tenant{}, access.Settings{Name: "x", Role: access.Tick, Pools: []string{"a"}}},
 		{"pools", tenant, access.Settings{Name: "x", Role: access.Viewer, Pools: []string{"a"}}},
 		{"pools[1]", tenant, access.Settings{Name: "x", Role: access.Worker, Pools: []string{"a", "a"}}},
 		{"pools[0]", tenant, access.Settings{Name: "x", Role: access.Worker, Pools: []string{""}}},

@@ -75,6 +75,12 @@ func (c Caller) May(m Method, r Request) error {
 	if c.Role == Worker {
 		return c.mayWork(m, r)
 	}
+	if c.Role == Tick {
+		if m.Permission == SchedulerTick || m.Workers && m.Scope == OfAnybody {
+			return nil
+		}
+		return c.forbidden(m.Permission)
+	}
 	switch m.Scope {
 	case OfTenant:
 		if r.Tenant != "" && r.Tenant != c.TenantName {

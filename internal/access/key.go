@@ -117,11 +117,11 @@ func (s Settings) Validate(owner id.Tenant, now time.Time) error {
 	case keyID.MatchString(s.Name):
 		return bad("name", "looks like the id of a key", "use a name that people recognise, such as ci")
 	case !s.Role.Known():
-		return bad("role", fmt.Sprintf("%.100q is not a role", s.Role), "use one of viewer, operator, developer, admin, worker, platform")
-	case ofPlatform && s.Role != Platform && s.Role != Worker:
-		return bad("role", fmt.Sprintf("%s is a role of a tenant", s.Role), "name the tenant; a key of the installation has the role platform or worker")
-	case !ofPlatform && s.Role == Platform:
-		return bad("role", "platform is not a role of a tenant", "leave the tenant out, or use admin")
+		return bad("role", fmt.Sprintf("%.100q is not a role", s.Role), "use one of viewer, operator, developer, admin, worker, tick, platform")
+	case ofPlatform && s.Role != Platform && s.Role != Worker && s.Role != Tick:
+		return bad("role", fmt.Sprintf("%s is a role of a tenant", s.Role), "name the tenant; a key of the installation has the role platform, worker or tick")
+	case !ofPlatform && (s.Role == Platform || s.Role == Tick):
+		return bad("role", fmt.Sprintf("%s is not a role of a tenant", s.Role), "leave the tenant out, or use admin")
 	case s.Workspace != "" && (ofPlatform || s.Role == Worker):
 		return bad("workspace", "is for the roles of a tenant", "leave it out")
 	case s.Role == Worker && len(s.Pools) == 0:

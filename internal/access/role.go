@@ -64,7 +64,8 @@ func (p Permission) Reads() bool { return strings.HasSuffix(string(p), "_READ") 
 type Role string
 
 // The roles. The first four are of a tenant, each with what the one before may do; a platform
-// key may do everything everywhere; a worker key works, and does nothing else.
+// key may do everything everywhere; a worker key works, and does nothing else; a tick key asks
+// servers to fire what is due, and does nothing else.
 const (
 	Viewer      Role = "viewer"
 	Operator    Role = "operator"
@@ -72,10 +73,11 @@ const (
 	TenantAdmin Role = "admin"
 	Platform    Role = "platform"
 	Worker      Role = "worker"
+	Tick        Role = "tick"
 )
 
 // Roles are all of them, the weakest first.
-func Roles() []Role { return []Role{Worker, Viewer, Operator, Developer, TenantAdmin, Platform} }
+func Roles() []Role { return []Role{Worker, Tick, Viewer, Operator, Developer, TenantAdmin, Platform} }
 
 // ladder is what each role adds to the one before.
 func ladder() []rung {
@@ -99,8 +101,11 @@ type rung struct {
 
 // Permissions are what a role may do.
 func (r Role) Permissions() (all []Permission) {
-	if r == Worker {
+	switch r { //nolint:exhaustive // the others are on the ladder
+	case Worker:
 		return []Permission{TasksWork}
+	case Tick:
+		return []Permission{SchedulerTick}
 	}
 	for _, step := range ladder() {
 		all = append(all, step.adds...)
@@ -119,8 +124,11 @@ func (r Role) Known() bool { return slices.Contains(Roles(), r) }
 
 // Least is the weakest role that may do something.
 func Least(p Permission) Role {
-	if p == TasksWork {
+	switch p { //nolint:exhaustive // the others are on the ladder
+	case TasksWork:
 		return Worker
+	case SchedulerTick:
+		return Tick
 	}
 	for _, step := range ladder() {
 		if slices.Contains(step.adds, p) {

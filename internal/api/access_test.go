@@ -103,7 +103,7 @@ func (g *guarded) key(t testing.TB, tenant string, settings access.Settings) (te
 func (g *guarded) roleKey(t testing.TB, role access.Role) string {
 	t.Helper()
 	tenant, settings := "acme", access.Settings{Role: role}
-	if role == access.Platform || role == access.Worker {
+	if role == access.Platform || role == access.Worker || role == access.Tick {
 		tenant = ""
 	}
 	if role == access.Worker {
@@ -190,6 +190,8 @@ func TestRoleGrid(t *testing.T) {
 					may = true
 				case role == access.Worker:
 					may = m.Scope == access.OfWorker || m.Workers
+				case role == access.Tick:
+					may = method.Name() == "Tick" || method.Name() == "WhoAmI"
 				case m.Scope == access.OfTenant || m.Scope == access.OfAnybody:
 					for _, weaker := range ladder {
 						may = may || weaker.Has(m.Permission)

@@ -124,7 +124,7 @@ is for one workspace.`,
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&role, "role", "", "viewer, operator, developer, admin, worker or platform")
+	cmd.Flags().StringVar(&role, "role", "", "viewer, operator, developer, admin, worker, tick or platform")
 	cmd.Flags().StringArrayVar(&pools, "pool", nil, "a pool that a worker key serves; may be given several times")
 	cmd.Flags().DurationVar(&expires, "expires-in", 0, "how long it lives (default: for ever)")
 	addWhose(cmd, &w, "a key of the installation, for the roles platform and worker")

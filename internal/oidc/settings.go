@@ -274,6 +274,8 @@ func (r *reader) rule(at *yaml.Node, field string) Rule {
 	case g.Role == "":
 	case g.Role == access.Worker:
 		r.bad(m["role"], field+".role", "worker is not a role of people", "give workers keys: servo keys create --role worker")
+	case g.Role == access.Tick:
+		r.bad(m["role"], field+".role", "tick is not a role of people", "give the outside clock a key: servo keys create --platform --role tick")
 	case !g.Role.Known():
 		r.bad(m["role"], field+".role", fmt.Sprintf("%.50q is not a role%s", string(g.Role), suggest.DidYouMean(string(g.Role), roles())), "use one of "+strings.Join(roles(), ", "))
 	case g.Role == access.Platform && g.Tenant != "":
@@ -293,7 +295,7 @@ func (r *reader) rule(at *yaml.Node, field string) Rule {
 
 func roles() (names []string) {
 	for _, role := range access.Roles() {
-		if role != access.Worker {
+		if role != access.Worker && role != access.Tick {
 			names = append(names, string(role))
 		}
 	}

@@ -19,7 +19,7 @@ func (s *Web) keys(v *visit, tenant, base string) (view.KeysModel, error) {
 		First: v.token() == "", FirstAt: v.with("page", ""), Roles: []string{"viewer", "operator", "developer", "admin", "worker"},
 	}
 	if tenant == "" {
-		m.Roles = []string{"platform", "worker"}
+		m.Roles = []string{"platform", "worker", "tick"}
 	}
 	list, err := s.api.keys.ListKeys(v.ctx, &servov1.ListKeysRequest{Tenant: tenant, All: m.All, PageSize: rowsOfList, PageToken: v.token()})
 	m.Keys, m.NextAt = list.GetKeys(), v.next(list.GetNextPageToken())

@@ -89,7 +89,7 @@ type Key struct {
 	// 16 hex digits, which stand in the text of the key too.
 	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// viewer, operator, developer, admin, worker or platform.
+	// viewer, operator, developer, admin, worker, tick or platform.
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
 	// Empty for the whole tenant.
 	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
@@ -229,7 +229,7 @@ type CreateKeyRequest struct {
 	// Empty for a key of the installation.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// viewer, operator, developer, admin or worker; platform or worker for the installation.
+	// viewer, operator, developer, admin or worker; platform, worker or tick for the installation.
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
 	// Only for this workspace; empty for the whole tenant.
 	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
@@ -536,7 +536,7 @@ type Caller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As events and the audit name it, such as key/ci or oidc/jo@example.com.
 	Actor string `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
-	// viewer, operator, developer, admin, worker or platform. Who has shown a token and was
+	// viewer, operator, developer, admin, worker, tick or platform. Who has shown a token and was
 	// granted several things is told the first tenant here, and all of them in grants.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
 	// Empty for the installation: every tenant can be reached.

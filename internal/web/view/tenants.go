@@ -279,7 +279,7 @@ func keyCommand(tenant string) string {
 func roleText(role string) string {
 	texts := map[string]string{
 		"viewer": "viewer: reads", "operator": "operator: triggers, cancels, retries, pauses", "developer": "developer: deploys and writes configs",
-		"admin": "admin: everything in the tenant", "worker": "worker: works for pools, and nothing else", "platform": "platform: everything, everywhere",
+		"admin": "admin: everything in the tenant", "worker": "worker: works for pools, and nothing else", "tick": "tick: fires what is due, and nothing else", "platform": "platform: everything, everywhere",
 	}
 	if text, ok := texts[role]; ok {
 		return text
