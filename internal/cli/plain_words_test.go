@@ -70,8 +70,14 @@ func TestErrorsOfParsersAreExplained(t *testing.T) {
 		refuse("", "preview", "--cron", expression)
 	}
 	for _, args := range [][]string{
-		{"preview", "--interval", "x"}, {"preview", "--interval", "99999999999999h"}, {"preview", "--cron", "0 * * * *", "--timezone", "Nowhere/x"}, {"preview", "--cron", "0 * * * *", "--after", "yesterday"},
-		{"plan", "-f", "-", "--param", "n"}, {"server", "--database", "postgres://a:b@[::1/x"}, {"server", "--database", "postgres://a:b@h:port/x"}, {"server", "--open", "--database", "host=x port=y"},
+		{"preview", "--every", "x"},
+		{"preview", "--every", "99999999999999h"},
+		{"preview", "--cron", "0 * * * *", "--timezone", "Nowhere/x"},
+		{"preview", "--cron", "0 * * * *", "--after", "yesterday"},
+		{"plan", "-f", "-", "--param", "n"},
+		{"server", "--database", "postgres://a:b@[::1/x"},
+		{"server", "--database", "postgres://a:b@h:port/x"},
+		{"server", "--open", "--database", "host=x port=y"},
 	} {
 		refuse("version: 1\nassets: [{key: a/b, go: {}}]", args...)
 	}
