@@ -10,6 +10,7 @@ import (
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/telemetry"
 )
@@ -191,11 +192,41 @@ func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequ
 			s.log.WarnContext(ctx, "the progress of a heartbeat is not written; the next one brings it again", "worker", req.GetWorkerId(), "error", err)
 		}
 	}
+	if err := s.returnUnheld(ctx, req, beats); err != nil {
+		return nil, err
+	}
 	answer := &servov1.HeartbeatResponse{Leases: make([]*servov1.HeartbeatAnswer, len(pulses))}
 	for i, p := range pulses {
 		answer.Leases[i] = &servov1.HeartbeatAnswer{Held: p.Alive, ShouldCancel: p.ShouldCancel}
 	}
 	return answer, nil
+}
+
+// returnUnheld gives back leases that the worker was given by claims whose answer it has not heard. If
+// that fails now, the next heartbeat tries it again.
+func (s workerService) returnUnheld(ctx context.Context, req *servov1.HeartbeatRequest, held []engine.Heartbeat) error {
+	if req.GetSettled() == nil {
+		return nil
+	}
+	first, err := id.Parse[id.Claim]("settled.first", req.GetSettled().GetFirst())
+	if err != nil {
+		return err
+	}
+	last, err := id.Parse[id.Claim]("settled.last", req.GetSettled().GetLast())
+	if err != nil {
+		return err
+	}
+	settled := engine.SettledClaims{Worker: req.GetWorkerId(), First: first, Last: last, Pools: poolsOf(ctx), Meta: metaOf(ctx)}
+	returned, err := s.engine.ReturnUnheld(ctx, settled, held)
+	switch {
+	case fault.Is(err, fault.InvalidArgument):
+		return err
+	case err != nil:
+		s.log.WarnContext(ctx, "leases that a worker has not heard of are not given back; the next heartbeat does it", "worker", req.GetWorkerId(), "error", err)
+	case returned > 0:
+		s.log.InfoContext(ctx, "gave back leases that a worker has not heard of", "worker", req.GetWorkerId(), "leases", returned)
+	}
+	return nil
 }
 
 // StartTask implements servov1.WorkerServiceServer.

@@ -39,21 +39,27 @@ func (e *Engine) ReleaseUnstarted(ctx context.Context, prefix string, meta event
 		if err != nil || len(held) == 0 {
 			return err
 		}
-		reports := make([]Report, len(held))
-		for i, l := range held {
-			reports[i] = Report{
-				TaskKey: l.TaskKey, Token: l.Token, Meta: meta,
-				Action: Fail{Failure: run.Failure{Code: run.CodeInterrupted, Message: "the server stopped while the task was sent"}},
-			}
-		}
-		_, errs := e.Report(ctx, reports)
-		for _, err := range errs {
-			if err != nil && !fault.Is(err, fault.Stale) {
-				return errors.Join(errs...)
-			}
-		}
-		if len(held) < releaseBatch {
-			return nil
+		if err := e.interrupt(ctx, held, nil, "the server stopped while the task was sent", meta); err != nil || len(held) < releaseBatch {
+			return err
 		}
 	}
+}
+
+// interrupt gives leases back to the queue, as their worker would. Pools are those that it may serve,
+// nil all.
+func (e *Engine) interrupt(ctx context.Context, leases []store.PulseKey, pools []string, why string, meta event.Meta) error {
+	reports := make([]Report, len(leases))
+	for i, l := range leases {
+		reports[i] = Report{
+			TaskKey: l.TaskKey, Token: l.Token, Pools: pools, Meta: meta,
+			Action: Fail{Failure: run.Failure{Code: run.CodeInterrupted, Message: why}},
+		}
+	}
+	_, errs := e.Report(ctx, reports)
+	for _, err := range errs {
+		if err != nil && !fault.Is(err, fault.Stale) {
+			return errors.Join(errs...)
+		}
+	}
+	return nil
 }

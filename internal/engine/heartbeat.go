@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
+	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -33,6 +37,45 @@ func (e *Engine) Heartbeats(ctx context.Context, beats []Heartbeat) ([]Pulse, er
 		return nil, err
 	}
 	return cmd.answers, nil
+}
+
+// SettledClaims are claims of a worker that are over: it will not take any lease of theirs that it does
+// not hold already.
+type SettledClaims struct {
+	Worker      string
+	First, Last id.Claim // share their first half, which one process makes at random
+	Pools       []string // that the worker may serve; nil is all
+	Meta        event.Meta
+}
+
+func (s SettledClaims) validate() error {
+	const shared = 8
+	if !bytes.Equal(s.First.UUID[:shared], s.Last.UUID[:shared]) || bytes.Compare(s.First.UUID[:], s.Last.UUID[:]) > 0 {
+		return fault.New(fault.InvalidArgument, "is not a range of claims of one process", fault.Field("settled"),
+			fault.Remedy("begin the ids of all claims with the same 8 random bytes, count upward in the rest, and send the first and the last"))
+	}
+	return nil
+}
+
+// ReturnUnheld gives back to the queue what settled claims were leased and their worker does not hold: a
+// server that was stopped has answered a claim that another had answered before. It says how many.
+func (e *Engine) ReturnUnheld(ctx context.Context, settled SettledClaims, held []Heartbeat) (int, error) {
+	if err := settled.validate(); err != nil {
+		return 0, err
+	}
+	leases, err := e.store.LeasesOfClaimRange(ctx, settled.Worker, settled.First, settled.Last, maxHeartbeats)
+	if err != nil || len(leases) == 0 {
+		return 0, err
+	}
+	known := make(map[store.PulseKey]bool, len(held))
+	for _, b := range held {
+		known[pulseKey(b.Key, b.Token)] = true
+	}
+	leases = slices.DeleteFunc(leases, func(l store.PulseKey) bool { return known[l] })
+	if len(leases) == 0 {
+		return 0, nil
+	}
+	return len(leases), e.interrupt(ctx, leases, settled.Pools, "the worker did not hear of this lease", settled.Meta)
 }
 
 type heartbeatCommand struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
@@ -71,6 +72,21 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]Pul
 		return err
 	})
 	return answers, err
+}
+
+// LeasesOfClaimRange reads what claims from first to last have leased to a worker, up to most of them.
+func (s *Store) LeasesOfClaimRange(ctx context.Context, worker string, first, last id.Claim, most int) ([]PulseKey, error) {
+	var held []PulseKey
+	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.LeasesOfClaimRange(ctx, db.LeasesOfClaimRangeParams{
+			FirstID: first.UUID, LastID: last.UUID, Worker: worker, Most: int32(most), //nolint:gosec // a batch size
+		})
+		held = column(rows, func(r db.LeasesOfClaimRangeRow) PulseKey {
+			return PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}
+		})
+		return err
+	})
+	return held, err
 }
 
 // UnstartedLeases reads leases that workers whose names begin with prefix hold and have not started,

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -96,6 +97,18 @@ func TestHeartbeat(t *testing.T) {
 		w.Exec(t, fmt.Sprintf(`UPDATE servo.leases SET worker = 'push/ab/remote' WHERE task_id = '%s'`, g.tasks[2].ID))
 		held := must(w.UnstartedLeases(t.Context(), "push/a/", 10))(t)
 		require.Equal(t, []store.PulseKey{{TaskKey: keyOf(g.tasks[0]), Token: g.tasks[0].Token}}, held)
+	})
+
+	t.Run("the leases of a range of claims are those of its worker", func(t *testing.T) {
+		t.Parallel()
+		w, g := atNoon(t, run.Dispatched, run.Running, run.Dispatched)
+		first, last := id.Of[id.Claim](uuid.UUID{1, 1}), id.Of[id.Claim](uuid.UUID{1, 9})
+		for i, claim := range []uuid.UUID{{1, 1}, {1, 9}, {1, 10}} {
+			w.Exec(t, fmt.Sprintf(`UPDATE servo.leases SET worker = 'w', claim_id = '%s' WHERE task_id = '%s'`, claim, g.tasks[i].ID))
+		}
+		held := must(w.LeasesOfClaimRange(t.Context(), "w", first, last, 10))(t)
+		require.ElementsMatch(t, []store.PulseKey{{TaskKey: keyOf(g.tasks[0]), Token: g.tasks[0].Token}, {TaskKey: keyOf(g.tasks[1]), Token: g.tasks[1].Token}}, held)
+		require.Empty(t, must(w.LeasesOfClaimRange(t.Context(), "another", first, last, 10))(t))
 	})
 
 	t.Run("only the token of the lease keeps it alive", func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -29,7 +28,7 @@ func (w *Worker) claim(ctx, calls context.Context) {
 		}
 		begun := time.Now()
 		got := w.claimOnce(ctx, calls, &servov1.ClaimRequest{
-			WorkerId: w.config.ID, ClaimId: uuid.NewString(), Pools: w.config.Pools, Max: int32(most), //nolint:gosec // at most maxClaim
+			WorkerId: w.config.ID, ClaimId: w.nextClaim(), Pools: w.config.Pools, Max: int32(most), //nolint:gosec // at most maxClaim
 			Lease: w.wantedLease(), Wait: durationpb.New(maxWait), Start: start, Presence: true,
 			Slots: int32(min(w.config.Concurrency+w.config.Ahead, maxSlots)), //nolint:gosec // bounded
 		})
@@ -42,6 +41,13 @@ func (w *Worker) claim(ctx, calls context.Context) {
 			idle.sleep(ctx, 0) // it should have waited: the server may be stopping
 		}
 	}
+}
+
+// nextClaim is the id of a new claim.
+func (w *Worker) nextClaim() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.claims.next()
 }
 
 // wanted says how many leases to ask for: for free slots, to be started at once, or ahead
@@ -123,7 +129,7 @@ func (w *Worker) claimOnce(ctx, calls context.Context, request *servov1.ClaimReq
 		if judge(err) == refused {
 			w.config.Logger.Error("the server refuses the claim", "error", err)
 			wait.tries = max(wait.tries, 5) // it will not be better soon
-			request.ClaimId = uuid.NewString()
+			request.ClaimId = w.nextClaim()
 		}
 		if !wait.sleep(ctx, w.link.pauseAfter(err)) {
 			break

@@ -2,11 +2,13 @@ package worker_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -158,6 +160,50 @@ func TestClaim(t *testing.T) {
 }
 
 // TestDenied holds that a worker whose key is refused ends, and says what was refused.
+// TestSettledClaims: a heartbeat names the claims that are over, and lists every lease that they have
+// brought and that has not ended, so that the server knows which ones the worker has not heard of.
+func TestSettledClaims(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, handlers{"gold/a": untilCancelled})
+		var beats []*servov1.HeartbeatRequest
+		var claims []string
+		b.do(func() {
+			b.before = func(m proto.Message) error {
+				switch m := m.(type) {
+				case *servov1.HeartbeatRequest:
+					beats = append(beats, m)
+				case *servov1.ClaimRequest:
+					if n := len(claims); n == 0 || claims[n-1] != m.GetClaimId() {
+						claims = append(claims, m.GetClaimId())
+					}
+				}
+				return nil
+			}
+		})
+		time.Sleep(time.Minute) // no lease is held: it beats all the same
+		ids := b.add(2, "gold/a")
+		time.Sleep(time.Minute)
+		b.do(func() {
+			require.True(t, slices.IsSorted(claims), "ids ascend")
+			require.NotEmpty(t, beats)
+			last := beats[len(beats)-1]
+			require.Len(t, last.GetLeases(), len(ids))
+			settled := last.GetSettled()
+			require.Equal(t, settled.GetFirst()[:18], settled.GetLast()[:18], "one process")
+			require.LessOrEqual(t, settled.GetFirst(), claims[0])
+			require.Less(t, settled.GetLast(), claims[len(claims)-1], "the claim that waits is not over")
+			for _, id := range claims {
+				_, err := uuid.Parse(id)
+				require.NoError(t, err)
+			}
+			for _, beat := range beats {
+				require.NotNil(t, beat.GetSettled())
+			}
+		})
+	})
+}
+
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[codes.Code]fault.Code{codes.Unauthenticated: fault.Unauthenticated, codes.PermissionDenied: fault.Forbidden} {

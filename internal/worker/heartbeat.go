@@ -41,9 +41,16 @@ func (w *Worker) beatOnce(ctx context.Context) error {
 	for _, a := range w.held {
 		all = append(all, a)
 	}
+	settled := w.claims.over()
 	w.mu.Unlock()
+	if len(all) <= maxBeats {
+		if len(all) == 0 && settled == nil {
+			return nil
+		}
+		return w.renewAll(ctx, all, settled)
+	}
 	for chunk := range slices.Chunk(all, maxBeats) {
-		if err := w.renewAll(ctx, chunk); err != nil {
+		if err := w.renewAll(ctx, chunk, nil); err != nil {
 			return err
 		}
 	}
@@ -51,23 +58,27 @@ func (w *Worker) beatOnce(ctx context.Context) error {
 }
 
 // renewAll sends a heartbeat, in parts if it is refused as a whole: one lease that the
-// server does not understand must not take the others with it.
-func (w *Worker) renewAll(ctx context.Context, attempts []*attempt) error {
-	err := w.renew(ctx, attempts)
+// server does not understand must not take the others with it. Settled is nil unless the attempts
+// are all that the worker holds.
+func (w *Worker) renewAll(ctx context.Context, attempts []*attempt, settled *servov1.ClaimRange) error {
+	err := w.renew(ctx, attempts, settled)
 	switch {
 	case judge(err) != refused:
 		return err
+	case len(attempts) == 0:
+		w.config.Logger.Warn("the server refuses a heartbeat", "error", err)
+		return nil
 	case len(attempts) == 1:
 		w.config.Logger.Warn("the server refuses a heartbeat", "task", attempts[0].lease.GetTask(), "error", err)
 		return nil
 	}
 	middle := len(attempts) / 2
-	return errors.Join(w.renewAll(ctx, attempts[:middle]), w.renewAll(ctx, attempts[middle:]))
+	return errors.Join(w.renewAll(ctx, attempts[:middle], nil), w.renewAll(ctx, attempts[middle:], nil))
 }
 
 // renew sends one heartbeat and does what its answers say.
-func (w *Worker) renew(ctx context.Context, attempts []*attempt) error {
-	request := &servov1.HeartbeatRequest{WorkerId: w.config.ID, Leases: make([]*servov1.HeartbeatItem, len(attempts))}
+func (w *Worker) renew(ctx context.Context, attempts []*attempt, settled *servov1.ClaimRange) error {
+	request := &servov1.HeartbeatRequest{WorkerId: w.config.ID, Leases: make([]*servov1.HeartbeatItem, len(attempts)), Settled: settled}
 	for i, a := range attempts {
 		request.Leases[i] = &servov1.HeartbeatItem{Lease: a.handle()} // progress is reported by itself, when there is any
 	}

@@ -42,7 +42,8 @@ type Worker struct {
 
 	mu       sync.Mutex
 	held     map[string]*attempt // every lease, until its last report is answered
-	buffer   []*attempt          // leased ahead of need, in their order
+	claims   claimIDs
+	buffer   []*attempt // leased ahead of need, in their order
 	running  map[*attempt]struct{}
 	stopping bool
 	idle     chan struct{} // closed when nothing runs, once stopping
@@ -67,6 +68,7 @@ func New(config Config) (*Worker, error) {
 		running:   map[*attempt]struct{}{},
 		idle:      make(chan struct{}),
 		room:      make(chan struct{}, 1),
+		claims:    newClaimIDs(),
 	}
 	w.lease.Store(int64(cmp.Or(config.Lease, defaultLease)))
 	for _, e := range config.Executors {
@@ -246,6 +248,7 @@ func linger(done <-chan struct{}) {
 func (w *Worker) accept(leases []*servov1.Lease, since time.Time, keep bool) {
 	var begin, back []*attempt
 	w.mu.Lock()
+	w.claims.settle()
 	for _, lease := range leases {
 		if _, twice := w.held[lease.GetLease()]; twice {
 			continue // a repeated claim may bring what an answer brought before
@@ -326,9 +329,7 @@ func interrupted(message string) *servov1.Fail {
 // end says the last words of an attempt, with the log lines and the progress that are left.
 func (w *Worker) end(a *attempt, last item) {
 	items := append(a.logs.rest(a), a.progress.rest(a)...)
-	if !w.reporter.say(a, append(items, last)...) {
-		w.forget(a)
-	}
+	w.reporter.say(a, append(items, last)...) // if nothing more can be said, its end was said before
 }
 
 // forget stops holding a lease.

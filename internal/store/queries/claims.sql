@@ -65,6 +65,13 @@ JOIN   LATERAL (SELECT u.run_id, u.id FROM servo.tasks u
                 ORDER  BY u.run_id DESC
                 LIMIT  1) AS t ON true;
 
+-- name: LeasesOfClaimRange :many
+-- What a worker was leased by claims that are over, for it to be compared with what it holds.
+SELECT q.tenant_id, q.run_id, q.task_id, q.token
+FROM   servo.leases q
+WHERE  q.claim_id BETWEEN @first_id::uuid AND @last_id::uuid AND q.worker = @worker::text
+LIMIT  @most::int;
+
 -- name: UnstartedLeases :many
 -- The leases that workers with this prefix hold and have not started. Leases have no index by
 -- worker: a server asks once, when it starts.
