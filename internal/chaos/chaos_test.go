@@ -20,6 +20,7 @@ import (
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/servotest/verifytest"
 )
 
 func TestMain(m *testing.M) {
@@ -76,6 +77,7 @@ func TestChaos(t *testing.T) {
 	}
 	w.audit(t)
 	w.verifyAll(t)
+	verifytest.NoDeadlocks(t, w.postgres)
 }
 
 func randomSeed() uint64 {

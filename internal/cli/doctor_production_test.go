@@ -2,6 +2,8 @@ package cli
 
 import (
 	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -53,4 +55,19 @@ func TestProductionFindings(t *testing.T) {
 			require.NotEmpty(t, c.found.Remedy, c.claim)
 		}
 	}
+}
+
+// TestPlainText: a server without TLS passes only if it was asked for plain text on loopback; one that
+// should speak TLS, and one that does not answer, fail.
+func TestPlainText(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	address := server.Listener.Addr().String()
+	require.Equal(t, passed, encrypted(t.Context(), address, settings{}).Verdict)
+	f := encrypted(t.Context(), "https://"+address, settings{})
+	require.Equal(t, failed, f.Verdict)
+	require.Contains(t, f.Message, "speaks plain text")
+	require.Contains(t, f.Remedy, "--tls-cert")
+	server.Close()
+	require.Equal(t, failed, encrypted(t.Context(), address, settings{}).Verdict)
 }

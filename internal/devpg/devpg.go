@@ -273,6 +273,9 @@ func checkOptions(o Options) error {
 // Program is the path of a program that came with this PostgreSQL, such as pg_dump.
 func (s *Server) Program(name string) string { return s.install.program(name) }
 
+// Log is what PostgreSQL has printed, over all its starts.
+func (s *Server) Log() ([]byte, error) { return os.ReadFile(s.files.log) }
+
 // BaseBackup copies the running cluster into a directory, as a standby that follows it once it
 // is started there with Options.Dir.
 func (s *Server) BaseBackup(ctx context.Context, dir string) error {

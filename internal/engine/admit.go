@@ -35,7 +35,8 @@ const (
 //
 // It reads the tenants that come next, not all that wait: its cost follows what it admits.
 func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted int, more bool, err error) {
-	defer e.toldRound(time.Now(), &admitted, &err)
+	begun := time.Now()
+	defer e.toldRound(begun, &admitted, &err)
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		admitted, more = 0, false
 		if err := tx.HoldDuty(ctx, duty); err != nil {
@@ -75,6 +76,9 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 		e.signals.full.Store(left) // then whatever makes room wakes admission
 		return err
 	})
+	if admitted > 0 {
+		e.pace.took(time.Since(begun))
+	}
 	return admitted, more, err
 }
 

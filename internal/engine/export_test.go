@@ -1,6 +1,11 @@
 package engine
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"go.arco.dev/servo/internal/store"
+)
 
 // CancelRuns puts several cancels into one batch.
 func (e *Engine) CancelRuns(ctx context.Context, cancels []Cancel) ([]Cancelled, []error) {
@@ -36,4 +41,17 @@ func (e *Engine) Together(ctx context.Context, c ClaimRequest, r Report) ([]Leas
 	claim := &claimCommand{ClaimRequest: c, renewal: c.Lease}
 	errs := e.work.doAll(ctx, []workCommand{claim, &reportCommand{Report: r}})
 	return claim.leases, errs
+}
+
+// Pace is how far admission looks ahead.
+type Pace struct{ pace }
+
+// Round makes a round that takes so long and fills the queue again, and gives how far it looked ahead.
+func (p *Pace) Round(queued, target int, took time.Duration) (ahead int) {
+	pools := store.ReadyPools{Names: []string{"p"}, Rooms: []store.PoolRoom{{PoolQueued: queued}}}
+	p.ahead(pools)
+	time.Sleep(took)
+	p.queued([]*poolRound{{pool: "p", queued: target}})
+	p.took(took)
+	return pools.Rooms[0].PoolAhead
 }

@@ -14,7 +14,7 @@ import (
 type pace struct {
 	mu    sync.Mutex
 	at    time.Time // of the last round
-	every float64   // seconds between two rounds while tasks were taken
+	round float64   // seconds that a round takes
 	pools map[string]poolPace
 }
 
@@ -27,16 +27,15 @@ type poolPace struct {
 // longer ones admission had nothing to do.
 const maxPause = 0.25
 
-// ahead writes into each pool how many tasks its workers take until a few rounds have passed.
+// ahead writes into each pool how many tasks its workers take while a few rounds are made. The time
+// that rounds take counts, not the time between them: a long queue needs rounds seldom, and would
+// grow from that.
 func (p *pace) ahead(pools store.ReadyPools) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	since := now.Sub(p.at).Seconds()
 	p.at = now
-	if since < maxPause {
-		p.every += (since - p.every) / 4
-	}
 	for i, name := range pools.Names {
 		seen := p.pools[name]
 		if since < maxPause {
@@ -46,8 +45,15 @@ func (p *pace) ahead(pools store.ReadyPools) {
 			p.pools = map[string]poolPace{}
 		}
 		p.pools[name] = seen
-		pools.Rooms[i].PoolAhead = int(math.Ceil(seen.rate * p.every * roundsAhead))
+		pools.Rooms[i].PoolAhead = int(math.Ceil(seen.rate * p.round * roundsAhead))
 	}
+}
+
+// took remembers how long a round took.
+func (p *pace) took(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.round += (min(d.Seconds(), maxPause) - p.round) / 4
 }
 
 // queued remembers what a round leaves in the queues.

@@ -77,6 +77,7 @@ func TestFleet(t *testing.T) {
 	db, err := store.Open(t.Context(), store.Options{URL: w.url})
 	require.NoError(t, err)
 	defer db.Close()
+	verifytest.NoDeadlocks(t, w.postgres)
 	t.Logf("verified: %+v", verifytest.Clean(t, &servotest.Database{Store: db, URL: w.url}))
 }
 

@@ -31,12 +31,16 @@ const (
 	betweenSilence = time.Second
 	gapBound       = 15 * time.Second
 	shortSilences  = 3
+
+	slotConfigs = 8
+	slotTask    = 1150 * time.Millisecond // longer than the interval of the configs: slots wait for each other
 )
 
 // TestSilentServer stops the server that admits, and then one of three at random, while workers of the
 // SDK work off a backlog with default settings. A stopped server keeps its connections open and
 // accepts calls, as a hung one does. Every run succeeds, no lease is stranded and the tables
-// equal the event log. The longest time without a completion is reported; the bound in the test
+// equal the event log. Beside the backlog, configs with an interval that is shorter than their tasks
+// let slots wait for each other: their runs begin in the order of the slots. The longest time without a completion is reported; the bound in the test
 // is far above the target of 3 s, for machines that have better things to do.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
@@ -55,6 +59,13 @@ func TestSilentServer(t *testing.T) {
 		})
 		beside.Go(func() { require.NoError(t, worker.Run(working)) })
 	}
+	slow := servo.NewWorker(servo.WorkerOptions{Servers: w.addresses(), ID: "slow", Pools: []string{"slow"}, Concurrency: slotConfigs, Grace: time.Second})
+	servo.Asset(slow, "a/slow", func(ctx context.Context, _ *servo.Task, _ struct{}) (int, error) {
+		pause(ctx, slotTask)
+		return 1, ctx.Err()
+	})
+	beside.Go(func() { require.NoError(t, slow.Run(working)) })
+	configs := w.scheduleSlots(t)
 	gap := time.Duration(0)
 	for begun, n := time.Now(), 0; n < shortSilences || total > defaultTime && time.Since(begun) < total; n++ {
 		at, lasts := dice.IntN(len(w.servers)), shortSilence
@@ -73,6 +84,10 @@ func TestSilentServer(t *testing.T) {
 		victim.signal(syscall.SIGCONT)
 		pause(t.Context(), betweenSilence)
 	}
+	for _, config := range configs {
+		_, err := w.clients[0].Configs().PauseConfig(t.Context(), &servov1.PauseConfigRequest{Tenant: "acme", Config: config, Reason: "the test ends"})
+		require.NoError(t, err)
+	}
 	w.drain(t)
 	stop()
 	beside.Wait()
@@ -83,9 +98,18 @@ func TestSilentServer(t *testing.T) {
 	require.NoError(t, w.query(t.Context(), `SELECT count(*) FROM servo.leases`, &leases))
 	require.Zero(t, bad, "runs that did not succeed")
 	require.Zero(t, leases, "leases that are left")
+	var slots, inversions int
+	require.NoError(t, w.query(t.Context(), `SELECT count(*) FROM servo.runs WHERE slot_at IS NOT NULL`, &slots))
+	require.NoError(t, w.query(t.Context(), `
+		SELECT count(*) FROM (SELECT started_at < lag(started_at) OVER (PARTITION BY config_id ORDER BY slot_at) AS inverted
+		                      FROM servo.runs WHERE slot_at IS NOT NULL) AS ordered WHERE inverted`, &inversions))
+	require.Greater(t, slots, 10*slotConfigs)
+	require.Zero(t, inversions, "slots that began before an earlier one of their config")
+	t.Logf("%d slots began in order", slots)
 	for _, p := range w.servers {
 		require.NoError(t, p.retire(exitGood))
 	}
+	verifytest.NoDeadlocks(t, w.postgres)
 	db, err := store.Open(t.Context(), store.Options{URL: w.url})
 	require.NoError(t, err)
 	defer db.Close()
@@ -119,13 +143,34 @@ func newSilentWorld(t *testing.T, seed uint64) *world {
 	_, err = c.Tenants().CreateTenant(t.Context(), &servov1.CreateTenantRequest{Name: "acme"})
 	require.NoError(t, err)
 	manifest, err := structpb.NewStruct(map[string]any{
-		"version": 1, "assets": []any{map[string]any{"key": "a/b", "go": map[string]any{}}},
-		"pipelines": []any{map[string]any{"name": "p", "overlap": "allow"}},
+		"version": 1, "assets": []any{
+			map[string]any{"key": "a/b", "go": map[string]any{}},
+			map[string]any{"key": "a/slow", "go": map[string]any{}, "pool": "slow"},
+		},
+		"pipelines": []any{
+			map[string]any{"name": "p", "select": []any{"a/b"}, "overlap": "allow"},
+			map[string]any{"name": "slow", "select": []any{"a/slow"}},
+		},
 	})
 	require.NoError(t, err)
 	_, err = c.Deployments().Deploy(t.Context(), &servov1.DeployRequest{Tenant: "acme", Manifest: manifest})
 	require.NoError(t, err)
 	return w
+}
+
+// scheduleSlots makes configs whose slots come faster than their runs end.
+func (w *world) scheduleSlots(t *testing.T) (configs []string) {
+	t.Helper()
+	for i := range slotConfigs {
+		name := fmt.Sprintf("slots-%d", i)
+		_, err := w.clients[0].Configs().CreateConfig(t.Context(), &servov1.CreateConfigRequest{
+			Tenant: "acme", Name: name,
+			Spec: &servov1.ConfigSpec{Pipeline: "slow", Trigger: &servov1.ConfigTrigger{Interval: "1s"}, Overlap: "buffer_all"},
+		})
+		require.NoError(t, err)
+		configs = append(configs, name)
+	}
+	return configs
 }
 
 func (w *world) addresses() []string {

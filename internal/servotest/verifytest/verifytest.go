@@ -4,11 +4,13 @@
 package verifytest
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/devpg"
 	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/verify"
 )
@@ -22,7 +24,19 @@ func Clean(t testing.TB, db *servotest.Database) verify.Report {
 	report.Text(&text)
 	require.True(t, report.Clean(), text.String())
 	require.Zero(t, db.Count(t, miscounted), "what tenants have in flight is counted right")
+	require.Zero(t, db.Count(t, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`), "deadlocks: transactions did not follow the lock order")
 	return report
+}
+
+// NoDeadlocks fails the test if PostgreSQL has reported a deadlock. It reads the log: the counter of a
+// server that crashed begins anew.
+func NoDeadlocks(t testing.TB, postgres *devpg.Server) {
+	t.Helper()
+	printed, err := postgres.Log()
+	require.NoError(t, err)
+	if at := bytes.Index(printed, []byte("deadlock detected")); at >= 0 {
+		require.Fail(t, "transactions did not follow the lock order", "%s", printed[max(0, at-200):min(len(printed), at+3000)])
+	}
 }
 
 // miscounted counts the tenants and pools of which admission believes that another number of
