@@ -362,7 +362,7 @@ func (t Task) expire(c Expire, facts Facts) (event.Body, error) {
 		return nil, fault.New(fault.Conflict, "the lease is alive", fault.Value("expires_at", t.ExpiresAt))
 	}
 	if facts.Cancelling {
-		return TaskCancelled{}, nil
+		return TaskCancelled{Failure: &Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker + " after the run was cancelled"}}, nil
 	}
 	if t.State == Dispatched {
 		return t.giveBack(ReturnExpired, nil, facts)
@@ -390,7 +390,7 @@ func (t Task) timeOut(c TimeOut, facts Facts) (event.Body, error) {
 		return nil, fault.New(fault.Conflict, "the deadline is not over", fault.Value("deadline", t.Deadline))
 	}
 	if facts.Cancelling {
-		return TaskCancelled{}, nil
+		return TaskCancelled{Failure: &Failure{Code: CodeTimeout, Message: fmt.Sprintf("the run was cancelled, and the task ran longer than %d s", t.Timeout)}}, nil
 	}
 	return t.failed(Failure{Code: CodeTimeout, Message: fmt.Sprintf("ran longer than %d s", t.Timeout)}, TimedOut, nil, c.Policy, facts), nil
 }
