@@ -289,7 +289,7 @@ type ClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The worker's name, such as host-1.
 	WorkerId string `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// A new UUID for each claim; the same again to repeat one.
+	// A new UUID for each claim; the same again to repeat one. See ClaimRange for how to choose it.
 	ClaimId string `protobuf:"bytes,2,opt,name=claim_id,json=claimId,proto3" json:"claim_id,omitempty"`
 	// In the order of preference.
 	Pools []string `protobuf:"bytes,3,rep,name=pools,proto3" json:"pools,omitempty"`
@@ -1579,9 +1579,12 @@ func (x *ReportAnswer) GetError() *Problem {
 
 // HeartbeatRequest shows that a worker lives.
 type HeartbeatRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Leases        []*HeartbeatItem       `protobuf:"bytes,2,rep,name=leases,proto3" json:"leases,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Leases   []*HeartbeatItem       `protobuf:"bytes,2,rep,name=leases,proto3" json:"leases,omitempty"`
+	// Claims of this worker that are over, if the call lists every lease that it holds: leases that
+	// these claims were given and that are not listed return to the queue. Their answer was lost.
+	Settled       *ClaimRange `protobuf:"bytes,3,opt,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1630,6 +1633,67 @@ func (x *HeartbeatRequest) GetLeases() []*HeartbeatItem {
 	return nil
 }
 
+func (x *HeartbeatRequest) GetSettled() *ClaimRange {
+	if x != nil {
+		return x.Settled
+	}
+	return nil
+}
+
+// ClaimRange names claims by their ids, in the order of UUIDs. A process makes the ids of its claims
+// in ascending order from 8 random bytes, which all of them share.
+type ClaimRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         string                 `protobuf:"bytes,1,opt,name=first,proto3" json:"first,omitempty"`
+	Last          string                 `protobuf:"bytes,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimRange) Reset() {
+	*x = ClaimRange{}
+	mi := &file_servo_v1_workers_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimRange) ProtoMessage() {}
+
+func (x *ClaimRange) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_workers_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimRange.ProtoReflect.Descriptor instead.
+func (*ClaimRange) Descriptor() ([]byte, []int) {
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ClaimRange) GetFirst() string {
+	if x != nil {
+		return x.First
+	}
+	return ""
+}
+
+func (x *ClaimRange) GetLast() string {
+	if x != nil {
+		return x.Last
+	}
+	return ""
+}
+
 // HeartbeatItem renews one lease.
 type HeartbeatItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1642,7 +1706,7 @@ type HeartbeatItem struct {
 
 func (x *HeartbeatItem) Reset() {
 	*x = HeartbeatItem{}
-	mi := &file_servo_v1_workers_proto_msgTypes[19]
+	mi := &file_servo_v1_workers_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1718,7 @@ func (x *HeartbeatItem) String() string {
 func (*HeartbeatItem) ProtoMessage() {}
 
 func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[19]
+	mi := &file_servo_v1_workers_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1731,7 @@ func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatItem.ProtoReflect.Descriptor instead.
 func (*HeartbeatItem) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{19}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HeartbeatItem) GetLease() string {
@@ -1694,7 +1758,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_servo_v1_workers_proto_msgTypes[20]
+	mi := &file_servo_v1_workers_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1770,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[20]
+	mi := &file_servo_v1_workers_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1783,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{20}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HeartbeatResponse) GetLeases() []*HeartbeatAnswer {
@@ -1740,7 +1804,7 @@ type HeartbeatAnswer struct {
 
 func (x *HeartbeatAnswer) Reset() {
 	*x = HeartbeatAnswer{}
-	mi := &file_servo_v1_workers_proto_msgTypes[21]
+	mi := &file_servo_v1_workers_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1816,7 @@ func (x *HeartbeatAnswer) String() string {
 func (*HeartbeatAnswer) ProtoMessage() {}
 
 func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[21]
+	mi := &file_servo_v1_workers_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1829,7 @@ func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAnswer.ProtoReflect.Descriptor instead.
 func (*HeartbeatAnswer) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{21}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HeartbeatAnswer) GetHeld() bool {
@@ -1796,7 +1860,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[22]
+	mi := &file_servo_v1_workers_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1872,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[22]
+	mi := &file_servo_v1_workers_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1885,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{22}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StartTaskRequest) GetTask() string {
@@ -1867,7 +1931,7 @@ type AdvanceCursorRequest struct {
 
 func (x *AdvanceCursorRequest) Reset() {
 	*x = AdvanceCursorRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[23]
+	mi := &file_servo_v1_workers_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +1943,7 @@ func (x *AdvanceCursorRequest) String() string {
 func (*AdvanceCursorRequest) ProtoMessage() {}
 
 func (x *AdvanceCursorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[23]
+	mi := &file_servo_v1_workers_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +1956,7 @@ func (x *AdvanceCursorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdvanceCursorRequest.ProtoReflect.Descriptor instead.
 func (*AdvanceCursorRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{23}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AdvanceCursorRequest) GetTask() string {
@@ -1943,7 +2007,7 @@ type YieldTaskRequest struct {
 
 func (x *YieldTaskRequest) Reset() {
 	*x = YieldTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[24]
+	mi := &file_servo_v1_workers_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2019,7 @@ func (x *YieldTaskRequest) String() string {
 func (*YieldTaskRequest) ProtoMessage() {}
 
 func (x *YieldTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[24]
+	mi := &file_servo_v1_workers_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2032,7 @@ func (x *YieldTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use YieldTaskRequest.ProtoReflect.Descriptor instead.
 func (*YieldTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{24}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *YieldTaskRequest) GetTask() string {
@@ -2015,7 +2079,7 @@ type FanOutTaskRequest struct {
 
 func (x *FanOutTaskRequest) Reset() {
 	*x = FanOutTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[25]
+	mi := &file_servo_v1_workers_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2091,7 @@ func (x *FanOutTaskRequest) String() string {
 func (*FanOutTaskRequest) ProtoMessage() {}
 
 func (x *FanOutTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[25]
+	mi := &file_servo_v1_workers_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2104,7 @@ func (x *FanOutTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FanOutTaskRequest.ProtoReflect.Descriptor instead.
 func (*FanOutTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{25}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FanOutTaskRequest) GetTask() string {
@@ -2099,7 +2163,7 @@ type CompleteTaskRequest struct {
 
 func (x *CompleteTaskRequest) Reset() {
 	*x = CompleteTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[26]
+	mi := &file_servo_v1_workers_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2175,7 @@ func (x *CompleteTaskRequest) String() string {
 func (*CompleteTaskRequest) ProtoMessage() {}
 
 func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[26]
+	mi := &file_servo_v1_workers_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2188,7 @@ func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*CompleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{26}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CompleteTaskRequest) GetTask() string {
@@ -2179,7 +2243,7 @@ type FailTaskRequest struct {
 
 func (x *FailTaskRequest) Reset() {
 	*x = FailTaskRequest{}
-	mi := &file_servo_v1_workers_proto_msgTypes[27]
+	mi := &file_servo_v1_workers_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2255,7 @@ func (x *FailTaskRequest) String() string {
 func (*FailTaskRequest) ProtoMessage() {}
 
 func (x *FailTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_workers_proto_msgTypes[27]
+	mi := &file_servo_v1_workers_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2268,7 @@ func (x *FailTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailTaskRequest.ProtoReflect.Descriptor instead.
 func (*FailTaskRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_workers_proto_rawDescGZIP(), []int{27}
+	return file_servo_v1_workers_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FailTaskRequest) GetTask() string {
@@ -2381,11 +2445,16 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x06repeat\x18\x06 \x01(\bR\x06repeat\x12\x14\n" +
 	"\x05added\x18\a \x03(\tR\x05added\x12'\n" +
 	"\x05error\x18\b \x01(\v2\x11.servo.v1.ProblemR\x05errorB\b\n" +
-	"\x06_state\"w\n" +
+	"\x06_state\"\xa7\x01\n" +
 	"\x10HeartbeatRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xc8\x01R\bworkerId\x12:\n" +
-	"\x06leases\x18\x02 \x03(\v2\x17.servo.v1.HeartbeatItemB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06leases\"a\n" +
+	"\x06leases\x18\x02 \x03(\v2\x17.servo.v1.HeartbeatItemB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06leases\x12.\n" +
+	"\asettled\x18\x03 \x01(\v2\x14.servo.v1.ClaimRangeR\asettled\"J\n" +
+	"\n" +
+	"ClaimRange\x12\x1e\n" +
+	"\x05first\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x05first\x12\x1c\n" +
+	"\x04last\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x04last\"a\n" +
 	"\rHeartbeatItem\x12 \n" +
 	"\x05lease\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x05lease\x12.\n" +
@@ -2466,7 +2535,7 @@ func file_servo_v1_workers_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_workers_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_servo_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_servo_v1_workers_proto_goTypes = []any{
 	(Complete_Status)(0),          // 0: servo.v1.Complete.Status
 	(*ListWorkersRequest)(nil),    // 1: servo.v1.ListWorkersRequest
@@ -2488,48 +2557,49 @@ var file_servo_v1_workers_proto_goTypes = []any{
 	(*ReportResponse)(nil),        // 17: servo.v1.ReportResponse
 	(*ReportAnswer)(nil),          // 18: servo.v1.ReportAnswer
 	(*HeartbeatRequest)(nil),      // 19: servo.v1.HeartbeatRequest
-	(*HeartbeatItem)(nil),         // 20: servo.v1.HeartbeatItem
-	(*HeartbeatResponse)(nil),     // 21: servo.v1.HeartbeatResponse
-	(*HeartbeatAnswer)(nil),       // 22: servo.v1.HeartbeatAnswer
-	(*StartTaskRequest)(nil),      // 23: servo.v1.StartTaskRequest
-	(*AdvanceCursorRequest)(nil),  // 24: servo.v1.AdvanceCursorRequest
-	(*YieldTaskRequest)(nil),      // 25: servo.v1.YieldTaskRequest
-	(*FanOutTaskRequest)(nil),     // 26: servo.v1.FanOutTaskRequest
-	(*CompleteTaskRequest)(nil),   // 27: servo.v1.CompleteTaskRequest
-	(*FailTaskRequest)(nil),       // 28: servo.v1.FailTaskRequest
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
-	(*Code)(nil),                  // 32: servo.v1.Code
-	(*structpb.Value)(nil),        // 33: google.protobuf.Value
-	(*Failure)(nil),               // 34: servo.v1.Failure
-	(*Progress)(nil),              // 35: servo.v1.Progress
-	(*LogChunk)(nil),              // 36: servo.v1.LogChunk
-	(Task_State)(0),               // 37: servo.v1.Task.State
-	(*Problem)(nil),               // 38: servo.v1.Problem
+	(*ClaimRange)(nil),            // 20: servo.v1.ClaimRange
+	(*HeartbeatItem)(nil),         // 21: servo.v1.HeartbeatItem
+	(*HeartbeatResponse)(nil),     // 22: servo.v1.HeartbeatResponse
+	(*HeartbeatAnswer)(nil),       // 23: servo.v1.HeartbeatAnswer
+	(*StartTaskRequest)(nil),      // 24: servo.v1.StartTaskRequest
+	(*AdvanceCursorRequest)(nil),  // 25: servo.v1.AdvanceCursorRequest
+	(*YieldTaskRequest)(nil),      // 26: servo.v1.YieldTaskRequest
+	(*FanOutTaskRequest)(nil),     // 27: servo.v1.FanOutTaskRequest
+	(*CompleteTaskRequest)(nil),   // 28: servo.v1.CompleteTaskRequest
+	(*FailTaskRequest)(nil),       // 29: servo.v1.FailTaskRequest
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*structpb.Struct)(nil),       // 32: google.protobuf.Struct
+	(*Code)(nil),                  // 33: servo.v1.Code
+	(*structpb.Value)(nil),        // 34: google.protobuf.Value
+	(*Failure)(nil),               // 35: servo.v1.Failure
+	(*Progress)(nil),              // 36: servo.v1.Progress
+	(*LogChunk)(nil),              // 37: servo.v1.LogChunk
+	(Task_State)(0),               // 38: servo.v1.Task.State
+	(*Problem)(nil),               // 39: servo.v1.Problem
 }
 var file_servo_v1_workers_proto_depIdxs = []int32{
 	3,  // 0: servo.v1.ListWorkersResponse.workers:type_name -> servo.v1.Worker
-	29, // 1: servo.v1.Worker.first_seen_at:type_name -> google.protobuf.Timestamp
-	29, // 2: servo.v1.Worker.last_seen_at:type_name -> google.protobuf.Timestamp
-	30, // 3: servo.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	30, // 4: servo.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	30, // 1: servo.v1.Worker.first_seen_at:type_name -> google.protobuf.Timestamp
+	30, // 2: servo.v1.Worker.last_seen_at:type_name -> google.protobuf.Timestamp
+	31, // 3: servo.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	31, // 4: servo.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
 	6,  // 5: servo.v1.ClaimResponse.leases:type_name -> servo.v1.Lease
-	30, // 6: servo.v1.ClaimResponse.lease_duration:type_name -> google.protobuf.Duration
-	31, // 7: servo.v1.Lease.parameters:type_name -> google.protobuf.Struct
+	31, // 6: servo.v1.ClaimResponse.lease_duration:type_name -> google.protobuf.Duration
+	32, // 7: servo.v1.Lease.parameters:type_name -> google.protobuf.Struct
 	7,  // 8: servo.v1.Lease.upstream:type_name -> servo.v1.UpstreamResult
-	29, // 9: servo.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 10: servo.v1.Lease.deadline:type_name -> google.protobuf.Timestamp
-	30, // 11: servo.v1.Lease.timeout:type_name -> google.protobuf.Duration
-	32, // 12: servo.v1.Lease.code:type_name -> servo.v1.Code
-	29, // 13: servo.v1.Lease.slot:type_name -> google.protobuf.Timestamp
-	29, // 14: servo.v1.Lease.interval_start:type_name -> google.protobuf.Timestamp
-	29, // 15: servo.v1.Lease.interval_end:type_name -> google.protobuf.Timestamp
-	33, // 16: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
+	30, // 9: servo.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	30, // 10: servo.v1.Lease.deadline:type_name -> google.protobuf.Timestamp
+	31, // 11: servo.v1.Lease.timeout:type_name -> google.protobuf.Duration
+	33, // 12: servo.v1.Lease.code:type_name -> servo.v1.Code
+	30, // 13: servo.v1.Lease.slot:type_name -> google.protobuf.Timestamp
+	30, // 14: servo.v1.Lease.interval_start:type_name -> google.protobuf.Timestamp
+	30, // 15: servo.v1.Lease.interval_end:type_name -> google.protobuf.Timestamp
+	34, // 16: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
 	0,  // 17: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
-	33, // 18: servo.v1.Complete.result:type_name -> google.protobuf.Value
-	34, // 19: servo.v1.Fail.error:type_name -> servo.v1.Failure
-	30, // 20: servo.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	34, // 18: servo.v1.Complete.result:type_name -> google.protobuf.Value
+	35, // 19: servo.v1.Fail.error:type_name -> servo.v1.Failure
+	31, // 20: servo.v1.Fail.retry_after:type_name -> google.protobuf.Duration
 	14, // 21: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
 	16, // 22: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
 	8,  // 23: servo.v1.ReportItem.start:type_name -> servo.v1.Start
@@ -2538,46 +2608,47 @@ var file_servo_v1_workers_proto_depIdxs = []int32{
 	11, // 26: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
 	12, // 27: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
 	13, // 28: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
-	35, // 29: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
-	36, // 30: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
+	36, // 29: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
+	37, // 30: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
 	18, // 31: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
-	37, // 32: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
-	29, // 33: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
-	29, // 34: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
-	38, // 35: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
-	20, // 36: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
-	35, // 37: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
-	22, // 38: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
-	14, // 39: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
-	0,  // 40: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
-	33, // 41: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
-	34, // 42: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
-	30, // 43: servo.v1.FailTaskRequest.retry_after:type_name -> google.protobuf.Duration
-	4,  // 44: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
-	15, // 45: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
-	19, // 46: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
-	23, // 47: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
-	24, // 48: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
-	25, // 49: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
-	26, // 50: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
-	27, // 51: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
-	28, // 52: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
-	1,  // 53: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
-	5,  // 54: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
-	17, // 55: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
-	21, // 56: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
-	18, // 57: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
-	18, // 58: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
-	18, // 59: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
-	18, // 60: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
-	18, // 61: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
-	18, // 62: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
-	2,  // 63: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
-	54, // [54:64] is the sub-list for method output_type
-	44, // [44:54] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	38, // 32: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
+	30, // 33: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
+	30, // 34: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
+	39, // 35: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
+	21, // 36: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
+	20, // 37: servo.v1.HeartbeatRequest.settled:type_name -> servo.v1.ClaimRange
+	36, // 38: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
+	23, // 39: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
+	14, // 40: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
+	0,  // 41: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
+	34, // 42: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
+	35, // 43: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
+	31, // 44: servo.v1.FailTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	4,  // 45: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
+	15, // 46: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
+	19, // 47: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
+	24, // 48: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
+	25, // 49: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
+	26, // 50: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
+	27, // 51: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
+	28, // 52: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
+	29, // 53: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
+	1,  // 54: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
+	5,  // 55: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
+	17, // 56: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
+	22, // 57: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
+	18, // 58: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
+	18, // 59: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
+	18, // 60: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
+	18, // 61: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
+	18, // 62: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
+	18, // 63: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
+	2,  // 64: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
+	55, // [55:65] is the sub-list for method output_type
+	45, // [45:55] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_workers_proto_init() }
@@ -2601,15 +2672,15 @@ func file_servo_v1_workers_proto_init() {
 		(*ReportItem_Log)(nil),
 	}
 	file_servo_v1_workers_proto_msgTypes[17].OneofWrappers = []any{}
-	file_servo_v1_workers_proto_msgTypes[24].OneofWrappers = []any{}
-	file_servo_v1_workers_proto_msgTypes[27].OneofWrappers = []any{}
+	file_servo_v1_workers_proto_msgTypes[25].OneofWrappers = []any{}
+	file_servo_v1_workers_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_workers_proto_rawDesc), len(file_servo_v1_workers_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

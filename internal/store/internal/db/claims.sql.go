@@ -65,6 +65,58 @@ func (q *Queries) LatestResults(ctx context.Context, arg LatestResultsParams) ([
 	return items, nil
 }
 
+const leasesOfClaimRange = `-- name: LeasesOfClaimRange :many
+SELECT q.tenant_id, q.run_id, q.task_id, q.token
+FROM   servo.leases q
+WHERE  q.claim_id BETWEEN $1::uuid AND $2::uuid AND q.worker = $3::text
+LIMIT  $4::int
+`
+
+type LeasesOfClaimRangeParams struct {
+	FirstID uuid.UUID
+	LastID  uuid.UUID
+	Worker  string
+	Most    int32
+}
+
+type LeasesOfClaimRangeRow struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	TaskID   uuid.UUID
+	Token    int64
+}
+
+// What a worker was leased by claims that are over, for it to be compared with what it holds.
+func (q *Queries) LeasesOfClaimRange(ctx context.Context, arg LeasesOfClaimRangeParams) ([]LeasesOfClaimRangeRow, error) {
+	rows, err := q.db.Query(ctx, leasesOfClaimRange,
+		arg.FirstID,
+		arg.LastID,
+		arg.Worker,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LeasesOfClaimRangeRow
+	for rows.Next() {
+		var i LeasesOfClaimRangeRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Token,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const leasesOfClaims = `-- name: LeasesOfClaims :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
 FROM   servo.leases q
