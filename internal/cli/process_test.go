@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,6 +34,8 @@ const certain = time.Minute
 //	keep NAME         a directory that PostgreSQL's user can reach, in $NAME
 //	answers URL [RE]  wait until URL answers 200, with a body that matches
 //	until RE CMD...   repeat a command until it succeeds and its output matches
+//	within TIME RE CMD...  the same, within a time that is promised
+//	signal STOP|CONT N  a signal to the background command number N, from 0
 //	silent ADDRESS    wait until nobody listens there
 //	alone DIR         wait until no process has DIR in its command line
 //	certificates      an authority in $CA, and of it a certificate in $CERT with its key in $KEY
@@ -90,11 +93,21 @@ func TestProcesses(t *testing.T) {
 			"answers": func(ts *testscript.TestScript, _ bool, args []string) {
 				wait(ts, "an answer of "+args[0], func() bool { return answers(args[0], args[1:]) })
 			},
-			"until": func(ts *testscript.TestScript, _ bool, args []string) {
-				want := regexp.MustCompile(`(?m)` + args[0])
-				wait(ts, strings.Join(args, " "), func() bool {
-					return ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout"))
-				})
+			"until": func(ts *testscript.TestScript, _ bool, args []string) { until(ts, certain, args) },
+			"within": func(ts *testscript.TestScript, _ bool, args []string) {
+				limit, err := time.ParseDuration(args[0])
+				ts.Check(err)
+				until(ts, limit, args[1:])
+			},
+			"signal": func(ts *testscript.TestScript, _ bool, args []string) {
+				signal, known := map[string]syscall.Signal{"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}[args[0]]
+				n, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				if background := ts.BackgroundCmds(); known && n < len(background) {
+					ts.Check(background[n].Process.Signal(signal))
+					return
+				}
+				ts.Fatalf("no such signal or command")
 			},
 			"certificates": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ca := certs.New(t)
@@ -163,8 +176,18 @@ func TestProcesses(t *testing.T) {
 }
 
 // wait waits for something that is certain to happen.
-func wait(ts *testscript.TestScript, what string, yes func() bool) {
-	deadline := time.Now().Add(certain)
+// until repeats a command until it succeeds and its output matches.
+func until(ts *testscript.TestScript, limit time.Duration, args []string) {
+	want := regexp.MustCompile(`(?m)` + args[0])
+	waitFor(ts, limit, strings.Join(args, " "), func() bool {
+		return ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout"))
+	})
+}
+
+func wait(ts *testscript.TestScript, what string, yes func() bool) { waitFor(ts, certain, what, yes) }
+
+func waitFor(ts *testscript.TestScript, limit time.Duration, what string, yes func() bool) {
+	deadline := time.Now().Add(limit)
 	for !yes() {
 		if time.Now().After(deadline) {
 			ts.Fatalf("it never came to %s", what)

@@ -91,7 +91,7 @@ them at once.`,
 	flags.IntVar(&options.Concurrency, "concurrency", 4, "how many tasks run at once")
 	flags.StringVar(&options.ID, "id", "", "name of this worker (default host-pid)")
 	flags.DurationVar(&options.Grace, "grace", 30*time.Second, "how long tasks may go on when the worker stops")
-	flags.DurationVar(&options.Lease, "lease", 5*time.Minute, "how long the server waits for this worker when it falls silent")
+	flags.DurationVar(&options.Lease, "lease", 0, "lease duration without a heartbeat (default: the server's --worker-timeout and a little more)")
 	flags.StringArrayVar(&exec.PassEnv, "pass-env", nil, "a variable that commands may see; may be given several times")
 	addPrivateNetworks(cmd, &options.AllowPrivateNetworks)
 	flags.StringVar(&keyFile, "api-key-file", "", "file with the worker's API key (SERVO_API_KEY_FILE)")
