@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/netguard"
@@ -22,13 +23,16 @@ import (
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 
-	call := func(t *testing.T, url string) *fakeLease {
+	call := func(t *testing.T, url string, changes ...func(l *servov1.Lease)) *fakeLease {
 		t.Helper()
 		calls := worker.NewHTTP(4, netguard.NewGuard(netguard.Policy{Local: true}))
 		t.Cleanup(calls.Close)
 		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
 		id := b.add(1, "gold/report", func(l *servov1.Lease) {
 			l.Code = &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Url: url, Method: "PUT", Headers: map[string]string{"X-Team": "data"}}}}
+			for _, change := range changes {
+				change(l)
+			}
 		})[0]
 		b.ended(t, id)
 		require.NoError(t, b.stopped())
@@ -59,6 +63,23 @@ func TestHTTP(t *testing.T) {
 		require.Equal(t, got.lease.GetTask()+"/1", seen.Header.Get("Idempotency-Key"))
 		require.Equal(t, "gold/report", body["asset"])
 		require.Equal(t, map[string]any{}, body["parameters"])
+	})
+
+	t.Run("the endpoint is told the slot, the data interval, the config and what made the run", func(t *testing.T) {
+		t.Parallel()
+		slot := time.Date(2026, 3, 29, 2, 0, 0, 0, time.UTC)
+		var body map[string]any
+		call(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+			data, _ := io.ReadAll(r.Body)
+			_ = json.Unmarshal(data, &body)
+		}), func(l *servov1.Lease) {
+			l.Config, l.TriggerType = "nightly", "schedule"
+			l.Slot, l.IntervalStart, l.IntervalEnd = timestamppb.New(slot), timestamppb.New(slot.AddDate(0, 0, -1)), timestamppb.New(slot)
+		})
+		require.Equal(t, "2026-03-29T02:00:00Z", body["slot"])
+		require.Equal(t, map[string]any{"start": "2026-03-28T02:00:00Z", "end": "2026-03-29T02:00:00Z"}, body["interval"])
+		require.Equal(t, "nightly", body["config"])
+		require.Equal(t, "schedule", body["trigger_type"])
 	})
 
 	t.Run("an empty answer is null", func(t *testing.T) {
