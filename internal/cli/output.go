@@ -39,6 +39,8 @@ func (o output) forPeople() bool { return o == outputTable || o == outputWide }
 func addOutput(cmd *cobra.Command, to *output) {
 	*to = outputTable
 	cmd.Flags().VarP(to, "output", "o", outputForms)
+	forms := []string{string(outputTable), string(outputWide), string(outputName), string(outputJSON), string(outputYAML), "jsonpath="}
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)) // fails if called twice
 }
 
 // String, Set and Type make output a flag.

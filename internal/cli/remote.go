@@ -40,6 +40,9 @@ func addRemote(cmd *cobra.Command, r *remote) {
 	cmd.Flags().StringSliceVar(&r.servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
 	addTLSCA(cmd)
 	addOutput(cmd, &r.form)
+	if cmd.Name() == "list" {
+		addListWatch(cmd)
+	}
 }
 
 // addTenant gives a command --tenant and --workspace.

@@ -16,8 +16,11 @@ const (
 	clearScreen = "\x1b[H\x1b[2J"
 )
 
-// addListWatch gives a list the flag --watch.
+// addListWatch gives a list the flag --watch, once.
 func addListWatch(cmd *cobra.Command) {
+	if cmd.Flags().Lookup(watchFlag) != nil {
+		return
+	}
 	cmd.Flags().Bool(watchFlag, false, "list again every 2s when something changed, until interrupted")
 }
 
