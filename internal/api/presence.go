@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -24,7 +25,11 @@ func (s workerService) ListWorkers(ctx context.Context, req *servov1.ListWorkers
 	for _, w := range workers {
 		answer.Workers = append(answer.Workers, &servov1.Worker{
 			Name: w.Name, Pools: w.Pools, Slots: w.Slots, Leases: w.Leases, FirstSeenAt: timestamp(w.FirstSeen), LastSeenAt: timestamp(w.SeenAt),
+			Capabilities: w.Capabilities, Silent: w.Silent, DispatcherOf: engine.DispatchingServer(w.Name),
 		})
+		if w.Silent && w.Leases > 0 {
+			answer.Workers[len(answer.Workers)-1].LeasesEndAt = timestamp(w.LeasesEndAt)
+		}
 	}
 	return answer, nil
 }
@@ -49,6 +54,16 @@ func (s statusService) addPresence(ctx context.Context, answer *servov1.Status) 
 			pools[name] = &servov1.PoolStatus{Pool: name}
 		}
 		pools[name].Workers, pools[name].Slots = int64(c.Workers), int64(c.Slots)
+	}
+	unserved, err := s.engine.UnservedNeeds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, u := range unserved {
+		if pools[u.Pool] == nil {
+			pools[u.Pool] = &servov1.PoolStatus{Pool: u.Pool}
+		}
+		pools[u.Pool].Unserved = append(pools[u.Pool].Unserved, &servov1.UnservedNeed{Capability: u.Needs, Tasks: int64(u.Tasks), Remedy: u.Remedy})
 	}
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		answer.Pools = append(answer.Pools, pools[name])

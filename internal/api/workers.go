@@ -56,7 +56,7 @@ func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*s
 
 	request := engine.ClaimRequest{
 		Worker: req.GetWorkerId(), Claim: claim, Pools: req.GetPools(), Tenant: workerTenant(ctx), Max: int(req.GetMax()), Slots: int(req.GetSlots()), Lease: req.GetLease().AsDuration(),
-		Wait: wait, Start: req.GetStart(), Presence: req.GetPresence(), Meta: metaOf(ctx),
+		Wait: wait, Start: req.GetStart(), Presence: req.GetPresence(), Capabilities: req.GetCapabilities(), Meta: metaOf(ctx),
 	}
 	leases, err := s.engine.Claim(waiting, request)
 	if err != nil {

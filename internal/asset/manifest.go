@@ -83,6 +83,19 @@ func (a Asset) Kind() Kind {
 	return ""
 }
 
+// Capability is what a worker must have to make the asset: exec, http, or for Go the handler, as
+// go:orders. Package run has the other direction.
+func (a Asset) Capability() string {
+	if a.Go == nil {
+		return string(a.Kind())
+	}
+	handler := a.Go.Handler
+	if handler == "" {
+		handler = a.Key
+	}
+	return string(KindGo) + ":" + handler
+}
+
 // Retry is a retry policy as it is declared. A zero field is not said: the next weaker
 // layer says it. An empty list is said, and lists nothing.
 type Retry struct {

@@ -239,7 +239,7 @@ func (d *Dispatch) releaseFormer(ctx context.Context) error {
 }
 
 // worker is the name by which this server serves a pool.
-func (d *Dispatch) worker(pool string) string { return "push/" + d.config.Server + "/" + pool }
+func (d *Dispatch) worker(pool string) string { return engine.DispatcherName(d.config.Server, pool) }
 
 // adopt keeps the endpoints as the pools say, and says whether there are new ones.
 func (d *Dispatch) adopt(pools []store.PushPool) (news bool) {

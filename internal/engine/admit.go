@@ -60,7 +60,10 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 		for _, p := range pools {
 			p.cut = len(p.shares) == int(heads[slices.Index(ready.Names, p.pool)])
 		}
-		tasks, err := takeReady(ctx, tx, pools)
+		if err := e.lookUp(ctx, tx, pools); err != nil {
+			return err
+		}
+		tasks, held, err := takeReady(ctx, tx, pools)
 		if err != nil {
 			return err
 		}
@@ -72,8 +75,8 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 		var left bool
 		admitted, left, more, err = w.admit(pools, tasks)
 		e.pace.queued(pools)
-		more = more || folded == maxFold
-		e.signals.full.Store(left) // then whatever makes room wakes admission
+		more = more || folded == maxFold || held // behind what is held there may be others
+		e.signals.full.Store(left)               // then whatever makes room wakes admission
 		return err
 	})
 	if admitted > 0 {
@@ -120,6 +123,9 @@ type poolRound struct {
 	cut    bool // there may be more shares than were read
 	shares []shareRound
 	queued int // what was queued before, and what the round has added
+
+	sets []string         // digests of what its live workers can run
+	can  poolCapabilities // the same, looked up
 }
 
 // shareRound is one tenant of it.
@@ -137,7 +143,7 @@ func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
 	for _, s := range shares {
 		p := byPool[s.Pool]
 		if p == nil {
-			p = &poolRound{pool: s.Pool, clock: s.PoolClock, room: poolRoom(s.PoolRoom, e.config, most), queued: s.PoolQueued}
+			p = &poolRound{pool: s.Pool, clock: s.PoolClock, room: poolRoom(s.PoolRoom, e.config, most), queued: s.PoolQueued, sets: s.PoolSets}
 			p.whole = p.room == most
 			byPool[s.Pool] = p
 			pools = append(pools, p)
@@ -220,30 +226,36 @@ func poolRoom(s store.PoolRoom, config Config, most int) int {
 }
 
 // takeReady locks the tasks that the round looks at: of each share those that come next by
-// priority, and where it is their turn those that are ready longest.
-func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (map[store.ShareKey][]store.ReadyTask, error) {
+// priority, and where it is their turn those that are ready longest. Tasks of paused assets and
+// those that no worker can run are held: they leave the order.
+func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (tasks map[store.ShareKey][]store.ReadyTask, held bool, err error) {
 	ask := looksOf(pools)
 	ranked, err := tx.TakeReady(ctx, ask.keys, ask.mosts)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	oldest, err := tx.TakeOldest(ctx, ask.oldKeys, ask.oldMosts)
 	if err != nil {
-		return nil, err
+		return nil, false, err
+	}
+	found := slices.Concat(ranked, oldest)
+	lacking := lackingOf(pools, found)
+	if err := tx.HoldLacking(ctx, lacking); err != nil {
+		return nil, false, err
 	}
 	var suspects []run.Task
 	seen := map[id.Task]bool{}
-	for _, t := range slices.Concat(ranked, oldest) {
+	for _, t := range found {
 		if ask.pausing[t.Tenant] && !seen[t.ID] {
 			seen[t.ID] = true
 			suspects = append(suspects, t.Task)
 		}
 	}
-	held, err := tx.HoldPaused(ctx, suspects)
+	paused, err := tx.HoldPaused(ctx, suspects)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return inTurn(pools, ranked, oldest, held), nil
+	return inTurn(pools, ranked, oldest, paused), len(lacking) > 0, nil
 }
 
 // looks are the shares whose tasks a round reads, and how many of each.
@@ -271,12 +283,16 @@ func looksOf(pools []*poolRound) looks {
 }
 
 // inTurn gives the tasks of each share in the order in which they are admitted, without those
-// that are held.
+// that are held: because they are paused, or because no worker can run them.
 func inTurn(pools []*poolRound, ranked, oldest []store.ReadyTask, held map[id.Task]bool) map[store.ShareKey][]store.ReadyTask {
+	can := make(map[string]poolCapabilities, len(pools))
+	for _, p := range pools {
+		can[p.pool] = p.can
+	}
 	group := func(tasks []store.ReadyTask) map[store.ShareKey][]store.ReadyTask {
 		byShare := map[store.ShareKey][]store.ReadyTask{}
 		for _, t := range tasks {
-			if key := (store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}); !held[t.ID] {
+			if key := (store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}); !held[t.ID] && can[t.Pool].canRun(t.Needs) {
 				byShare[key] = append(byShare[key], t)
 			}
 		}

@@ -19,9 +19,11 @@ type ClaimRequest struct {
 	Claim  id.Claim  // the same id again gets the same leases
 	Pools  []string  // in the order of preference
 	Tenant id.Tenant // of a worker that gets tasks of one tenant only; zero is all
-	Max    int
-	Slots  int           // how many tasks the worker can hold; 0 is not said
-	Lease  time.Duration // 0 is the default
+	// Capabilities are what the worker can run; none is everything.
+	Capabilities []string
+	Max          int
+	Slots        int           // how many tasks the worker can hold; 0 is not said
+	Lease        time.Duration // 0 is the default
 	// Unstarted is how long a lease lasts until its task is started, if that is shorter than the
 	// lease: a dispatcher renews it that often, and the start begins the lease of the worker.
 	Unstarted time.Duration
@@ -105,9 +107,13 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	r.Lease = lease
 	begun, patience := time.Now(), time.NewTimer(r.Wait)
 	defer patience.Stop()
-	cmd := &claimCommand{ClaimRequest: r, renewal: renewal, unsure: true}
+	set, err := e.capabilities.of(r.Capabilities)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &claimCommand{ClaimRequest: r, set: set, renewal: renewal, unsure: true}
 	for first := true; ; first = false {
-		e.sawClaim(r)
+		e.sawClaim(r, set)
 		woken := e.signals.waitAny(r.Pools)
 		over, err := e.claimOrStand(ctx, cmd, first, woken, patience.C)
 		woken.stop()
@@ -146,7 +152,7 @@ func (e *Engine) LeaseTimes(r ClaimRequest) (lease, renewal time.Duration) {
 // was brought. Who has just come need not look where others have looked in vain.
 func (e *Engine) claimOrStand(ctx context.Context, cmd *claimCommand, first bool, woken waiter, patience <-chan time.Time) (over bool, err error) {
 	waits := cmd.Wait > 0
-	if !first || !waits || !e.config.Inline || !e.signals.dry(cmd.Pools, e.config.PollEvery) {
+	if !first || !waits || !e.config.Inline || !e.signals.dry(cmd.Pools, cmd.set.name(), e.config.PollEvery) {
 		if err := e.work.do(ctx, cmd); err != nil || len(cmd.leases) > 0 {
 			return true, err
 		}
@@ -154,7 +160,7 @@ func (e *Engine) claimOrStand(ctx context.Context, cmd *claimCommand, first bool
 			return true, nil
 		}
 		if cmd.Tenant == (id.Tenant{}) { // what it did not see may be for others
-			e.signals.ranDry(cmd.Pools, woken)
+			e.signals.ranDry(cmd.Pools, cmd.set.name(), woken)
 		}
 	}
 	return e.stand(ctx, cmd, woken.ch, patience), nil
@@ -168,7 +174,7 @@ func (e *Engine) recall(ctx context.Context, cmd *claimCommand) ([]Lease, error)
 	if !cmd.unsure {
 		return nil, nil
 	}
-	again := &claimCommand{ClaimRequest: cmd.ClaimRequest}
+	again := &claimCommand{ClaimRequest: cmd.ClaimRequest, set: cmd.set}
 	again.Max = 0
 	if err := e.work.do(context.WithoutCancel(ctx), again); err != nil {
 		return nil, err
@@ -176,16 +182,17 @@ func (e *Engine) recall(ctx context.Context, cmd *claimCommand) ([]Lease, error)
 	return e.refuseMissing(ctx, again.leases, again.Meta)
 }
 
-// takes says whether the claim may take a task of this tenant and pool.
-func (r ClaimRequest) takes(tenant id.Tenant, pool string) bool {
-	return (r.Tenant == id.Tenant{} || r.Tenant == tenant) && slices.Contains(r.Pools, pool)
+// takes says whether the claim may take a task, and its worker can run it.
+func (c *claimCommand) takes(t run.Task) bool {
+	return (c.Tenant == id.Tenant{} || c.Tenant == t.Tenant) && slices.Contains(c.Pools, t.Pool) && c.set.canRun(t.Needs)
 }
 
 type claimCommand struct {
 	ClaimRequest
 
-	renewal time.Duration // how long a heartbeat renews its leases
-	unsure  bool          // it may hold leases that it has not been told of
+	set     *capabilitySet // what its worker can run
+	renewal time.Duration  // how long a heartbeat renews its leases
+	unsure  bool           // it may hold leases that it has not been told of
 
 	offers []store.Offer // what it will get
 	leases []Lease
@@ -255,10 +262,15 @@ func leaseOf(t run.Task, o store.Offer) Lease {
 // that nobody gets would be passed over by other servers, and nothing would tell them that
 // it is free again. Each pool is asked once, in the order in which the claims name them:
 // asked again, it would offer what is locked already. Workers of one tenant ask apart, for
-// tasks of that tenant.
+// tasks of that tenant, and so do workers that can run different tasks.
 func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
-	asking := map[store.ShareKey][]*claimCommand{}
-	var pools []store.ShareKey
+	type queue struct {
+		store.ShareKey
+
+		set string
+	}
+	asking := map[queue][]*claimCommand{}
+	var pools []queue
 	for _, c := range claims {
 		c.offers = nil
 		if len(c.leases) > 0 || c.twin != nil {
@@ -268,13 +280,14 @@ func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error
 			if slices.Contains(c.Pools[:i], pool) {
 				continue // named twice
 			}
-			key := store.ShareKey{Tenant: c.Tenant, Pool: pool}
+			key := queue{store.ShareKey{Tenant: c.Tenant, Pool: pool}, c.set.name()}
 			if asking[key] == nil {
 				pools = append(pools, key)
 			}
 			asking[key] = append(asking[key], c)
 		}
 	}
+	offered := map[string][]id.Task{} // by pool
 	for _, pool := range pools {
 		demand := 0
 		for _, c := range asking[pool] {
@@ -283,9 +296,15 @@ func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error
 		if demand == 0 {
 			continue
 		}
-		taken, err := tx.TakeQueued(ctx, pool.Pool, pool.Tenant, min(demand, maxOffers))
+		taken, err := tx.TakeQueued(ctx, store.Demand{
+			Pool: pool.Pool, Tenant: pool.Tenant, Everything: pool.set == store.Everything, Capabilities: asking[pool][0].set.names(),
+			Taken: offered[pool.Pool], Most: min(demand, maxOffers),
+		})
 		if err != nil {
 			return err
+		}
+		for _, offer := range taken {
+			offered[pool.Pool] = append(offered[pool.Pool], offer.Task.ID)
 		}
 		for _, c := range asking[pool] {
 			n := min(c.Max-len(c.offers), len(taken))

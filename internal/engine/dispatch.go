@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
@@ -25,7 +26,23 @@ func (e *Engine) PushWork(pools []string) (work <-chan struct{}, stop func()) {
 // ServesPush says that a worker, which is a server that sends, can take so many tasks of a
 // pool: admission fills queues by what those who serve them can hold.
 func (e *Engine) ServesPush(worker, pool string, slots int) {
-	e.sawClaim(ClaimRequest{Worker: worker, Pools: []string{pool}, Max: slots, Slots: slots})
+	e.sawClaim(ClaimRequest{Worker: worker, Pools: []string{pool}, Max: slots, Slots: slots}, nil)
+}
+
+// dispatcherPrefix begins the names under which servers serve push pools.
+const dispatcherPrefix = "push/"
+
+// DispatcherName is the name under which a server serves a push pool.
+func DispatcherName(server, pool string) string { return dispatcherPrefix + server + "/" + pool }
+
+// DispatchingServer is the server that a worker is the dispatcher of; "" for other workers.
+func DispatchingServer(worker string) string {
+	rest, is := strings.CutPrefix(worker, dispatcherPrefix)
+	if !is {
+		return ""
+	}
+	server, _, _ := strings.Cut(rest, "/")
+	return server
 }
 
 // releaseBatch is how many leases of a former life are returned at once.

@@ -71,16 +71,17 @@ func (c Config) withDefaults() Config {
 
 // Engine applies commands to runs and tasks.
 type Engine struct {
-	store       *store.Store
-	config      Config
-	log         *slog.Logger
-	deployments *deployments
-	signals     *signals
-	short       shortWay
-	pace        pace
-	seen        *seenWorkers
-	keys        *keyring
-	observed    sync.Pool // of *Committed: memory for what the observer is told
+	store        *store.Store
+	config       Config
+	log          *slog.Logger
+	deployments  *deployments
+	signals      *signals
+	short        shortWay
+	pace         pace
+	seen         *seenWorkers
+	capabilities capabilitySets
+	keys         *keyring
+	observed     sync.Pool // of *Committed: memory for what the observer is told
 
 	control    *lane[controlCommand]
 	work       *lane[workCommand]

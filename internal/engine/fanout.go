@@ -115,7 +115,7 @@ func (e *Engine) fanOutSpecs(ctx context.Context, tx *store.Tx, w *working, pare
 		seen[task] = true
 		specs[i] = run.TaskSpec{
 			ID: id.New[id.Task](w.mint), Index: parent.Total + int32(i), Asset: task.Asset, Partition: task.Partition,
-			Pool: code.Pool, Priority: parent.Priority, Timeout: int32(code.Timeout.Std().Seconds()),
+			Pool: code.Pool, Needs: code.Capability(), Priority: parent.Priority, Timeout: int32(code.Timeout.Std().Seconds()),
 		}
 	}
 	return specs, nil

@@ -66,7 +66,7 @@ func (e *Engine) inline(ctx context.Context, tx *store.Tx, w *working) (*gift, e
 		e.short.rest(restAfterBusy)
 		return g, nil
 	}
-	queued, err := e.admitInline(w, found)
+	queued, err := e.admitInline(ctx, tx, w, found)
 	if err != nil {
 		return g, err
 	}
@@ -117,7 +117,7 @@ type inlineTask struct {
 
 // admitInline makes a round of admission out of the tasks for whose pools nobody waits. It
 // gives those that may be leased at once: nothing is queued before them.
-func (e *Engine) admitInline(w *working, found store.Inline) ([]inlineTask, error) {
+func (e *Engine) admitInline(ctx context.Context, tx *store.Tx, w *working, found store.Inline) ([]inlineTask, error) {
 	var shares []store.ReadyShare
 	free := map[store.ShareKey]store.InlineShare{}
 	for _, s := range found.Shares {
@@ -132,10 +132,17 @@ func (e *Engine) admitInline(w *working, found store.Inline) ([]inlineTask, erro
 	}
 	slices.SortStableFunc(found.Tasks, func(a, b store.InlineTask) int { return cmp.Compare(b.Priority, a.Priority) })
 	pools := e.round(shares, maxInline)
+	if err := e.lookUp(ctx, tx, pools); err != nil {
+		return nil, err
+	}
+	lacks := lackingTasks(pools, found.Tasks)
 	tasks := map[store.ShareKey][]store.ReadyTask{}
 	for _, t := range found.Tasks {
 		live := w.tasks[t.ID]
 		live.task.Asset, live.task.ReadyAt = t.Asset, live.task.Since
+		if lacks[t.ID] { // the loop holds it
+			continue
+		}
 		tasks[store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}] = append(tasks[store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}], t.ReadyTask)
 	}
 	for _, p := range pools {
@@ -162,7 +169,7 @@ func (e *Engine) admitInline(w *working, found store.Inline) ([]inlineTask, erro
 func (w *working) leaseInline(c *claimCommand, queued []inlineTask) (given bool, left []inlineTask, err error) {
 	room := c.Max
 	for _, t := range queued {
-		if room == 0 || !c.takes(t.task.Tenant, t.task.Pool) {
+		if room == 0 || !c.takes(t.task) {
 			left = append(left, t)
 			continue
 		}

@@ -7,11 +7,9 @@ import (
 	"slices"
 
 	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/plan"
-	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -156,26 +154,7 @@ func (e *Engine) WithdrawQueued(ctx context.Context, most int) (looked int, err 
 		if err != nil || looked == 0 {
 			return err
 		}
-		runs, err := tx.LockRuns(ctx, store.LockForMove, runKeys(candidates))
-		if err != nil {
-			return err
-		}
-		queued, err := tx.LockQueuedWithoutAccess(ctx, candidates)
-		if err != nil {
-			return err
-		}
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
-		w.at(now)
-		w.addRuns(runs)
-		for _, t := range queued {
-			if err := w.decide(w.add(t), run.Withdraw{Reason: withdrawnReason}, event.Meta{Actor: "reaper"}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return withdraw(ctx, tx, w, candidates, tx.LockQueuedWithoutAccess, withdrawnReason)
 	})
 	return looked, err
 }

@@ -17,27 +17,28 @@ const maxSeen = 20_000
 // database from time to time, outside of the transactions that do the work.
 type seenWorkers struct {
 	mu    sync.Mutex
-	known map[string]knownWorker // by name
-	fresh map[freshWorker]int32  // slots of those seen since the last time
-	heard map[string]bool        // names of whose pools nothing is known
-	news  bool                   // something is fresh that was not known before
+	known map[string]knownWorker      // by name
+	fresh map[freshWorker]knownWorker // those seen since the last time
+	heard map[string]bool             // names of whose pools nothing is known
+	news  bool                        // something is fresh that was not known before
 }
 
 type knownWorker struct {
 	pools []string
 	slots int32
+	set   *capabilitySet
 	at    time.Time
 }
 
 type freshWorker struct{ name, pool string }
 
 func newSeenWorkers() *seenWorkers {
-	return &seenWorkers{known: map[string]knownWorker{}, fresh: map[freshWorker]int32{}, heard: map[string]bool{}}
+	return &seenWorkers{known: map[string]knownWorker{}, fresh: map[freshWorker]knownWorker{}, heard: map[string]bool{}}
 }
 
 // claimed takes note of a claim, and says whether it tells anything new. A worker that does
 // not say how many tasks it can hold can hold the most that it has ever asked for.
-func (s *seenWorkers) claimed(r ClaimRequest) (news bool) {
+func (s *seenWorkers) claimed(r ClaimRequest, set *capabilitySet) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, known := s.known[r.Worker]
@@ -48,13 +49,13 @@ func (s *seenWorkers) claimed(r ClaimRequest) (news bool) {
 	if slots == 0 {
 		slots = max(before.slots, int32(r.Max)) //nolint:gosec // at most MaxClaim
 	}
-	now := knownWorker{pools: before.pools, slots: slots, at: time.Now()}
+	now := knownWorker{pools: before.pools, slots: slots, set: set, at: time.Now()}
 	if news = !slices.Equal(before.pools, r.Pools); news {
 		now.pools = slices.Clone(r.Pools)
 	}
 	s.known[r.Worker] = now
 	s.freshen(r.Worker, now)
-	news = news || slots > before.slots
+	news = news || slots > before.slots || before.set.name() != set.name()
 	s.news = s.news || news
 	return news
 }
@@ -63,7 +64,7 @@ func (s *seenWorkers) freshen(name string, w knownWorker) {
 	for _, pool := range w.pools {
 		key := freshWorker{name, pool}
 		if _, there := s.fresh[key]; there || len(s.fresh) < maxSeen {
-			s.fresh[key] = w.slots
+			s.fresh[key] = w
 		}
 	}
 }
@@ -89,8 +90,8 @@ func (s *seenWorkers) take() (workers []store.SeenWorker, heard []string, news b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news, s.news = s.news, false
-	for key, slots := range s.fresh {
-		workers = append(workers, store.SeenWorker{Name: key.name, Pool: key.pool, Slots: slots})
+	for key, w := range s.fresh {
+		workers = append(workers, store.SeenWorker{Name: key.name, Pool: key.pool, Slots: w.slots, Digest: w.set.name(), Capabilities: w.set.names()})
 	}
 	for name := range s.heard {
 		heard = append(heard, name)
@@ -107,8 +108,8 @@ func (s *seenWorkers) take() (workers []store.SeenWorker, heard []string, news b
 
 // sawClaim takes note of a claim; what is new about a worker is not kept until the next
 // round, since admission fills the queues by what workers can hold.
-func (e *Engine) sawClaim(r ClaimRequest) {
-	if e.seen.claimed(r) {
+func (e *Engine) sawClaim(r ClaimRequest, set *capabilitySet) {
+	if e.seen.claimed(r, set) {
 		e.signals.work.signal(workerTopic)
 	}
 }

@@ -103,17 +103,17 @@ type signals struct {
 	startWaits, startWanted atomic.Bool
 	far                     *wakeups // nil tells nobody
 
-	dryMu sync.Mutex // held while a pool is signalled, so that nobody misses both
-	dryAt map[string]time.Time
+	dryMu sync.Mutex                      // held while a pool is signalled, so that nobody misses both
+	dryAt map[string]map[string]time.Time // by pool, and by what the one could run who looked
 }
 
-// dry says that within the last moment somebody has looked for tasks of these pools in vain,
-// and that none was heard of since.
-func (s *signals) dry(pools []string, moment time.Duration) bool {
+// dry says that within the last moment a worker that can run the same has looked for tasks of
+// these pools in vain, and that none was heard of since.
+func (s *signals) dry(pools []string, set string, moment time.Duration) bool {
 	s.dryMu.Lock()
 	defer s.dryMu.Unlock()
 	for _, pool := range pools {
-		if time.Since(s.dryAt[pool]) >= moment {
+		if time.Since(s.dryAt[pool][set]) >= moment {
 			return false
 		}
 	}
@@ -122,17 +122,20 @@ func (s *signals) dry(pools []string, moment time.Duration) bool {
 
 // ranDry remembers that whoever waits for a signal since before it looked has found nothing in
 // any of these pools.
-func (s *signals) ranDry(pools []string, woken waiter) {
+func (s *signals) ranDry(pools []string, set string, woken waiter) {
 	s.dryMu.Lock()
 	defer s.dryMu.Unlock()
 	if woken.fired() {
 		return
 	}
 	if s.dryAt == nil || len(s.dryAt) > maxPoolsRemembered {
-		s.dryAt = map[string]time.Time{}
+		s.dryAt = map[string]map[string]time.Time{}
 	}
 	for _, pool := range pools {
-		s.dryAt[pool] = time.Now()
+		if s.dryAt[pool] == nil {
+			s.dryAt[pool] = map[string]time.Time{}
+		}
+		s.dryAt[pool][set] = time.Now()
 	}
 }
 

@@ -54,7 +54,7 @@ func (b *stands) take(tasks []run.Task, asking []*claimCommand) []*standing {
 		}
 		room := s.Max
 		wanted = slices.DeleteFunc(wanted, func(t run.Task) bool {
-			taken := room > 0 && s.takes(t.Tenant, t.Pool)
+			taken := room > 0 && s.takes(t)
 			if taken {
 				room--
 			}

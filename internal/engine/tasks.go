@@ -39,7 +39,7 @@ func (w *working) specs(t *triggerCommand) ([]run.TaskSpec, []store.Edge) {
 	specs := make([]run.TaskSpec, len(p.Tasks))
 	for i, task := range p.Tasks {
 		specs[i] = run.TaskSpec{
-			ID: id.New[id.Task](w.mint), Index: int32(i), Asset: task.Key, Partition: task.Partition, Pool: task.Pool,
+			ID: id.New[id.Task](w.mint), Index: int32(i), Asset: task.Key, Partition: task.Partition, Pool: task.Pool, Needs: task.Needs,
 			Priority: t.Priority, Timeout: int32(task.Timeout.Std().Seconds()),
 		}
 	}

@@ -213,8 +213,8 @@ func TestSeenWorkers(t *testing.T) {
 	t.Run("claims say what a worker serves, heartbeats that it still does", func(t *testing.T) {
 		t.Parallel()
 		s := newSeenWorkers()
-		require.True(t, s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a", "b"}, Max: 2, Slots: 8}))
-		require.False(t, s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a", "b"}, Max: 1, Slots: 8}))
+		require.True(t, s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a", "b"}, Max: 2, Slots: 8}, nil))
+		require.False(t, s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a", "b"}, Max: 1, Slots: 8}, nil))
 		workers, heard, news := s.take()
 		require.ElementsMatch(t, []store.SeenWorker{{Name: "w", Pool: "a", Slots: 8}, {Name: "w", Pool: "b", Slots: 8}}, workers)
 		require.Empty(t, heard)
@@ -237,7 +237,7 @@ func TestSeenWorkers(t *testing.T) {
 		t.Parallel()
 		s := newSeenWorkers()
 		for _, most := range []int{4, 10, 1} {
-			s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a"}, Max: most})
+			s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a"}, Max: most}, nil)
 		}
 		workers, _, _ := s.take()
 		require.Equal(t, []store.SeenWorker{{Name: "w", Pool: "a", Slots: 10}}, workers)
@@ -248,7 +248,7 @@ func TestSeenWorkers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSeenWorkers()
 			for i := range maxSeen + 10 {
-				s.claimed(ClaimRequest{Worker: strings.Repeat("w", i%7) + time.Duration(i).String(), Pools: []string{"a", "b"}, Max: 1})
+				s.claimed(ClaimRequest{Worker: strings.Repeat("w", i%7) + time.Duration(i).String(), Pools: []string{"a", "b"}, Max: 1}, nil)
 			}
 			workers, _, _ := s.take()
 			require.Len(t, workers, maxSeen)

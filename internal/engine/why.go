@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -63,6 +62,7 @@ const (
 	BlockedByUpstream BlockerCode = "UPSTREAM"
 	// Of a task that waits for admission; the second and the last keep runs from starting, too.
 	BlockedByAccess      BlockerCode = "POOL_ACCESS"
+	BlockedByCapability  BlockerCode = "NO_CAPABLE_WORKER"
 	BlockedByPause       BlockerCode = "ASSET_PAUSED"
 	BlockedByNoAdmission BlockerCode = "ADMISSION_STOPPED"
 	BlockedByTasks       BlockerCode = "QUOTA_CONCURRENT_TASKS"
@@ -225,7 +225,7 @@ func (q *inquiry) explainTask(ctx context.Context, tx *store.Tx) (err error) {
 	case run.Queued:
 		return q.queued(ctx, tx)
 	case run.Dispatched, run.Running:
-		q.leased()
+		return q.leased(ctx, tx)
 	case run.RetryWait:
 		return q.retrying(ctx, tx)
 	default:
@@ -286,6 +286,9 @@ func (q *inquiry) queued(ctx context.Context, tx *store.Tx) error {
 	if err := q.dispatching(ctx, tx); err != nil {
 		return err
 	}
+	if blocked, err := q.capable(ctx, tx); err != nil || blocked {
+		return err
+	}
 	capacity, busy, err := tx.PoolWorkers(ctx, q.task.Pool, q.now.Add(-workerAlive))
 	if err != nil {
 		return err
@@ -342,24 +345,59 @@ func (q *inquiry) isPush(ctx context.Context, tx *store.Tx) (bool, error) {
 func (q *inquiry) noWorker(ctx context.Context, tx *store.Tx, push bool) error {
 	message, remedy := fmt.Sprintf("no worker of pool %s was seen for %s", q.task.Pool, workerAlive), "start one: servo worker --pool "+q.task.Pool
 	values := map[string]any{"pool": q.task.Pool}
-	key := store.DeploymentKey{Tenant: q.run.Tenant, Deployment: q.run.Deployment}
-	found, err := q.deploymentsOf(ctx, tx, []store.DeploymentKey{key})
+	needs, err := q.needs(ctx, tx)
 	if err != nil {
 		return err
 	}
-	if d := found[key.Deployment]; d != nil && !push {
-		if code, _ := d.Asset(q.task.Asset); code.Go != nil {
-			handler := cmp.Or(code.Go.Handler, q.task.Asset)
-			message += "; the task needs the Go handler " + handler
-			remedy = fmt.Sprintf("start the Go program that registers handler %s for pool %s; servo worker cannot run Go assets", handler, q.task.Pool)
-			values["handler"] = handler
-		}
+	if handler, isGo := run.HandlerOf(needs); isGo {
+		message += "; the task needs the Go handler " + handler
+		remedy = goWorkerRemedy(handler, q.task.Pool)
+		values["handler"] = handler
 	}
 	if push {
 		message, remedy = fmt.Sprintf("no server has said for %s that it sends to pool %s", workerAlive, q.task.Pool), "see that a server runs: servo doctor"
 	}
 	q.block(BlockedByNoWorker, message, remedy, values)
 	return nil
+}
+
+// needs is the capability that the task's worker must have; "" if its deployment is gone.
+func (q *inquiry) needs(ctx context.Context, tx *store.Tx) (string, error) {
+	key := store.DeploymentKey{Tenant: q.run.Tenant, Deployment: q.run.Deployment}
+	found, err := q.deploymentsOf(ctx, tx, []store.DeploymentKey{key})
+	if err != nil || found[key.Deployment] == nil {
+		return "", err
+	}
+	code, known := found[key.Deployment].Asset(q.task.Asset)
+	if !known {
+		return "", nil
+	}
+	return code.Capability(), nil
+}
+
+// capable looks whether a live worker of the pool can run the task. A pool without any is
+// another matter.
+func (q *inquiry) capable(ctx context.Context, tx *store.Tx) (blocked bool, err error) {
+	needs, err := q.needs(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	live, err := tx.LivePoolSets(ctx, []string{q.task.Pool}, workerAlive)
+	if err != nil {
+		return false, err
+	}
+	can, err := q.capabilities.ofWorkers(ctx, tx, live[q.task.Pool])
+	if err != nil || can.canRun(needs) {
+		return false, err
+	}
+	what, remedy := describeNeed(needs, q.task.Pool)
+	values := map[string]any{"pool": q.task.Pool, "capability": needs}
+	if handler, isGo := run.HandlerOf(needs); isGo {
+		values["handler"] = handler
+	}
+	q.why.Next = "it waits until a worker of the pool can run it"
+	q.block(BlockedByCapability, fmt.Sprintf("no live worker of pool %s has %s", q.task.Pool, what), remedy, values)
+	return true, nil
 }
 
 // at is a time for people and for values.

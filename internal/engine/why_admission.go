@@ -22,10 +22,13 @@ func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	if place.Held || q.pause != nil {
+	if place.Held && !place.LacksWorker || q.pause != nil {
 		q.paused()
 	}
 	if blocked, err := q.access(ctx, tx); err != nil || blocked {
+		return err
+	}
+	if blocked, err := q.capable(ctx, tx); err != nil || blocked {
 		return err
 	}
 	if err := q.admitting(ctx, tx); err != nil {
@@ -38,7 +41,11 @@ func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	p, mine := find(q.round(shares, q.config.Round), own)
+	pools := q.round(shares, q.config.Round)
+	if err := q.lookUp(ctx, tx, pools); err != nil {
+		return err
+	}
+	p, mine := find(pools, own)
 	if p == nil {
 		return nil // all of it is held
 	}

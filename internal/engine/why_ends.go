@@ -96,8 +96,11 @@ func failedWith(f *run.Failure) string {
 }
 
 // leased explains a task that a worker holds.
-func (q *inquiry) leased() {
+func (q *inquiry) leased(ctx context.Context, tx *store.Tx) error {
 	t := q.task
+	if dead, err := q.deadDispatcher(ctx, tx); err != nil || dead {
+		return err
+	}
 	heard := "was not heard of yet"
 	if !t.SeenAt.IsZero() {
 		heard = "was heard of " + q.ago(t.SeenAt)
@@ -123,6 +126,25 @@ func (q *inquiry) leased() {
 		q.block(BlockedByCancel, fmt.Sprintf("its run is being cancelled, and worker %s is told so with its next heartbeat", t.Worker), fmt.Sprintf(
 			"wait; once the worker is silent for %s: servo tasks force-cancel %s %s", q.config.ForceCancelAfter, q.run.ID, t.ID), values)
 	}
+	return nil
+}
+
+// deadDispatcher explains a task that a server holds to send it to a push pool, and that server is
+// silent.
+func (q *inquiry) deadDispatcher(ctx context.Context, tx *store.Tx) (dead bool, err error) {
+	t := q.task
+	server := DispatchingServer(t.Worker)
+	if server == "" || t.State != run.Dispatched {
+		return false, nil
+	}
+	live, err := tx.ServerLives(ctx, server, q.now)
+	if err != nil || live {
+		return false, err
+	}
+	q.why.Next = "it is queued again when its lease ends, at " + q.at(t.ExpiresAt)
+	q.block(BlockedBySilence, fmt.Sprintf("server %s, which sends the tasks of push pool %s, is silent; its leases end at %s", server, t.Pool, q.at(t.ExpiresAt)),
+		"check that server; another server sends the task after that", map[string]any{"server": server, "pool": t.Pool, "expires_at": q.at(t.ExpiresAt)})
+	return true, nil
 }
 
 // retrying explains a task that waits for its next attempt.

@@ -41,6 +41,7 @@ type Task struct {
 	Key       string         `json:"key"`
 	Partition string         `json:"partition,omitempty"` // empty for an asset without partitions
 	Pool      string         `json:"pool"`
+	Needs     string         `json:"-"` // the capability that its worker must have
 	Timeout   asset.Duration `json:"timeout"`
 	Stage     int            `json:"stage"` // the longest path that leads here
 }
@@ -165,7 +166,7 @@ func (p *Planner) lay(selected []bool) (Plan, error) {
 	for index, node := range nodes {
 		a := p.graph.Asset(node)
 		place[node] = index
-		plan.Tasks[index] = Task{Index: index, Key: a.Key, Pool: a.Pool, Timeout: a.Timeout, Stage: stages[node]}
+		plan.Tasks[index] = Task{Index: index, Key: a.Key, Pool: a.Pool, Needs: a.Capability(), Timeout: a.Timeout, Stage: stages[node]}
 		if stages[node] == len(plan.Stages) {
 			plan.Stages = append(plan.Stages, 0)
 		}

@@ -24,6 +24,9 @@ const (
 	// deafAfter is when it is said that notices do not arrive.
 	deafAfter = 10 * time.Second
 
+	// matchBatch bounds the queued tasks that leave their queue at once when workers have changed.
+	matchBatch = 500
+
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 10 * time.Second
 )
@@ -95,10 +98,12 @@ func (p *Presence) renew(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	p.engine.SetOthers(others)
-	if news {
-		p.engine.WorkersKnown()
+	if !news {
+		return false, nil
 	}
-	return false, nil
+	p.engine.WorkersKnown()
+	_, err = p.engine.MatchWorkers(ctx, matchBatch)
+	return false, err
 }
 
 // listen hears what others tell until it is stopped, over one connection after another.

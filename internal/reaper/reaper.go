@@ -83,7 +83,11 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 	}
 	pools := func(ctx context.Context) (more bool, err error) {
 		looked, err := e.WithdrawQueued(ctx, config.Batch)
-		return looked == config.Batch, err
+		if err != nil {
+			return false, err
+		}
+		unmatched, err := e.MatchWorkers(ctx, config.Batch)
+		return looked == config.Batch || unmatched >= config.Batch, err
 	}
 	return &Reaper{loops: []*loop.Loop{
 		loop.Start(loop.Config{Name: "reaper", Every: every, Wake: e.FollowUp, RunOnce: due, Logger: config.Logger}),

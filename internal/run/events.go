@@ -41,6 +41,7 @@ type TaskSpec struct {
 	Asset     string  `json:"asset"`
 	Partition string  `json:"part,omitempty"`
 	Pool      string  `json:"pool"`
+	Needs     string  `json:"needs,omitempty"` // the capability that its worker must have
 	Priority  int16   `json:"prio"`
 	Timeout   int32   `json:"timeout"` // seconds
 	Upstream  []int32 `json:"up,omitempty"`

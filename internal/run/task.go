@@ -19,6 +19,7 @@ type Task struct {
 	State    TaskState
 	Version  int32 // of the task's stream: how many events it has
 	Pool     string
+	Needs    string // the capability that its worker must have; "" is any worker
 	Priority int16
 	Timeout  int32 // seconds that one attempt may take
 
@@ -64,7 +65,7 @@ type Task struct {
 func NewTask(of Run, spec TaskSpec, now time.Time) Task {
 	t := Task{
 		Tenant: of.Tenant, Run: of.ID, ID: spec.ID,
-		State: Ready, Asset: spec.Asset, Pool: spec.Pool, Priority: spec.Priority, Timeout: spec.Timeout,
+		State: Ready, Asset: spec.Asset, Pool: spec.Pool, Needs: spec.Needs, Priority: spec.Priority, Timeout: spec.Timeout,
 		Dependents: spec.Dependents, Unmet: int32(len(spec.Upstream)), Since: now, //nolint:gosec // bounded by the plan
 	}
 	if t.Unmet == 0 && of.State == RunPending {

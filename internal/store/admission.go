@@ -40,10 +40,11 @@ type PoolRoom struct {
 	PoolClock       float64
 	PoolMaxInFlight int // -1 is no limit
 	PoolInFlight    int
-	PoolQueued      int // counted no further than asked
-	PoolWorkers     int // that were seen lately
-	PoolSlots       int // how many tasks these can hold
-	PoolAhead       int // how many tasks they have lately taken in the time of a few rounds
+	PoolQueued      int      // counted no further than asked
+	PoolWorkers     int      // that were seen lately
+	PoolSlots       int      // how many tasks these can hold
+	PoolSets        []string // digests of what these can run; none without workers
+	PoolAhead       int      // how many tasks they have lately taken in the time of a few rounds
 }
 
 // ReadyPools are pools that tenants wait for, by name, and how many tenants of each a round
@@ -88,7 +89,7 @@ func (tx *Tx) ReadyPools(ctx context.Context, alive time.Duration, mostQueued in
 		Rooms: column(rows, func(r db.ReadyPoolsRow) PoolRoom {
 			return PoolRoom{
 				PoolClock: r.Clock, PoolMaxInFlight: int(r.MaxConcurrency), PoolInFlight: int(r.InFlight),
-				PoolQueued: int(r.Queued), PoolWorkers: int(r.Workers), PoolSlots: int(r.Slots),
+				PoolQueued: int(r.Queued), PoolWorkers: int(r.Workers), PoolSlots: int(r.Slots), PoolSets: r.Sets,
 			}
 		}),
 	}, err
@@ -150,7 +151,7 @@ func (tx *Tx) TakeOldest(ctx context.Context, shares []ShareKey, mosts []int32) 
 func readyTask(r db.TakeReadyRow) ReadyTask {
 	t := taskFromReady(db.ServoReadyQ{
 		TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
+		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
 		Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor,
 	})
 	t.Asset = r.Asset

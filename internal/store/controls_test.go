@@ -46,7 +46,7 @@ func TestSwitches(t *testing.T) {
 			if err := tx.LockClaims(ctx, []id.Claim{id.New[id.Claim](id.NewMinter(w.now))}); err != nil {
 				return err
 			}
-			offers, err := tx.TakeQueued(ctx, "default", id.Tenant{}, 1)
+			offers, err := tx.TakeQueued(ctx, store.Demand{Pool: "default", Everything: true, Most: 1})
 			*into = offers
 			return err
 		}

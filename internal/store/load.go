@@ -86,7 +86,7 @@ func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]r
 	return column(rows, func(r db.LockLeasesRow) run.Task {
 		t := taskFromLease(db.ServoLease{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
 			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Token: r.Token, ClaimID: r.ClaimID, StartedAt: r.StartedAt,
 			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker, Instance: r.Instance,
 			Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt, LeaseMs: r.LeaseMs,
@@ -115,7 +115,7 @@ func (tx *Tx) Dependents(ctx context.Context, keys []TaskKey) ([]Dependent, erro
 	return column(rows, func(r db.DependentsRow) Dependent {
 		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(db.ServoWaiting{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Unmet: r.Unmet,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Unmet: r.Unmet,
 		})}
 	}), nil
 }
@@ -144,7 +144,7 @@ func (tx *Tx) Doomed(ctx context.Context, key RunKey, chunk int) ([]Dependent, e
 	return column(rows, func(r db.DoomedRow) Dependent {
 		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(db.ServoWaiting{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Unmet: r.Unmet,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Unmet: r.Unmet,
 		})}
 	}), nil
 }
@@ -220,17 +220,30 @@ type Offer struct {
 	Assignment
 }
 
+// Demand is what claims ask of a pool.
+type Demand struct {
+	Pool         string
+	Tenant       id.Tenant // the only one whose tasks they take, if it is not zero
+	Everything   bool      // they take tasks whatever these need
+	Capabilities []string  // else what they can run
+	Taken        []id.Task // that this transaction has taken already
+	Most         int
+}
+
 // TakeQueued locks the tasks that come next in a pool, waiting for nobody: those of tenants that
-// may use it, and of one tenant only if it is not zero.
-func (tx *Tx) TakeQueued(ctx context.Context, pool string, tenant id.Tenant, most int) ([]Offer, error) {
-	rows, err := tx.q.TakeQueued(ctx, db.TakeQueuedParams{Pool: pool, TenantID: tenant.UUID, Most: int32(most)}) //nolint:gosec // a batch size
+// may use it, and that the claims can run.
+func (tx *Tx) TakeQueued(ctx context.Context, d Demand) ([]Offer, error) {
+	rows, err := tx.q.TakeQueued(ctx, db.TakeQueuedParams{
+		Pool: d.Pool, TenantID: d.Tenant.UUID, Everything: d.Everything, Capabilities: append([]string{}, d.Capabilities...),
+		Taken: column(d.Taken, func(t id.Task) uuid.UUID { return t.UUID }), Most: int32(d.Most), //nolint:gosec // a batch size
+	})
 	if err != nil {
 		return nil, err
 	}
 	return column(rows, func(r db.TakeQueuedRow) Offer {
 		queued := db.ServoPoolQ{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
 			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt,
 		}
 		return Offer{Task: taskFromQueued(queued), Token: r.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.TenantID, r.Inherited), Assignment: Assignment{

@@ -243,11 +243,16 @@ func (w *world) sendReads(t testing.TB) {
 		require.True(t, must(tx.Inline(ctx, store.InlineQuestion{
 			Duty: "admission", Tasks: tasksOf(ready), Claims: claims[:5], Alive: time.Minute, MostQueued: probe,
 		}))(t).Held)
-		require.Len(t, must(tx.TakeQueued(ctx, "pool 1", id.Tenant{}, probe))(t), probe)
+		require.Len(t, must(tx.TakeQueued(ctx, store.Demand{Pool: "pool 1", Everything: true, Most: probe}))(t), probe)
 		require.Len(t, must(tx.PoolAccess(ctx, []string{"pool 1", "pool 2"}))(t), 1)
 		lost := must(tx.QueuedWithoutAccess(ctx, probe))(t)
 		require.Len(t, lost, probe)
 		require.Len(t, must(tx.LockQueuedWithoutAccess(ctx, lost))(t), probe)
+		require.Len(t, must(tx.LockQueued(ctx, lost))(t), probe)
+		require.Empty(t, must(tx.QueuedWithoutWorker(ctx, time.Minute, probe))(t))
+		require.Empty(t, must(tx.CapabilitySets(ctx, []string{"unknown"}))(t))
+		require.NoError(t, tx.HoldLacking(ctx, []store.Lacking{{ShareKey: w.readyShares(t, tx, 1)[0], Needs: "go:x"}}))
+		require.Zero(t, must(tx.ReleaseCapable(ctx, "admission", time.Minute, probe))(t))
 		require.Len(t, must(tx.DueLeases(ctx, far, probe))(t), probe)
 		require.Len(t, must(tx.DueRetries(ctx, far, probe))(t), probe)
 		require.Len(t, must(tx.LockRetries(ctx, retries, far))(t), probe)

@@ -69,14 +69,14 @@ func TestTake(t *testing.T) {
 		w, order := setup(t, run.Queued)
 		var before []store.Offer
 		first := w.hold(t, func(ctx context.Context, tx *Tx) error {
-			before = must(tx.TakeQueued(ctx, "default", id.Tenant{}, 2))(t)
+			before = must(tx.TakeQueued(ctx, store.Demand{Pool: "default", Everything: true, Most: 2}))(t)
 			return nil
 		})
 		require.Equal(t, order[:2], offered(before))
 		w.engine(t, func(tx *Tx) {
-			after := must(tx.TakeQueued(t.Context(), "default", id.Tenant{}, 2))(t)
+			after := must(tx.TakeQueued(t.Context(), store.Demand{Pool: "default", Everything: true, Most: 2}))(t)
 			require.Equal(t, order[2:], offered(after))
-			require.Empty(t, must(tx.TakeQueued(t.Context(), "other", id.Tenant{}, 2))(t), "pools are apart")
+			require.Empty(t, must(tx.TakeQueued(t.Context(), store.Demand{Pool: "other", Everything: true, Most: 2}))(t), "pools are apart")
 			require.Greater(t, before[1].Token, before[0].Token)
 			require.Greater(t, after[0].Token, before[1].Token)
 			require.Equal(t, run.Queued, after[0].Task.State)

@@ -122,7 +122,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 		return tx.writes.write("insert waiting", len(rows), func(q *db.Queries) error {
 			return q.InsertWaiting(ctx, db.InsertWaitingParams{
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
-				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
+				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools, Needs: c.Needs,
 				Unmets: column(rows, func(t run.Task) int32 { return t.Unmet }),
 			})
 		})
@@ -132,7 +132,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 		return tx.writes.write("insert pool_q", len(rows), func(q *db.Queries) error {
 			return q.InsertQueued(ctx, db.InsertQueuedParams{
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
-				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
+				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools, Needs: c.Needs,
 				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, Deaths: c.Deaths, FanOuts: c.FanOuts, Cursors: c.Cursors,
 				Ranks:    column(rows, func(t run.Task) int64 { return t.Rank }),
 				Costs:    column(rows, func(t run.Task) float32 { return t.Cost }),
@@ -144,7 +144,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 		return tx.writes.write("insert leases", len(rows), func(q *db.Queries) error {
 			return q.InsertLeases(ctx, db.InsertLeasesParams{
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
-				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
+				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools, Needs: c.Needs,
 				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, Deaths: c.Deaths, FanOuts: c.FanOuts, Cursors: c.Cursors,
 				Tokens:           column(rows, func(t run.Task) int64 { return t.Token }),
 				ClaimIds:         column(rows, func(t run.Task) uuid.UUID { return t.Claim.UUID }),
@@ -168,7 +168,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 		return tx.writes.write("insert retry_q", len(rows), func(q *db.Queries) error {
 			return q.InsertRetrying(ctx, db.InsertRetryingParams{
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
-				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools,
+				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools, Needs: c.Needs,
 				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, Deaths: c.Deaths, FanOuts: c.FanOuts, Cursors: c.Cursors,
 				DueAts: column(rows, func(t run.Task) time.Time { return t.DueAt }), Failures: failures,
 			})
@@ -190,6 +190,7 @@ func columnsOf(rows []run.Task) db.InsertReadyParams {
 		Priorities:    column(rows, func(t run.Task) int16 { return t.Priority }),
 		Dependents:    column(rows, func(t run.Task) bool { return t.Dependents }),
 		Pools:         column(rows, func(t run.Task) string { return t.Pool }),
+		Needs:         column(rows, func(t run.Task) string { return t.Needs }),
 		Attempts:      column(rows, func(t run.Task) int32 { return t.Attempt }),
 		FailureCounts: column(rows, func(t run.Task) int32 { return t.Failures }),
 		Fruitlesses:   column(rows, func(t run.Task) int32 { return t.Fruitless }),

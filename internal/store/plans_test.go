@@ -118,6 +118,13 @@ var plans = map[string][]string{
 	"QueuedWithoutAccess":     {"pool_q_order", "pools_pkey"},
 	"LockQueuedWithoutAccess": {"pool_q_pkey", "pools_pkey"},
 
+	"CapabilitySets":      {"capability_sets_pkey"},
+	"HoldLacking":         {"ready_q_order", "ready_q_pkey"},
+	"ReleaseCapable":      {"capability_sets_pkey", "ready_q_lacks_worker", "ready_q_pkey", "workers_pkey"},
+	"QueuedWithoutWorker": {"capability_sets_pkey", "pool_q_order", "workers_pkey"},
+	"LockQueued":          {"pool_q_pkey"},
+	"WaitForDuty":         {"duties_pkey"},
+
 	"UpstreamResults": {"tasks_pkey"},
 	"WriteLogs":       {"attempt_logs_pkey", "leases_pkey"},
 	"WriteProgress":   {"attempt_progress_pkey", "attempt_stages_pkey", "heartbeats_pkey", "leases_pkey"},

@@ -53,11 +53,13 @@ func (tx *Tx) LockQueuedWithoutAccess(ctx context.Context, keys []TaskKey) ([]ru
 	if err != nil {
 		return nil, err
 	}
-	return column(rows, func(r db.LockQueuedWithoutAccessRow) run.Task {
-		return taskFromQueued(db.ServoPoolQ{
-			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt,
-		})
-	}), nil
+	return column(rows, queuedTask), nil
+}
+
+func queuedTask(r db.LockQueuedWithoutAccessRow) run.Task {
+	return taskFromQueued(db.ServoPoolQ{
+		TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
+		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
+		Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt,
+	})
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.arco.dev/servo/internal/store/internal/db"
@@ -13,6 +14,9 @@ const (
 	ServerLives = 15 * time.Second
 	// WorkerLives is how long a worker does: the longest wait of a claim, and a minute.
 	WorkerLives = 2 * time.Minute
+	// workerSilent is when a worker is called silent: it is heard of each second while it waits for
+	// tasks, with a heartbeat each ten seconds while it works, and written down each five.
+	workerSilent = 25 * time.Second
 	// keepPresence is how long rows are kept that nobody renews.
 	keepPresence = 10 * time.Minute
 
@@ -32,6 +36,9 @@ type SeenWorker struct {
 	Name  string
 	Pool  string
 	Slots int32 // tasks that it can hold
+	// Capabilities are what it can run, and Digest names that list; Everything has none.
+	Digest       string
+	Capabilities []string
 }
 
 // Presence is what a server says about itself and about the workers that it has seen.
@@ -57,12 +64,16 @@ func (s *Store) RenewPresence(ctx context.Context, p Presence) (others bool, err
 		if err != nil {
 			return err
 		}
+		if err := tx.seeCapabilities(ctx, p.Workers, now); err != nil {
+			return err
+		}
 		if len(p.Workers) > 0 {
 			err = tx.q.SeeWorkers(ctx, db.SeeWorkersParams{
 				Now: now, Since: now.Add(-WorkerLives),
-				Names: column(p.Workers, func(w SeenWorker) string { return w.Name }),
-				Pools: column(p.Workers, func(w SeenWorker) string { return w.Pool }),
-				Slots: column(p.Workers, func(w SeenWorker) int32 { return w.Slots }),
+				Names:        column(p.Workers, func(w SeenWorker) string { return w.Name }),
+				Pools:        column(p.Workers, func(w SeenWorker) string { return w.Pool }),
+				Slots:        column(p.Workers, func(w SeenWorker) int32 { return w.Slots }),
+				Capabilities: column(p.Workers, func(w SeenWorker) string { return w.Digest }),
 			})
 			if err != nil {
 				return err
@@ -94,6 +105,12 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 		return err
 	})
 	return servers, err
+}
+
+// ServerLives says whether a server was seen lately.
+func (tx *Tx) ServerLives(ctx context.Context, name string, now time.Time) (bool, error) {
+	rows, err := tx.q.Servers(ctx, db.ServersParams{Since: now.Add(-ServerLives), Most: maxServers})
+	return slices.ContainsFunc(rows, func(r db.ServoServer) bool { return r.Name == name }), err
 }
 
 // Capacity is what the live workers of a pool can hold. A worker that serves several pools
@@ -135,6 +152,10 @@ type WorkerView struct {
 	FirstSeen time.Time
 	SeenAt    time.Time
 	Leases    int32 // that it holds now
+	// LeasesEndAt is when the last of them ends unless it is renewed; zero without any.
+	LeasesEndAt  time.Time
+	Capabilities []string // none is everything
+	Silent       bool
 }
 
 // ListWorkers are up to most live workers in the order of their names, beginning after one;
@@ -149,7 +170,12 @@ func (s *Store) ListWorkers(ctx context.Context, pool, after string, most int) (
 		rows, err := tx.q.Workers(ctx, db.WorkersParams{
 			Leases: MaxDepth, After: after, Since: now.Add(-WorkerLives), Pool: pool, Most: int32(most), //nolint:gosec // a page
 		})
-		workers = column(rows, func(r db.WorkersRow) WorkerView { return WorkerView(r) })
+		workers = column(rows, func(r db.WorkersRow) WorkerView {
+			return WorkerView{
+				Name: r.Name, Pools: r.Pools, Slots: r.Slots, FirstSeen: r.FirstSeen, SeenAt: r.SeenAt, Leases: r.Leases,
+				LeasesEndAt: r.LeasesEndAt, Capabilities: r.Capabilities, Silent: now.Sub(r.SeenAt) > workerSilent,
+			}
+		})
 		return err
 	})
 	return workers, err
@@ -165,7 +191,10 @@ func (s *Store) ForgetPresence(ctx context.Context) (servers, workers int64, err
 		if servers, err = tx.q.ForgetServers(ctx, now.Add(-keepPresence)); err != nil {
 			return err
 		}
-		workers, err = tx.q.ForgetWorkers(ctx, now.Add(-keepPresence))
+		if workers, err = tx.q.ForgetWorkers(ctx, now.Add(-keepPresence)); err != nil {
+			return err
+		}
+		_, err = tx.q.ForgetCapabilities(ctx, now.Add(-keepPresence))
 		return err
 	})
 	return servers, workers, err

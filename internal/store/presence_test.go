@@ -49,11 +49,11 @@ func TestPresence(t *testing.T) {
 		t.Parallel()
 		w := setup(t)
 		require.Empty(t, must(w.PoolCapacities(t.Context()))(t))
-		renew(t, w, store.Presence{Name: "a", Workers: []store.SeenWorker{{"w1", "default", 4}, {"w1", "big", 4}, {"w2", "default", 10}}})
+		renew(t, w, store.Presence{Name: "a", Workers: []store.SeenWorker{{Name: "w1", Pool: "default", Slots: 4}, {Name: "w1", Pool: "big", Slots: 4}, {Name: "w2", Pool: "default", Slots: 10}}})
 		require.Equal(t, map[string]store.Capacity{"default": {2, 14}, "big": {1, 4}}, must(w.PoolCapacities(t.Context()))(t))
 
 		w.SetClock(t, noon.Add(time.Minute))
-		renew(t, w, store.Presence{Name: "b", Workers: []store.SeenWorker{{"w2", "default", 3}}, Heard: []string{"nobody"}})
+		renew(t, w, store.Presence{Name: "b", Workers: []store.SeenWorker{{Name: "w2", Pool: "default", Slots: 3}}, Heard: []string{"nobody"}})
 		require.Equal(t, map[string]store.Capacity{"default": {2, 7}, "big": {1, 4}}, must(w.PoolCapacities(t.Context()))(t))
 		w.SetClock(t, noon.Add(store.WorkerLives))
 		require.Equal(t, map[string]store.Capacity{"default": {1, 3}}, must(w.PoolCapacities(t.Context()))(t), "w1 fell silent")
@@ -65,7 +65,7 @@ func TestPresence(t *testing.T) {
 	t.Run("workers are listed by name, page by page, with what they hold", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t)
-		renew(t, w, store.Presence{Name: "a", Workers: []store.SeenWorker{{"w1", "default", 4}, {"w1", "big", 4}, {"w2", "default", 10}, {"w3", "big", 1}}})
+		renew(t, w, store.Presence{Name: "a", Workers: []store.SeenWorker{{Name: "w1", Pool: "default", Slots: 4}, {Name: "w1", Pool: "big", Slots: 4}, {Name: "w2", Pool: "default", Slots: 10}, {Name: "w3", Pool: "big", Slots: 1}}})
 		list := func(pool, after string, most int) (names []string) {
 			for _, worker := range must(w.ListWorkers(t.Context(), pool, after, most))(t) {
 				names = append(names, worker.Name)
@@ -75,8 +75,11 @@ func TestPresence(t *testing.T) {
 		require.Equal(t, []string{"w1", "w2"}, list("", "", 2))
 		require.Equal(t, []string{"w3"}, list("", "w2", 2))
 		require.Equal(t, []string{"w1", "w3"}, list("big", "", 10))
-		require.Equal(t, store.WorkerView{Name: "w1", Pools: []string{"big", "default"}, Slots: 4, FirstSeen: noon, SeenAt: noon},
-			must(w.ListWorkers(t.Context(), "", "", 1))(t)[0])
+		view := store.WorkerView{Name: "w1", Pools: []string{"big", "default"}, Slots: 4, FirstSeen: noon, SeenAt: noon, LeasesEndAt: time.Time{}.UTC(), Capabilities: []string{}}
+		require.Equal(t, view, must(w.ListWorkers(t.Context(), "", "", 1))(t)[0])
+		w.SetClock(t, noon.Add(30*time.Second))
+		view.Silent = true
+		require.Equal(t, view, must(w.ListWorkers(t.Context(), "", "", 1))(t)[0])
 		w.SetClock(t, noon.Add(store.WorkerLives))
 		require.Empty(t, list("", "", 10))
 	})
@@ -84,9 +87,9 @@ func TestPresence(t *testing.T) {
 	t.Run("who has not been seen for long is forgotten", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t)
-		renew(t, w, store.Presence{Name: "a", Workers: []store.SeenWorker{{"w1", "default", 4}}})
+		renew(t, w, store.Presence{Name: "a", Workers: []store.SeenWorker{{Name: "w1", Pool: "default", Slots: 4}}})
 		w.SetClock(t, noon.Add(5*time.Minute))
-		renew(t, w, store.Presence{Name: "b", Workers: []store.SeenWorker{{"w2", "default", 4}}})
+		renew(t, w, store.Presence{Name: "b", Workers: []store.SeenWorker{{Name: "w2", Pool: "default", Slots: 4}}})
 		servers, workers, err := w.ForgetPresence(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, servers+workers)

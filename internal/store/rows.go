@@ -84,7 +84,7 @@ func timeOf(t *time.Time) time.Time {
 func taskFromWaiting(w db.ServoWaiting) run.Task {
 	return run.Task{
 		Tenant: id.Of[id.Tenant](w.TenantID), Run: id.Of[id.Run](w.RunID), ID: id.Of[id.Task](w.TaskID),
-		State: run.Pending, Version: w.Version, Since: w.Since, Pool: w.Pool, Priority: w.Priority, Timeout: w.TimeoutS,
+		State: run.Pending, Version: w.Version, Since: w.Since, Pool: w.Pool, Needs: w.Needs, Priority: w.Priority, Timeout: w.TimeoutS,
 		Dependents: w.Dependents, Unmet: w.Unmet,
 	}
 }
@@ -92,7 +92,7 @@ func taskFromWaiting(w db.ServoWaiting) run.Task {
 func taskFromReady(q db.ServoReadyQ) run.Task {
 	return run.Task{
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
-		State: run.Ready, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
+		State: run.Ready, Version: q.Version, Since: q.Since, Pool: q.Pool, Needs: q.Needs, Priority: q.Priority, Timeout: q.TimeoutS,
 		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, Deaths: q.Deaths, FanOuts: q.FanOuts, Cursor: q.Cursor,
 		ReadyAt: q.Since,
 	}
@@ -101,7 +101,7 @@ func taskFromReady(q db.ServoReadyQ) run.Task {
 func taskFromQueued(q db.ServoPoolQ) run.Task {
 	return run.Task{
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
-		State: run.Queued, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
+		State: run.Queued, Version: q.Version, Since: q.Since, Pool: q.Pool, Needs: q.Needs, Priority: q.Priority, Timeout: q.TimeoutS,
 		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, Deaths: q.Deaths, FanOuts: q.FanOuts, Cursor: q.Cursor,
 		Asset: q.Asset, Rank: q.Rank, Cost: q.Cost, ReadyAt: q.ReadyAt,
 	}
@@ -110,7 +110,7 @@ func taskFromQueued(q db.ServoPoolQ) run.Task {
 func taskFromLease(l db.ServoLease) run.Task {
 	t := run.Task{
 		Tenant: id.Of[id.Tenant](l.TenantID), Run: id.Of[id.Run](l.RunID), ID: id.Of[id.Task](l.TaskID),
-		State: run.Dispatched, Version: l.Version, Since: l.Since, Pool: l.Pool, Priority: l.Priority, Timeout: l.TimeoutS,
+		State: run.Dispatched, Version: l.Version, Since: l.Since, Pool: l.Pool, Needs: l.Needs, Priority: l.Priority, Timeout: l.TimeoutS,
 		Dependents: l.Dependents, Attempt: l.Attempt, Failures: l.Failures, Fruitless: l.Fruitless, Deaths: l.Deaths, FanOuts: l.FanOuts, Cursor: l.Cursor,
 		Token: l.Token, Worker: l.Worker, Instance: l.Instance, Claim: id.Of[id.Claim](l.ClaimID), StartedAt: timeOf(l.StartedAt), Deadline: timeOf(l.Deadline),
 		ExpiresAt: l.ExpiresAt, CancelRequested: l.CancelRequested, Asset: l.Asset, Cost: l.Cost, ReadyAt: l.ReadyAt,
@@ -125,7 +125,7 @@ func taskFromLease(l db.ServoLease) run.Task {
 func taskFromRetry(q db.ServoRetryQ) (run.Task, error) {
 	t := run.Task{
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
-		State: run.RetryWait, Version: q.Version, Since: q.Since, Pool: q.Pool, Priority: q.Priority, Timeout: q.TimeoutS,
+		State: run.RetryWait, Version: q.Version, Since: q.Since, Pool: q.Pool, Needs: q.Needs, Priority: q.Priority, Timeout: q.TimeoutS,
 		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, Deaths: q.Deaths, FanOuts: q.FanOuts, Cursor: q.Cursor,
 		DueAt: q.DueAt, Failure: &run.Failure{},
 	}

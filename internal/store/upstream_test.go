@@ -77,7 +77,7 @@ func TestUpstream(t *testing.T) {
 		a := w.account(t, "acme")
 		g := w.newRun(t, a, []run.TaskState{run.Succeeded, run.Queued, run.Dispatched}, nil, []int32{0}, []int32{0, 1})
 		w.engine(t, func(tx *Tx) {
-			offers := must(tx.TakeQueued(t.Context(), "default", id.Tenant{}, 5))(t)
+			offers := must(tx.TakeQueued(t.Context(), store.Demand{Pool: "default", Everything: true, Most: 5}))(t)
 			require.Len(t, offers, 1)
 			require.Equal(t, []id.Task{g.tasks[0].ID}, offers[0].Upstream)
 			held := must(tx.LeasesOfClaims(t.Context(), []id.Claim{g.tasks[2].Claim}))(t)
@@ -96,7 +96,7 @@ func TestUpstream(t *testing.T) {
 		w.Exec(t, `UPDATE servo.tasks SET inherited = `+inherited+` WHERE run_id = '`+g.run.ID.String()+`' AND ix < 2`)
 		w.Exec(t, `UPDATE servo.tasks SET inherited = (`+inherited+`)[1:3] WHERE run_id = '`+g.run.ID.String()+`' AND ix = 2`)
 		w.engine(t, func(tx *Tx) {
-			offers := must(tx.TakeQueued(t.Context(), "default", id.Tenant{}, 5))(t)
+			offers := must(tx.TakeQueued(t.Context(), store.Demand{Pool: "default", Everything: true, Most: 5}))(t)
 			require.Len(t, offers, 1)
 			require.Equal(t, earlier.keys(1, 0), offers[0].Inherited)
 			require.Empty(t, offers[0].Upstream)

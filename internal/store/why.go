@@ -203,7 +203,7 @@ func (tx *Tx) LookReady(ctx context.Context, shares []ReadyShare, mosts []int32,
 	return column(rows, func(r db.LookReadyRow) ReadyTask {
 		t := readyTask(db.TakeReadyRow{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Attempt: r.Attempt, Failures: r.Failures,
+			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
 			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Asset: r.Asset, Seconds: r.Seconds,
 		})
 		if r.Paused {
@@ -215,9 +215,10 @@ func (tx *Tx) LookReady(ctx context.Context, shares []ReadyShare, mosts []int32,
 
 // ReadyPlace is where a ready task is among those of its tenant in its pool, counted up to most.
 type ReadyPlace struct {
-	Held  bool // its asset is paused
-	Ahead int  // come before it by priority and age
-	Older int  // are ready longer
+	Held        bool // it is out of the order: its asset is paused, or it lacks a worker
+	LacksWorker bool // no live worker could run it
+	Ahead       int  // come before it by priority and age
+	Older       int  // are ready longer
 }
 
 // ReadyPlace reads where a ready task is.
@@ -225,7 +226,7 @@ func (tx *Tx) ReadyPlace(ctx context.Context, key TaskKey, most int) (ReadyPlace
 	row, err := tx.q.ReadyPlace(ctx, db.ReadyPlaceParams{
 		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: int32(most), //nolint:gosec // a bound
 	})
-	return ReadyPlace{Held: row.Held, Ahead: int(row.Ahead), Older: int(row.Older)}, err
+	return ReadyPlace{Held: row.Held, LacksWorker: row.LacksWorker, Ahead: int(row.Ahead), Older: int(row.Older)}, err
 }
 
 // QueuePlace is how many tasks come before a queued one in its pool, counted up to most.

@@ -14,6 +14,7 @@ func Volatile() []string {
 		// an order, and what was charged: they decide when a task runs, never what becomes of it
 		"ready_q.rank",
 		"ready_q.held",
+		"ready_q.lacks_worker",
 		"pool_q.rank",
 		"pool_q.cost",
 		"leases.cost",
@@ -28,6 +29,7 @@ func Volatile() []string {
 		"installation_secrets.*",
 		// who is there now
 		"workers.*",
+		"capability_sets.*",
 		"servers.*",
 		// what attempts wrote to their logs, and how much of it is kept: nothing is decided by it
 		"task_logs.*",

@@ -118,14 +118,14 @@ func wantTask(t *task) store.TaskRow {
 func wantWaiting(t *task) store.WaitingRow {
 	return store.WaitingRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
-		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Unmet: t.Unmet,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Unmet: t.Unmet,
 	}
 }
 
 func wantReady(t *task) store.ReadyRow {
 	return store.ReadyRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
-		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Attempt: t.Attempt, Failures: t.Failures,
 		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor,
 	}
 }
@@ -133,7 +133,7 @@ func wantReady(t *task) store.ReadyRow {
 func wantQueued(t *task) store.QueuedRow {
 	return store.QueuedRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
-		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Attempt: t.Attempt, Failures: t.Failures,
 		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, Asset: t.spec.Asset, ReadyAt: t.ReadyAt,
 	}
 }
@@ -141,7 +141,7 @@ func wantQueued(t *task) store.QueuedRow {
 func wantLease(t *task) store.LeaseRow {
 	return store.LeaseRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
-		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Attempt: t.Attempt, Failures: t.Failures,
 		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, Token: t.Token, ClaimID: t.Claim.UUID,
 		StartedAt: timeOrNull(t.StartedAt), Deadline: timeOrNull(t.Deadline), CancelRequested: t.CancelRequested, Worker: t.Worker,
 		Instance: t.Instance, Asset: t.spec.Asset, ReadyAt: t.ReadyAt,
@@ -151,7 +151,7 @@ func wantLease(t *task) store.LeaseRow {
 func wantRetry(t *task) store.RetryRow {
 	return store.RetryRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
-		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Attempt: t.Attempt, Failures: t.Failures,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Attempt: t.Attempt, Failures: t.Failures,
 		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, DueAt: t.DueAt, Failure: jsonOrNull(t.Failure),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/run"
 )
 
 // claimGrace bounds how long a stopping worker asks what its parked claim has brought.
@@ -16,7 +17,7 @@ const claimGrace = 3 * time.Second
 
 // claim is the claim loop: one call at a time, parked at the server while it has nothing.
 func (w *Worker) claim(ctx, calls context.Context) {
-	idle := backoff{}
+	idle, capabilities := backoff{}, w.capabilities()
 	for ctx.Err() == nil {
 		most, start := w.wanted()
 		if most == 0 {
@@ -29,7 +30,7 @@ func (w *Worker) claim(ctx, calls context.Context) {
 		begun := time.Now()
 		got := w.claimOnce(ctx, calls, &servov1.ClaimRequest{
 			WorkerId: w.config.ID, ClaimId: w.nextClaim(), Pools: w.config.Pools, Max: int32(most), //nolint:gosec // at most maxClaim
-			Lease: w.wantedLease(), Wait: durationpb.New(maxWait), Start: start, Presence: true,
+			Lease: w.wantedLease(), Wait: durationpb.New(maxWait), Start: start, Presence: true, Capabilities: capabilities,
 			Slots: int32(min(w.config.Concurrency+w.config.Ahead, maxSlots)), //nolint:gosec // bounded
 		})
 		if w.isDenied() {
@@ -48,6 +49,19 @@ func (w *Worker) nextClaim() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.claims.next()
+}
+
+// capabilities are what the worker declares: it gets no task that it cannot run. A worker without
+// any declares one that no task needs, since none would mean all.
+func (w *Worker) capabilities() []string {
+	var declared []string
+	for _, e := range w.config.Executors {
+		declared = append(declared, e.Capabilities()...)
+	}
+	if len(declared) == 0 {
+		declared = []string{run.NoCapability}
+	}
+	return declared
 }
 
 // wanted says how many leases to ask for: for free slots, to be started at once, or ahead

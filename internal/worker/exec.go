@@ -40,6 +40,9 @@ const (
 // Kind is exec.
 func (*Exec) Kind() string { return KindExec }
 
+// Capabilities is exec.
+func (*Exec) Capabilities() []string { return []string{KindExec} }
+
 // Execute runs one command to its end.
 func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 	body, err := task.Input(ctx)

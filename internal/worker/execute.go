@@ -15,6 +15,8 @@ import (
 type Executor interface {
 	// Kind is go, exec or http.
 	Kind() string
+	// Capabilities are what it can run, as tasks need it: a kind, or go and a handler.
+	Capabilities() []string
 	// Execute runs one task. The context ends when the task should.
 	Execute(ctx context.Context, task *Task) (Result, error)
 }

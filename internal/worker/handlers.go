@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/suggest"
 )
 
@@ -34,6 +35,15 @@ func (h *Handlers) Names() []string { return slices.Sorted(maps.Keys(h.byName)) 
 
 // Kind is go.
 func (*Handlers) Kind() string { return KindGo }
+
+// Capabilities are the registered functions.
+func (h *Handlers) Capabilities() []string {
+	names := h.Names()
+	for i, name := range names {
+		names[i] = run.GoCapability(name)
+	}
+	return names
+}
 
 // Execute calls the function of a task's asset.
 func (h *Handlers) Execute(ctx context.Context, task *Task) (Result, error) {

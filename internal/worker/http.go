@@ -44,6 +44,9 @@ func (h *HTTP) Close() { h.client.CloseIdleConnections() }
 // Kind is http.
 func (*HTTP) Kind() string { return KindHTTP }
 
+// Capabilities is http.
+func (*HTTP) Capabilities() []string { return []string{KindHTTP} }
+
 // Execute makes one call.
 func (h *HTTP) Execute(ctx context.Context, task *Task) (Result, error) {
 	body, err := task.Input(ctx)

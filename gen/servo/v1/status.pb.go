@@ -741,7 +741,9 @@ type PoolStatus struct {
 	// Workers that were seen within two minutes.
 	Workers int64 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
 	// How many tasks these can hold. One that serves several pools counts in each.
-	Slots         int64 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
+	Slots int64 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
+	// What waiting tasks need and no live worker of the pool has.
+	Unserved      []*UnservedNeed `protobuf:"bytes,6,rep,name=unserved,proto3" json:"unserved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -811,6 +813,77 @@ func (x *PoolStatus) GetSlots() int64 {
 	return 0
 }
 
+func (x *PoolStatus) GetUnserved() []*UnservedNeed {
+	if x != nil {
+		return x.Unserved
+	}
+	return nil
+}
+
+// UnservedNeed is a capability that tasks of a pool need and no live worker of it has.
+type UnservedNeed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// exec, http, or go: and the handler; empty for tasks of earlier versions.
+	Capability string `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
+	// The tasks that wait for it, counted up to 10,000.
+	Tasks int64 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// What to do, in words.
+	Remedy        string `protobuf:"bytes,3,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnservedNeed) Reset() {
+	*x = UnservedNeed{}
+	mi := &file_servo_v1_status_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnservedNeed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnservedNeed) ProtoMessage() {}
+
+func (x *UnservedNeed) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_status_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnservedNeed.ProtoReflect.Descriptor instead.
+func (*UnservedNeed) Descriptor() ([]byte, []int) {
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UnservedNeed) GetCapability() string {
+	if x != nil {
+		return x.Capability
+	}
+	return ""
+}
+
+func (x *UnservedNeed) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *UnservedNeed) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 // Duty is what one server does for all.
 type Duty struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -825,7 +898,7 @@ type Duty struct {
 
 func (x *Duty) Reset() {
 	*x = Duty{}
-	mi := &file_servo_v1_status_proto_msgTypes[10]
+	mi := &file_servo_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +910,7 @@ func (x *Duty) String() string {
 func (*Duty) ProtoMessage() {}
 
 func (x *Duty) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_status_proto_msgTypes[10]
+	mi := &file_servo_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +923,7 @@ func (x *Duty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Duty.ProtoReflect.Descriptor instead.
 func (*Duty) Descriptor() ([]byte, []int) {
-	return file_servo_v1_status_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Duty) GetName() string {
@@ -947,14 +1020,21 @@ const file_servo_v1_status_proto_rawDesc = "" +
 	"StateCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x19\n" +
-	"\bat_least\x18\x03 \x01(\bR\aatLeast\"\x80\x01\n" +
+	"\bat_least\x18\x03 \x01(\bR\aatLeast\"\xb4\x01\n" +
 	"\n" +
 	"PoolStatus\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06queued\x18\x02 \x01(\x03R\x06queued\x12\x16\n" +
 	"\x06leased\x18\x03 \x01(\x03R\x06leased\x12\x18\n" +
 	"\aworkers\x18\x04 \x01(\x03R\aworkers\x12\x14\n" +
-	"\x05slots\x18\x05 \x01(\x03R\x05slots\"\x83\x01\n" +
+	"\x05slots\x18\x05 \x01(\x03R\x05slots\x122\n" +
+	"\bunserved\x18\x06 \x03(\v2\x16.servo.v1.UnservedNeedR\bunserved\"\\\n" +
+	"\fUnservedNeed\x12\x1e\n" +
+	"\n" +
+	"capability\x18\x01 \x01(\tR\n" +
+	"capability\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x16\n" +
+	"\x06remedy\x18\x03 \x01(\tR\x06remedy\"\x83\x01\n" +
 	"\x04Duty\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x14\n" +
@@ -978,7 +1058,7 @@ func file_servo_v1_status_proto_rawDescGZIP() []byte {
 	return file_servo_v1_status_proto_rawDescData
 }
 
-var file_servo_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_servo_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_servo_v1_status_proto_goTypes = []any{
 	(*GetActivityRequest)(nil),    // 0: servo.v1.GetActivityRequest
 	(*Activity)(nil),              // 1: servo.v1.Activity
@@ -990,38 +1070,40 @@ var file_servo_v1_status_proto_goTypes = []any{
 	(*Server)(nil),                // 7: servo.v1.Server
 	(*StateCount)(nil),            // 8: servo.v1.StateCount
 	(*PoolStatus)(nil),            // 9: servo.v1.PoolStatus
-	(*Duty)(nil),                  // 10: servo.v1.Duty
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*UnservedNeed)(nil),          // 10: servo.v1.UnservedNeed
+	(*Duty)(nil),                  // 11: servo.v1.Duty
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
 }
 var file_servo_v1_status_proto_depIdxs = []int32{
 	2,  // 0: servo.v1.Activity.hours:type_name -> servo.v1.HourActivity
-	11, // 1: servo.v1.HourActivity.hour:type_name -> google.protobuf.Timestamp
-	12, // 2: servo.v1.HourActivity.total_duration:type_name -> google.protobuf.Duration
-	12, // 3: servo.v1.HourActivity.average_duration:type_name -> google.protobuf.Duration
-	12, // 4: servo.v1.HourActivity.longest_start_delay:type_name -> google.protobuf.Duration
-	11, // 5: servo.v1.Status.started_at:type_name -> google.protobuf.Timestamp
-	11, // 6: servo.v1.Status.now:type_name -> google.protobuf.Timestamp
+	12, // 1: servo.v1.HourActivity.hour:type_name -> google.protobuf.Timestamp
+	13, // 2: servo.v1.HourActivity.total_duration:type_name -> google.protobuf.Duration
+	13, // 3: servo.v1.HourActivity.average_duration:type_name -> google.protobuf.Duration
+	13, // 4: servo.v1.HourActivity.longest_start_delay:type_name -> google.protobuf.Duration
+	12, // 5: servo.v1.Status.started_at:type_name -> google.protobuf.Timestamp
+	12, // 6: servo.v1.Status.now:type_name -> google.protobuf.Timestamp
 	8,  // 7: servo.v1.Status.tasks:type_name -> servo.v1.StateCount
 	9,  // 8: servo.v1.Status.pools:type_name -> servo.v1.PoolStatus
-	10, // 9: servo.v1.Status.duties:type_name -> servo.v1.Duty
+	11, // 9: servo.v1.Status.duties:type_name -> servo.v1.Duty
 	7,  // 10: servo.v1.Status.servers:type_name -> servo.v1.Server
 	6,  // 11: servo.v1.Status.dispatch:type_name -> servo.v1.Dispatch
 	5,  // 12: servo.v1.Status.today:type_name -> servo.v1.Today
-	12, // 13: servo.v1.Today.average_duration:type_name -> google.protobuf.Duration
-	11, // 14: servo.v1.Dispatch.changed_at:type_name -> google.protobuf.Timestamp
-	11, // 15: servo.v1.Server.started_at:type_name -> google.protobuf.Timestamp
-	11, // 16: servo.v1.Server.last_seen_at:type_name -> google.protobuf.Timestamp
-	11, // 17: servo.v1.Duty.expires_at:type_name -> google.protobuf.Timestamp
-	3,  // 18: servo.v1.StatusService.GetStatus:input_type -> servo.v1.GetStatusRequest
-	0,  // 19: servo.v1.StatusService.GetActivity:input_type -> servo.v1.GetActivityRequest
-	4,  // 20: servo.v1.StatusService.GetStatus:output_type -> servo.v1.Status
-	1,  // 21: servo.v1.StatusService.GetActivity:output_type -> servo.v1.Activity
-	20, // [20:22] is the sub-list for method output_type
-	18, // [18:20] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	13, // 13: servo.v1.Today.average_duration:type_name -> google.protobuf.Duration
+	12, // 14: servo.v1.Dispatch.changed_at:type_name -> google.protobuf.Timestamp
+	12, // 15: servo.v1.Server.started_at:type_name -> google.protobuf.Timestamp
+	12, // 16: servo.v1.Server.last_seen_at:type_name -> google.protobuf.Timestamp
+	10, // 17: servo.v1.PoolStatus.unserved:type_name -> servo.v1.UnservedNeed
+	12, // 18: servo.v1.Duty.expires_at:type_name -> google.protobuf.Timestamp
+	3,  // 19: servo.v1.StatusService.GetStatus:input_type -> servo.v1.GetStatusRequest
+	0,  // 20: servo.v1.StatusService.GetActivity:input_type -> servo.v1.GetActivityRequest
+	4,  // 21: servo.v1.StatusService.GetStatus:output_type -> servo.v1.Status
+	1,  // 22: servo.v1.StatusService.GetActivity:output_type -> servo.v1.Activity
+	21, // [21:23] is the sub-list for method output_type
+	19, // [19:21] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_status_proto_init() }
@@ -1035,7 +1117,7 @@ func file_servo_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_status_proto_rawDesc), len(file_servo_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

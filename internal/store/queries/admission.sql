@@ -106,11 +106,12 @@ WITH RECURSIVE found AS (
     JOIN   LATERAL (SELECT s.pool FROM servo.shares s WHERE s.waits AND NOT s.over_quota AND s.pool > f.pool ORDER BY s.pool LIMIT 1) AS n ON true
 )
 SELECT p.pool::text AS pool, coalesce(s.max_concurrency, -1)::int AS max_concurrency, coalesce(c.clock, 0)::float8 AS clock,
-       w.workers::int AS workers, w.slots::int AS slots, q.queued::int AS queued, f.in_flight::int AS in_flight
+       w.workers::int AS workers, w.slots::int AS slots, w.sets::text[] AS sets, q.queued::int AS queued, f.in_flight::int AS in_flight
 FROM   (SELECT f.pool FROM found f UNION SELECT unnest(@also::text[])) AS p
 LEFT   JOIN LATERAL (SELECT x.max_concurrency, x.accepts FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
 LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
-JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
+JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots,
+                       coalesce(array_agg(DISTINCT x.capabilities), '{}') AS sets FROM servo.workers x
                 WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)) AS w ON true
 JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x
                 WHERE x.pool = p.pool AND coalesce(x.tenant_id = ANY (s.accepts), true) LIMIT @most_queued::int) AS y) AS q ON true
@@ -140,7 +141,7 @@ SELECT ((SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.ten
 -- name: TakeReady :many
 -- The tasks that come next of each tenant and pool, without waiting for anybody, with what
 -- their assets take by experience.
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT r.* FROM servo.ready_q r
@@ -153,7 +154,7 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 -- name: TakeOldest :many
 -- The tasks that are ready longest of each tenant and pool, whatever their priority: the first of
 -- each priority, and of these the oldest.
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT o.*

@@ -21,13 +21,15 @@ ORDER  BY q.token;
 -- The head of a queue, without waiting for anybody, with a new token for each row and all
 -- that a worker needs to know. Nothing while dispatch is off, and nothing of tenants that may
 -- not use the pool: both are looked up once for the statement. A worker of one tenant gets
--- tasks of that tenant only; zeros are a worker of all.
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+-- tasks of that tenant only; zeros are a worker of all. It gets tasks that need what it has, and none
+-- that this transaction has taken for another claim.
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
 FROM   (SELECT p.* FROM servo.pool_q p
         WHERE p.pool = @pool::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
         AND (@tenant_id::uuid = '00000000-0000-0000-0000-000000000000' OR p.tenant_id = @tenant_id::uuid)
+        AND (@everything::bool OR p.needs = '' OR p.needs = ANY (@capabilities::text[])) AND p.task_id <> ALL (@taken::uuid[])
         AND coalesce(p.tenant_id = ANY ((SELECT a.accepts FROM servo.pools a WHERE a.name = @pool::text)::uuid[]), true)
         ORDER BY p.rank
         LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q

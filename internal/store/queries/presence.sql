@@ -25,11 +25,12 @@ SELECT s.name, s.version, s.started_at, s.seen_at FROM servo.servers s WHERE s.s
 -- name: SeeWorkers :exec
 -- In the order of the key, so that two servers that have seen the same workers do not wait
 -- for each other in a circle.
-INSERT INTO servo.workers AS w (name, pool, slots, first_seen, seen_at)
-SELECT n.name, n.pool, n.slots, @now::timestamptz, @now::timestamptz
-FROM   (SELECT unnest(@names::text[]) AS name, unnest(@pools::text[]) AS pool, unnest(@slots::int[]) AS slots ORDER BY 2, 1) AS n
+INSERT INTO servo.workers AS w (name, pool, slots, capabilities, first_seen, seen_at)
+SELECT n.name, n.pool, n.slots, n.capabilities, @now::timestamptz, @now::timestamptz
+FROM   (SELECT unnest(@names::text[]) AS name, unnest(@pools::text[]) AS pool, unnest(@slots::int[]) AS slots,
+               unnest(@capabilities::text[]) AS capabilities ORDER BY 2, 1) AS n
 ON CONFLICT (pool, name) DO UPDATE
-SET    slots = excluded.slots, seen_at = greatest(w.seen_at, excluded.seen_at),
+SET    slots = excluded.slots, capabilities = excluded.capabilities, seen_at = greatest(w.seen_at, excluded.seen_at),
        first_seen = CASE WHEN w.seen_at > @since::timestamptz THEN w.first_seen ELSE excluded.first_seen END;
 
 -- name: SeeWorkersAgain :exec
@@ -47,15 +48,26 @@ GROUP  BY w.pool ORDER BY w.pool LIMIT @most::int;
 -- name: Workers :many
 -- A page of workers by name. Leases have no index by worker: up to `leases` are looked at.
 SELECT w.name, array_agg(w.pool ORDER BY w.pool)::text[] AS pools, max(w.slots)::int AS slots,
-       min(w.first_seen)::timestamptz AS first_seen, max(w.seen_at)::timestamptz AS seen_at, max(coalesce(l.held, 0))::int AS leases
+       min(w.first_seen)::timestamptz AS first_seen, max(w.seen_at)::timestamptz AS seen_at, max(coalesce(l.held, 0))::int AS leases,
+       coalesce(max(l.ends), '0001-01-01 00:00:00+00')::timestamptz AS leases_end_at,
+       coalesce((SELECT c.capabilities FROM servo.capability_sets c WHERE c.digest = max(w.capabilities)), '{}')::text[] AS capabilities
 FROM   servo.workers w
-LEFT   JOIN (SELECT q.worker, count(*) AS held FROM (SELECT x.worker FROM servo.leases x LIMIT @leases::int) AS q GROUP BY q.worker) AS l ON l.worker = w.name
+LEFT   JOIN (SELECT q.worker, count(*) AS held, max(greatest(q.expires_at, h.expires_at)) AS ends
+             FROM   (SELECT x.worker, x.run_id, x.task_id, x.token, x.expires_at FROM servo.leases x LIMIT @leases::int) AS q
+             LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
+                                  WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true
+             GROUP  BY q.worker) AS l ON l.worker = w.name
 WHERE  w.name > @after::text AND w.seen_at > @since::timestamptz AND (@pool::text = '' OR EXISTS
        (SELECT FROM servo.workers o WHERE o.pool = @pool::text AND o.name = w.name AND o.seen_at > @since::timestamptz))
 GROUP  BY w.name ORDER BY w.name LIMIT @most::int;
 
 -- name: ForgetWorkers :execrows
 DELETE FROM servo.workers WHERE seen_at <= @since::timestamptz;
+
+-- name: ForgetCapabilities :execrows
+-- Lists that no worker of the last minutes has.
+DELETE FROM servo.capability_sets c
+WHERE  c.seen_at <= @since::timestamptz AND NOT EXISTS (SELECT FROM servo.workers w WHERE w.capabilities = c.digest);
 
 -- name: ForgetServers :execrows
 DELETE FROM servo.servers WHERE seen_at <= @since::timestamptz;

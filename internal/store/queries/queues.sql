@@ -7,10 +7,10 @@
 -- written, and what was found is reached by its ctid, which a locked row keeps.
 
 -- name: InsertWaiting :exec
-INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet)
+INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, unmet)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
-       unnest(@pools::text[]), unnest(@unmets::int[]);
+       unnest(@pools::text[]), unnest(@needs::text[]), unnest(@unmets::int[]);
 
 -- name: DeleteWaiting :exec
 DELETE FROM servo.waiting
@@ -24,11 +24,11 @@ WHERE  ctid = ANY (ARRAY(
 SELECT sqlc.embed(q) FROM servo.waiting q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertReady :exec
-INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
+INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, rank)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
-       unnest(@pools::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
+       unnest(@pools::text[]), unnest(@needs::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
        unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@ranks::bigint[]);
 
 -- name: DeleteReady :exec
@@ -43,11 +43,11 @@ WHERE  ctid = ANY (ARRAY(
 SELECT sqlc.embed(q) FROM servo.ready_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertQueued :exec
-INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
+INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, rank, cost, asset, ready_at)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
-       unnest(@pools::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
+       unnest(@pools::text[]), unnest(@needs::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
        unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@ranks::bigint[]),
        unnest(@costs::real[]), unnest(@assets::text[]), unnest(@ready_ats::timestamptz[]);
 
@@ -63,11 +63,11 @@ WHERE  ctid = ANY (ARRAY(
 SELECT sqlc.embed(q) FROM servo.pool_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertLeases :exec
-INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
+INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
-       unnest(@pools::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
+       unnest(@pools::text[]), unnest(@needs::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
        unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@tokens::bigint[]), unnest(@claim_ids::uuid[]),
        nullif(unnest(@started_ats::timestamptz[]), '0001-01-01 00:00:00+00'),
        nullif(unnest(@deadlines::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@expires_ats::timestamptz[]),
@@ -86,11 +86,11 @@ WHERE  ctid = ANY (ARRAY(
 SELECT sqlc.embed(q) FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertRetrying :exec
-INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
+INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, due_at, failure)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
-       unnest(@pools::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
+       unnest(@pools::text[]), unnest(@needs::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
        unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@due_ats::timestamptz[]),
        unnest(@failures::text[])::jsonb;
 
@@ -150,7 +150,7 @@ WHERE  q.ctid = n.tid;
 -- The heartbeat of a worker counts as the expiry of its lease if it is later.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance,
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance,
        coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
@@ -162,7 +162,7 @@ LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
 -- name: LockLeasesOnly :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
 JOIN   LATERAL (SELECT * FROM servo.leases l
@@ -171,7 +171,7 @@ JOIN   LATERAL (SELECT * FROM servo.leases l
 -- name: Dependents :many
 -- Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
 -- and that is held: no lock of their own is needed.
-SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
+SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT d.run_id, d.upstream_id, d.task_id FROM servo.edges d
                 WHERE d.tenant_id = n.tenant_id AND d.run_id = n.run_id AND d.upstream_id = n.task_id OFFSET 0) AS e ON true
@@ -191,7 +191,7 @@ WITH RECURSIVE cone AS (
     JOIN   LATERAL (SELECT d.task_id FROM servo.edges d
                     WHERE d.tenant_id = c.tenant_id AND d.run_id = c.run_id AND d.upstream_id = c.task_id OFFSET 0) AS e ON true
 )
-SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
+SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
 FROM   cone c
 JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = c.run_id AND q.task_id = c.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id

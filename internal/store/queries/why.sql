@@ -25,7 +25,7 @@ JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.sha
 
 -- name: LookReady :many
 -- The tasks that a round looks at (TakeReady), and which of them it would hold (PausedTasks).
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
                              JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
@@ -41,7 +41,7 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 
 -- name: LookOldest :many
 -- The tasks that are ready longest (TakeOldest), and which of them a round would hold.
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
                              JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
@@ -62,7 +62,7 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 -- name: ReadyPlace :one
 -- Whether a ready task is held, how many of its tenant come before it in its pool, and how many
 -- of these are ready longer, whatever their priority.
-SELECT q.held, (SELECT count(*) FROM (SELECT FROM servo.ready_q o
+SELECT q.held, q.lacks_worker, (SELECT count(*) FROM (SELECT FROM servo.ready_q o
                                       WHERE o.tenant_id = q.tenant_id AND o.pool = q.pool AND NOT o.held AND o.rank < q.rank
                                       LIMIT @most::int) AS x)::int AS ahead,
        (SELECT count(*) FROM (SELECT FROM generate_series(0, 10) AS l

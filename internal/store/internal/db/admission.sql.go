@@ -298,11 +298,12 @@ WITH RECURSIVE found AS (
     JOIN   LATERAL (SELECT s.pool FROM servo.shares s WHERE s.waits AND NOT s.over_quota AND s.pool > f.pool ORDER BY s.pool LIMIT 1) AS n ON true
 )
 SELECT p.pool::text AS pool, coalesce(s.max_concurrency, -1)::int AS max_concurrency, coalesce(c.clock, 0)::float8 AS clock,
-       w.workers::int AS workers, w.slots::int AS slots, q.queued::int AS queued, f.in_flight::int AS in_flight
+       w.workers::int AS workers, w.slots::int AS slots, w.sets::text[] AS sets, q.queued::int AS queued, f.in_flight::int AS in_flight
 FROM   (SELECT f.pool FROM found f UNION SELECT unnest($1::text[])) AS p
 LEFT   JOIN LATERAL (SELECT x.max_concurrency, x.accepts FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
 LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
-JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
+JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots,
+                       coalesce(array_agg(DISTINCT x.capabilities), '{}') AS sets FROM servo.workers x
                 WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $2::float8)) AS w ON true
 JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x
                 WHERE x.pool = p.pool AND coalesce(x.tenant_id = ANY (s.accepts), true) LIMIT $3::int) AS y) AS q ON true
@@ -322,6 +323,7 @@ type ReadyPoolsRow struct {
 	Clock          float64
 	Workers        int32
 	Slots          int32
+	Sets           []string
 	Queued         int32
 	InFlight       int32
 }
@@ -343,6 +345,7 @@ func (q *Queries) ReadyPools(ctx context.Context, arg ReadyPoolsParams) ([]Ready
 			&i.Clock,
 			&i.Workers,
 			&i.Slots,
+			&i.Sets,
 			&i.Queued,
 			&i.InFlight,
 		); err != nil {
@@ -425,12 +428,12 @@ func (q *Queries) SetPoolClocks(ctx context.Context, arg SetPoolClocksParams) er
 }
 
 const takeOldest = `-- name: TakeOldest :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
-JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths
+JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths, o.needs, o.lacks_worker
                 FROM   generate_series(0, 10) AS l
-                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths FROM servo.ready_q r
+                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker FROM servo.ready_q r
                                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                                 AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
                                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS o ON true
@@ -456,6 +459,7 @@ type TakeOldestRow struct {
 	Priority   int16
 	Dependents bool
 	Pool       string
+	Needs      string
 	Attempt    int32
 	Failures   int32
 	Fruitless  int32
@@ -487,6 +491,7 @@ func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeO
 			&i.Priority,
 			&i.Dependents,
 			&i.Pool,
+			&i.Needs,
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
@@ -507,10 +512,10 @@ func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeO
 }
 
 const takeReady = `-- name: TakeReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
-JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths FROM servo.ready_q r
+JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS q ON true
 JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
@@ -534,6 +539,7 @@ type TakeReadyRow struct {
 	Priority   int16
 	Dependents bool
 	Pool       string
+	Needs      string
 	Attempt    int32
 	Failures   int32
 	Fruitless  int32
@@ -565,6 +571,7 @@ func (q *Queries) TakeReady(ctx context.Context, arg TakeReadyParams) ([]TakeRea
 			&i.Priority,
 			&i.Dependents,
 			&i.Pool,
+			&i.Needs,
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,

@@ -219,7 +219,7 @@ WITH free AS (
     ORDER  BY q.run_id, q.task_id
     FOR    UPDATE OF q
 ), released AS (
-    UPDATE servo.ready_q q SET held = false FROM free WHERE q.run_id = free.run_id AND q.task_id = free.task_id RETURNING q.tenant_id, q.pool
+    UPDATE servo.ready_q q SET held = false, lacks_worker = false FROM free WHERE q.run_id = free.run_id AND q.task_id = free.task_id RETURNING q.tenant_id, q.pool
 ), noted AS (
     INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)
     SELECT DISTINCT r.tenant_id, r.pool, '', 0, 0, 0::float8, 0::float8, true FROM released r

@@ -82,11 +82,12 @@ WITH RECURSIVE ready AS (
 ), wanted AS (
     SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::text[]) AS pool
 ), rooms AS MATERIALIZED (
-    SELECT p.pool, s.accepts, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, q.queued, f.in_flight
+    SELECT p.pool, s.accepts, coalesce(s.max_concurrency, -1) AS max_concurrency, coalesce(c.clock, 0) AS clock, w.workers, w.slots, w.sets, q.queued, f.in_flight
     FROM   (SELECT DISTINCT n.pool FROM wanted n) AS p
     LEFT   JOIN LATERAL (SELECT x.max_concurrency, x.accepts FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
     LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
-    JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots FROM servo.workers x
+    JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots,
+                       coalesce(array_agg(DISTINCT x.capabilities), '{}') AS sets FROM servo.workers x
                     WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $4::float8)) AS w ON true
     JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x
                     WHERE x.pool = p.pool AND coalesce(x.tenant_id = ANY (s.accepts), true) LIMIT $5::int) AS y) AS q ON true
@@ -96,7 +97,7 @@ SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, t.max_concurrent_ta
        EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = n.tenant_id)::bool AS pauses,
        coalesce(h.even_at, r.clock)::float8 AS even_at,
        r.max_concurrency::int AS pool_max_concurrency, r.clock::float8 AS pool_clock, r.workers::int AS pool_workers,
-       r.slots::int AS pool_slots, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight,
+       r.slots::int AS pool_slots, r.sets::text[] AS pool_sets, r.queued::int AS pool_queued, r.in_flight::int AS pool_in_flight,
        EXISTS (SELECT FROM ready x WHERE x.pool = n.pool AND coalesce(x.tenant_id = ANY (r.accepts), true) OR x.nth = $1::int)::bool AS backlog,
        EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)::bool AS dispatch_off
 FROM   wanted n
@@ -127,6 +128,7 @@ type InlineSharesRow struct {
 	PoolClock          float64
 	PoolWorkers        int32
 	PoolSlots          int32
+	PoolSets           []string
 	PoolQueued         int32
 	PoolInFlight       int32
 	Backlog            bool
@@ -164,6 +166,7 @@ func (q *Queries) InlineShares(ctx context.Context, arg InlineSharesParams) ([]I
 			&i.PoolClock,
 			&i.PoolWorkers,
 			&i.PoolSlots,
+			&i.PoolSets,
 			&i.PoolQueued,
 			&i.PoolInFlight,
 			&i.Backlog,

@@ -147,10 +147,10 @@ func (q *Queries) LockPool(ctx context.Context, name string) (LockPoolRow, error
 }
 
 const lockQueuedWithoutAccess = `-- name: LockQueuedWithoutAccess :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, q.asset
 FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, rank, cost, asset, ready_at, deaths FROM servo.pool_q x
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, rank, cost, asset, ready_at, deaths, needs FROM servo.pool_q x
                 WHERE x.run_id = n.run_id AND x.task_id = n.task_id
                 OFFSET 0 FOR UPDATE SKIP LOCKED) AS q ON true
 JOIN   servo.pools p ON p.name = q.pool
@@ -172,6 +172,7 @@ type LockQueuedWithoutAccessRow struct {
 	Priority   int16
 	Dependents bool
 	Pool       string
+	Needs      string
 	Attempt    int32
 	Failures   int32
 	Fruitless  int32
@@ -202,6 +203,7 @@ func (q *Queries) LockQueuedWithoutAccess(ctx context.Context, arg LockQueuedWit
 			&i.Priority,
 			&i.Dependents,
 			&i.Pool,
+			&i.Needs,
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,

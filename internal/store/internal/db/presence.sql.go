@@ -10,6 +10,20 @@ import (
 	"time"
 )
 
+const forgetCapabilities = `-- name: ForgetCapabilities :execrows
+DELETE FROM servo.capability_sets c
+WHERE  c.seen_at <= $1::timestamptz AND NOT EXISTS (SELECT FROM servo.workers w WHERE w.capabilities = c.digest)
+`
+
+// Lists that no worker of the last minutes has.
+func (q *Queries) ForgetCapabilities(ctx context.Context, since time.Time) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetCapabilities, since)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const forgetServers = `-- name: ForgetServers :execrows
 DELETE FROM servo.servers WHERE seen_at <= $1::timestamptz
 `
@@ -128,20 +142,22 @@ func (q *Queries) RenewServer(ctx context.Context, arg RenewServerParams) (bool,
 }
 
 const seeWorkers = `-- name: SeeWorkers :exec
-INSERT INTO servo.workers AS w (name, pool, slots, first_seen, seen_at)
-SELECT n.name, n.pool, n.slots, $1::timestamptz, $1::timestamptz
-FROM   (SELECT unnest($2::text[]) AS name, unnest($3::text[]) AS pool, unnest($4::int[]) AS slots ORDER BY 2, 1) AS n
+INSERT INTO servo.workers AS w (name, pool, slots, capabilities, first_seen, seen_at)
+SELECT n.name, n.pool, n.slots, n.capabilities, $1::timestamptz, $1::timestamptz
+FROM   (SELECT unnest($2::text[]) AS name, unnest($3::text[]) AS pool, unnest($4::int[]) AS slots,
+               unnest($5::text[]) AS capabilities ORDER BY 2, 1) AS n
 ON CONFLICT (pool, name) DO UPDATE
-SET    slots = excluded.slots, seen_at = greatest(w.seen_at, excluded.seen_at),
-       first_seen = CASE WHEN w.seen_at > $5::timestamptz THEN w.first_seen ELSE excluded.first_seen END
+SET    slots = excluded.slots, capabilities = excluded.capabilities, seen_at = greatest(w.seen_at, excluded.seen_at),
+       first_seen = CASE WHEN w.seen_at > $6::timestamptz THEN w.first_seen ELSE excluded.first_seen END
 `
 
 type SeeWorkersParams struct {
-	Now   time.Time
-	Names []string
-	Pools []string
-	Slots []int32
-	Since time.Time
+	Now          time.Time
+	Names        []string
+	Pools        []string
+	Slots        []int32
+	Capabilities []string
+	Since        time.Time
 }
 
 // In the order of the key, so that two servers that have seen the same workers do not wait
@@ -152,6 +168,7 @@ func (q *Queries) SeeWorkers(ctx context.Context, arg SeeWorkersParams) error {
 		arg.Names,
 		arg.Pools,
 		arg.Slots,
+		arg.Capabilities,
 		arg.Since,
 	)
 	return err
@@ -210,9 +227,15 @@ func (q *Queries) Servers(ctx context.Context, arg ServersParams) ([]ServoServer
 
 const workers = `-- name: Workers :many
 SELECT w.name, array_agg(w.pool ORDER BY w.pool)::text[] AS pools, max(w.slots)::int AS slots,
-       min(w.first_seen)::timestamptz AS first_seen, max(w.seen_at)::timestamptz AS seen_at, max(coalesce(l.held, 0))::int AS leases
+       min(w.first_seen)::timestamptz AS first_seen, max(w.seen_at)::timestamptz AS seen_at, max(coalesce(l.held, 0))::int AS leases,
+       coalesce(max(l.ends), '0001-01-01 00:00:00+00')::timestamptz AS leases_end_at,
+       coalesce((SELECT c.capabilities FROM servo.capability_sets c WHERE c.digest = max(w.capabilities)), '{}')::text[] AS capabilities
 FROM   servo.workers w
-LEFT   JOIN (SELECT q.worker, count(*) AS held FROM (SELECT x.worker FROM servo.leases x LIMIT $1::int) AS q GROUP BY q.worker) AS l ON l.worker = w.name
+LEFT   JOIN (SELECT q.worker, count(*) AS held, max(greatest(q.expires_at, h.expires_at)) AS ends
+             FROM   (SELECT x.worker, x.run_id, x.task_id, x.token, x.expires_at FROM servo.leases x LIMIT $1::int) AS q
+             LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
+                                  WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true
+             GROUP  BY q.worker) AS l ON l.worker = w.name
 WHERE  w.name > $2::text AND w.seen_at > $3::timestamptz AND ($4::text = '' OR EXISTS
        (SELECT FROM servo.workers o WHERE o.pool = $4::text AND o.name = w.name AND o.seen_at > $3::timestamptz))
 GROUP  BY w.name ORDER BY w.name LIMIT $5::int
@@ -227,12 +250,14 @@ type WorkersParams struct {
 }
 
 type WorkersRow struct {
-	Name      string
-	Pools     []string
-	Slots     int32
-	FirstSeen time.Time
-	SeenAt    time.Time
-	Leases    int32
+	Name         string
+	Pools        []string
+	Slots        int32
+	FirstSeen    time.Time
+	SeenAt       time.Time
+	Leases       int32
+	LeasesEndAt  time.Time
+	Capabilities []string
 }
 
 // A page of workers by name. Leases have no index by worker: up to `leases` are looked at.
@@ -258,6 +283,8 @@ func (q *Queries) Workers(ctx context.Context, arg WorkersParams) ([]WorkersRow,
 			&i.FirstSeen,
 			&i.SeenAt,
 			&i.Leases,
+			&i.LeasesEndAt,
+			&i.Capabilities,
 		); err != nil {
 			return nil, err
 		}

@@ -13,16 +13,16 @@ import (
 )
 
 const lookOldest = `-- name: LookOldest :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
                              JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
                              WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most,
                unnest($4::bool[]) AS pauses) AS n
-JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths
+JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths, o.needs, o.lacks_worker
                 FROM   generate_series(0, 10) AS l
-                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths FROM servo.ready_q r
+                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker FROM servo.ready_q r
                                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                                 AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
                                 ORDER BY r.rank LIMIT n.most) AS o ON true
@@ -49,6 +49,7 @@ type LookOldestRow struct {
 	Priority   int16
 	Dependents bool
 	Pool       string
+	Needs      string
 	Attempt    int32
 	Failures   int32
 	Fruitless  int32
@@ -85,6 +86,7 @@ func (q *Queries) LookOldest(ctx context.Context, arg LookOldestParams) ([]LookO
 			&i.Priority,
 			&i.Dependents,
 			&i.Pool,
+			&i.Needs,
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
@@ -106,14 +108,14 @@ func (q *Queries) LookOldest(ctx context.Context, arg LookOldestParams) ([]LookO
 }
 
 const lookReady = `-- name: LookReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
                              JOIN servo.asset_pauses p ON p.tenant_id = r.tenant_id AND p.workspace_id = r.workspace_id
                              WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most,
                unnest($4::bool[]) AS pauses) AS n
-JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths FROM servo.ready_q r
+JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                 ORDER BY r.rank LIMIT n.most) AS q ON true
 JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
@@ -138,6 +140,7 @@ type LookReadyRow struct {
 	Priority   int16
 	Dependents bool
 	Pool       string
+	Needs      string
 	Attempt    int32
 	Failures   int32
 	Fruitless  int32
@@ -174,6 +177,7 @@ func (q *Queries) LookReady(ctx context.Context, arg LookReadyParams) ([]LookRea
 			&i.Priority,
 			&i.Dependents,
 			&i.Pool,
+			&i.Needs,
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
@@ -317,7 +321,7 @@ func (q *Queries) QueuePlace(ctx context.Context, arg QueuePlaceParams) (int32, 
 }
 
 const readyPlace = `-- name: ReadyPlace :one
-SELECT q.held, (SELECT count(*) FROM (SELECT FROM servo.ready_q o
+SELECT q.held, q.lacks_worker, (SELECT count(*) FROM (SELECT FROM servo.ready_q o
                                       WHERE o.tenant_id = q.tenant_id AND o.pool = q.pool AND NOT o.held AND o.rank < q.rank
                                       LIMIT $1::int) AS x)::int AS ahead,
        (SELECT count(*) FROM (SELECT FROM generate_series(0, 10) AS l
@@ -338,9 +342,10 @@ type ReadyPlaceParams struct {
 }
 
 type ReadyPlaceRow struct {
-	Held  bool
-	Ahead int32
-	Older int32
+	Held        bool
+	LacksWorker bool
+	Ahead       int32
+	Older       int32
 }
 
 // Whether a ready task is held, how many of its tenant come before it in its pool, and how many
@@ -353,7 +358,12 @@ func (q *Queries) ReadyPlace(ctx context.Context, arg ReadyPlaceParams) (ReadyPl
 		arg.TaskID,
 	)
 	var i ReadyPlaceRow
-	err := row.Scan(&i.Held, &i.Ahead, &i.Older)
+	err := row.Scan(
+		&i.Held,
+		&i.LacksWorker,
+		&i.Ahead,
+		&i.Older,
+	)
 	return i, err
 }
 

@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// A task needs a capability, and a worker declares the ones it has (docs/adr/0034-capabilities.md).
+// Admission holds tasks that no live worker of their pool can run, and a claim gets tasks that its
+// worker can run.
+
+const (
+	maxCapabilities     = 10_000
+	maxCapabilityLength = 300
+	// maxSets bounds the lists that a server remembers. They are few: one for each build.
+	maxSets = 10_000
+	// releaseHeldBatch is how many tasks of a pool and capability return to the order at once.
+	releaseHeldBatch = 10_000
+)
+
+// capabilitySet is what a worker can run; nil is everything.
+type capabilitySet struct {
+	digest string
+	list   []string // sorted, each once
+	has    map[string]bool
+}
+
+func (s *capabilitySet) canRun(needs string) bool { return s == nil || needs == "" || s.has[needs] }
+
+// name is the digest of the set.
+func (s *capabilitySet) name() string {
+	if s == nil {
+		return store.Everything
+	}
+	return s.digest
+}
+
+// names are its capabilities.
+func (s *capabilitySet) names() []string {
+	if s == nil {
+		return nil
+	}
+	return s.list
+}
+
+func newCapabilitySet(list []string) *capabilitySet {
+	s := &capabilitySet{list: slices.Compact(slices.Sorted(slices.Values(list))), has: make(map[string]bool, len(list))}
+	for _, c := range s.list {
+		s.has[c] = true
+	}
+	sum := sha256.Sum256([]byte(strings.Join(s.list, "\x00")))
+	s.digest = hex.EncodeToString(sum[:16])
+	return s
+}
+
+// capabilitySets are the sets that an engine has met, by what workers declare and by digest.
+type capabilitySets struct {
+	mu       sync.Mutex
+	declared map[string]*capabilitySet
+	byDigest map[string]*capabilitySet
+}
+
+// of is the set of a list that a worker declares. A list is checked when it is new.
+func (c *capabilitySets) of(list []string) (*capabilitySet, error) {
+	if len(list) == 0 {
+		return nil, nil //nolint:nilnil // a worker that declares nothing can run everything
+	}
+	key := strings.Join(list, "\x00")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.declared[key]; s != nil {
+		return s, nil
+	}
+	if len(list) > maxCapabilities {
+		return nil, fault.New(fault.InvalidArgument, "must name at most 10000", fault.Field("capabilities"), fault.Remedy("split the handlers among several workers"))
+	}
+	for _, capability := range list {
+		if capability == "" {
+			return nil, fault.New(fault.InvalidArgument, "has an empty name", fault.Field("capabilities"), fault.Remedy("use exec, http, or go: and a handler"))
+		}
+		if err := checkText("capabilities", capability, maxCapabilityLength); err != nil {
+			return nil, err
+		}
+	}
+	s := newCapabilitySet(list)
+	if c.declared == nil || len(c.declared) >= maxSets {
+		c.declared = map[string]*capabilitySet{}
+	}
+	c.declared[key] = s
+	c.remember(s)
+	return s, nil
+}
+
+func (c *capabilitySets) remember(s *capabilitySet) {
+	if c.byDigest == nil || len(c.byDigest) >= maxSets {
+		c.byDigest = map[string]*capabilitySet{}
+	}
+	c.byDigest[s.digest] = s
+}
+
+// ofWorkers is what the live workers of a pool can run, by the digests of their sets. Sets that
+// this server has not met are read.
+func (c *capabilitySets) ofWorkers(ctx context.Context, tx *store.Tx, digests []string) (poolCapabilities, error) {
+	if len(digests) == 0 || slices.Contains(digests, store.Everything) {
+		return poolCapabilities{everything: true, workers: len(digests) > 0}, nil
+	}
+	can := poolCapabilities{workers: true}
+	var unknown []string
+	c.mu.Lock()
+	for _, digest := range digests {
+		if s := c.byDigest[digest]; s != nil {
+			can.sets = append(can.sets, s)
+		} else {
+			unknown = append(unknown, digest)
+		}
+	}
+	c.mu.Unlock()
+	if len(unknown) == 0 {
+		return can, nil
+	}
+	found, err := tx.CapabilitySets(ctx, unknown)
+	if err != nil {
+		return can, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for digest, list := range found {
+		s := newCapabilitySet(list)
+		s.digest = digest
+		c.remember(s)
+		can.sets = append(can.sets, s)
+	}
+	return can, nil
+}
+
+// poolCapabilities are what the live workers of a pool can run.
+type poolCapabilities struct {
+	workers    bool // there are any: without workers nothing is held
+	everything bool
+	sets       []*capabilitySet
+}
+
+func (p poolCapabilities) canRun(needs string) bool {
+	return p.everything || slices.ContainsFunc(p.sets, func(s *capabilitySet) bool { return s.canRun(needs) })
+}
+
+// lookUp reads what the workers of each pool of a round can run.
+func (e *Engine) lookUp(ctx context.Context, tx *store.Tx, pools []*poolRound) (err error) {
+	for _, p := range pools {
+		if p.can, err = e.capabilities.ofWorkers(ctx, tx, p.sets); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lackingOf are the tasks that no worker of their pool can run, as what is held of them.
+func lackingOf(pools []*poolRound, tasks []store.ReadyTask) (lacking []store.Lacking) {
+	byPool := make(map[string]poolCapabilities, len(pools))
+	for _, p := range pools {
+		byPool[p.pool] = p.can
+	}
+	for _, t := range tasks {
+		if byPool[t.Pool].canRun(t.Needs) {
+			continue
+		}
+		l := store.Lacking{ShareKey: store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}, Needs: t.Needs}
+		if !slices.Contains(lacking, l) {
+			lacking = append(lacking, l)
+		}
+	}
+	return lacking
+}
+
+// lackingTasks are those of the tasks that no worker of their pool can run.
+func lackingTasks(pools []*poolRound, tasks []store.InlineTask) map[id.Task]bool {
+	lacks := map[id.Task]bool{}
+	for _, p := range pools {
+		for _, t := range tasks {
+			if t.Pool == p.pool && !p.can.canRun(t.Needs) {
+				lacks[t.ID] = true
+			}
+		}
+	}
+	return lacks
+}
+
+// MatchWorkers looks what the live workers can run: held tasks that a worker can run return to the
+// order, and up to most queued ones that none can run leave the queue. It says how many it looked at.
+func (e *Engine) MatchWorkers(ctx context.Context, most int) (looked int, err error) {
+	released := 0
+	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		released, err = tx.ReleaseCapable(ctx, AdmissionDuty, workerAlive, releaseHeldBatch)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if released > 0 {
+		e.signals.publish(readyTopic)
+	}
+	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
+		candidates, err := tx.QueuedWithoutWorker(ctx, workerAlive, most)
+		looked = len(candidates)
+		if err != nil || looked == 0 {
+			return err
+		}
+		return withdraw(ctx, tx, w, candidates, tx.LockQueued, "no live worker of the pool can run it any more")
+	})
+	return max(looked, released), err
+}
+
+// withdraw makes queued tasks ready again. Their runs are locked first, so that a cancel meets each
+// task in one of the queues.
+func withdraw(ctx context.Context, tx *store.Tx, w *working, candidates []store.TaskKey, lock func(context.Context, []store.TaskKey) ([]run.Task, error), reason string) error {
+	runs, err := tx.LockRuns(ctx, store.LockForMove, runKeys(candidates))
+	if err != nil {
+		return err
+	}
+	queued, err := lock(ctx, candidates)
+	if err != nil {
+		return err
+	}
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	w.at(now)
+	w.addRuns(runs)
+	for _, t := range queued {
+		if err := w.decide(w.add(t), run.Withdraw{Reason: reason}, event.Meta{Actor: "reaper"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describeNeed says what a worker must have, and how to get such a worker.
+func describeNeed(needs, pool string) (what, remedy string) {
+	if handler, isGo := run.HandlerOf(needs); isGo {
+		return "the Go handler " + handler, goWorkerRemedy(handler, pool)
+	}
+	return "the capability " + needs, "start a worker for exec and http assets: servo worker --pool " + pool
+}
+
+// goWorkerRemedy is how a Go handler gets a worker.
+func goWorkerRemedy(handler, pool string) string {
+	return fmt.Sprintf("start the Go program that registers handler %s for pool %s; servo worker cannot run Go assets", handler, pool)
+}
+
+// UnservedNeed is a capability that tasks of a pool wait for, and what to do about it.
+type UnservedNeed struct {
+	store.UnservedNeed
+
+	Remedy string
+}
+
+// UnservedNeeds are the capabilities that waiting tasks need and no live worker of their pool has.
+func (e *Engine) UnservedNeeds(ctx context.Context) ([]UnservedNeed, error) {
+	found, err := e.store.UnservedNeeds(ctx, workerAlive)
+	if err != nil {
+		return nil, err
+	}
+	needs := make([]UnservedNeed, len(found))
+	for i, n := range found {
+		_, remedy := describeNeed(n.Needs, n.Pool)
+		needs[i] = UnservedNeed{UnservedNeed: n, Remedy: remedy}
+	}
+	return needs, nil
+}

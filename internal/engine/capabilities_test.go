@@ -1,0 +1,219 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/servotest/verifytest"
+	"go.arco.dev/servo/internal/store"
+)
+
+// capableManifest has assets of each kind in one pool.
+const capableManifest = `
+version: 1
+assets:
+  - {key: k/exec, exec: {command: [run]}}
+  - {key: k/http, http: {url: "https://example.com"}}
+  - {key: k/old, go: {handler: old}}
+  - {key: k/new, go: {handler: new}}
+pipelines:
+  - {name: exec, overlap: allow, select: [k/exec]}
+  - {name: http, overlap: allow, select: [k/http]}
+  - {name: old, overlap: allow, select: [k/old]}
+  - {name: new, overlap: allow, select: [k/new]}
+`
+
+// able claims as a worker with capabilities, and has it written that the worker is there.
+func (b *bundle) able(t testing.TB, worker string, most int, capabilities ...string) []engine.Lease {
+	t.Helper()
+	leases, err := b.Claim(t.Context(), engine.ClaimRequest{
+		Worker: worker, Claim: newClaim(), Pools: []string{"default"}, Max: most, Slots: 8, Start: true, Capabilities: capabilities,
+	})
+	require.NoError(t, err)
+	b.present(t)
+	return leases
+}
+
+// present writes which workers were seen, as a server does.
+func (b *bundle) present(t testing.TB) {
+	t.Helper()
+	workers, heard, _ := b.SeenWorkers()
+	_, err := b.db.RenewPresence(t.Context(), store.Presence{Name: "test", Workers: workers, Heard: heard})
+	require.NoError(t, err)
+	_, err = b.MatchWorkers(t.Context(), 100)
+	require.NoError(t, err)
+}
+
+func assetsOf(leases []engine.Lease) (assets []string) {
+	for _, l := range leases {
+		assets = append(assets, l.Asset)
+	}
+	return assets
+}
+
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a worker gets the tasks that it can run", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.deploy(t, capableManifest)
+		for _, pipeline := range []string{"exec", "http", "old", "new"} {
+			b.trigger(t, pipeline)
+		}
+		require.Equal(t, 4, b.admit(t), "without workers tasks of every kind are queued")
+		require.ElementsMatch(t, []string{"k/exec", "k/http"}, assetsOf(b.able(t, "plain", 10, "exec", "http")))
+		require.Empty(t, b.able(t, "go-1", 10, "go:old"), "its task has left the queue, since only the first worker was there")
+		require.Equal(t, 1, b.admit(t))
+		require.Equal(t, []string{"k/old"}, assetsOf(b.able(t, "go-1", 10, "go:old")))
+		require.Zero(t, b.admit(t))
+		require.Empty(t, b.able(t, "any", 1))
+		require.Equal(t, 1, b.admit(t))
+		require.Equal(t, []string{"k/new"}, assetsOf(b.able(t, "any", 10)), "a worker that declares nothing runs everything")
+		verifytest.Clean(t, b.db)
+	})
+
+	t.Run("claims of one batch that can run different tasks share a pool", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.deploy(t, capableManifest)
+		for _, pipeline := range []string{"exec", "old", "exec", "new"} {
+			b.trigger(t, pipeline)
+		}
+		require.Equal(t, 4, b.admit(t))
+		got := make(chan []engine.Lease, 3)
+		for _, capabilities := range [][]string{{"exec"}, {"exec", "go:old"}, nil} {
+			go func() {
+				leases, err := b.Claim(t.Context(), engine.ClaimRequest{
+					Worker: "w", Claim: newClaim(), Pools: []string{"default"}, Max: 10, Start: true, Capabilities: capabilities,
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				got <- leases
+			}()
+		}
+		total := 0
+		for range 3 {
+			total += len(<-got)
+		}
+		require.GreaterOrEqual(t, total, 2)
+		require.Len(t, b.claim(t, 10, true), 4-total, "the rest is left, nothing is lost")
+		verifytest.Clean(t, b.db)
+	})
+
+	t.Run("tasks that no worker can run are held, and return when one can", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.deploy(t, capableManifest)
+		b.able(t, "go-1", 10, "go:old")
+		for range 50 {
+			b.trigger(t, "new")
+		}
+		b.trigger(t, "old")
+		for range 3 {
+			b.admit(t)
+		}
+		require.Equal(t, []string{"k/old"}, assetsOf(b.able(t, "go-1", 10, "go:old")), "others are not behind them")
+		require.Zero(t, b.admit(t))
+		b.able(t, "go-2", 1, "go:new", "go:old")
+		require.Positive(t, b.admit(t))
+		leases := b.able(t, "go-2", 10, "go:new", "go:old")
+		require.NotEmpty(t, leases)
+		require.Equal(t, "k/new", leases[0].Asset)
+		verifytest.Clean(t, b.db)
+	})
+
+	t.Run("a queued task leaves the queue when its last worker is gone", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.deploy(t, capableManifest)
+		b.able(t, "go-1", 10, "go:old")
+		b.trigger(t, "old")
+		require.Equal(t, 1, b.admit(t))
+		b.able(t, "plain", 10, "exec", "http")
+		b.db.Exec(t, "UPDATE servo.workers SET seen_at = seen_at - interval '10 minutes' WHERE name = 'go-1'")
+		looked, err := b.MatchWorkers(t.Context(), 100)
+		require.NoError(t, err)
+		require.Equal(t, 1, looked)
+		require.Zero(t, b.admit(t))
+		require.Empty(t, b.able(t, "plain", 10, "exec", "http"))
+		b.able(t, "go-2", 1, "go:old")
+		require.Equal(t, 1, b.admit(t))
+		require.Len(t, b.able(t, "go-2", 1, "go:old"), 1)
+		verifytest.Clean(t, b.db)
+	})
+
+	t.Run("a paused asset stays held when a worker appears", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.deploy(t, capableManifest)
+		b.able(t, "go-1", 10, "go:old")
+		b.trigger(t, "new")
+		require.Zero(t, b.admit(t))
+		pause := engine.AssetPause{Tenant: b.tenant, Workspace: "default", Asset: "k/new", Meta: engineMeta}
+		_, err := b.PauseAsset(t.Context(), pause)
+		require.NoError(t, err)
+		b.able(t, "go-2", 1, "go:new")
+		require.Zero(t, b.admit(t))
+		_, err = b.ResumeAsset(t.Context(), pause)
+		require.NoError(t, err)
+		require.Equal(t, 1, b.admit(t))
+	})
+
+	t.Run("a handoff leases a task to a claim that can run it", func(t *testing.T) {
+		t.Parallel()
+		b := setupInline(t)
+		b.deploy(t, capableManifest)
+		b.able(t, "plain", 1, "exec")
+		b.able(t, "go-1", 1, "go:old")
+		ask := func(capability string) <-chan []engine.Lease {
+			return b.standing(t, engine.ClaimRequest{Worker: "w " + capability, Pools: []string{"default"}, Max: 1, Slots: 8, Start: true, Capabilities: []string{capability}})
+		}
+		plain, golang := ask("exec"), ask("go:old")
+		b.trigger(t, "old")
+		require.Equal(t, []string{"k/old"}, assetsOf(<-golang), "not the claim that has waited longest")
+		b.trigger(t, "exec")
+		require.Equal(t, []string{"k/exec"}, assetsOf(<-plain))
+	})
+
+	t.Run("capabilities are bounded", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		for name, capabilities := range map[string][]string{"empty": {""}, "zero": {"go:\x00"}, "long": {strings.Repeat("x", 400)}, "many": make([]string, 10_001)} {
+			_, err := b.Claim(t.Context(), engine.ClaimRequest{Worker: "w", Claim: newClaim(), Pools: []string{"default"}, Max: 1, Capabilities: capabilities})
+			require.True(t, fault.Is(err, fault.InvalidArgument) || fault.Is(err, fault.LimitExceeded), "%s: %v", name, err)
+		}
+	})
+}
+
+func TestWhyNoCapableWorker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.deploy(t, capableManifest)
+	b.able(t, "plain", 10, "http")
+	goRun, execRun := b.trigger(t, "new"), b.trigger(t, "exec")
+	for range 2 { // before and after admission has held it
+		for asset, want := range map[string]engine.Blocker{
+			"k/new": {
+				Code: engine.BlockedByCapability, Message: "no live worker of pool default has the Go handler new",
+				Remedy: "start the Go program that registers handler new for pool default; servo worker cannot run Go assets",
+				Values: map[string]any{"pool": "default", "capability": "go:new", "handler": "new"},
+			},
+			"k/exec": {
+				Code: engine.BlockedByCapability, Message: "no live worker of pool default has the capability exec",
+				Remedy: "start a worker for exec and http assets: servo worker --pool default",
+				Values: map[string]any{"pool": "default", "capability": "exec"},
+			},
+		} {
+			why := b.whyTask(t, map[string]store.RunKey{"k/new": goRun, "k/exec": execRun}[asset], asset)
+			require.Equal(t, "READY", why.State)
+			require.Equal(t, []engine.Blocker{want}, why.Blockers)
+		}
+		b.admit(t)
+	}
+}

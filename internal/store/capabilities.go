@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/store/internal/db"
+)
+
+// Everything is the digest of a worker that declares no capabilities: it can run every task.
+const Everything = ""
+
+// seeCapabilities writes the lists of capabilities that workers have declared, each once.
+func (tx *Tx) seeCapabilities(ctx context.Context, workers []SeenWorker, now time.Time) error {
+	params, seen := db.SeeCapabilitiesParams{Now: now}, map[string]bool{Everything: true}
+	for _, w := range workers {
+		if seen[w.Digest] {
+			continue
+		}
+		seen[w.Digest] = true
+		list, err := json.Marshal(w.Capabilities)
+		if err != nil {
+			return err
+		}
+		params.Digests, params.Capabilities = append(params.Digests, w.Digest), append(params.Capabilities, string(list))
+	}
+	if len(params.Digests) == 0 {
+		return nil
+	}
+	return tx.q.SeeCapabilities(ctx, params)
+}
+
+// CapabilitySets reads lists of capabilities by their digests.
+func (tx *Tx) CapabilitySets(ctx context.Context, digests []string) (map[string][]string, error) {
+	rows, err := tx.q.CapabilitySets(ctx, digests)
+	found := make(map[string][]string, len(rows))
+	for _, r := range rows {
+		found[r.Digest] = r.Capabilities
+	}
+	return found, err
+}
+
+// LivePoolSets reads what the workers of pools have declared that were seen within alive: the
+// digests by pool. A pool without live workers is left out.
+func (tx *Tx) LivePoolSets(ctx context.Context, pools []string, alive time.Duration) (map[string][]string, error) {
+	rows, err := tx.q.LivePoolSets(ctx, db.LivePoolSetsParams{Pools: pools, Alive: alive.Seconds()})
+	found := map[string][]string{}
+	for _, r := range rows {
+		found[r.Pool] = append(found[r.Pool], r.Digest)
+	}
+	return found, err
+}
+
+// Lacking is a capability that no live worker of a pool has, and a tenant with tasks that need it.
+type Lacking struct {
+	ShareKey
+
+	Needs string
+}
+
+// mostHeld is among how many of the first tasks of a tenant and pool those are looked for that
+// lack a worker.
+const mostHeld = 1000
+
+// HoldLacking takes ready tasks that no live worker can run out of the order.
+func (tx *Tx) HoldLacking(ctx context.Context, lacking []Lacking) error {
+	if len(lacking) == 0 {
+		return nil
+	}
+	return tx.q.HoldLacking(ctx, db.HoldLackingParams{
+		TenantIds: column(lacking, func(l Lacking) uuid.UUID { return l.Tenant.UUID }),
+		Pools:     column(lacking, func(l Lacking) string { return l.Pool }),
+		Needs:     column(lacking, func(l Lacking) string { return l.Needs }),
+		Most:      mostHeld,
+	})
+}
+
+// ReleaseCapable puts tasks back into the order that were held for want of a worker, up to most of
+// each pool and capability, if a worker was seen within alive that can run them. It waits for the
+// round of admission that is under way.
+func (tx *Tx) ReleaseCapable(ctx context.Context, duty string, alive time.Duration, most int) (int, error) {
+	if err := tx.q.WaitForDuty(ctx, duty); err != nil {
+		return 0, err
+	}
+	released, err := tx.q.ReleaseCapable(ctx, db.ReleaseCapableParams{Alive: alive.Seconds(), Most: int32(most)}) //nolint:gosec // a batch size
+	return int(released), err
+}
+
+// QueuedWithoutWorker are candidates: queued tasks that no worker of their pool can run which was
+// seen within alive. Pools without workers are left out.
+func (tx *Tx) QueuedWithoutWorker(ctx context.Context, alive time.Duration, most int) ([]TaskKey, error) {
+	rows, err := tx.q.QueuedWithoutWorker(ctx, db.QueuedWithoutWorkerParams{Alive: alive.Seconds(), Most: int32(most)}) //nolint:gosec // a batch size
+	return column(rows, func(r db.QueuedWithoutWorkerRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) }), err
+}
+
+// LockQueued locks queued tasks, and skips rows that are locked.
+func (tx *Tx) LockQueued(ctx context.Context, keys []TaskKey) ([]run.Task, error) {
+	rows, err := tx.q.LockQueued(ctx, db.LockQueuedParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID)})
+	return column(rows, func(r db.LockQueuedRow) run.Task { return queuedTask(db.LockQueuedWithoutAccessRow(r)) }), err
+}
+
+// UnservedNeed is a capability that tasks of a pool wait for.
+type UnservedNeed struct {
+	Pool  string
+	Needs string
+	Tasks int // counted up to MaxDepth
+}
+
+// UnservedNeeds are what waiting tasks need and no worker of their pool has that was seen within
+// alive.
+func (s *Store) UnservedNeeds(ctx context.Context, alive time.Duration) (needs []UnservedNeed, err error) {
+	err = s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.UnservedNeeds(ctx, db.UnservedNeedsParams{Most: MaxDepth, Looked: MaxDepth, Alive: alive.Seconds()})
+		needs = column(rows, func(r db.UnservedNeedsRow) UnservedNeed {
+			return UnservedNeed{Pool: r.Pool, Needs: r.Needs, Tasks: int(r.Tasks)}
+		})
+		return err
+	})
+	return needs, err
+}
