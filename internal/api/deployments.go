@@ -22,6 +22,17 @@ type deploymentService struct {
 	*Server
 }
 
+// warnOfWorkers adds which assets no live worker can run.
+func (s deploymentService) warnOfWorkers(ctx context.Context, manifest *asset.Manifest, answer *servov1.DeployResponse) error {
+	warnings, err := s.engine.WorkerWarnings(ctx, manifest)
+	for _, w := range warnings {
+		answer.WorkerWarnings = append(answer.WorkerWarnings, &servov1.WorkerWarning{
+			Pool: w.Pool, Capability: w.Capability, Assets: w.Assets, Message: w.Message, Remedy: w.Remedy,
+		})
+	}
+	return err
+}
+
 // Deploy implements servov1.DeploymentServiceServer.
 func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployRequest) (*servov1.DeployResponse, error) {
 	tenant, err := s.tenants.id(ctx, req.GetTenant())
@@ -61,6 +72,9 @@ func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployReques
 		return nil, err
 	}
 	if answer.OrphanedConfigs, err = s.orphanedConfigs(ctx, tenant, workspace.Name, manifest); err != nil {
+		return nil, err
+	}
+	if err := s.warnOfWorkers(ctx, manifest, answer); err != nil {
 		return nil, err
 	}
 	if req.GetDryRun() {

@@ -89,6 +89,7 @@ func manifestMessage(data []byte, file string) (*structpb.Struct, error) {
 }
 
 func deployText(w io.Writer, p palette, answer *servov1.DeployResponse, tenant string, dryRun bool) {
+	defer warnOfWorkers(w, answer)
 	d := answer.GetDeployment()
 	where := tenant + "/" + d.GetWorkspace()
 	if answer.GetUnchanged() {
@@ -104,6 +105,21 @@ func deployText(w io.Writer, p palette, answer *servov1.DeployResponse, tenant s
 		return
 	}
 	fmt.Fprintf(w, "deployed %s to %s: %s\n", d.GetId(), where, changes)
+}
+
+// maxWarned is how many assets a warning names.
+const maxWarned = 5
+
+// warnOfWorkers says which assets no live worker can run.
+func warnOfWorkers(w io.Writer, answer *servov1.DeployResponse) {
+	for _, warning := range answer.GetWorkerWarnings() {
+		names := warning.GetAssets()
+		assets := strings.Join(names[:min(len(names), maxWarned)], ", ")
+		if more := len(names) - maxWarned; more > 0 {
+			assets += fmt.Sprintf(" and %d more", more)
+		}
+		fmt.Fprintf(w, "warning: %s (%s)\n  %s\n", clean(warning.GetMessage()), clean(assets), clean(warning.GetRemedy()))
+	}
 }
 
 func changeLine(p palette, c *servov1.DeploymentChange) string {

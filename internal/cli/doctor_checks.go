@@ -103,7 +103,43 @@ func (d *doctor) server(ctx context.Context) []finding {
 	} else {
 		findings = append(findings, finding{Check: "version", Verdict: passed, Message: "both sides are " + own})
 	}
-	return append(findings, skew("the server's database", begun, status.GetNow().AsTime()))
+	findings = append(findings, skew("the server's database", begun, status.GetNow().AsTime()))
+	workers, err := first(client.AllWorkers(ctx, c, &servov1.ListWorkersRequest{}), 0)
+	if err != nil {
+		return append(findings, failing(err)...)
+	}
+	return append(findings, presence(workers, status.GetPools())...)
+}
+
+// presence says which workers and dispatchers are silent, and what tasks wait for that no worker
+// has.
+func presence(workers []*servov1.Worker, pools []*servov1.PoolStatus) (findings []finding) {
+	for _, w := range workers {
+		if !w.GetSilent() {
+			continue
+		}
+		f := finding{Check: "workers", Verdict: doubted, Message: "worker " + clean(w.GetName()) + " is silent", Remedy: "see that it runs and reaches a server"}
+		if server := w.GetDispatcherOf(); server != "" {
+			f.Message = fmt.Sprintf("server %s, which sends the tasks of push pool %s, is silent", clean(server), clean(strings.Join(w.GetPools(), ", ")))
+			f.Remedy = "see that the server runs; other servers send the pool's tasks meanwhile"
+		}
+		if w.GetLeasesEndAt() != nil {
+			f.Message += fmt.Sprintf("; its %s end at %s", count(int(w.GetLeases()), "lease"), w.GetLeasesEndAt().AsTime().UTC().Format(time.RFC3339))
+		}
+		findings = append(findings, f)
+	}
+	for _, pool := range pools {
+		for _, need := range pool.GetUnserved() {
+			findings = append(findings, finding{
+				Check: "workers", Verdict: doubted, Remedy: clean(need.GetRemedy()),
+				Message: clean(fmt.Sprintf("%s of pool %s for %s: no live worker can run them", count(int(need.GetTasks()), "task"), pool.GetPool(), need.GetCapability())),
+			})
+		}
+	}
+	if len(findings) == 0 {
+		return []finding{{Check: "workers", Verdict: passed, Message: count(len(workers), "worker") + " seen within two minutes, none is silent"}}
+	}
+	return findings
 }
 
 // skew compares a clock with ours: it was read somewhere between begun and now.

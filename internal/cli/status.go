@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -89,13 +90,17 @@ func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
 	}
 }
 
-// poolRemark says what a queue waits for if nobody takes from it.
+// poolRemark says what tasks of a pool need that no live worker of it has.
 func poolRemark(pool *servov1.PoolStatus, again string) string {
-	if pool.GetQueued() == 0 || pool.GetLeased() > 0 || pool.GetWorkers() > 0 {
-		return ""
+	var remarks []string
+	for _, need := range pool.GetUnserved() {
+		remedy := need.GetRemedy()
+		if !strings.HasPrefix(need.GetCapability(), "go:") { // its command
+			remedy += again
+		}
+		remarks = append(remarks, clean(fmt.Sprintf("%s for %s: %s", count(int(need.GetTasks()), "task"), need.GetCapability(), remedy)))
 	}
-	return "no worker has claimed from it for two minutes: servo worker --pool " + clean(pool.GetPool()) + again +
-		" (for Go assets: the program with their handlers)"
+	return strings.Join(remarks, "; ")
 }
 
 // todayText is what has become of runs today.

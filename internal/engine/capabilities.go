@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/id"
@@ -251,6 +252,9 @@ func describeNeed(needs, pool string) (what, remedy string) {
 	if handler, isGo := run.HandlerOf(needs); isGo {
 		return "the Go handler " + handler, goWorkerRemedy(handler, pool)
 	}
+	if needs == "" { // a task of an earlier version
+		return "what it needs", fmt.Sprintf("start a worker of pool %s: for Go assets the program with their handlers", pool)
+	}
 	return "the capability " + needs, "start a worker for exec and http assets: servo worker --pool " + pool
 }
 
@@ -278,4 +282,53 @@ func (e *Engine) UnservedNeeds(ctx context.Context) ([]UnservedNeed, error) {
 		needs[i] = UnservedNeed{UnservedNeed: n, Remedy: remedy}
 	}
 	return needs, nil
+}
+
+// WorkerWarning is a capability that assets of a pool need and no live worker of it has.
+type WorkerWarning struct {
+	Pool       string
+	Capability string
+	Assets     []string
+	Message    string
+	Remedy     string
+}
+
+// WorkerWarnings are the assets of a manifest that no live worker can run now.
+func (e *Engine) WorkerWarnings(ctx context.Context, m *asset.Manifest) (warnings []WorkerWarning, err error) {
+	pools := poolNames(manifestPools(m))
+	can := make(map[string]poolCapabilities, len(pools))
+	err = e.store.Snapshot(ctx, func(ctx context.Context, tx *store.Tx) error {
+		live, err := tx.LivePoolSets(ctx, pools, workerAlive)
+		if err != nil {
+			return err
+		}
+		for _, pool := range pools {
+			if can[pool], err = e.capabilities.ofWorkers(ctx, tx, live[pool]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	places := map[[2]string]int{}
+	for _, a := range m.Assets {
+		needs := a.Capability()
+		if can[a.Pool].workers && can[a.Pool].canRun(needs) {
+			continue
+		}
+		key := [2]string{a.Pool, needs}
+		place, known := places[key]
+		if !known {
+			place = len(warnings)
+			places[key] = place
+			what, remedy := describeNeed(needs, a.Pool)
+			warnings = append(warnings, WorkerWarning{
+				Pool: a.Pool, Capability: needs, Message: fmt.Sprintf("no live worker of pool %s has %s", a.Pool, what), Remedy: remedy,
+			})
+		}
+		warnings[place].Assets = append(warnings[place].Assets, a.Key)
+	}
+	return warnings, nil
 }

@@ -251,7 +251,7 @@ func (w *world) sendReads(t testing.TB) {
 		require.Len(t, must(tx.LockQueued(ctx, lost))(t), probe)
 		require.Empty(t, must(tx.QueuedWithoutWorker(ctx, time.Minute, probe))(t))
 		require.Empty(t, must(tx.CapabilitySets(ctx, []string{"unknown"}))(t))
-		require.NoError(t, tx.HoldLacking(ctx, []store.Lacking{{ShareKey: w.readyShares(t, tx, 1)[0], Needs: "go:x"}}))
+		require.NoError(t, tx.HoldLacking(ctx, []store.Lacking{{ShareKey: w.readyShares(t, tx, 1)[0], Needs: ""}}))
 		require.Zero(t, must(tx.ReleaseCapable(ctx, "admission", time.Minute, probe))(t))
 		require.Len(t, must(tx.DueLeases(ctx, far, probe))(t), probe)
 		require.Len(t, must(tx.DueRetries(ctx, far, probe))(t), probe)

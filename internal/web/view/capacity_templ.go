@@ -566,7 +566,7 @@ func Workers(m WorkersModel) templ.Component {
 			}
 		}
 		if names := m.unmannedPools(); names != "" {
-			templ_7745c5c3_Err = Note("bad", "Tasks wait, and nobody works for "+names, "Start a worker for it: servo worker --pool NAME. A worker is listed for two minutes after its last sign of life.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note("bad", "Tasks wait, and nobody works for "+names, "Start one. Exec and http assets: servo worker --pool NAME. Go assets: the Go program that registers their handlers. A worker is listed for two minutes after its last sign of life.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -963,7 +963,7 @@ func workerTable(m WorkersModel) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(m.Workers) == 0 {
-			templ_7745c5c3_Err = Empty("No workers", "None has been heard of within two minutes. Push pools need none: servers send their tasks.", "servo worker --pool default").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("No workers", "None has been heard of within two minutes. Push pools need none: servers send their tasks. Go assets need the Go program that registers their handlers; for exec and http assets:", "servo worker --pool default").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -66,11 +66,16 @@ func mostWaiting(queues []Queue) int64 {
 	return most
 }
 
-// deserted are the pools in which tasks wait and nobody works.
-func deserted(s *servov1.Status) []*servov1.PoolStatus {
+// unservedText says what tasks need that no live worker has, and what to do.
+func unservedText(need *servov1.UnservedNeed) string {
+	return Count(need.GetTasks(), false) + " for " + need.GetCapability() + ": " + need.GetRemedy()
+}
+
+// poolsWithoutWorkers are the pools with tasks that no live worker can run.
+func poolsWithoutWorkers(s *servov1.Status) []*servov1.PoolStatus {
 	var out []*servov1.PoolStatus
 	for _, p := range s.GetPools() {
-		if p.GetQueued() > 0 && p.GetWorkers() == 0 {
+		if len(p.GetUnserved()) > 0 {
 			out = append(out, p)
 		}
 	}
@@ -87,5 +92,5 @@ func toneOf(n int64, tone string) string {
 
 // quiet says that there is nothing to worry about.
 func (m OverviewModel) quiet() bool {
-	return len(m.Late) == 0 && len(m.Failed) == 0 && len(m.Alerts) == 0 && len(deserted(m.Status)) == 0 && !m.Status.GetDispatch().GetPaused()
+	return len(m.Late) == 0 && len(m.Failed) == 0 && len(m.Alerts) == 0 && len(poolsWithoutWorkers(m.Status)) == 0 && !m.Status.GetDispatch().GetPaused()
 }
