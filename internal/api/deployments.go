@@ -27,7 +27,7 @@ func (s deploymentService) warnOfWorkers(ctx context.Context, manifest *asset.Ma
 	warnings, err := s.engine.WorkerWarnings(ctx, manifest)
 	for _, w := range warnings {
 		answer.WorkerWarnings = append(answer.WorkerWarnings, &servov1.WorkerWarning{
-			Pool: w.Pool, Capability: w.Capability, Assets: w.Assets, Message: w.Message, Remedy: w.Remedy,
+			Pool: w.Pool, Capabilities: w.Capabilities, Assets: w.Assets, Message: w.Message, Remedy: w.Remedy,
 		})
 	}
 	return err

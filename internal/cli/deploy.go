@@ -49,6 +49,7 @@ The manifest is checked here before it is sent.`,
 			for _, c := range answer.GetOrphanedConfigs() {
 				s.say("warning: config %s names the pipeline %s, which is not in the manifest: its slots fail (change it, pause it or delete it)", clean(c.GetConfig()), clean(c.GetPipeline()))
 			}
+			warnOfWorkers(s.cmd.ErrOrStderr(), answer)
 			return s.show(answer, func(w io.Writer) { deployText(w, s.paint, answer, tenant, dryRun) })
 		}),
 	}
@@ -89,7 +90,6 @@ func manifestMessage(data []byte, file string) (*structpb.Struct, error) {
 }
 
 func deployText(w io.Writer, p palette, answer *servov1.DeployResponse, tenant string, dryRun bool) {
-	defer warnOfWorkers(w, answer)
 	d := answer.GetDeployment()
 	where := tenant + "/" + d.GetWorkspace()
 	if answer.GetUnchanged() {
@@ -107,18 +107,10 @@ func deployText(w io.Writer, p palette, answer *servov1.DeployResponse, tenant s
 	fmt.Fprintf(w, "deployed %s to %s: %s\n", d.GetId(), where, changes)
 }
 
-// maxWarned is how many assets a warning names.
-const maxWarned = 5
-
 // warnOfWorkers says which assets no live worker can run.
 func warnOfWorkers(w io.Writer, answer *servov1.DeployResponse) {
 	for _, warning := range answer.GetWorkerWarnings() {
-		names := warning.GetAssets()
-		assets := strings.Join(names[:min(len(names), maxWarned)], ", ")
-		if more := len(names) - maxWarned; more > 0 {
-			assets += fmt.Sprintf(" and %d more", more)
-		}
-		fmt.Fprintf(w, "warning: %s (%s)\n  %s\n", clean(warning.GetMessage()), clean(assets), clean(warning.GetRemedy()))
+		fmt.Fprintf(w, "warning: %s\n  %s\n", clean(warning.GetMessage()), clean(warning.GetRemedy()))
 	}
 }
 

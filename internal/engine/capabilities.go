@@ -284,13 +284,13 @@ func (e *Engine) UnservedNeeds(ctx context.Context) ([]UnservedNeed, error) {
 	return needs, nil
 }
 
-// WorkerWarning is a capability that assets of a pool need and no live worker of it has.
+// WorkerWarning is what assets of a pool need and no live worker of it has, all of one kind.
 type WorkerWarning struct {
-	Pool       string
-	Capability string
-	Assets     []string
-	Message    string
-	Remedy     string
+	Pool         string
+	Capabilities []string
+	Assets       []string
+	Message      string
+	Remedy       string
 }
 
 // WorkerWarnings are the assets of a manifest that no live worker can run now.
@@ -318,17 +318,42 @@ func (e *Engine) WorkerWarnings(ctx context.Context, m *asset.Manifest) (warning
 		if can[a.Pool].workers && can[a.Pool].canRun(needs) {
 			continue
 		}
-		key := [2]string{a.Pool, needs}
+		key := [2]string{a.Pool, string(a.Kind())}
 		place, known := places[key]
 		if !known {
 			place = len(warnings)
 			places[key] = place
-			what, remedy := describeNeed(needs, a.Pool)
-			warnings = append(warnings, WorkerWarning{
-				Pool: a.Pool, Capability: needs, Message: fmt.Sprintf("no live worker of pool %s has %s", a.Pool, what), Remedy: remedy,
-			})
+			warnings = append(warnings, WorkerWarning{Pool: a.Pool})
 		}
-		warnings[place].Assets = append(warnings[place].Assets, a.Key)
+		w := &warnings[place]
+		w.Assets = append(w.Assets, a.Key)
+		if !slices.Contains(w.Capabilities, needs) {
+			w.Capabilities = append(w.Capabilities, needs)
+		}
+	}
+	for i := range warnings {
+		warnings[i].describe()
 	}
 	return warnings, nil
+}
+
+// maxNamedNeeds is how many capabilities a warning names.
+const maxNamedNeeds = 5
+
+func (w *WorkerWarning) describe() {
+	what, remedy := describeNeed(w.Capabilities[0], w.Pool)
+	if n := len(w.Capabilities); n > 1 {
+		var handlers []string
+		for _, c := range w.Capabilities[:min(n, maxNamedNeeds)] {
+			handler, _ := run.HandlerOf(c)
+			handlers = append(handlers, handler)
+		}
+		named := strings.Join(handlers, ", ")
+		if n > maxNamedNeeds {
+			named += fmt.Sprintf(" and %d more", n-maxNamedNeeds)
+		}
+		what = "the Go handlers " + named
+		remedy = fmt.Sprintf("start the Go program that registers them for pool %s; servo worker cannot run Go assets", w.Pool)
+	}
+	w.Message, w.Remedy = fmt.Sprintf("no live worker of pool %s has %s", w.Pool, what), remedy
 }

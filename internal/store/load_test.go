@@ -252,7 +252,7 @@ func (w *world) sendReads(t testing.TB) {
 		require.Empty(t, must(tx.QueuedWithoutWorker(ctx, time.Minute, probe))(t))
 		require.Empty(t, must(tx.CapabilitySets(ctx, []string{"unknown"}))(t))
 		require.NoError(t, tx.HoldLacking(ctx, []store.Lacking{{ShareKey: w.readyShares(t, tx, 1)[0], Needs: ""}}))
-		require.Zero(t, must(tx.ReleaseCapable(ctx, "admission", time.Minute, probe))(t))
+		require.Equal(t, probe, must(tx.ReleaseCapable(ctx, "admission", time.Minute, probe))(t), "the pool has no live worker")
 		require.Len(t, must(tx.DueLeases(ctx, far, probe))(t), probe)
 		require.Len(t, must(tx.DueRetries(ctx, far, probe))(t), probe)
 		require.Len(t, must(tx.LockRetries(ctx, retries, far))(t), probe)
