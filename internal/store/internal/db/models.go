@@ -191,6 +191,7 @@ type ServoLease struct {
 	ReadyAt         time.Time
 	LeaseMs         int32
 	Deaths          int32
+	Needs           string
 	Instance        string
 }
 
@@ -247,26 +248,29 @@ type ServoPoolQ struct {
 	Asset      string
 	ReadyAt    time.Time
 	Deaths     int32
+	Needs      string
 }
 
 type ServoReadyQ struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Attempt    int32
-	Failures   int32
-	Fruitless  int32
-	FanOuts    int32
-	Cursor     string
-	Rank       int64
-	Held       bool
-	Deaths     int32
+	TenantID    uuid.UUID
+	RunID       uuid.UUID
+	TaskID      uuid.UUID
+	Since       time.Time
+	Version     int32
+	TimeoutS    int32
+	Priority    int16
+	Dependents  bool
+	Pool        string
+	Attempt     int32
+	Failures    int32
+	Fruitless   int32
+	FanOuts     int32
+	Cursor      string
+	Rank        int64
+	Held        bool
+	Deaths      int32
+	Needs       string
+	LacksWorker bool
 }
 
 type ServoRetryQ struct {
@@ -287,6 +291,7 @@ type ServoRetryQ struct {
 	DueAt      time.Time
 	Failure    json.RawMessage
 	Deaths     int32
+	Needs      string
 }
 
 type ServoRun struct {
@@ -468,6 +473,7 @@ type ServoWaiting struct {
 	Dependents bool
 	Pool       string
 	Unmet      int32
+	Needs      string
 }
 
 type ServoWorkspace struct {

@@ -24,9 +24,9 @@ WITH RECURSIVE cone AS (
     JOIN   LATERAL (SELECT d.task_id FROM servo.edges d
                     WHERE d.tenant_id = c.tenant_id AND d.run_id = c.run_id AND d.upstream_id = c.task_id OFFSET 0) AS e ON true
 )
-SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
+SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
 FROM   cone c
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet FROM servo.waiting q WHERE q.run_id = c.run_id AND q.task_id = c.task_id OFFSET 0) AS w ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs FROM servo.waiting q WHERE q.run_id = c.run_id AND q.task_id = c.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id
 LIMIT  $1::int
 `
@@ -64,6 +64,7 @@ func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ServoWaiting, err
 			&i.Dependents,
 			&i.Pool,
 			&i.Unmet,
+			&i.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -166,11 +167,11 @@ func (q *Queries) DeleteWaiting(ctx context.Context, arg DeleteWaitingParams) er
 }
 
 const dependents = `-- name: Dependents :many
-SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet
+SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT d.run_id, d.upstream_id, d.task_id FROM servo.edges d
                 WHERE d.tenant_id = n.tenant_id AND d.run_id = n.run_id AND d.upstream_id = n.task_id OFFSET 0) AS e ON true
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id, e.upstream_id
 `
 
@@ -192,6 +193,7 @@ type DependentsRow struct {
 	Dependents bool
 	Pool       string
 	Unmet      int32
+	Needs      string
 }
 
 // Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
@@ -217,6 +219,7 @@ func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]Depen
 			&i.Dependents,
 			&i.Pool,
 			&i.Unmet,
+			&i.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -229,16 +232,16 @@ func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]Depen
 }
 
 const insertLeases = `-- name: InsertLeases :exec
-INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
+INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]),
-       unnest($14::int[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::uuid[]),
-       nullif(unnest($18::timestamptz[]), '0001-01-01 00:00:00+00'),
-       nullif(unnest($19::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($20::timestamptz[]),
-       unnest($21::timestamptz[]), unnest($22::bool[]), unnest($23::text[]),
-       unnest($24::real[]), unnest($25::text[]), unnest($26::timestamptz[]), unnest($27::int[])
+       unnest($9::text[]), unnest($10::text[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]), unnest($14::int[]),
+       unnest($15::int[]), unnest($16::text[]), unnest($17::bigint[]), unnest($18::uuid[]),
+       nullif(unnest($19::timestamptz[]), '0001-01-01 00:00:00+00'),
+       nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($21::timestamptz[]),
+       unnest($22::timestamptz[]), unnest($23::bool[]), unnest($24::text[]),
+       unnest($25::real[]), unnest($26::text[]), unnest($27::timestamptz[]), unnest($28::int[])
 `
 
 type InsertLeasesParams struct {
@@ -251,6 +254,7 @@ type InsertLeasesParams struct {
 	Priorities       []int16
 	Dependents       []bool
 	Pools            []string
+	Needs            []string
 	Attempts         []int32
 	FailureCounts    []int32
 	Fruitlesses      []int32
@@ -282,6 +286,7 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 		arg.Priorities,
 		arg.Dependents,
 		arg.Pools,
+		arg.Needs,
 		arg.Attempts,
 		arg.FailureCounts,
 		arg.Fruitlesses,
@@ -305,13 +310,13 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 }
 
 const insertQueued = `-- name: InsertQueued :exec
-INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
+INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, rank, cost, asset, ready_at)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]),
-       unnest($14::int[]), unnest($15::text[]), unnest($16::bigint[]),
-       unnest($17::real[]), unnest($18::text[]), unnest($19::timestamptz[])
+       unnest($9::text[]), unnest($10::text[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]), unnest($14::int[]),
+       unnest($15::int[]), unnest($16::text[]), unnest($17::bigint[]),
+       unnest($18::real[]), unnest($19::text[]), unnest($20::timestamptz[])
 `
 
 type InsertQueuedParams struct {
@@ -324,6 +329,7 @@ type InsertQueuedParams struct {
 	Priorities    []int16
 	Dependents    []bool
 	Pools         []string
+	Needs         []string
 	Attempts      []int32
 	FailureCounts []int32
 	Fruitlesses   []int32
@@ -347,6 +353,7 @@ func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) erro
 		arg.Priorities,
 		arg.Dependents,
 		arg.Pools,
+		arg.Needs,
 		arg.Attempts,
 		arg.FailureCounts,
 		arg.Fruitlesses,
@@ -362,12 +369,12 @@ func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) erro
 }
 
 const insertReady = `-- name: InsertReady :exec
-INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
+INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, rank)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]),
-       unnest($14::int[]), unnest($15::text[]), unnest($16::bigint[])
+       unnest($9::text[]), unnest($10::text[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]), unnest($14::int[]),
+       unnest($15::int[]), unnest($16::text[]), unnest($17::bigint[])
 `
 
 type InsertReadyParams struct {
@@ -380,6 +387,7 @@ type InsertReadyParams struct {
 	Priorities    []int16
 	Dependents    []bool
 	Pools         []string
+	Needs         []string
 	Attempts      []int32
 	FailureCounts []int32
 	Fruitlesses   []int32
@@ -400,6 +408,7 @@ func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error 
 		arg.Priorities,
 		arg.Dependents,
 		arg.Pools,
+		arg.Needs,
 		arg.Attempts,
 		arg.FailureCounts,
 		arg.Fruitlesses,
@@ -412,13 +421,13 @@ func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error 
 }
 
 const insertRetrying = `-- name: InsertRetrying :exec
-INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, deaths,
+INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, due_at, failure)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::int[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]),
-       unnest($14::int[]), unnest($15::text[]), unnest($16::timestamptz[]),
-       unnest($17::text[])::jsonb
+       unnest($9::text[]), unnest($10::text[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]), unnest($14::int[]),
+       unnest($15::int[]), unnest($16::text[]), unnest($17::timestamptz[]),
+       unnest($18::text[])::jsonb
 `
 
 type InsertRetryingParams struct {
@@ -431,6 +440,7 @@ type InsertRetryingParams struct {
 	Priorities    []int16
 	Dependents    []bool
 	Pools         []string
+	Needs         []string
 	Attempts      []int32
 	FailureCounts []int32
 	Fruitlesses   []int32
@@ -452,6 +462,7 @@ func (q *Queries) InsertRetrying(ctx context.Context, arg InsertRetryingParams) 
 		arg.Priorities,
 		arg.Dependents,
 		arg.Pools,
+		arg.Needs,
 		arg.Attempts,
 		arg.FailureCounts,
 		arg.Fruitlesses,
@@ -466,10 +477,10 @@ func (q *Queries) InsertRetrying(ctx context.Context, arg InsertRetryingParams) 
 
 const insertWaiting = `-- name: InsertWaiting :exec
 
-INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet)
+INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, unmet)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::int[])
+       unnest($9::text[]), unnest($10::text[]), unnest($11::int[])
 `
 
 type InsertWaitingParams struct {
@@ -482,6 +493,7 @@ type InsertWaitingParams struct {
 	Priorities []int16
 	Dependents []bool
 	Pools      []string
+	Needs      []string
 	Unmets     []int32
 }
 
@@ -503,6 +515,7 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 		arg.Priorities,
 		arg.Dependents,
 		arg.Pools,
+		arg.Needs,
 		arg.Unmets,
 	)
 	return err
@@ -511,11 +524,11 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 const lockLeases = `-- name: LockLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance,
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance,
        coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, instance FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, needs, instance FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
                      WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true
@@ -555,6 +568,7 @@ type LockLeasesRow struct {
 	ReadyAt            time.Time
 	LeaseMs            int32
 	Deaths             int32
+	Needs              string
 	Instance           string
 	HeartbeatExpiresAt time.Time
 }
@@ -597,6 +611,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 			&i.ReadyAt,
 			&i.LeaseMs,
 			&i.Deaths,
+			&i.Needs,
 			&i.Instance,
 			&i.HeartbeatExpiresAt,
 		); err != nil {
@@ -613,10 +628,10 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 const lockLeasesOnly = `-- name: LockLeasesOnly :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance
+       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, instance FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, needs, instance FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 `
 
@@ -663,6 +678,7 @@ func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) 
 			&i.ReadyAt,
 			&i.LeaseMs,
 			&i.Deaths,
+			&i.Needs,
 			&i.Instance,
 		); err != nil {
 			return nil, err
@@ -706,7 +722,7 @@ func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesPara
 }
 
 const sweepLeases = `-- name: SweepLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepLeasesRow struct {
@@ -751,6 +767,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
 			&i.ServoLease.Deaths,
+			&i.ServoLease.Needs,
 			&i.ServoLease.Instance,
 		); err != nil {
 			return nil, err
@@ -764,7 +781,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 }
 
 const sweepQueued = `-- name: SweepQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths, q.needs FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepQueuedRow struct {
@@ -801,6 +818,7 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQ
 			&i.ServoPoolQ.Asset,
 			&i.ServoPoolQ.ReadyAt,
 			&i.ServoPoolQ.Deaths,
+			&i.ServoPoolQ.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -813,7 +831,7 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQ
 }
 
 const sweepReady = `-- name: SweepReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepReadyRow struct {
@@ -848,6 +866,8 @@ func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]SweepRe
 			&i.ServoReadyQ.Rank,
 			&i.ServoReadyQ.Held,
 			&i.ServoReadyQ.Deaths,
+			&i.ServoReadyQ.Needs,
+			&i.ServoReadyQ.LacksWorker,
 		); err != nil {
 			return nil, err
 		}
@@ -860,7 +880,7 @@ func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]SweepRe
 }
 
 const sweepRetrying = `-- name: SweepRetrying :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepRetryingRow struct {
@@ -895,6 +915,7 @@ func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]Swee
 			&i.ServoRetryQ.DueAt,
 			&i.ServoRetryQ.Failure,
 			&i.ServoRetryQ.Deaths,
+			&i.ServoRetryQ.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -907,7 +928,7 @@ func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]Swee
 }
 
 const sweepWaiting = `-- name: SweepWaiting :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet, q.needs FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 type SweepWaitingRow struct {
@@ -935,6 +956,7 @@ func (q *Queries) SweepWaiting(ctx context.Context, runIds []uuid.UUID) ([]Sweep
 			&i.ServoWaiting.Dependents,
 			&i.ServoWaiting.Pool,
 			&i.ServoWaiting.Unmet,
+			&i.ServoWaiting.Needs,
 		); err != nil {
 			return nil, err
 		}

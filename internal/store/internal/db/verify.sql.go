@@ -1049,7 +1049,7 @@ func (q *Queries) VerifyLeaseTokens(ctx context.Context) ([]VerifyLeaseTokensRow
 }
 
 const verifyLeases = `-- name: VerifyLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyLeasesRow struct {
@@ -1093,6 +1093,7 @@ func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
 			&i.ServoLease.Deaths,
+			&i.ServoLease.Needs,
 			&i.ServoLease.Instance,
 		); err != nil {
 			return nil, err
@@ -1436,7 +1437,7 @@ func (q *Queries) VerifyPositions(ctx context.Context) ([]VerifyPositionsRow, er
 }
 
 const verifyQueued = `-- name: VerifyQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths, q.needs FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyQueuedRow struct {
@@ -1472,6 +1473,7 @@ func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]Verif
 			&i.ServoPoolQ.Asset,
 			&i.ServoPoolQ.ReadyAt,
 			&i.ServoPoolQ.Deaths,
+			&i.ServoPoolQ.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -1484,7 +1486,7 @@ func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]Verif
 }
 
 const verifyReady = `-- name: VerifyReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyReadyRow struct {
@@ -1518,6 +1520,8 @@ func (q *Queries) VerifyReady(ctx context.Context, runIds []uuid.UUID) ([]Verify
 			&i.ServoReadyQ.Rank,
 			&i.ServoReadyQ.Held,
 			&i.ServoReadyQ.Deaths,
+			&i.ServoReadyQ.Needs,
+			&i.ServoReadyQ.LacksWorker,
 		); err != nil {
 			return nil, err
 		}
@@ -1530,7 +1534,7 @@ func (q *Queries) VerifyReady(ctx context.Context, runIds []uuid.UUID) ([]Verify
 }
 
 const verifyRetrying = `-- name: VerifyRetrying :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyRetryingRow struct {
@@ -1564,6 +1568,7 @@ func (q *Queries) VerifyRetrying(ctx context.Context, runIds []uuid.UUID) ([]Ver
 			&i.ServoRetryQ.DueAt,
 			&i.ServoRetryQ.Failure,
 			&i.ServoRetryQ.Deaths,
+			&i.ServoRetryQ.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -2135,7 +2140,7 @@ func (q *Queries) VerifyTotals(ctx context.Context, arg VerifyTotalsParams) ([]V
 }
 
 const verifyWaiting = `-- name: VerifyWaiting :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet, q.needs FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
 type VerifyWaitingRow struct {
@@ -2163,6 +2168,7 @@ func (q *Queries) VerifyWaiting(ctx context.Context, runIds []uuid.UUID) ([]Veri
 			&i.ServoWaiting.Dependents,
 			&i.ServoWaiting.Pool,
 			&i.ServoWaiting.Unmet,
+			&i.ServoWaiting.Needs,
 		); err != nil {
 			return nil, err
 		}
