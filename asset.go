@@ -20,7 +20,7 @@ type None = struct{}
 //
 // Registering is for the start of a program: a key that is taken, a missing function and a
 // worker that runs already are mistakes, and panic.
-func Asset[P, R any](w *Worker, key string, function func(ctx context.Context, task *Task, parameters P) (R, error)) {
+func Asset[P, R any](w *Worker, key string, function func(ctx context.Context, task *Task, parameters P) (R, error), options ...AssetOption) {
 	if key == "" {
 		panic("servo: an asset needs a key such as gold/revenue")
 	}
@@ -31,6 +31,9 @@ func Asset[P, R any](w *Worker, key string, function func(ctx context.Context, t
 	defer w.mu.Unlock()
 	if w.started {
 		panic("servo: asset " + key + " is registered after the worker was started")
+	}
+	for _, option := range options {
+		option(w, key)
 	}
 	w.handlers.Add(key, func(ctx context.Context, t *worker.Task) (worker.Result, error) {
 		task := taskOf(t)
@@ -45,6 +48,20 @@ func Asset[P, R any](w *Worker, key string, function func(ctx context.Context, t
 		encoded, err := encodeResult(result)
 		return worker.Result{JSON: encoded, Partial: task.partial.Load()}, outward(err)
 	})
+}
+
+// AssetOption says more about a registered function.
+type AssetOption func(w *Worker, key string)
+
+// Reads names the assets whose results the function reads with Upstream or MappedResults.
+// `servo worker check` compares them with the upstream of the manifest.
+func Reads(assets ...string) AssetOption {
+	return func(w *Worker, key string) {
+		if w.reads == nil {
+			w.reads = map[string][]string{}
+		}
+		w.reads[key] = append(w.reads[key], assets...)
+	}
 }
 
 func decodeParameters[P any](data json.RawMessage) (P, error) {

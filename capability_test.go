@@ -2,6 +2,7 @@ package servo_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -139,4 +140,20 @@ func TestRollingDeploy(t *testing.T) {
 			require.Zero(t, task.GetFailures(), task)
 		}
 	}
+}
+
+// TestDescribe shows what a program prints for servo worker check; the guide runs one.
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	function := func(context.Context, *servo.Task, servo.None) (string, error) { return "", nil }
+	w := servo.NewWorker(servo.WorkerOptions{Pools: []string{"shop"}, Exec: &servo.ExecOptions{}})
+	servo.Asset(w, "gold/revenue", function, servo.Reads("bronze/orders"), servo.Reads("bronze/prices"))
+	servo.Asset(w, "bronze/orders", function)
+	described, err := json.Marshal(servo.Describe(w))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"handlers": ["bronze/orders", "gold/revenue"], "pools": ["shop"], "exec": true, "http": false,
+		"reads": {"gold/revenue": ["bronze/orders", "bronze/prices"]}}`, string(described))
+	plain, err := json.Marshal(servo.Describe(servo.NewWorker(servo.WorkerOptions{})))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"handlers": [], "pools": ["default"], "exec": false, "http": false}`, string(plain))
 }

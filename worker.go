@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -134,7 +135,8 @@ const defaultServer = "127.0.0.1:8081"
 type Worker struct {
 	options  WorkerOptions
 	handlers *worker.Handlers
-	instance string // of a push handler
+	reads    map[string][]string // what functions say that they read
+	instance string              // of a push handler
 
 	mu      sync.Mutex
 	running *worker.Worker
@@ -263,6 +265,15 @@ func (o WorkerOptions) servers() []string {
 	return servers
 }
 
+// describe says what the worker can run.
+func (w *Worker) describe() worker.Description {
+	d := worker.Description{Handlers: append([]string{}, w.handlers.Names()...), Pools: w.options.Pools, Exec: w.options.Exec != nil, HTTP: w.options.HTTP, Reads: w.reads}
+	if len(d.Pools) == 0 {
+		d.Pools = []string{worker.DefaultPool}
+	}
+	return d
+}
+
 // traceGrace is how long a worker that has stopped tries to send its last traces.
 const traceGrace = 5 * time.Second
 
@@ -270,7 +281,16 @@ const traceGrace = 5 * time.Second
 // at once at the second one, and ends the process with 0, with 6 if the server refuses its key,
 // or with 1 after another error. It sends traces
 // where the OTEL_* variables say.
+//
+// With SERVO_WORKER_DESCRIBE=1 it prints what the worker can run as JSON and ends: that is how
+// `servo worker check` compares a program with a manifest.
 func Main(w *Worker) {
+	if os.Getenv(worker.DescribeVariable) != "" {
+		if err := json.NewEncoder(os.Stdout).Encode(w.describe()); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if w.options.Logger == nil {
 		w.options.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/daemon"
 )
 
@@ -91,4 +93,35 @@ func TestIsLoopback(t *testing.T) {
 	} {
 		require.Equal(t, want, isLoopback(address), address)
 	}
+}
+
+func TestPresenceFindings(t *testing.T) {
+	t.Parallel()
+	end := timestamppb.New(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
+	require.Equal(t, []finding{{Check: "workers", Verdict: passed, Message: "1 worker seen within two minutes, none is silent"}},
+		presence([]*servov1.Worker{{Name: "w1"}}, []*servov1.PoolStatus{{Pool: "default", Queued: 4}}))
+	require.Equal(t, []finding{
+		{
+			Check: "workers", Verdict: doubted, Message: "worker w1 is silent; its 2 leases end at 2026-05-01T12:00:00Z",
+			Remedy: "see that it runs and reaches a server",
+		},
+		{
+			Check: "workers", Verdict: doubted, Message: "server a, which sends the tasks of push pool lambda, is silent",
+			Remedy: "see that the server runs; other servers send the pool's tasks meanwhile",
+		},
+		{Check: "workers", Verdict: doubted, Message: "3 tasks of pool default for go:orders: no live worker can run them", Remedy: "start it"},
+	}, presence([]*servov1.Worker{
+		{Name: "w1", Silent: true, Leases: 2, LeasesEndAt: end}, {Name: "w2"},
+		{Name: "push/a/lambda", Pools: []string{"lambda"}, Silent: true, DispatcherOf: "a"},
+	}, []*servov1.PoolStatus{{Pool: "default", Unserved: []*servov1.UnservedNeed{{Capability: "go:orders", Tasks: 3, Remedy: "start it"}}}}))
+}
+
+func TestWorkerRemark(t *testing.T) {
+	t.Parallel()
+	end := timestamppb.New(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
+	require.Empty(t, workerRemark(&servov1.Worker{Name: "w", LeasesEndAt: end}))
+	require.Equal(t, "silent; its leases end at 2026-05-01T12:00:00Z", workerRemark(&servov1.Worker{Silent: true, LeasesEndAt: end}))
+	require.Equal(t, "dispatcher of server a", workerRemark(&servov1.Worker{DispatcherOf: "a"}))
+	require.Equal(t, "dispatcher of server a is silent", workerRemark(&servov1.Worker{DispatcherOf: "a", Silent: true}))
+	require.Equal(t, "exec, http, 2 Go handlers", runsText([]string{"exec", "go:a", "go:b", "http"}))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/fault"
 	"go.arco.dev/servo/internal/servotest/verifytest"
@@ -216,4 +217,47 @@ func TestWhyNoCapableWorker(t *testing.T) {
 		}
 		b.admit(t)
 	}
+}
+
+func TestWhyDeadDispatcher(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.trigger(t, "single")
+	b.admit(t)
+	_, err := b.Claim(t.Context(), engine.ClaimRequest{Worker: engine.DispatcherName("srv-1", "default"), Claim: newClaim(), Pools: []string{"default"}, Max: 1})
+	require.NoError(t, err)
+	_, err = b.db.RenewPresence(t.Context(), store.Presence{Name: "srv-1"})
+	require.NoError(t, err)
+	require.Empty(t, b.whyTask(t, key, "s/one").Blockers)
+	b.db.Exec(t, "UPDATE servo.servers SET seen_at = seen_at - interval '1 minute'")
+	why := b.whyTask(t, key, "s/one")
+	require.Equal(t, []engine.BlockerCode{engine.BlockedBySilence}, codes(why))
+	require.Regexp(t, `^server srv-1, which sends the tasks of push pool default, is silent; its leases end at \S+$`, why.Blockers[0].Message)
+
+	require.Equal(t, "srv-1", engine.DispatchingServer(engine.DispatcherName("srv-1", "a/b")))
+	require.Empty(t, engine.DispatchingServer("host-1"))
+}
+
+func TestWorkerWarnings(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	manifest, err := asset.Parse([]byte(capableManifest), "servo.yaml")
+	require.NoError(t, err)
+	b.able(t, "plain", 1, "http")
+	warnings, err := b.WorkerWarnings(t.Context(), manifest)
+	require.NoError(t, err)
+	require.Equal(t, []engine.WorkerWarning{
+		{
+			Pool: "default", Capabilities: []string{"exec"}, Assets: []string{"k/exec"}, Message: "no live worker of pool default has the capability exec",
+			Remedy: "start a worker for exec and http assets: servo worker --pool default",
+		},
+		{
+			Pool: "default", Capabilities: []string{"go:new", "go:old"}, Assets: []string{"k/new", "k/old"}, Message: "no live worker of pool default has the Go handlers new, old",
+			Remedy: "start the Go program that registers them for pool default; servo worker cannot run Go assets",
+		},
+	}, warnings)
+	b.able(t, "any", 1)
+	warnings, err = b.WorkerWarnings(t.Context(), manifest)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
 }

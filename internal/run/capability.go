@@ -2,8 +2,8 @@ package run
 
 import "strings"
 
-// A capability is what a worker must have to run a task: exec, http, or a Go handler, as
-// go:orders. Package asset gives the capability that an asset needs.
+// A capability is what a worker must have to run a task: exec, http, or a Go handler, as in
+// "go:orders". Package asset gives the capability that an asset needs.
 
 // NoCapability is declared by a worker that can run nothing: a worker that declares no capability
 // at all can run everything.

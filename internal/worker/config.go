@@ -71,7 +71,7 @@ func (c Config) withDefaults() Config {
 		c.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
 	if len(c.Pools) == 0 {
-		c.Pools = []string{"default"}
+		c.Pools = []string{DefaultPool}
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = 1
