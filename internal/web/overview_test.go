@@ -18,13 +18,13 @@ func TestOverview(t *testing.T) {
 		w.Go("/ui/")
 		w.See("nothing is late or failing")
 		run := w.trigger(tenant)
-		w.See("no worker serves it")              // without a reload
+		w.See("no live worker can run them")              // without a reload
 		w.Click("#running-" + run.GetId() + " a") // one
 		w.See("Why it waits")
 		w.See("no worker")
 		w.complete(w.claim())
 		w.Go("/ui/")
-		w.Until(`!document.body.innerText.includes("no worker serves it")`)
+		w.Until(`!document.body.innerText.includes("no live worker can run them")`)
 	})
 
 	t.Run("a run that failed is there until somebody looks", func(t *testing.T) {
