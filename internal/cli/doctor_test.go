@@ -111,7 +111,8 @@ func TestPresenceFindings(t *testing.T) {
 		},
 		{Check: "workers", Verdict: doubted, Message: "3 tasks of pool default for go:orders: no live worker can run them", Remedy: "start it"},
 	}, presence([]*servov1.Worker{
-		{Name: "w1", Silent: true, Leases: 2, LeasesEndAt: end}, {Name: "w2"},
+		{Name: "w1", Silent: true, Leases: 2, LeasesEndAt: end},
+		{Name: "w2"},
 		{Name: "push/a/lambda", Pools: []string{"lambda"}, Silent: true, DispatcherOf: "a"},
 	}, []*servov1.PoolStatus{{Pool: "default", Unserved: []*servov1.UnservedNeed{{Capability: "go:orders", Tasks: 3, Remedy: "start it"}}}}))
 }

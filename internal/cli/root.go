@@ -75,7 +75,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newTenants(),
 		newVersion(),
 		newWhy(),
-		newWorker(),
+		newWorkerWithCheck(),
 		newWorkers(),
 	)
 	root.SetIn(stdin)

@@ -98,7 +98,6 @@ them at once.`,
 	flags.StringVar(&exec.User, "exec-user", "", "user that commands run as, a name or UID:GID; needs root (default: the worker's user)")
 	flags.StringVar(&exec.Dir, "dir", "", "where commands run (default: a new directory each, removed afterwards)")
 	addLogging(cmd, &log, "info")
-	cmd.AddCommand(newWorkerCheck())
 	return cmd
 }
 

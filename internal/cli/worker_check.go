@@ -24,6 +24,13 @@ import (
 // describePatience is how long a worker program may take to describe itself.
 const describePatience = 20 * time.Second
 
+// newWorkerWithCheck is the command worker with its subcommand.
+func newWorkerWithCheck() *cobra.Command {
+	cmd := newWorker()
+	cmd.AddCommand(newWorkerCheck())
+	return cmd
+}
+
 // newWorkerCheck compares a worker program with a manifest.
 func newWorkerCheck() *cobra.Command {
 	var (

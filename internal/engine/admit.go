@@ -239,8 +239,8 @@ func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (tasks map
 		return nil, false, err
 	}
 	found := slices.Concat(ranked, oldest)
-	lacking := lackingOf(pools, found)
-	if err := tx.HoldLacking(ctx, lacking); err != nil {
+	lacking, met := lackingOf(pools, found)
+	if err := tx.HoldLacking(ctx, lacking, met); err != nil {
 		return nil, false, err
 	}
 	var suspects []run.Task

@@ -166,8 +166,8 @@ func (e *Engine) lookUp(ctx context.Context, tx *store.Tx, pools []*poolRound) (
 	return nil
 }
 
-// lackingOf are the tasks that no worker of their pool can run, as what is held of them.
-func lackingOf(pools []*poolRound, tasks []store.ReadyTask) (lacking []store.Lacking) {
+// lackingOf are the tasks that no worker of their pool can run, and what they need.
+func lackingOf(pools []*poolRound, tasks []store.ReadyTask) (lacking []store.Lacking, met []store.ReadyTask) {
 	byPool := make(map[string]poolCapabilities, len(pools))
 	for _, p := range pools {
 		byPool[p.pool] = p.can
@@ -176,12 +176,13 @@ func lackingOf(pools []*poolRound, tasks []store.ReadyTask) (lacking []store.Lac
 		if byPool[t.Pool].canRun(t.Needs) {
 			continue
 		}
+		met = append(met, t)
 		l := store.Lacking{ShareKey: store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}, Needs: t.Needs}
 		if !slices.Contains(lacking, l) {
 			lacking = append(lacking, l)
 		}
 	}
-	return lacking
+	return lacking, met
 }
 
 // lackingTasks are those of the tasks that no worker of their pool can run.

@@ -129,6 +129,24 @@ func TestCapabilities(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
+	t.Run("an old task behind many urgent ones is held once", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.deploy(t, capableManifest)
+		_, err := b.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Pipeline: "new", Priority: 1})
+		require.NoError(t, err)
+		for range 1005 {
+			_, err := b.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Pipeline: "old", Priority: 10})
+			require.NoError(t, err)
+		}
+		b.able(t, "go-1", 1, "go:old")
+		for range 10 { // each eighth task is the oldest
+			b.admit(t)
+			b.able(t, "go-1", 8, "go:old")
+		}
+		require.Equal(t, 1, b.db.Count(t, "SELECT count(*) FROM servo.ready_q WHERE held AND lacks_worker"))
+	})
+
 	t.Run("a queued task leaves the queue when its last worker is gone", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

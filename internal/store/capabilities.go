@@ -66,8 +66,9 @@ type Lacking struct {
 // lack a worker.
 const mostHeld = 1000
 
-// HoldLacking takes ready tasks that no live worker can run out of the order.
-func (tx *Tx) HoldLacking(ctx context.Context, lacking []Lacking) error {
+// HoldLacking takes ready tasks that no live worker can run out of the order: those that were met,
+// and others of the same tenant, pool and capability.
+func (tx *Tx) HoldLacking(ctx context.Context, lacking []Lacking, met []ReadyTask) error {
 	if len(lacking) == 0 {
 		return nil
 	}
@@ -76,6 +77,8 @@ func (tx *Tx) HoldLacking(ctx context.Context, lacking []Lacking) error {
 		Pools:     column(lacking, func(l Lacking) string { return l.Pool }),
 		Needs:     column(lacking, func(l Lacking) string { return l.Needs }),
 		Most:      mostHeld,
+		RunIds:    column(met, func(t ReadyTask) uuid.UUID { return t.Run.UUID }),
+		TaskIds:   column(met, func(t ReadyTask) uuid.UUID { return t.ID.UUID }),
 	})
 }
 

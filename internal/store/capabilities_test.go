@@ -52,7 +52,7 @@ func TestHoldLacking(t *testing.T) {
 	}
 
 	w.engine(t, func(tx *Tx) {
-		require.NoError(t, tx.HoldLacking(t.Context(), []store.Lacking{{ShareKey: store.ShareKey{Tenant: a.tenant, Pool: "default"}, Needs: "go:x"}}))
+		require.NoError(t, tx.HoldLacking(t.Context(), []store.Lacking{{ShareKey: store.ShareKey{Tenant: a.tenant, Pool: "default"}, Needs: "go:x"}}, nil))
 	})
 	require.Equal(t, 2, held(), "all of the tenant that need it")
 	require.Zero(t, release(), "no worker has it")

@@ -120,7 +120,7 @@ var plans = map[string][]string{
 
 	"CapabilitySets":      {"capability_sets_pkey"},
 	"HoldLacking":         {"ready_q_order", "ready_q_pkey"},
-	"ReleaseCapable":      {"capability_sets_pkey", "ready_q_lacks_worker", "ready_q_pkey", "workers_pkey"},
+	"ReleaseCapable":      {"ready_q_lacks_worker"},
 	"QueuedWithoutWorker": {"workers_pkey"},
 	"LockQueued":          {"pool_q_pkey"},
 	"WaitForDuty":         {"duties_pkey"},

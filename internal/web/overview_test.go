@@ -18,7 +18,7 @@ func TestOverview(t *testing.T) {
 		w.Go("/ui/")
 		w.See("nothing is late or failing")
 		run := w.trigger(tenant)
-		w.See("no live worker can run them")              // without a reload
+		w.See("no live worker can run them")      // without a reload
 		w.Click("#running-" + run.GetId() + " a") // one
 		w.See("Why it waits")
 		w.See("no worker")

@@ -46,11 +46,14 @@ UPDATE servo.ready_q
 SET    held = true, lacks_worker = true
 WHERE  ctid = ANY (ARRAY(
     SELECT found.tid
-    FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::text[]) AS needs) AS n
-    JOIN   LATERAL (SELECT x.run_id, x.task_id
-                    FROM   (SELECT q.run_id, q.task_id, q.needs FROM servo.ready_q q
-                            WHERE q.tenant_id = n.tenant_id AND q.pool = n.pool AND NOT q.held ORDER BY q.rank LIMIT $4::int) AS x
-                    WHERE  x.needs = n.needs) AS k ON true
+    FROM   (SELECT y.run_id, y.task_id
+            FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::text[]) AS needs) AS n
+            JOIN   LATERAL (SELECT x.run_id, x.task_id
+                            FROM   (SELECT q.run_id, q.task_id, q.needs FROM servo.ready_q q
+                                    WHERE q.tenant_id = n.tenant_id AND q.pool = n.pool AND NOT q.held ORDER BY q.rank LIMIT $4::int) AS x
+                            WHERE  x.needs = n.needs) AS y ON true
+            UNION
+            SELECT unnest($5::uuid[]), unnest($6::uuid[])) AS k
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q
                     WHERE q.run_id = k.run_id AND q.task_id = k.task_id AND NOT q.held FOR UPDATE SKIP LOCKED) AS found ON true))
 `
@@ -60,16 +63,20 @@ type HoldLackingParams struct {
 	Pools     []string
 	Needs     []string
 	Most      int32
+	RunIds    []uuid.UUID
+	TaskIds   []uuid.UUID
 }
 
-// Ready tasks that no live worker of their pool can run leave the order: of each tenant, pool and
-// capability those among the first so many.
+// Ready tasks that no live worker of their pool can run leave the order: those that the round has
+// met, and of each tenant, pool and capability those among the first so many.
 func (q *Queries) HoldLacking(ctx context.Context, arg HoldLackingParams) error {
 	_, err := q.db.Exec(ctx, holdLacking,
 		arg.TenantIds,
 		arg.Pools,
 		arg.Needs,
 		arg.Most,
+		arg.RunIds,
+		arg.TaskIds,
 	)
 	return err
 }
