@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
@@ -89,8 +90,26 @@ func (tx *Tx) ReleaseCapable(ctx context.Context, duty string, alive time.Durati
 	if err := tx.q.WaitForDuty(ctx, duty); err != nil {
 		return 0, err
 	}
-	released, err := tx.q.ReleaseCapable(ctx, db.ReleaseCapableParams{Alive: alive.Seconds(), Most: int32(most)}) //nolint:gosec // a batch size
-	return int(released), err
+	rows, err := tx.q.CapableTasks(ctx, db.CapableTasksParams{Alive: alive.Seconds(), Most: int32(most)}) //nolint:gosec // a batch size
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	err = tx.q.ReleaseReady(ctx, db.ReleaseReadyParams{
+		RunIds:  column(rows, func(r db.CapableTasksRow) uuid.UUID { return r.RunID }),
+		TaskIds: column(rows, func(r db.CapableTasksRow) uuid.UUID { return r.TaskID }),
+	})
+	if err != nil {
+		return 0, err
+	}
+	var notes []Settlement
+	noted := map[ShareKey]bool{}
+	for _, r := range rows {
+		if key := (ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool}); !noted[key] {
+			noted[key] = true
+			notes = append(notes, Settlement{ShareKey: key, Arrived: true})
+		}
+	}
+	return len(rows), tx.insertSettlements(ctx, Changes{Settlements: notes})
 }
 
 // QueuedWithoutWorker are candidates: queued tasks that no worker of their pool can run which was

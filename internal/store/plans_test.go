@@ -120,7 +120,8 @@ var plans = map[string][]string{
 
 	"CapabilitySets":      {"capability_sets_pkey"},
 	"HoldLacking":         {"ready_q_order", "ready_q_pkey"},
-	"ReleaseCapable":      {"ready_q_lacks_worker"},
+	"CapableTasks":        {"ready_q_lacks_worker"},
+	"ReleaseReady":        {"ready_q_pkey"},
 	"QueuedWithoutWorker": {"workers_pkey"},
 	"LockQueued":          {"pool_q_pkey"},
 	"WaitForDuty":         {"duties_pkey"},

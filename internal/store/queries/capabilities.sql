@@ -37,16 +37,16 @@ WHERE  ctid = ANY (ARRAY(
             UNION
             SELECT unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[])) AS k
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q
-                    WHERE q.run_id = k.run_id AND q.task_id = k.task_id AND NOT q.held FOR UPDATE SKIP LOCKED) AS found ON true));
+                    WHERE q.run_id = k.run_id AND q.task_id = k.task_id FOR UPDATE SKIP LOCKED) AS found ON true));
 
 -- name: WaitForDuty :exec
 -- Waits for the round of admission that is under way, and keeps out the next one: what it has held
 -- because it saw no worker is committed then.
 SELECT d.name FROM servo.duties d WHERE d.name = @name::text FOR NO KEY UPDATE;
 
--- name: ReleaseCapable :one
--- Tasks that were held for want of a worker go back into the order, with a note for admission, if
--- a live worker can run them, or the pool has none any more.
+-- name: CapableTasks :many
+-- Tasks that were held for want of a worker, and that a live worker can run by now, or whose pool
+-- has no live worker any more.
 WITH RECURSIVE lacking AS (
     (SELECT q.pool, q.needs FROM servo.ready_q q WHERE q.lacks_worker ORDER BY q.pool, q.needs LIMIT 1)
     UNION ALL
@@ -61,18 +61,19 @@ WITH RECURSIVE lacking AS (
                                             WHERE c.digest = w.capabilities AND l.needs = ANY (c.capabilities))), true) AS yes
                     FROM servo.workers w
                     WHERE w.pool = l.pool AND w.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)) AS c ON c.yes
-), free AS (
-    SELECT found.run_id, found.task_id
-    FROM   capable c
-    JOIN   LATERAL (SELECT q.run_id, q.task_id FROM servo.ready_q q
-                    WHERE q.lacks_worker AND q.pool = c.pool AND q.needs = c.needs LIMIT @most::int FOR UPDATE SKIP LOCKED) AS found ON true
-), released AS (
-    UPDATE servo.ready_q q SET held = false, lacks_worker = false FROM free f WHERE q.run_id = f.run_id AND q.task_id = f.task_id RETURNING q.tenant_id, q.pool
-), noted AS (
-    INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)
-    SELECT DISTINCT r.tenant_id, r.pool, '', 0, 0, 0::float8, 0::float8, true FROM released r
 )
-SELECT count(*)::int AS released FROM released;
+SELECT q.tenant_id, q.run_id, q.task_id, q.pool
+FROM   capable c
+JOIN   LATERAL (SELECT * FROM servo.ready_q x
+                WHERE x.lacks_worker AND x.pool = c.pool AND x.needs = c.needs LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q ON true;
+
+-- name: ReleaseReady :exec
+UPDATE servo.ready_q
+SET    held = false, lacks_worker = false
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: QueuedWithoutWorker :many
 -- Queued tasks that no live worker of their pool can run, of pools that have workers: candidates,

@@ -41,6 +41,67 @@ func (q *Queries) CapabilitySets(ctx context.Context, digests []string) ([]Capab
 	return items, nil
 }
 
+const capableTasks = `-- name: CapableTasks :many
+WITH RECURSIVE lacking AS (
+    (SELECT q.pool, q.needs FROM servo.ready_q q WHERE q.lacks_worker ORDER BY q.pool, q.needs LIMIT 1)
+    UNION ALL
+    SELECT n.pool, n.needs
+    FROM   lacking l
+    JOIN   LATERAL (SELECT q.pool, q.needs FROM servo.ready_q q
+                    WHERE q.lacks_worker AND (q.pool, q.needs) > (l.pool, l.needs) ORDER BY q.pool, q.needs LIMIT 1) AS n ON true
+), capable AS (
+    SELECT l.pool, l.needs
+    FROM   lacking l
+    JOIN   LATERAL (SELECT coalesce(bool_or(w.capabilities = '' OR EXISTS (SELECT FROM servo.capability_sets c
+                                            WHERE c.digest = w.capabilities AND l.needs = ANY (c.capabilities))), true) AS yes
+                    FROM servo.workers w
+                    WHERE w.pool = l.pool AND w.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $2::float8)) AS c ON c.yes
+)
+SELECT q.tenant_id, q.run_id, q.task_id, q.pool
+FROM   capable c
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, rank, held, deaths, needs, lacks_worker FROM servo.ready_q x
+                WHERE x.lacks_worker AND x.pool = c.pool AND x.needs = c.needs LIMIT $1::int FOR UPDATE SKIP LOCKED) AS q ON true
+`
+
+type CapableTasksParams struct {
+	Most  int32
+	Alive float64
+}
+
+type CapableTasksRow struct {
+	TenantID uuid.UUID
+	RunID    uuid.UUID
+	TaskID   uuid.UUID
+	Pool     string
+}
+
+// Tasks that were held for want of a worker, and that a live worker can run by now, or whose pool
+// has no live worker any more.
+func (q *Queries) CapableTasks(ctx context.Context, arg CapableTasksParams) ([]CapableTasksRow, error) {
+	rows, err := q.db.Query(ctx, capableTasks, arg.Most, arg.Alive)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CapableTasksRow
+	for rows.Next() {
+		var i CapableTasksRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Pool,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const holdLacking = `-- name: HoldLacking :exec
 UPDATE servo.ready_q
 SET    held = true, lacks_worker = true
@@ -55,7 +116,7 @@ WHERE  ctid = ANY (ARRAY(
             UNION
             SELECT unnest($5::uuid[]), unnest($6::uuid[])) AS k
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q
-                    WHERE q.run_id = k.run_id AND q.task_id = k.task_id AND NOT q.held FOR UPDATE SKIP LOCKED) AS found ON true))
+                    WHERE q.run_id = k.run_id AND q.task_id = k.task_id FOR UPDATE SKIP LOCKED) AS found ON true))
 `
 
 type HoldLackingParams struct {
@@ -243,47 +304,23 @@ func (q *Queries) QueuedWithoutWorker(ctx context.Context, arg QueuedWithoutWork
 	return items, nil
 }
 
-const releaseCapable = `-- name: ReleaseCapable :one
-WITH RECURSIVE lacking AS (
-    (SELECT q.pool, q.needs FROM servo.ready_q q WHERE q.lacks_worker ORDER BY q.pool, q.needs LIMIT 1)
-    UNION ALL
-    SELECT n.pool, n.needs
-    FROM   lacking l
-    JOIN   LATERAL (SELECT q.pool, q.needs FROM servo.ready_q q
-                    WHERE q.lacks_worker AND (q.pool, q.needs) > (l.pool, l.needs) ORDER BY q.pool, q.needs LIMIT 1) AS n ON true
-), capable AS (
-    SELECT l.pool, l.needs
-    FROM   lacking l
-    JOIN   LATERAL (SELECT coalesce(bool_or(w.capabilities = '' OR EXISTS (SELECT FROM servo.capability_sets c
-                                            WHERE c.digest = w.capabilities AND l.needs = ANY (c.capabilities))), true) AS yes
-                    FROM servo.workers w
-                    WHERE w.pool = l.pool AND w.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $1::float8)) AS c ON c.yes
-), free AS (
-    SELECT found.run_id, found.task_id
-    FROM   capable c
-    JOIN   LATERAL (SELECT q.run_id, q.task_id FROM servo.ready_q q
-                    WHERE q.lacks_worker AND q.pool = c.pool AND q.needs = c.needs LIMIT $2::int FOR UPDATE SKIP LOCKED) AS found ON true
-), released AS (
-    UPDATE servo.ready_q q SET held = false, lacks_worker = false FROM free f WHERE q.run_id = f.run_id AND q.task_id = f.task_id RETURNING q.tenant_id, q.pool
-), noted AS (
-    INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)
-    SELECT DISTINCT r.tenant_id, r.pool, '', 0, 0, 0::float8, 0::float8, true FROM released r
-)
-SELECT count(*)::int AS released FROM released
+const releaseReady = `-- name: ReleaseReady :exec
+UPDATE servo.ready_q
+SET    held = false, lacks_worker = false
+WHERE  ctid = ANY (ARRAY(
+    SELECT found.tid
+    FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id) AS n
+    JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true))
 `
 
-type ReleaseCapableParams struct {
-	Alive float64
-	Most  int32
+type ReleaseReadyParams struct {
+	RunIds  []uuid.UUID
+	TaskIds []uuid.UUID
 }
 
-// Tasks that were held for want of a worker go back into the order, with a note for admission, if
-// a live worker can run them, or the pool has none any more.
-func (q *Queries) ReleaseCapable(ctx context.Context, arg ReleaseCapableParams) (int32, error) {
-	row := q.db.QueryRow(ctx, releaseCapable, arg.Alive, arg.Most)
-	var released int32
-	err := row.Scan(&released)
-	return released, err
+func (q *Queries) ReleaseReady(ctx context.Context, arg ReleaseReadyParams) error {
+	_, err := q.db.Exec(ctx, releaseReady, arg.RunIds, arg.TaskIds)
+	return err
 }
 
 const seeCapabilities = `-- name: SeeCapabilities :exec
