@@ -75,7 +75,7 @@ func (x DeploymentChange_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeploymentChange_Action.Descriptor instead.
 func (DeploymentChange_Action) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{4, 0}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // Deployment is an immutable snapshot of assets and pipelines.
@@ -249,8 +249,10 @@ type DeployResponse struct {
 	// Active configs of the workspace that name a pipeline which the manifest does not have: their
 	// slots fail. At most 100, by name.
 	OrphanedConfigs []*OrphanedConfig `protobuf:"bytes,4,rep,name=orphaned_configs,json=orphanedConfigs,proto3" json:"orphaned_configs,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Assets that no live worker can run now. They are deployed all the same.
+	WorkerWarnings []*WorkerWarning `protobuf:"bytes,6,rep,name=worker_warnings,json=workerWarnings,proto3" json:"worker_warnings,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DeployResponse) Reset() {
@@ -311,6 +313,13 @@ func (x *DeployResponse) GetOrphanedConfigs() []*OrphanedConfig {
 	return nil
 }
 
+func (x *DeployResponse) GetWorkerWarnings() []*WorkerWarning {
+	if x != nil {
+		return x.WorkerWarnings
+	}
+	return nil
+}
+
 // OrphanedConfig is a config whose pipeline is not deployed.
 type OrphanedConfig struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -364,6 +373,85 @@ func (x *OrphanedConfig) GetPipeline() string {
 	return ""
 }
 
+// WorkerWarning is what assets of a pool need and no live worker of it has.
+type WorkerWarning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pool  string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// exec, http, or go: and the handler, all of one kind.
+	Capabilities []string `protobuf:"bytes,2,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	// The keys of the assets.
+	Assets        []string `protobuf:"bytes,3,rep,name=assets,proto3" json:"assets,omitempty"`
+	Message       string   `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy        string   `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerWarning) Reset() {
+	*x = WorkerWarning{}
+	mi := &file_servo_v1_deployments_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerWarning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerWarning) ProtoMessage() {}
+
+func (x *WorkerWarning) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_deployments_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerWarning.ProtoReflect.Descriptor instead.
+func (*WorkerWarning) Descriptor() ([]byte, []int) {
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WorkerWarning) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *WorkerWarning) GetCapabilities() []string {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *WorkerWarning) GetAssets() []string {
+	if x != nil {
+		return x.Assets
+	}
+	return nil
+}
+
+func (x *WorkerWarning) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *WorkerWarning) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 // DeploymentChange is one asset or pipeline that is not as it was.
 type DeploymentChange struct {
 	state  protoimpl.MessageState  `protogen:"open.v1"`
@@ -380,7 +468,7 @@ type DeploymentChange struct {
 
 func (x *DeploymentChange) Reset() {
 	*x = DeploymentChange{}
-	mi := &file_servo_v1_deployments_proto_msgTypes[4]
+	mi := &file_servo_v1_deployments_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +480,7 @@ func (x *DeploymentChange) String() string {
 func (*DeploymentChange) ProtoMessage() {}
 
 func (x *DeploymentChange) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_deployments_proto_msgTypes[4]
+	mi := &file_servo_v1_deployments_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +493,7 @@ func (x *DeploymentChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentChange.ProtoReflect.Descriptor instead.
 func (*DeploymentChange) Descriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DeploymentChange) GetAction() DeploymentChange_Action {
@@ -447,7 +535,7 @@ type GetDeploymentRequest struct {
 
 func (x *GetDeploymentRequest) Reset() {
 	*x = GetDeploymentRequest{}
-	mi := &file_servo_v1_deployments_proto_msgTypes[5]
+	mi := &file_servo_v1_deployments_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +547,7 @@ func (x *GetDeploymentRequest) String() string {
 func (*GetDeploymentRequest) ProtoMessage() {}
 
 func (x *GetDeploymentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_deployments_proto_msgTypes[5]
+	mi := &file_servo_v1_deployments_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +560,7 @@ func (x *GetDeploymentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeploymentRequest.ProtoReflect.Descriptor instead.
 func (*GetDeploymentRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetDeploymentRequest) GetTenant() string {
@@ -505,7 +593,7 @@ type ListDeploymentsRequest struct {
 
 func (x *ListDeploymentsRequest) Reset() {
 	*x = ListDeploymentsRequest{}
-	mi := &file_servo_v1_deployments_proto_msgTypes[6]
+	mi := &file_servo_v1_deployments_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +605,7 @@ func (x *ListDeploymentsRequest) String() string {
 func (*ListDeploymentsRequest) ProtoMessage() {}
 
 func (x *ListDeploymentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_deployments_proto_msgTypes[6]
+	mi := &file_servo_v1_deployments_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +618,7 @@ func (x *ListDeploymentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeploymentsRequest.ProtoReflect.Descriptor instead.
 func (*ListDeploymentsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListDeploymentsRequest) GetTenant() string {
@@ -573,7 +661,7 @@ type ListDeploymentsResponse struct {
 
 func (x *ListDeploymentsResponse) Reset() {
 	*x = ListDeploymentsResponse{}
-	mi := &file_servo_v1_deployments_proto_msgTypes[7]
+	mi := &file_servo_v1_deployments_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +673,7 @@ func (x *ListDeploymentsResponse) String() string {
 func (*ListDeploymentsResponse) ProtoMessage() {}
 
 func (x *ListDeploymentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_deployments_proto_msgTypes[7]
+	mi := &file_servo_v1_deployments_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +686,7 @@ func (x *ListDeploymentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeploymentsResponse.ProtoReflect.Descriptor instead.
 func (*ListDeploymentsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListDeploymentsResponse) GetDeployments() []*Deployment {
@@ -633,17 +721,24 @@ const file_servo_v1_deployments_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12;\n" +
 	"\bmanifest\x18\x03 \x01(\v2\x17.google.protobuf.StructB\x06\xbaH\x03\xc8\x01\x01R\bmanifest\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xdf\x01\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xa1\x02\n" +
 	"\x0eDeployResponse\x124\n" +
 	"\n" +
 	"deployment\x18\x01 \x01(\v2\x14.servo.v1.DeploymentR\n" +
 	"deployment\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x124\n" +
 	"\achanges\x18\x03 \x03(\v2\x1a.servo.v1.DeploymentChangeR\achanges\x12C\n" +
-	"\x10orphaned_configs\x18\x04 \x03(\v2\x18.servo.v1.OrphanedConfigR\x0forphanedConfigs\"D\n" +
+	"\x10orphaned_configs\x18\x04 \x03(\v2\x18.servo.v1.OrphanedConfigR\x0forphanedConfigs\x12@\n" +
+	"\x0fworker_warnings\x18\x06 \x03(\v2\x17.servo.v1.WorkerWarningR\x0eworkerWarnings\"D\n" +
 	"\x0eOrphanedConfig\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\tR\x06config\x12\x1a\n" +
-	"\bpipeline\x18\x02 \x01(\tR\bpipeline\"\xd4\x01\n" +
+	"\bpipeline\x18\x02 \x01(\tR\bpipeline\"\x91\x01\n" +
+	"\rWorkerWarning\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\"\n" +
+	"\fcapabilities\x18\x02 \x03(\tR\fcapabilities\x12\x16\n" +
+	"\x06assets\x18\x03 \x03(\tR\x06assets\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
+	"\x06remedy\x18\x05 \x01(\tR\x06remedy\"\xd4\x01\n" +
 	"\x10DeploymentChange\x129\n" +
 	"\x06action\x18\x01 \x01(\x0e2!.servo.v1.DeploymentChange.ActionR\x06action\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -686,40 +781,42 @@ func file_servo_v1_deployments_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_deployments_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_deployments_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_servo_v1_deployments_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_servo_v1_deployments_proto_goTypes = []any{
 	(DeploymentChange_Action)(0),    // 0: servo.v1.DeploymentChange.Action
 	(*Deployment)(nil),              // 1: servo.v1.Deployment
 	(*DeployRequest)(nil),           // 2: servo.v1.DeployRequest
 	(*DeployResponse)(nil),          // 3: servo.v1.DeployResponse
 	(*OrphanedConfig)(nil),          // 4: servo.v1.OrphanedConfig
-	(*DeploymentChange)(nil),        // 5: servo.v1.DeploymentChange
-	(*GetDeploymentRequest)(nil),    // 6: servo.v1.GetDeploymentRequest
-	(*ListDeploymentsRequest)(nil),  // 7: servo.v1.ListDeploymentsRequest
-	(*ListDeploymentsResponse)(nil), // 8: servo.v1.ListDeploymentsResponse
-	(*timestamppb.Timestamp)(nil),   // 9: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 10: google.protobuf.Struct
+	(*WorkerWarning)(nil),           // 5: servo.v1.WorkerWarning
+	(*DeploymentChange)(nil),        // 6: servo.v1.DeploymentChange
+	(*GetDeploymentRequest)(nil),    // 7: servo.v1.GetDeploymentRequest
+	(*ListDeploymentsRequest)(nil),  // 8: servo.v1.ListDeploymentsRequest
+	(*ListDeploymentsResponse)(nil), // 9: servo.v1.ListDeploymentsResponse
+	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 11: google.protobuf.Struct
 }
 var file_servo_v1_deployments_proto_depIdxs = []int32{
-	9,  // 0: servo.v1.Deployment.created_at:type_name -> google.protobuf.Timestamp
-	10, // 1: servo.v1.Deployment.manifest:type_name -> google.protobuf.Struct
-	10, // 2: servo.v1.DeployRequest.manifest:type_name -> google.protobuf.Struct
+	10, // 0: servo.v1.Deployment.created_at:type_name -> google.protobuf.Timestamp
+	11, // 1: servo.v1.Deployment.manifest:type_name -> google.protobuf.Struct
+	11, // 2: servo.v1.DeployRequest.manifest:type_name -> google.protobuf.Struct
 	1,  // 3: servo.v1.DeployResponse.deployment:type_name -> servo.v1.Deployment
-	5,  // 4: servo.v1.DeployResponse.changes:type_name -> servo.v1.DeploymentChange
+	6,  // 4: servo.v1.DeployResponse.changes:type_name -> servo.v1.DeploymentChange
 	4,  // 5: servo.v1.DeployResponse.orphaned_configs:type_name -> servo.v1.OrphanedConfig
-	0,  // 6: servo.v1.DeploymentChange.action:type_name -> servo.v1.DeploymentChange.Action
-	1,  // 7: servo.v1.ListDeploymentsResponse.deployments:type_name -> servo.v1.Deployment
-	2,  // 8: servo.v1.DeploymentService.Deploy:input_type -> servo.v1.DeployRequest
-	6,  // 9: servo.v1.DeploymentService.GetDeployment:input_type -> servo.v1.GetDeploymentRequest
-	7,  // 10: servo.v1.DeploymentService.ListDeployments:input_type -> servo.v1.ListDeploymentsRequest
-	3,  // 11: servo.v1.DeploymentService.Deploy:output_type -> servo.v1.DeployResponse
-	1,  // 12: servo.v1.DeploymentService.GetDeployment:output_type -> servo.v1.Deployment
-	8,  // 13: servo.v1.DeploymentService.ListDeployments:output_type -> servo.v1.ListDeploymentsResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	5,  // 6: servo.v1.DeployResponse.worker_warnings:type_name -> servo.v1.WorkerWarning
+	0,  // 7: servo.v1.DeploymentChange.action:type_name -> servo.v1.DeploymentChange.Action
+	1,  // 8: servo.v1.ListDeploymentsResponse.deployments:type_name -> servo.v1.Deployment
+	2,  // 9: servo.v1.DeploymentService.Deploy:input_type -> servo.v1.DeployRequest
+	7,  // 10: servo.v1.DeploymentService.GetDeployment:input_type -> servo.v1.GetDeploymentRequest
+	8,  // 11: servo.v1.DeploymentService.ListDeployments:input_type -> servo.v1.ListDeploymentsRequest
+	3,  // 12: servo.v1.DeploymentService.Deploy:output_type -> servo.v1.DeployResponse
+	1,  // 13: servo.v1.DeploymentService.GetDeployment:output_type -> servo.v1.Deployment
+	9,  // 14: servo.v1.DeploymentService.ListDeployments:output_type -> servo.v1.ListDeploymentsResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_deployments_proto_init() }
@@ -733,7 +830,7 @@ func file_servo_v1_deployments_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_deployments_proto_rawDesc), len(file_servo_v1_deployments_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

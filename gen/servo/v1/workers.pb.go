@@ -205,9 +205,17 @@ type Worker struct {
 	// How many tasks it can hold.
 	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
 	// How many tasks it holds.
-	Leases        int32                  `protobuf:"varint,4,opt,name=leases,proto3" json:"leases,omitempty"`
-	FirstSeenAt   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_seen_at,json=firstSeenAt,proto3" json:"first_seen_at,omitempty"`
-	LastSeenAt    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
+	Leases      int32                  `protobuf:"varint,4,opt,name=leases,proto3" json:"leases,omitempty"`
+	FirstSeenAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_seen_at,json=firstSeenAt,proto3" json:"first_seen_at,omitempty"`
+	LastSeenAt  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
+	// What it can run: exec, http, and go:NAME for each Go handler; none is everything.
+	Capabilities []string `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	// It has missed more than one heartbeat.
+	Silent bool `protobuf:"varint,8,opt,name=silent,proto3" json:"silent,omitempty"`
+	// When the last of the leases ends that a silent worker holds, unless it is heard of again.
+	LeasesEndAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=leases_end_at,json=leasesEndAt,proto3" json:"leases_end_at,omitempty"`
+	// It is the part of a server that sends the tasks of a push pool; its name is that server.
+	DispatcherOf  string `protobuf:"bytes,10,opt,name=dispatcher_of,json=dispatcherOf,proto3" json:"dispatcher_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -284,6 +292,34 @@ func (x *Worker) GetLastSeenAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Worker) GetCapabilities() []string {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *Worker) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+func (x *Worker) GetLeasesEndAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeasesEndAt
+	}
+	return nil
+}
+
+func (x *Worker) GetDispatcherOf() string {
+	if x != nil {
+		return x.DispatcherOf
+	}
+	return ""
+}
+
 // ClaimRequest asks for queued tasks of pools.
 type ClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -308,7 +344,11 @@ type ClaimRequest struct {
 	// The worker sends heartbeats for all of its leases, each third of lease_duration of the answer
 	// or more often. If it asks for no lease, its leases end when it has been silent for the
 	// server's worker timeout (30 s by default).
-	Presence      bool `protobuf:"varint,12,opt,name=presence,proto3" json:"presence,omitempty"`
+	Presence bool `protobuf:"varint,12,opt,name=presence,proto3" json:"presence,omitempty"`
+	// What the worker can run: exec, http, and go:NAME for each Go handler that it has registered.
+	// It gets tasks that need one of these, and tasks of its pools that need anything else stay
+	// ready or go to other workers. None says that it can run everything.
+	Capabilities  []string `protobuf:"bytes,13,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -404,6 +444,13 @@ func (x *ClaimRequest) GetPresence() bool {
 		return x.Presence
 	}
 	return false
+}
+
+func (x *ClaimRequest) GetCapabilities() []string {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
 }
 
 // ClaimResponse is the leases; none if nothing came in time.
@@ -2325,7 +2372,7 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"i\n" +
 	"\x13ListWorkersResponse\x12*\n" +
 	"\aworkers\x18\x01 \x03(\v2\x10.servo.v1.WorkerR\aworkers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xde\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xff\x02\n" +
 	"\x06Worker\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05pools\x18\x02 \x03(\tR\x05pools\x12\x14\n" +
@@ -2333,7 +2380,12 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x06leases\x18\x04 \x01(\x05R\x06leases\x12>\n" +
 	"\rfirst_seen_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vfirstSeenAt\x12<\n" +
 	"\flast_seen_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"lastSeenAt\"\xf8\x02\n" +
+	"lastSeenAt\x12\"\n" +
+	"\fcapabilities\x18\a \x03(\tR\fcapabilities\x12\x16\n" +
+	"\x06silent\x18\b \x01(\bR\x06silent\x12>\n" +
+	"\rleases_end_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\vleasesEndAt\x12#\n" +
+	"\rdispatcher_of\x18\n" +
+	" \x01(\tR\fdispatcherOf\"\xb0\x03\n" +
 	"\fClaimRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xc8\x01R\bworkerId\x12#\n" +
@@ -2345,7 +2397,8 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x12\x14\n" +
 	"\x05start\x18\a \x01(\bR\x05start\x12!\n" +
 	"\x05slots\x18\b \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\x05slots\x12\x1a\n" +
-	"\bpresence\x18\f \x01(\bR\bpresence\"z\n" +
+	"\bpresence\x18\f \x01(\bR\bpresence\x126\n" +
+	"\fcapabilities\x18\r \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\x90N\"\ar\x05\x10\x01(\xac\x02R\fcapabilities\"z\n" +
 	"\rClaimResponse\x12'\n" +
 	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\x12@\n" +
 	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\xa3\a\n" +
@@ -2582,73 +2635,74 @@ var file_servo_v1_workers_proto_depIdxs = []int32{
 	3,  // 0: servo.v1.ListWorkersResponse.workers:type_name -> servo.v1.Worker
 	30, // 1: servo.v1.Worker.first_seen_at:type_name -> google.protobuf.Timestamp
 	30, // 2: servo.v1.Worker.last_seen_at:type_name -> google.protobuf.Timestamp
-	31, // 3: servo.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	31, // 4: servo.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	6,  // 5: servo.v1.ClaimResponse.leases:type_name -> servo.v1.Lease
-	31, // 6: servo.v1.ClaimResponse.lease_duration:type_name -> google.protobuf.Duration
-	32, // 7: servo.v1.Lease.parameters:type_name -> google.protobuf.Struct
-	7,  // 8: servo.v1.Lease.upstream:type_name -> servo.v1.UpstreamResult
-	30, // 9: servo.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
-	30, // 10: servo.v1.Lease.deadline:type_name -> google.protobuf.Timestamp
-	31, // 11: servo.v1.Lease.timeout:type_name -> google.protobuf.Duration
-	33, // 12: servo.v1.Lease.code:type_name -> servo.v1.Code
-	30, // 13: servo.v1.Lease.slot:type_name -> google.protobuf.Timestamp
-	30, // 14: servo.v1.Lease.interval_start:type_name -> google.protobuf.Timestamp
-	30, // 15: servo.v1.Lease.interval_end:type_name -> google.protobuf.Timestamp
-	34, // 16: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
-	0,  // 17: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
-	34, // 18: servo.v1.Complete.result:type_name -> google.protobuf.Value
-	35, // 19: servo.v1.Fail.error:type_name -> servo.v1.Failure
-	31, // 20: servo.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	14, // 21: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
-	16, // 22: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
-	8,  // 23: servo.v1.ReportItem.start:type_name -> servo.v1.Start
-	9,  // 24: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
-	10, // 25: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
-	11, // 26: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
-	12, // 27: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
-	13, // 28: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
-	36, // 29: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
-	37, // 30: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
-	18, // 31: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
-	38, // 32: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
-	30, // 33: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
-	30, // 34: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
-	39, // 35: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
-	21, // 36: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
-	20, // 37: servo.v1.HeartbeatRequest.settled:type_name -> servo.v1.ClaimRange
-	36, // 38: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
-	23, // 39: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
-	14, // 40: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
-	0,  // 41: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
-	34, // 42: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
-	35, // 43: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
-	31, // 44: servo.v1.FailTaskRequest.retry_after:type_name -> google.protobuf.Duration
-	4,  // 45: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
-	15, // 46: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
-	19, // 47: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
-	24, // 48: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
-	25, // 49: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
-	26, // 50: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
-	27, // 51: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
-	28, // 52: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
-	29, // 53: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
-	1,  // 54: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
-	5,  // 55: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
-	17, // 56: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
-	22, // 57: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
-	18, // 58: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
-	18, // 59: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
-	18, // 60: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
-	18, // 61: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
-	18, // 62: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
-	18, // 63: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
-	2,  // 64: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
-	55, // [55:65] is the sub-list for method output_type
-	45, // [45:55] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	30, // 3: servo.v1.Worker.leases_end_at:type_name -> google.protobuf.Timestamp
+	31, // 4: servo.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	31, // 5: servo.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	6,  // 6: servo.v1.ClaimResponse.leases:type_name -> servo.v1.Lease
+	31, // 7: servo.v1.ClaimResponse.lease_duration:type_name -> google.protobuf.Duration
+	32, // 8: servo.v1.Lease.parameters:type_name -> google.protobuf.Struct
+	7,  // 9: servo.v1.Lease.upstream:type_name -> servo.v1.UpstreamResult
+	30, // 10: servo.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	30, // 11: servo.v1.Lease.deadline:type_name -> google.protobuf.Timestamp
+	31, // 12: servo.v1.Lease.timeout:type_name -> google.protobuf.Duration
+	33, // 13: servo.v1.Lease.code:type_name -> servo.v1.Code
+	30, // 14: servo.v1.Lease.slot:type_name -> google.protobuf.Timestamp
+	30, // 15: servo.v1.Lease.interval_start:type_name -> google.protobuf.Timestamp
+	30, // 16: servo.v1.Lease.interval_end:type_name -> google.protobuf.Timestamp
+	34, // 17: servo.v1.UpstreamResult.result:type_name -> google.protobuf.Value
+	0,  // 18: servo.v1.Complete.status:type_name -> servo.v1.Complete.Status
+	34, // 19: servo.v1.Complete.result:type_name -> google.protobuf.Value
+	35, // 20: servo.v1.Fail.error:type_name -> servo.v1.Failure
+	31, // 21: servo.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	14, // 22: servo.v1.FanOut.tasks:type_name -> servo.v1.FanOutTask
+	16, // 23: servo.v1.ReportRequest.items:type_name -> servo.v1.ReportItem
+	8,  // 24: servo.v1.ReportItem.start:type_name -> servo.v1.Start
+	9,  // 25: servo.v1.ReportItem.advance:type_name -> servo.v1.Advance
+	10, // 26: servo.v1.ReportItem.yield:type_name -> servo.v1.Yield
+	11, // 27: servo.v1.ReportItem.complete:type_name -> servo.v1.Complete
+	12, // 28: servo.v1.ReportItem.fail:type_name -> servo.v1.Fail
+	13, // 29: servo.v1.ReportItem.fan_out:type_name -> servo.v1.FanOut
+	36, // 30: servo.v1.ReportItem.progress:type_name -> servo.v1.Progress
+	37, // 31: servo.v1.ReportItem.log:type_name -> servo.v1.LogChunk
+	18, // 32: servo.v1.ReportResponse.answers:type_name -> servo.v1.ReportAnswer
+	38, // 33: servo.v1.ReportAnswer.state:type_name -> servo.v1.Task.State
+	30, // 34: servo.v1.ReportAnswer.due_at:type_name -> google.protobuf.Timestamp
+	30, // 35: servo.v1.ReportAnswer.deadline:type_name -> google.protobuf.Timestamp
+	39, // 36: servo.v1.ReportAnswer.error:type_name -> servo.v1.Problem
+	21, // 37: servo.v1.HeartbeatRequest.leases:type_name -> servo.v1.HeartbeatItem
+	20, // 38: servo.v1.HeartbeatRequest.settled:type_name -> servo.v1.ClaimRange
+	36, // 39: servo.v1.HeartbeatItem.progress:type_name -> servo.v1.Progress
+	23, // 40: servo.v1.HeartbeatResponse.leases:type_name -> servo.v1.HeartbeatAnswer
+	14, // 41: servo.v1.FanOutTaskRequest.tasks:type_name -> servo.v1.FanOutTask
+	0,  // 42: servo.v1.CompleteTaskRequest.status:type_name -> servo.v1.Complete.Status
+	34, // 43: servo.v1.CompleteTaskRequest.result:type_name -> google.protobuf.Value
+	35, // 44: servo.v1.FailTaskRequest.error:type_name -> servo.v1.Failure
+	31, // 45: servo.v1.FailTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	4,  // 46: servo.v1.WorkerService.Claim:input_type -> servo.v1.ClaimRequest
+	15, // 47: servo.v1.WorkerService.Report:input_type -> servo.v1.ReportRequest
+	19, // 48: servo.v1.WorkerService.Heartbeat:input_type -> servo.v1.HeartbeatRequest
+	24, // 49: servo.v1.WorkerService.StartTask:input_type -> servo.v1.StartTaskRequest
+	25, // 50: servo.v1.WorkerService.AdvanceCursor:input_type -> servo.v1.AdvanceCursorRequest
+	26, // 51: servo.v1.WorkerService.YieldTask:input_type -> servo.v1.YieldTaskRequest
+	27, // 52: servo.v1.WorkerService.FanOutTask:input_type -> servo.v1.FanOutTaskRequest
+	28, // 53: servo.v1.WorkerService.CompleteTask:input_type -> servo.v1.CompleteTaskRequest
+	29, // 54: servo.v1.WorkerService.FailTask:input_type -> servo.v1.FailTaskRequest
+	1,  // 55: servo.v1.WorkerService.ListWorkers:input_type -> servo.v1.ListWorkersRequest
+	5,  // 56: servo.v1.WorkerService.Claim:output_type -> servo.v1.ClaimResponse
+	17, // 57: servo.v1.WorkerService.Report:output_type -> servo.v1.ReportResponse
+	22, // 58: servo.v1.WorkerService.Heartbeat:output_type -> servo.v1.HeartbeatResponse
+	18, // 59: servo.v1.WorkerService.StartTask:output_type -> servo.v1.ReportAnswer
+	18, // 60: servo.v1.WorkerService.AdvanceCursor:output_type -> servo.v1.ReportAnswer
+	18, // 61: servo.v1.WorkerService.YieldTask:output_type -> servo.v1.ReportAnswer
+	18, // 62: servo.v1.WorkerService.FanOutTask:output_type -> servo.v1.ReportAnswer
+	18, // 63: servo.v1.WorkerService.CompleteTask:output_type -> servo.v1.ReportAnswer
+	18, // 64: servo.v1.WorkerService.FailTask:output_type -> servo.v1.ReportAnswer
+	2,  // 65: servo.v1.WorkerService.ListWorkers:output_type -> servo.v1.ListWorkersResponse
+	56, // [56:66] is the sub-list for method output_type
+	46, // [46:56] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_workers_proto_init() }

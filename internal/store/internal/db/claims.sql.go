@@ -118,7 +118,7 @@ func (q *Queries) LeasesOfClaimRange(ctx context.Context, arg LeasesOfClaimRange
 }
 
 const leasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.instance, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
 FROM   servo.leases q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
@@ -183,6 +183,7 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 			&i.ServoLease.ReadyAt,
 			&i.ServoLease.LeaseMs,
 			&i.ServoLease.Deaths,
+			&i.ServoLease.Needs,
 			&i.ServoLease.Instance,
 			&i.Ix,
 			&i.Asset,
@@ -221,15 +222,16 @@ func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 }
 
 const takeQueued = `-- name: TakeQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
-FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset, p.ready_at, p.deaths FROM servo.pool_q p
+FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset, p.ready_at, p.deaths, p.needs FROM servo.pool_q p
         WHERE p.pool = $1::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
         AND ($2::uuid = '00000000-0000-0000-0000-000000000000' OR p.tenant_id = $2::uuid)
+        AND ($3::bool OR p.needs = '' OR p.needs = ANY ($4::text[])) AND p.task_id <> ALL ($5::uuid[])
         AND coalesce(p.tenant_id = ANY ((SELECT a.accepts FROM servo.pools a WHERE a.name = $1::text)::uuid[]), true)
         ORDER BY p.rank
-        LIMIT $3::int FOR UPDATE SKIP LOCKED) AS q
+        LIMIT $6::int FOR UPDATE SKIP LOCKED) AS q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
                 WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of FROM servo.runs r
@@ -237,9 +239,12 @@ JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 `
 
 type TakeQueuedParams struct {
-	Pool     string
-	TenantID uuid.UUID
-	Most     int32
+	Pool         string
+	TenantID     uuid.UUID
+	Everything   bool
+	Capabilities []string
+	Taken        []uuid.UUID
+	Most         int32
 }
 
 type TakeQueuedRow struct {
@@ -252,6 +257,7 @@ type TakeQueuedRow struct {
 	Priority     int16
 	Dependents   bool
 	Pool         string
+	Needs        string
 	Attempt      int32
 	Failures     int32
 	Fruitless    int32
@@ -278,9 +284,17 @@ type TakeQueuedRow struct {
 // The head of a queue, without waiting for anybody, with a new token for each row and all
 // that a worker needs to know. Nothing while dispatch is off, and nothing of tenants that may
 // not use the pool: both are looked up once for the statement. A worker of one tenant gets
-// tasks of that tenant only; zeros are a worker of all.
+// tasks of that tenant only; zeros are a worker of all. It gets tasks that need what it has, and none
+// that this transaction has taken for another claim.
 func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQueuedRow, error) {
-	rows, err := q.db.Query(ctx, takeQueued, arg.Pool, arg.TenantID, arg.Most)
+	rows, err := q.db.Query(ctx, takeQueued,
+		arg.Pool,
+		arg.TenantID,
+		arg.Everything,
+		arg.Capabilities,
+		arg.Taken,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -298,6 +312,7 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.Priority,
 			&i.Dependents,
 			&i.Pool,
+			&i.Needs,
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
