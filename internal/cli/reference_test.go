@@ -35,7 +35,7 @@ func reference(root *cobra.Command) string {
 		"| command | |\n|---|---|\n")
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
-		if !cmd.HasAvailableSubCommands() && cmd.Runnable() {
+		if cmd.Runnable() && (!cmd.HasAvailableSubCommands() || cmd.Example != "") { // groups have no examples
 			cells := strings.NewReplacer("|", `\|`)
 			fmt.Fprintf(&text, "| `%s` | %s |\n", cells.Replace(strings.TrimSuffix(cmd.UseLine(), " [flags]")), cells.Replace(cmd.Short))
 		}
