@@ -57,10 +57,11 @@ func (d *Daemon) listen(ctx context.Context) error {
 	}
 	if d.pages, err = web.New(web.Config{
 		Channel: channel, Secret: d.installationSecret, Open: d.config.Open, Secure: d.tls != nil, Version: d.config.Version, Logger: d.config.Logger,
-		Logins: d.tokens, Public: strings.TrimRight(d.config.PublicURL, "/"),
+		Logins: d.tokens, Public: strings.TrimRight(d.config.PublicURL, "/"), LoggedOut: d.engine.EndSession,
 	}); err != nil {
 		return err
 	}
+	d.engine.OnSessionEnd(d.pages.EndSession)
 	httpListener, err := listenOn(ctx, "--http", d.config.HTTP)
 	if err != nil {
 		return err

@@ -40,6 +40,8 @@ type notice struct {
 	All      bool     `json:"all,omitempty"`      // whatever anybody waits for
 	Watching bool     `json:"watching,omitempty"` // somebody waits for runs at the one who tells
 	Hello    bool     `json:"hello,omitempty"`    // the one who tells listens from now on
+
+	Ended map[string]time.Time `json:"ended,omitempty"` // sessions that were logged out, and when they would have expired
 }
 
 // wakeups collect what commits have made possible and tell other servers, a few milliseconds
@@ -56,6 +58,8 @@ type wakeups struct {
 	saidAt    atomic.Int64 // when this one did
 
 	sent, unsent, heard atomic.Int64 // notices
+
+	logout atomic.Pointer[func(session string, until time.Time)] // hears of sessions that ended elsewhere
 
 	mu    sync.Mutex
 	next  notice
@@ -145,7 +149,7 @@ func (n notice) encode() string {
 	if n.AllRuns {
 		n.Runs = nil
 	}
-	if len(n.Work) == 0 && len(n.Runs) == 0 && !n.AllRuns && !n.All && !n.Watching && !n.Hello {
+	if len(n.Work) == 0 && len(n.Runs) == 0 && !n.AllRuns && !n.All && !n.Watching && !n.Hello && len(n.Ended) == 0 {
 		return ""
 	}
 	text, err := json.Marshal(n)
@@ -228,6 +232,24 @@ func (e *Engine) SetListening(listening bool) {
 	}
 }
 
+// EndSession tells other servers that a session was logged out. Like all notices it may be lost: a key
+// that is revoked ends its sessions for certain.
+func (e *Engine) EndSession(session string, until time.Time) {
+	far := e.signals.far
+	if far == nil || !far.others.Load() {
+		return
+	}
+	far.collect(func(n *notice) {
+		if n.Ended == nil {
+			n.Ended = map[string]time.Time{}
+		}
+		n.Ended[session] = until
+	})
+}
+
+// OnSessionEnd has fn hear of sessions that were logged out at other servers.
+func (e *Engine) OnSessionEnd(fn func(session string, until time.Time)) { e.signals.far.logout.Store(&fn) }
+
 // Hear takes a notice that came to this server, and says whether it was its own. One that
 // cannot be read wakes everybody: it may be of a newer version.
 func (e *Engine) Hear(text string) (own bool) {
@@ -244,6 +266,11 @@ func (e *Engine) Hear(text string) (own bool) {
 	far.heard.Add(1)
 	if n.Watching {
 		far.watchedAt.Store(time.Now().UnixNano())
+	}
+	if ended := far.logout.Load(); ended != nil {
+		for session, until := range n.Ended {
+			(*ended)(session, until)
+		}
 	}
 	if n.All {
 		e.signals.everybodyHere()

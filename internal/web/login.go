@@ -92,12 +92,18 @@ func (s *Web) enter(w http.ResponseWriter, r *http.Request, credential string, u
 	http.Redirect(w, r, unknown.Back, http.StatusSeeOther)
 }
 
-// logout ends the session here, and the pages that it has open on this server. The key lives on:
-// it may be in use elsewhere.
+// EndSession closes the pages of a session that was logged out at another server, and refuses it.
+func (s *Web) EndSession(session string, until time.Time) { s.seats.end(session, until, s.now()) }
+
+// logout ends the session and the pages that it has open, on this server and by a notice on the others.
+// The key lives on: it may be in use elsewhere.
 func (s *Web) logout(w http.ResponseWriter, r *http.Request) {
 	now := s.now()
 	if held, err := s.sessions.of(r, now); err == nil && held.Credential != "" {
 		s.seats.end(held.ID, held.Until, now)
+		if s.config.LoggedOut != nil {
+			s.config.LoggedOut(held.ID, held.Until)
+		}
 	}
 	s.sessions.end(w)
 	http.Redirect(w, r, loginPath, http.StatusSeeOther)

@@ -3,15 +3,21 @@ package web_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/metadata"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/servertest"
 )
 
@@ -101,4 +107,34 @@ func TestLiveSeats(t *testing.T) {
 	}
 	require.NotEqual(t, http.StatusOK, first.request(t.Context(), http.MethodGet, page, nil).StatusCode)
 	require.NotEqual(t, http.StatusOK, first.request(t.Context(), http.MethodGet, "/ui/runs", nil).StatusCode)
+}
+
+// TestLogoutElsewhere: a session that is logged out at one server ends at the others as well.
+func TestLogoutElsewhere(t *testing.T) {
+	t.Parallel()
+	db := servotest.DB(t)
+	e := engine.New(db.Store, engine.Config{}, slog.New(slog.DiscardHandler))
+	_, secret, err := e.Bootstrap(t.Context(), "ops", false, event.Meta{})
+	require.NoError(t, err)
+	e.Stop()
+	one := servertest.StartKeyed(t, daemon.Config{DatabaseURL: db.URL, Name: "one"})
+	two := servertest.StartKeyed(t, daemon.Config{DatabaseURL: db.URL, Name: "two"})
+	const page = "/ui/live/runs"
+	// Servers hear of each other a moment after the second has started: a logout before that is told to
+	// none, so sessions are ended until one ends at both.
+	require.Eventually(t, func() bool {
+		v := logIn(t, one.URL, secret.Text())
+		there := visitor{t: t, base: two.URL, cookie: v.cookie}
+		stream := there.request(t.Context(), http.MethodGet, page, nil)
+		require.Equal(t, http.StatusOK, stream.StatusCode)
+		require.Equal(t, http.StatusSeeOther, v.request(t.Context(), http.MethodPost, "/ui/logout", url.Values{}).StatusCode)
+		ended := make(chan struct{})
+		go func() { defer close(ended); _, _ = io.Copy(io.Discard, stream.Body) }()
+		select {
+		case <-ended:
+		case <-time.After(2 * time.Second):
+			return false
+		}
+		return there.request(t.Context(), http.MethodGet, "/ui/runs", nil).StatusCode != http.StatusOK
+	}, time.Minute, 10*time.Millisecond)
 }
