@@ -248,7 +248,9 @@ func (e *Engine) EndSession(session string, until time.Time) {
 }
 
 // OnSessionEnd has fn hear of sessions that were logged out at other servers.
-func (e *Engine) OnSessionEnd(fn func(session string, until time.Time)) { e.signals.far.logout.Store(&fn) }
+func (e *Engine) OnSessionEnd(fn func(session string, until time.Time)) {
+	e.signals.far.logout.Store(&fn)
+}
 
 // Hear takes a notice that came to this server, and says whether it was its own. One that
 // cannot be read wakes everybody: it may be of a newer version.

@@ -186,7 +186,7 @@ type OrphanedConfig struct{ Name, Pipeline string }
 // OrphanedConfigs are up to most active configs of a workspace that name none of the pipelines.
 func (s *Store) OrphanedConfigs(ctx context.Context, tenant id.Tenant, workspace string, pipelines []string, most int) (configs []OrphanedConfig, err error) {
 	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		named := append([]string{}, pipelines...) // none would be NULL, which nothing is compared with
+		named := append([]string{}, pipelines...)                                                                                                          // none would be NULL, which nothing is compared with
 		rows, err := tx.q.OrphanedConfigs(ctx, db.OrphanedConfigsParams{TenantID: tenant.UUID, Workspace: workspace, Pipelines: named, Most: int32(most)}) //nolint:gosec // a page size
 		configs = column(rows, func(r db.OrphanedConfigsRow) OrphanedConfig { return OrphanedConfig(r) })
 		return err

@@ -3,7 +3,6 @@ package web_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,10 +13,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/servotest/servertest"
 )
 
@@ -112,19 +107,13 @@ func TestLiveSeats(t *testing.T) {
 // TestLogoutElsewhere: a session that is logged out at one server ends at the others as well.
 func TestLogoutElsewhere(t *testing.T) {
 	t.Parallel()
-	db := servotest.DB(t)
-	e := engine.New(db.Store, engine.Config{}, slog.New(slog.DiscardHandler))
-	_, secret, err := e.Bootstrap(t.Context(), "ops", false, event.Meta{})
-	require.NoError(t, err)
-	e.Stop()
-	one := servertest.StartKeyed(t, daemon.Config{DatabaseURL: db.URL, Name: "one"})
-	two := servertest.StartKeyed(t, daemon.Config{DatabaseURL: db.URL, Name: "two"})
+	servers, key := servertest.StartLockedFleet(t, 2)
 	const page = "/ui/live/runs"
 	// Servers hear of each other a moment after the second has started: a logout before that is told to
 	// none, so sessions are ended until one ends at both.
 	require.Eventually(t, func() bool {
-		v := logIn(t, one.URL, secret.Text())
-		there := visitor{t: t, base: two.URL, cookie: v.cookie}
+		v := logIn(t, servers[0].URL, key)
+		there := visitor{t: t, base: servers[1].URL, cookie: v.cookie}
 		stream := there.request(t.Context(), http.MethodGet, page, nil)
 		require.Equal(t, http.StatusOK, stream.StatusCode)
 		require.Equal(t, http.StatusSeeOther, v.request(t.Context(), http.MethodPost, "/ui/logout", url.Values{}).StatusCode)

@@ -4,6 +4,7 @@ package servertest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -90,10 +91,20 @@ func (s *Server) Dial(t testing.TB) *grpc.ClientConn {
 // StartLocked starts one that asks for keys, and gives its first platform key.
 func StartLocked(t testing.TB) (server *Server, key string) {
 	t.Helper()
+	servers, key := StartLockedFleet(t, 1)
+	return servers[0], key
+}
+
+// StartLockedFleet starts several on one database.
+func StartLockedFleet(t testing.TB, size int) (servers []*Server, key string) {
+	t.Helper()
 	db := servotest.DB(t)
 	e := engine.New(db.Store, engine.Config{}, slog.New(slog.DiscardHandler))
 	_, secret, err := e.Bootstrap(t.Context(), "ops", false, event.Meta{})
 	require.NoError(t, err)
 	e.Stop()
-	return StartKeyed(t, daemon.Config{DatabaseURL: db.URL}), secret.Text()
+	for i := range size {
+		servers = append(servers, StartKeyed(t, daemon.Config{DatabaseURL: db.URL, Name: fmt.Sprintf("%s-%d", t.Name(), i)}))
+	}
+	return servers, secret.Text()
 }
