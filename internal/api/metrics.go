@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,8 @@ const (
 	defaultMetricsDays = 30
 	// maxMetricsDays bounds them.
 	maxMetricsDays = 400
+	// maxMetricsLabels bounds the labels and the values of one in an answer.
+	maxMetricsLabels = 100
 )
 
 // metricsService implements servo.v1.MetricsService.
@@ -45,7 +48,7 @@ func (s metricsService) GetTenantMetrics(ctx context.Context, req *servov1.GetTe
 	if err != nil {
 		return nil, err
 	}
-	answer := metricsToProto(days)
+	answer := metricsToProto(days, req.GetGroupBy())
 	answer.Tenant, answer.From, answer.To = req.GetTenant(), from.Format(time.DateOnly), to.Format(time.DateOnly)
 	return answer, nil
 }
@@ -85,10 +88,11 @@ func dayOf(field, text string, otherwise time.Time) (time.Time, error) {
 	return at.UTC().Truncate(24 * time.Hour), nil
 }
 
-// metricsToProto adds up days and providers.
-func metricsToProto(days []store.DayTotals) *servov1.TenantMetrics {
+// metricsToProto adds up days and the values of a label.
+func metricsToProto(days []store.DayTotals, groupBy string) *servov1.TenantMetrics {
 	var all store.Totals
-	byDay, byProvider := map[string]*store.Totals{}, map[string]*store.Totals{}
+	byDay, byLabel := map[string]*store.Totals{}, map[string]*store.Totals{}
+	labels := map[string]bool{}
 	add := func(to map[string]*store.Totals, key string, t store.Totals) {
 		if to[key] == nil {
 			to[key] = &store.Totals{}
@@ -98,16 +102,25 @@ func metricsToProto(days []store.DayTotals) *servov1.TenantMetrics {
 	for _, d := range days {
 		all.Add(d.Totals)
 		add(byDay, d.Day.Format(time.DateOnly), d.Totals)
-		add(byProvider, d.Provider, d.Totals)
+		had := totalLabels(d.Labels)
+		for label := range had {
+			labels[label] = true
+		}
+		if groupBy != "" {
+			add(byLabel, had[groupBy], d.Totals)
+		}
 	}
 	answer := &servov1.TenantMetrics{
 		TotalRuns: all.Ended, SuccessfulRuns: all.Succeeded, FailedRuns: all.Failed, TimedOutRuns: all.TimedOut, CancelledRuns: all.Cancelled,
 		AverageDuration: average(all.Seconds, all.Started), SlaCompliance: compliance(all), Breaches: all.Breaches,
 	}
-	for _, provider := range slices.Sorted(maps.Keys(byProvider)) {
-		t := byProvider[provider]
-		answer.ByProvider = append(answer.ByProvider, &servov1.ProviderMetrics{
-			Provider: provider, TotalRuns: t.Ended, SuccessfulRuns: t.Succeeded, FailedRuns: t.Failed, TimedOutRuns: t.TimedOut, CancelledRuns: t.Cancelled,
+	answer.Labels, _ = firstOf(labels)
+	values, more := firstOf(byLabel)
+	answer.MoreValues = more
+	for _, value := range values {
+		t := byLabel[value]
+		answer.ByLabel = append(answer.ByLabel, &servov1.LabelMetrics{
+			Value: value, TotalRuns: t.Ended, SuccessfulRuns: t.Succeeded, FailedRuns: t.Failed, TimedOutRuns: t.TimedOut, CancelledRuns: t.Cancelled,
 			AverageDuration: average(t.Seconds, t.Started), SlaCompliance: compliance(*t), Breaches: t.Breaches,
 		})
 	}
@@ -119,6 +132,24 @@ func metricsToProto(days []store.DayTotals) *servov1.TenantMetrics {
 		})
 	}
 	return answer
+}
+
+// totalLabels reads the labels of totals.
+func totalLabels(text string) map[string]string {
+	var labels map[string]string
+	if text == "" || json.Unmarshal([]byte(text), &labels) != nil { // the engine has written it
+		return nil
+	}
+	return labels
+}
+
+// firstOf are the first keys in their order, and whether there are more.
+func firstOf[V any](all map[string]V) (keys []string, more bool) {
+	keys = slices.Sorted(maps.Keys(all))
+	if len(keys) > maxMetricsLabels {
+		return keys[:maxMetricsLabels], true
+	}
+	return keys, false
 }
 
 // average is what one took, to the microsecond; nil if there was none.

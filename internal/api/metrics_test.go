@@ -23,12 +23,12 @@ func TestMetrics(t *testing.T) {
 	b := setupConfigs(t)
 	metrics := servov1.NewMetricsServiceClient(b.conn)
 	ask := func(from, to string) (*servov1.TenantMetrics, error) {
-		return metrics.GetTenantMetrics(t.Context(), &servov1.GetTenantMetricsRequest{Tenant: "acme", From: from, To: to})
+		return metrics.GetTenantMetrics(t.Context(), &servov1.GetTenantMetricsRequest{Tenant: "acme", From: from, To: to, GroupBy: "provider"})
 	}
 
-	// one in time for a provider, one that is late, and one that nobody has promised anything
+	// one in time with labels, one that is late, and one that nobody has promised anything
 	spec := hourly()
-	spec.Labels = map[string]string{"provider": "aws"}
+	spec.Labels = map[string]string{"provider": "aws", "tier": "<1>"}
 	b.create(t, "aws", spec)
 	b.at(t, noon.Add(time.Hour))
 	lease := b.one(t)
@@ -43,21 +43,37 @@ func TestMetrics(t *testing.T) {
 	_, err = b.runs.CancelRun(t.Context(), &servov1.CancelRunRequest{Tenant: "acme", Run: byHand.GetId()})
 	require.NoError(t, err)
 
-	{ // the runs of the last thirty days are added up, in all, by provider and by day
+	{ // the runs of the last thirty days are added up, in all, by a label and by day
 		got, err := ask("", "")
 		require.NoError(t, err)
 		requireMessage(t, &servov1.TenantMetrics{
 			Tenant: "acme", From: "2027-01-03", To: "2027-02-01", TotalRuns: 2, SuccessfulRuns: 1, CancelledRuns: 1,
 			AverageDuration: durationpb.New(45 * time.Second), SlaCompliance: 1, Breaches: 1,
-			ByProvider: []*servov1.ProviderMetrics{
+			Labels: []string{"provider", "tier"},
+			ByLabel: []*servov1.LabelMetrics{
 				{TotalRuns: 1, CancelledRuns: 1, AverageDuration: durationpb.New(0), SlaCompliance: 1},
-				{Provider: "aws", TotalRuns: 1, SuccessfulRuns: 1, AverageDuration: durationpb.New(90 * time.Second), SlaCompliance: 1, Breaches: 1},
+				{Value: "aws", TotalRuns: 1, SuccessfulRuns: 1, AverageDuration: durationpb.New(90 * time.Second), SlaCompliance: 1, Breaches: 1},
 			},
 			ByDay: []*servov1.DayMetrics{
 				{Day: "2027-01-31", TotalRuns: 1, SuccessfulRuns: 1, AverageDuration: durationpb.New(90 * time.Second), SlaCompliance: 1},
 				{Day: "2027-02-01", TotalRuns: 1, CancelledRuns: 1, AverageDuration: durationpb.New(0), SlaCompliance: 1, Breaches: 1},
 			},
 		}, got)
+	}
+
+	{ // any label groups them, and none does if none is asked for
+		for label, want := range map[string][]string{"tier": {"", "<1>"}, "unknown": {""}, "": nil} {
+			got, err := metrics.GetTenantMetrics(t.Context(), &servov1.GetTenantMetricsRequest{Tenant: "acme", GroupBy: label})
+			require.NoError(t, err)
+			var values []string
+			runs := int64(0)
+			for _, v := range got.GetByLabel() {
+				values = append(values, v.GetValue())
+				runs += v.GetTotalRuns()
+			}
+			require.Equal(t, want, values, label)
+			require.True(t, label == "" || runs == got.GetTotalRuns(), "each run counts once")
+		}
 	}
 
 	{ // the installation says what has become of today's
@@ -74,7 +90,7 @@ func TestMetrics(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "2027-02-02", got.GetTo(), "the day in UTC")
 		require.InDelta(t, 2.0/3, got.GetSlaCompliance(), 1e-9)
-		require.Zero(t, got.GetByProvider()[1].GetSlaCompliance())
+		require.Zero(t, got.GetByLabel()[1].GetSlaCompliance())
 		require.EqualValues(t, 3, got.GetTotalRuns())
 	}
 

@@ -83,8 +83,8 @@ func (a Asset) Kind() Kind {
 	return ""
 }
 
-// Capability is what a worker must have to make the asset: exec, http, or for Go the handler, as
-// go:orders. Package run has the other direction.
+// Capability is what a worker must have to make the asset: exec, http, or for Go the handler, such as
+// "go:orders". Package run has the other direction.
 func (a Asset) Capability() string {
 	if a.Go == nil {
 		return string(a.Kind())

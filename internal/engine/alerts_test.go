@@ -179,7 +179,7 @@ func TestWatch(t *testing.T) {
 	t.Run("ten breaches in a day are told to the tenant until the day is over", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
-		const add = `INSERT INTO servo.run_deltas (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+		const add = `INSERT INTO servo.run_deltas (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 			SELECT id, (servo.clock() AT TIME ZONE 'UTC')::date, '', 0, 0, 0, 0, 0, 0, 0, 0, %d FROM servo.tenants`
 		w.db.Exec(t, fmt.Sprintf(add, 9))
 		w.watch(t)

@@ -215,7 +215,7 @@ func (f *firing) command(c *store.ConfigState, s *schedule.Schedule, slot time.T
 		TriggerType: why, TriggeredBy: "config/" + c.Name, WaitForQuota: true, Meta: event.Meta{Actor: scheduler},
 		For: &ForConfig{
 			Config: c.ID, Name: c.Name, Slot: slot, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap,
-			Within: c.Spec.SLAStartDelay.Std(), Delay: c.Delay(), Provider: c.Spec.Labels[providerLabel],
+			Within: c.Spec.SLAStartDelay.Std(), Delay: c.Delay(), Labels: labelText(c.Spec.Labels),
 			Window: &run.Window{Config: c.Name, Slot: window.Slot, Start: window.Start, End: window.End},
 		},
 	}}

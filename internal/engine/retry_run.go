@@ -120,7 +120,7 @@ func (e *Engine) forConfig(ctx context.Context, parent run.Run) (*ForConfig, err
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}
-	return &ForConfig{Config: c.ID, Name: c.Name, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap, Provider: c.Spec.Labels[providerLabel], Window: parent.Window}, err
+	return &ForConfig{Config: c.ID, Name: c.Name, Limit: c.Spec.MaxExecution.Std(), Overlap: c.Spec.Overlap, Labels: labelText(c.Spec.Labels), Window: parent.Window}, err
 }
 
 func (r RetryRun) validate() error {

@@ -7,12 +7,22 @@ import (
 
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )
 
-// providerLabel is the label of a config that totals are told apart by.
-const providerLabel = "provider"
+// labelText writes labels as runs and totals have them: the same labels are the same text.
+func labelText(labels map[string]string) string {
+	if len(labels) == 0 {
+		return ""
+	}
+	text, err := canon.Marshal(labels)
+	if err != nil { // labels are text, which was checked when the config was saved
+		return ""
+	}
+	return string(text)
+}
 
 // brokenPromise is a breach that the transaction records.
 type brokenPromise struct {
@@ -20,11 +30,11 @@ type brokenPromise struct {
 	sla run.SLA
 }
 
-func (t *triggerCommand) provider() string {
+func (t *triggerCommand) labels() string {
 	if t.For == nil {
 		return ""
 	}
-	return t.For.Provider
+	return t.For.Labels
 }
 
 // startBy is when the run should have begun, and the delay that this allows, in seconds.
@@ -158,21 +168,21 @@ func begunInTime(ctx context.Context, tx *store.Tx, runs []run.Run) (begun map[i
 	return begun, slices.Compact(pools), err
 }
 
-// total adds up what the transaction has done to runs: a row for each tenant and provider,
+// total adds up what the transaction has done to runs: a row for each tenant and set of labels,
 // however many runs there are.
 func (w *working) total() {
 	type key struct {
-		tenant   id.Tenant
-		provider string
+		tenant id.Tenant
+		labels string
 	}
 	places := map[key]int{}
 	of := func(r run.Run) *store.RunDelta {
-		k := key{r.Tenant, r.Provider}
+		k := key{r.Tenant, r.Labels}
 		i, known := places[k]
 		if !known {
 			i = len(w.changes.Deltas)
 			places[k] = i
-			w.changes.Deltas = append(w.changes.Deltas, store.RunDelta{Tenant: r.Tenant, Provider: r.Provider})
+			w.changes.Deltas = append(w.changes.Deltas, store.RunDelta{Tenant: r.Tenant, Labels: r.Labels})
 		}
 		return &w.changes.Deltas[i]
 	}

@@ -40,7 +40,7 @@ func (w *clockwork) breaches(t testing.TB) []string {
 		to_char((data->>'due')::timestamptz AT TIME ZONE 'UTC', 'HH24:MI:SS') FROM servo.run_events WHERE type = 'run.breached' ORDER BY position`)
 }
 
-// totals are the sums of the test's tenant, over all days and providers.
+// totals are the sums of the test's tenant, over all days and labels.
 func (w *clockwork) totals(t testing.TB) (all store.Totals) {
 	t.Helper()
 	days, err := w.db.TenantTotals(t.Context(), w.tenant, midnight.AddDate(-1, 0, 0), midnight.AddDate(1, 0, 0))
@@ -70,7 +70,7 @@ func TestLateRuns(t *testing.T) {
 		r, err := w.db.GetRun(t.Context(), store.RunKey{Tenant: w.tenant, Run: *w.get(t, "prompt").LastRun})
 		require.NoError(t, err)
 		require.Equal(t, r.Slot.Add(c.Delay()+5*time.Minute).Truncate(time.Microsecond), r.StartBy, "from the slot and its jitter")
-		require.Equal(t, "aws", r.Provider)
+		require.Equal(t, `{"provider":"aws"}`, r.Labels)
 		w.now = r.StartBy
 		w.forward(t, 0)
 		lease := w.one(t) // in the last moment
@@ -185,7 +185,7 @@ func TestLateRuns(t *testing.T) {
 		r, err = w.db.GetRun(t.Context(), store.RunKey{Tenant: w.tenant, Run: again.Run})
 		require.NoError(t, err)
 		require.Zero(t, r.StartBy)
-		require.Equal(t, "aws", r.Provider, "it counts for its config")
+		require.Equal(t, `{"provider":"aws"}`, r.Labels, "it counts for its config")
 		w.forward(t, time.Hour)
 		require.Zero(t, w.look(t))
 		verifytest.Clean(t, w.db)
@@ -291,7 +291,7 @@ func TestLookersAtOnce(t *testing.T) {
 	})
 }
 
-// TestTotalsAddUp ends runs of several providers in every way, from several servers, while
+// TestTotalsAddUp ends runs of several labels in every way, from several servers, while
 // others merge and some merges are rolled back.
 func TestTotalsAddUp(t *testing.T) {
 	t.Parallel()

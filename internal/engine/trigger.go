@@ -55,7 +55,7 @@ type ForConfig struct {
 	// have begun; 0 promises nothing.
 	Within   time.Duration
 	Delay    time.Duration // of the slot, by the config's jitter
-	Provider string        // the config's label
+	Labels   string        // the config's, as run.Run has them
 	// Overlap says whether it excludes the config's other runs, and waits for them.
 	Overlap config.Overlap
 	// Window is what the code of the run is told.
@@ -443,7 +443,7 @@ func (w *working) create(t *triggerCommand) error {
 		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.planned.Parameters, Priority: t.Priority,
 		TriggerType: t.TriggerType, TriggeredBy: t.TriggeredBy, Note: t.Note, Parent: t.Parent, Fingerprint: t.planned.Fingerprint, Retry: t.Retry,
 		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Turn: t.turn, Config: t.config(), Slot: t.slot(), Window: t.window(), Tasks: first,
-		Provider: t.provider(), StartBy: startBy, StartLimit: startLimit,
+		Labels: t.labels(), StartBy: startBy, StartLimit: startLimit,
 	}, t.Meta)
 	if err != nil {
 		return err

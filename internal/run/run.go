@@ -31,7 +31,7 @@ type Run struct {
 	Config      *id.Config   // that it was made for
 	Slot        time.Time    // of the config; zero if no slot made it
 	Window      *Window      // what its code is told about its config; nil without one
-	Provider    string       // the label of its config when it was made
+	Labels      string       // of its config when it was made: JSON with sorted keys, "" for none
 	StartBy     time.Time    // when it should have begun; zero if nothing was promised
 	StartLimit  int32        // the seconds of delay that StartBy allows
 
@@ -173,7 +173,7 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 		if body.Slot != nil {
 			r.Slot = *body.Slot
 		}
-		r.Provider, r.StartLimit = body.Provider, body.StartLimit
+		r.Labels, r.StartLimit = body.Labels, body.StartLimit
 		if body.StartBy != nil {
 			r.StartBy = *body.StartBy
 		}

@@ -17,7 +17,7 @@ func TestPromises(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
 	by := now.Add(5 * time.Minute)
-	created := RunCreated{StartBy: &by, StartLimit: 300, Provider: "aws", Limit: 60, Started: true, Tasks: make([]TaskSpec, 1)}
+	created := RunCreated{StartBy: &by, StartLimit: 300, Labels: `{"provider":"aws"}`, Limit: 60, Started: true, Tasks: make([]TaskSpec, 1)}
 	made, err := Run{}.Evolve(event.Event{Version: 1, At: now, Body: created})
 	require.NoError(t, err)
 
@@ -25,7 +25,7 @@ func TestPromises(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, by, made.StartBy)
 		require.Equal(t, by, made.LateAt())
-		require.Equal(t, "aws", made.Provider)
+		require.Equal(t, `{"provider":"aws"}`, made.Labels)
 		require.False(t, made.Breached())
 		plain, err := Run{}.Evolve(event.Event{Version: 1, At: now, Body: RunCreated{Tasks: make([]TaskSpec, 1)}})
 		require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestPromises(t *testing.T) {
 		t.Parallel()
 		text, err := json.Marshal(RunCreated{Tasks: []TaskSpec{}})
 		require.NoError(t, err)
-		for _, name := range []string{"provider", "start_by", "start_limit"} {
+		for _, name := range []string{"labels", "start_by", "start_limit"} {
 			require.NotContains(t, string(text), `"`+name+`"`)
 		}
 	})

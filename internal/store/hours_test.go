@@ -23,7 +23,7 @@ func TestHours(t *testing.T) {
 		var deltas []store.RunDelta
 		for _, owner := range owners {
 			totals := store.Totals{Ended: 4, Succeeded: 1, Failed: 1, TimedOut: 1, Cancelled: 1, Started: 3, Seconds: 30, Breaches: 2}
-			deltas = append(deltas, store.RunDelta{Tenant: owner, Provider: "aws", Delay: delay, Totals: totals})
+			deltas = append(deltas, store.RunDelta{Tenant: owner, Labels: "aws", Delay: delay, Totals: totals})
 		}
 		w.engine(t, func(tx *Tx) { require.NoError(t, tx.Apply(t.Context(), store.Changes{Now: at, Deltas: deltas})) })
 	}

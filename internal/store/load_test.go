@@ -120,13 +120,13 @@ var loads = []string{
 	`INSERT INTO servo.event_inbox (tenant_id, id, workspace_id, name, dedupe_key, parameters, version, received_at, listeners, done_at)
 		SELECT tenant_id, pg_temp.v7(at, 'event ' || n), tenant_id, 'event', 'key ' || n, '{}', 1, at + make_interval(secs => n), 10, CASE WHEN n % 5 <> 1 THEN at END FROM timed`,
 	`INSERT INTO servo.cones (tenant_id, run_id) SELECT tenant_id, run_id FROM live`,
-	`INSERT INTO servo.run_totals (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+	`INSERT INTO servo.run_totals (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 		SELECT md5('tenant ' || n)::uuid, $now::date - m, 'provider ' || p, 1, 1, 0, 0, 0, 1, 60, 0, 0
 		FROM   generate_series(0, 49) AS n, generate_series(0, 99) AS m, generate_series(1, 5) AS p`,
 	`INSERT INTO servo.run_hours (tenant_id, hour, succeeded, failed, timed_out, cancelled, started, seconds, breaches, delay)
 		SELECT CASE WHEN n < 0 THEN '00000000-0000-0000-0000-000000000000' ELSE md5('tenant ' || n)::uuid END, date_trunc('hour', $now, 'UTC') - make_interval(hours => m), 1, 0, 0, 0, 1, 60, 0, 1
 		FROM   generate_series(-1, 49) AS n, generate_series(0, 190) AS m`,
-	`INSERT INTO servo.run_deltas (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+	`INSERT INTO servo.run_deltas (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 		SELECT md5('tenant ' || n % 50)::uuid, $now::date, 'provider ' || n % 7, 1, 0, 1, 0, 0, 1, 30, 1, 1 FROM generate_series(1, 2000) AS n`,
 	`CREATE TEMP TABLE wide ON COMMIT DROP AS
 		SELECT tenant_id, run_id, at, m, pg_temp.v7(at, 'wide ' || m) AS task_id

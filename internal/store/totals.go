@@ -105,13 +105,13 @@ func (t *Totals) Add(o Totals) {
 	t.Breaches += o.Breaches
 }
 
-// RunDelta is what a transaction adds to the totals of a tenant and a provider on its day.
+// RunDelta is what a transaction adds to the totals of a tenant and a set of labels on its day.
 type RunDelta struct {
 	Totals
 
-	Tenant   id.Tenant
-	Provider string
-	Delay    float64 // the seconds that a run of these waited to be started, at most
+	Tenant id.Tenant
+	Labels string // of the config, as run.Run has them
+	Delay  float64 // the seconds that a run of these waited to be started, at most
 }
 
 func (tx *Tx) insertRunDeltas(ctx context.Context, c Changes) error {
@@ -124,7 +124,7 @@ func (tx *Tx) insertRunDeltas(ctx context.Context, c Changes) error {
 			Day:        dayOf(c.Now),
 			Hour:       int16(c.Now.UTC().Hour()), //nolint:gosec // of a day
 			TenantIds:  column(rows, func(d RunDelta) uuid.UUID { return d.Tenant.UUID }),
-			Providers:  column(rows, func(d RunDelta) string { return d.Provider }),
+			LabelSets:  column(rows, func(d RunDelta) string { return d.Labels }),
 			Endeds:     of(func(d RunDelta) int64 { return d.Ended }),
 			Succeededs: of(func(d RunDelta) int64 { return d.Succeeded }),
 			Faileds:    of(func(d RunDelta) int64 { return d.Failed }),
@@ -161,22 +161,22 @@ func (tx *Tx) MergeTotals(ctx context.Context, most int) (int, error) {
 	return int(taken), err
 }
 
-// DayTotals are the totals of a day in UTC and a provider.
+// DayTotals are the totals of a day in UTC and a set of labels.
 type DayTotals struct {
 	Totals
 
-	Day      time.Time
-	Provider string
+	Day    time.Time
+	Labels string
 }
 
 // TenantTotals reads the sums of a tenant from one day to another, both included, by day and
-// provider. They are exact: what was not added up yet is added here.
+// labels. They are exact: what was not added up yet is added here.
 func (s *Store) TenantTotals(ctx context.Context, owner id.Tenant, from, to time.Time) ([]DayTotals, error) {
 	var days []DayTotals
 	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.TenantTotals(ctx, db.TenantTotalsParams{TenantID: owner.UUID, FromDay: dayOf(from), ToDay: dayOf(to)})
 		days = column(rows, func(r db.TenantTotalsRow) DayTotals {
-			return DayTotals{Day: r.Day.Time, Provider: r.Provider, Totals: Totals{
+			return DayTotals{Day: r.Day.Time, Labels: r.Labels, Totals: Totals{
 				Ended: r.Ended, Succeeded: r.Succeeded, Failed: r.Failed, TimedOut: r.TimedOut, Cancelled: r.Cancelled,
 				Started: r.Started, Seconds: r.Seconds, Breached: r.Breached, Breaches: r.Breaches,
 			}}

@@ -23,7 +23,7 @@ func (w *world) sendTotals(t testing.TB, keys []store.RunKey) {
 		require.Len(t, must(tx.LateRuns(ctx, w.now.Add(time.Hour), probe))(t), probe)
 		runs := must(tx.LockRuns(ctx, store.LockForMove, keys))(t)
 		require.Empty(t, must(tx.BegunInTime(ctx, runs))(t))
-		deltas := []store.RunDelta{{Tenant: runs[0].Tenant, Provider: "aws", Totals: store.Totals{Ended: 1, Succeeded: 1}}}
+		deltas := []store.RunDelta{{Tenant: runs[0].Tenant, Labels: "aws", Totals: store.Totals{Ended: 1, Succeeded: 1}}}
 		require.NoError(t, tx.Apply(ctx, store.Changes{Now: w.now, Looked: runs, Deltas: deltas}))
 		require.NoError(t, tx.Flush(ctx))
 		require.Equal(t, probe, must(tx.MergeTotals(ctx, probe))(t))
@@ -31,8 +31,8 @@ func (w *world) sendTotals(t testing.TB, keys []store.RunKey) {
 }
 
 // delta is what a transaction with one run that has ended adds.
-func delta(owner id.Tenant, provider string, seconds float64) store.RunDelta {
-	return store.RunDelta{Tenant: owner, Provider: provider, Totals: store.Totals{Ended: 1, Failed: 1, Started: 1, Seconds: seconds, Breached: 1, Breaches: 2}}
+func delta(owner id.Tenant, labels string, seconds float64) store.RunDelta {
+	return store.RunDelta{Tenant: owner, Labels: labels, Totals: store.Totals{Ended: 1, Failed: 1, Started: 1, Seconds: seconds, Breached: 1, Breaches: 2}}
 }
 
 func TestTotals(t *testing.T) {
@@ -59,10 +59,10 @@ func TestTotals(t *testing.T) {
 		}
 		first, second := day.Truncate(24*time.Hour), day.Truncate(24*time.Hour).AddDate(0, 0, 1)
 		require.Equal(t, []store.DayTotals{
-			{Day: first, Provider: "aws", Totals: sum(2, 4)},
-			{Day: first, Provider: "gcp", Totals: sum(2, 2)},
-			{Day: second, Provider: "aws", Totals: sum(1, 2)},
-			{Day: second, Provider: "gcp", Totals: sum(1, 1)},
+			{Day: first, Labels: "aws", Totals: sum(2, 4)},
+			{Day: first, Labels: "gcp", Totals: sum(2, 2)},
+			{Day: second, Labels: "aws", Totals: sum(1, 2)},
+			{Day: second, Labels: "gcp", Totals: sum(1, 1)},
 		}, before)
 		require.Equal(t, 8, must(w.MergeTotals(t.Context(), 100))(t))
 		require.Zero(t, must(w.MergeTotals(t.Context(), 100))(t))
@@ -134,15 +134,15 @@ func tenantOf(t testing.TB, w *world) (owner id.Tenant) {
 }
 
 // BenchmarkTotals reads the sums of a tenant and of a day among 10,000 tenants with five
-// providers: 400 days of the tenant that is asked for, and 40 of the others.
+// labels: 400 days of the tenant that is asked for, and 40 of the others.
 func BenchmarkTotals(b *testing.B) {
 	db := servotest.DB(b)
 	day := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	db.Exec(b, `SET ROLE servo_engine;
-		INSERT INTO servo.run_totals (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+		INSERT INTO servo.run_totals (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 		SELECT md5('tenant ' || n)::uuid, '2026-03-01'::date - m, 'provider ' || p, 5, 4, 1, 0, 0, 5, 300, 1, 1
 		FROM   generate_series(0, 9999) AS n, generate_series(0, 399) AS m, generate_series(1, 5) AS p WHERE m < 40 OR n = 0;
-		INSERT INTO servo.run_deltas (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+		INSERT INTO servo.run_deltas (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 		SELECT md5('tenant ' || n)::uuid, '2026-03-01', 'provider 1', 1, 1, 0, 0, 0, 1, 60, 0, 0 FROM generate_series(0, 9999) AS n;
 		RESET ROLE`)
 	db.Exec(b, `VACUUM ANALYZE servo.run_totals`)

@@ -194,7 +194,7 @@ func TestFindWhatIsAlone(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a, b := w.account(t, "a"), w.account(t, "b")
-		w.Exec(t, `INSERT INTO servo.run_totals (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+		w.Exec(t, `INSERT INTO servo.run_totals (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 			VALUES ('`+a.tenant.String()+`', (servo.clock() AT TIME ZONE 'UTC')::date, '', 1, 1, 0, 0, 0, 1, 1, 0, 0)`)
 		var all, ofB []store.TotalsRow
 		w.snapshot(t, func(ctx context.Context, tx *Tx) error {

@@ -106,7 +106,7 @@ func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
 			Retries:      retries,
 			ConfigIds:    column(rows, configOf),
 			SlotAts:      column(rows, func(r run.Run) time.Time { return r.Slot }),
-			Providers:    column(rows, func(r run.Run) string { return r.Provider }),
+			LabelSets:    column(rows, func(r run.Run) string { return r.Labels }),
 			StartBys:     column(rows, func(r run.Run) time.Time { return r.StartBy }),
 			StartLimits:  column(rows, func(r run.Run) int32 { return r.StartLimit }),
 			Lates:        column(rows, isLate),

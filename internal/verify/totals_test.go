@@ -32,9 +32,9 @@ func TestTotals(t *testing.T) {
 		{"a row of totals that is gone", `DELETE FROM servo.run_totals` + one, "ended"},
 		{"what was not merged, and is gone", `DELETE FROM servo.run_deltas WHERE ended > 0`, "ended"},
 		{"totals of another day", `UPDATE servo.run_totals SET day = day - 1` + one, "ended"},
-		{"totals of another provider", `UPDATE servo.run_totals SET provider = 'nobody'` + one, "ended"},
-		{"what was merged twice", `INSERT INTO servo.run_deltas (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
-			SELECT tenant_id, day, provider, 1, 1, 0, 0, 0, 0, 0, 0, 0 FROM servo.run_totals LIMIT 1`, "succeeded"},
+		{"totals of other labels", `UPDATE servo.run_totals SET labels = 'nobody'` + one, "ended"},
+		{"what was merged twice", `INSERT INTO servo.run_deltas (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+			SELECT tenant_id, day, labels, 1, 1, 0, 0, 0, 0, 0, 0, 0 FROM servo.run_totals LIMIT 1`, "succeeded"},
 		{"a breach that was not counted", `UPDATE servo.run_totals SET breaches = 0; UPDATE servo.run_deltas SET breaches = 0`, "breaches"},
 	} {
 		t.Run(c.claim+" is found", func(t *testing.T) {

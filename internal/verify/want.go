@@ -58,7 +58,7 @@ func wantRun(r run.Run) store.RunRow {
 		State: int16(r.State), Priority: r.Priority, TimedOut: r.TimedOut, CancelReason: r.CancelReason, Pipeline: r.Pipeline,
 		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint,
 		Parameters: rawOrNull(r.Parameters), Retry: jsonOrNull(r.Retry), Trace: r.Trace, ConfigID: configID(r), SlotAt: timeOrNull(r.Slot),
-		Provider: r.Provider, StartBy: timeOrNull(r.StartBy), StartLimitS: r.StartLimit, Late: r.Late, WindowOf: jsonOrNull(r.Window),
+		Labels: r.Labels, StartBy: timeOrNull(r.StartBy), StartLimitS: r.StartLimit, Late: r.Late, WindowOf: jsonOrNull(r.Window),
 	}
 	if r.Parent != nil {
 		row.ParentRunID = ptr[uuid.UUID](r.Parent.UUID)

@@ -59,7 +59,7 @@ func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
 // totals: what was added up while runs ended is what the rows of the runs say.
 func (v *verifier) totals(row store.TotalsRow) error {
 	said := func(n float64) string {
-		return fmt.Sprintf("%g of provider %q on %s", n, row.Provider, row.Day)
+		return fmt.Sprintf("%g of labels %q on %s", n, row.Labels, row.Day)
 	}
 	v.report.add(Divergence{
 		Kind: Invariant, Table: "run_totals", Column: row.Name, Tenant: id.Of[id.Tenant](row.TenantID), Want: said(row.Want), Got: said(row.Got),

@@ -143,7 +143,7 @@ func (w *world) shown(t testing.TB) {
 		`servo.slots s JOIN servo.entity_events e ON e.subject_id = s.config_id AND e.type = 'config.moved' AND (e.data->>'to')::timestamptz = s.slot_at`,
 		`servo.runs WHERE config_id IS NOT NULL AND slot_at IS NULL`,
 		`servo.live_runs WHERE breaches = 1`, `servo.live_runs WHERE late_at < servo.clock()`, `servo.runs WHERE late AND state >= 10`,
-		`servo.run_totals WHERE ended > 0`, `servo.run_deltas WHERE ended > 0`, `servo.run_totals WHERE provider = 'AWS'`,
+		`servo.run_totals WHERE ended > 0`, `servo.run_deltas WHERE ended > 0`, `servo.run_totals WHERE labels = '{"provider":"AWS"}'`,
 	} {
 		require.NotZero(t, w.db.Count(t, `SELECT count(*) FROM `+some), some)
 	}

@@ -116,7 +116,8 @@ func (s *Web) tenantSums(v *visit, m *view.TenantModel) (err error) {
 	}
 	m.Days = daysOf(v.query("days"))
 	from := v.now.UTC().AddDate(0, 0, 1-m.Days).Format(time.DateOnly)
-	if m.Metrics, err = s.api.metrics.GetTenantMetrics(v.ctx, &servov1.GetTenantMetricsRequest{Tenant: name, From: from}); err != nil {
+	m.By = v.query("by")
+	if m.Metrics, err = s.api.metrics.GetTenantMetrics(v.ctx, &servov1.GetTenantMetricsRequest{Tenant: name, From: from, GroupBy: m.By}); err != nil {
 		return err
 	}
 	open, err := s.api.alerts.ListAlerts(v.ctx, &servov1.ListAlertsRequest{Tenant: name, Open: true, PageSize: 5})

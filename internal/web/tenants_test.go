@@ -48,6 +48,24 @@ func TestTenants(t *testing.T) {
 		require.Contains(t, browser.Eval[string](w.Window, `[...document.querySelectorAll("svg.draw title")].at(-1).textContent`), "1 failed")
 	})
 
+	t.Run("sums are shown by any label of configs", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		configs := servov1.NewConfigServiceClient(w.conn)
+		_, err := configs.CreateConfig(t.Context(), &servov1.CreateConfigRequest{Tenant: tenant, Name: "labelled", Spec: &servov1.ConfigSpec{
+			Pipeline: "shop", Trigger: &servov1.ConfigTrigger{Cron: "0 0 1 1 *"}, Labels: map[string]string{"team": "<growth>", "tier": "1"},
+		}})
+		require.NoError(t, err)
+		_, err = configs.TriggerConfig(t.Context(), &servov1.TriggerConfigRequest{Tenant: tenant, Config: "labelled"})
+		require.NoError(t, err)
+		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.Go(view.TenantPath(tenant))
+		w.Until(`document.body.textContent.includes("By label")`)
+		w.Click(`a[href*="by=team"]`)
+		w.See("<growth>")
+		require.Contains(t, browser.Eval[string](w.Window, `location.search`), "days=30")
+	})
+
 	t.Run("quotas show what is used and are changed, unless somebody else was faster", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)

@@ -33,7 +33,9 @@ type GetTenantMetricsRequest struct {
 	// last if not said.
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// The last day, which is included; today if not said. At most 400 days are added up.
-	To            string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// A label of configs, such as provider: the sums are also given for each of its values.
+	GroupBy       string `protobuf:"bytes,4,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -89,6 +91,13 @@ func (x *GetTenantMetricsRequest) GetTo() string {
 	return ""
 }
 
+func (x *GetTenantMetricsRequest) GetGroupBy() string {
+	if x != nil {
+		return x.GroupBy
+	}
+	return ""
+}
+
 // TenantMetrics are the sums of a tenant. A run counts on the day on which it ended.
 type TenantMetrics struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -111,10 +120,14 @@ type TenantMetrics struct {
 	SlaCompliance float64 `protobuf:"fixed64,10,opt,name=sla_compliance,json=slaCompliance,proto3" json:"sla_compliance,omitempty"`
 	// Breaches that happened in these days, also of runs that have not ended.
 	Breaches int64 `protobuf:"varint,11,opt,name=breaches,proto3" json:"breaches,omitempty"`
-	// By the label `provider` that the config of a run had when it was made; "" is runs without.
-	ByProvider []*ProviderMetrics `protobuf:"bytes,12,rep,name=by_provider,json=byProvider,proto3" json:"by_provider,omitempty"`
+	// By the value of the label that was asked for, as the config of a run had it when the run was made;
+	// "" is runs without. Values beyond the first 100 are left out, and more_values says so.
+	ByLabel []*LabelMetrics `protobuf:"bytes,12,rep,name=by_label,json=byLabel,proto3" json:"by_label,omitempty"`
 	// By day, those on which nothing happened left out.
-	ByDay         []*DayMetrics `protobuf:"bytes,13,rep,name=by_day,json=byDay,proto3" json:"by_day,omitempty"`
+	ByDay []*DayMetrics `protobuf:"bytes,13,rep,name=by_day,json=byDay,proto3" json:"by_day,omitempty"`
+	// The labels that configs of these runs had: what group_by can be. At most 100, in their order.
+	Labels        []string `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty"`
+	MoreValues    bool     `protobuf:"varint,15,opt,name=more_values,json=moreValues,proto3" json:"more_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -226,9 +239,9 @@ func (x *TenantMetrics) GetBreaches() int64 {
 	return 0
 }
 
-func (x *TenantMetrics) GetByProvider() []*ProviderMetrics {
+func (x *TenantMetrics) GetByLabel() []*LabelMetrics {
 	if x != nil {
-		return x.ByProvider
+		return x.ByLabel
 	}
 	return nil
 }
@@ -240,10 +253,24 @@ func (x *TenantMetrics) GetByDay() []*DayMetrics {
 	return nil
 }
 
-// ProviderMetrics are the sums of one provider.
-type ProviderMetrics struct {
+func (x *TenantMetrics) GetLabels() []string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *TenantMetrics) GetMoreValues() bool {
+	if x != nil {
+		return x.MoreValues
+	}
+	return false
+}
+
+// LabelMetrics are the sums of one value of a label.
+type LabelMetrics struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	Provider        string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	Value           string                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	TotalRuns       int64                  `protobuf:"varint,2,opt,name=total_runs,json=totalRuns,proto3" json:"total_runs,omitempty"`
 	SuccessfulRuns  int64                  `protobuf:"varint,3,opt,name=successful_runs,json=successfulRuns,proto3" json:"successful_runs,omitempty"`
 	FailedRuns      int64                  `protobuf:"varint,4,opt,name=failed_runs,json=failedRuns,proto3" json:"failed_runs,omitempty"`
@@ -256,20 +283,20 @@ type ProviderMetrics struct {
 	sizeCache       protoimpl.SizeCache
 }
 
-func (x *ProviderMetrics) Reset() {
-	*x = ProviderMetrics{}
+func (x *LabelMetrics) Reset() {
+	*x = LabelMetrics{}
 	mi := &file_servo_v1_metrics_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ProviderMetrics) String() string {
+func (x *LabelMetrics) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ProviderMetrics) ProtoMessage() {}
+func (*LabelMetrics) ProtoMessage() {}
 
-func (x *ProviderMetrics) ProtoReflect() protoreflect.Message {
+func (x *LabelMetrics) ProtoReflect() protoreflect.Message {
 	mi := &file_servo_v1_metrics_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -281,68 +308,68 @@ func (x *ProviderMetrics) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ProviderMetrics.ProtoReflect.Descriptor instead.
-func (*ProviderMetrics) Descriptor() ([]byte, []int) {
+// Deprecated: Use LabelMetrics.ProtoReflect.Descriptor instead.
+func (*LabelMetrics) Descriptor() ([]byte, []int) {
 	return file_servo_v1_metrics_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *ProviderMetrics) GetProvider() string {
+func (x *LabelMetrics) GetValue() string {
 	if x != nil {
-		return x.Provider
+		return x.Value
 	}
 	return ""
 }
 
-func (x *ProviderMetrics) GetTotalRuns() int64 {
+func (x *LabelMetrics) GetTotalRuns() int64 {
 	if x != nil {
 		return x.TotalRuns
 	}
 	return 0
 }
 
-func (x *ProviderMetrics) GetSuccessfulRuns() int64 {
+func (x *LabelMetrics) GetSuccessfulRuns() int64 {
 	if x != nil {
 		return x.SuccessfulRuns
 	}
 	return 0
 }
 
-func (x *ProviderMetrics) GetFailedRuns() int64 {
+func (x *LabelMetrics) GetFailedRuns() int64 {
 	if x != nil {
 		return x.FailedRuns
 	}
 	return 0
 }
 
-func (x *ProviderMetrics) GetTimedOutRuns() int64 {
+func (x *LabelMetrics) GetTimedOutRuns() int64 {
 	if x != nil {
 		return x.TimedOutRuns
 	}
 	return 0
 }
 
-func (x *ProviderMetrics) GetCancelledRuns() int64 {
+func (x *LabelMetrics) GetCancelledRuns() int64 {
 	if x != nil {
 		return x.CancelledRuns
 	}
 	return 0
 }
 
-func (x *ProviderMetrics) GetAverageDuration() *durationpb.Duration {
+func (x *LabelMetrics) GetAverageDuration() *durationpb.Duration {
 	if x != nil {
 		return x.AverageDuration
 	}
 	return nil
 }
 
-func (x *ProviderMetrics) GetSlaCompliance() float64 {
+func (x *LabelMetrics) GetSlaCompliance() float64 {
 	if x != nil {
 		return x.SlaCompliance
 	}
 	return 0
 }
 
-func (x *ProviderMetrics) GetBreaches() int64 {
+func (x *LabelMetrics) GetBreaches() int64 {
 	if x != nil {
 		return x.Breaches
 	}
@@ -463,11 +490,12 @@ var File_servo_v1_metrics_proto protoreflect.FileDescriptor
 
 const file_servo_v1_metrics_proto_rawDesc = "" +
 	"\n" +
-	"\x16servo/v1/metrics.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\"r\n" +
+	"\x16servo/v1/metrics.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\"\x97\x01\n" +
 	"\x17GetTenantMetricsRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12\x1b\n" +
 	"\x04from\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18(R\x04from\x12\x17\n" +
-	"\x02to\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18(R\x02to\"\xf3\x03\n" +
+	"\x02to\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18(R\x02to\x12#\n" +
+	"\bgroup_by\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\agroupBy\"\xa3\x04\n" +
 	"\rTenantMetrics\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
@@ -482,12 +510,14 @@ const file_servo_v1_metrics_proto_rawDesc = "" +
 	"\x10average_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0faverageDuration\x12%\n" +
 	"\x0esla_compliance\x18\n" +
 	" \x01(\x01R\rslaCompliance\x12\x1a\n" +
-	"\bbreaches\x18\v \x01(\x03R\bbreaches\x12:\n" +
-	"\vby_provider\x18\f \x03(\v2\x19.servo.v1.ProviderMetricsR\n" +
-	"byProvider\x12+\n" +
-	"\x06by_day\x18\r \x03(\v2\x14.servo.v1.DayMetricsR\x05byDay\"\xec\x02\n" +
-	"\x0fProviderMetrics\x12\x1a\n" +
-	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x1d\n" +
+	"\bbreaches\x18\v \x01(\x03R\bbreaches\x121\n" +
+	"\bby_label\x18\f \x03(\v2\x16.servo.v1.LabelMetricsR\abyLabel\x12+\n" +
+	"\x06by_day\x18\r \x03(\v2\x14.servo.v1.DayMetricsR\x05byDay\x12\x16\n" +
+	"\x06labels\x18\x0e \x03(\tR\x06labels\x12\x1f\n" +
+	"\vmore_values\x18\x0f \x01(\bR\n" +
+	"moreValues\"\xe3\x02\n" +
+	"\fLabelMetrics\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\tR\x05value\x12\x1d\n" +
 	"\n" +
 	"total_runs\x18\x02 \x01(\x03R\ttotalRuns\x12'\n" +
 	"\x0fsuccessful_runs\x18\x03 \x01(\x03R\x0esuccessfulRuns\x12\x1f\n" +
@@ -530,15 +560,15 @@ var file_servo_v1_metrics_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_servo_v1_metrics_proto_goTypes = []any{
 	(*GetTenantMetricsRequest)(nil), // 0: servo.v1.GetTenantMetricsRequest
 	(*TenantMetrics)(nil),           // 1: servo.v1.TenantMetrics
-	(*ProviderMetrics)(nil),         // 2: servo.v1.ProviderMetrics
+	(*LabelMetrics)(nil),            // 2: servo.v1.LabelMetrics
 	(*DayMetrics)(nil),              // 3: servo.v1.DayMetrics
 	(*durationpb.Duration)(nil),     // 4: google.protobuf.Duration
 }
 var file_servo_v1_metrics_proto_depIdxs = []int32{
 	4, // 0: servo.v1.TenantMetrics.average_duration:type_name -> google.protobuf.Duration
-	2, // 1: servo.v1.TenantMetrics.by_provider:type_name -> servo.v1.ProviderMetrics
+	2, // 1: servo.v1.TenantMetrics.by_label:type_name -> servo.v1.LabelMetrics
 	3, // 2: servo.v1.TenantMetrics.by_day:type_name -> servo.v1.DayMetrics
-	4, // 3: servo.v1.ProviderMetrics.average_duration:type_name -> google.protobuf.Duration
+	4, // 3: servo.v1.LabelMetrics.average_duration:type_name -> google.protobuf.Duration
 	4, // 4: servo.v1.DayMetrics.average_duration:type_name -> google.protobuf.Duration
 	0, // 5: servo.v1.MetricsService.GetTenantMetrics:input_type -> servo.v1.GetTenantMetricsRequest
 	1, // 6: servo.v1.MetricsService.GetTenantMetrics:output_type -> servo.v1.TenantMetrics

@@ -22,8 +22,8 @@ WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id;
 
 -- name: InsertRunDeltas :exec
 -- What one transaction adds to the totals.
-INSERT INTO servo.run_deltas (tenant_id, day, hour, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay)
-SELECT unnest(@tenant_ids::uuid[]), @day::date, @hour::smallint, unnest(@providers::text[]), unnest(@endeds::int[]), unnest(@succeededs::int[]),
+INSERT INTO servo.run_deltas (tenant_id, day, hour, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay)
+SELECT unnest(@tenant_ids::uuid[]), @day::date, @hour::smallint, unnest(@label_sets::text[]), unnest(@endeds::int[]), unnest(@succeededs::int[]),
        unnest(@faileds::int[]), unnest(@timed_outs::int[]), unnest(@cancelleds::int[]), unnest(@starteds::int[]), unnest(@seconds::float8[]),
        unnest(@breacheds::int[]), unnest(@breaches::int[]), unnest(@delays::float8[]);
 
@@ -33,15 +33,15 @@ SELECT unnest(@tenant_ids::uuid[]), @day::date, @hour::smallint, unnest(@provide
 WITH taken AS (
     DELETE FROM servo.run_deltas
     WHERE  id = ANY (ARRAY(SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT @most::int FOR UPDATE SKIP LOCKED))
-    RETURNING tenant_id, day, hour, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay
+    RETURNING tenant_id, day, hour, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay
 ), merged AS (
-    INSERT INTO servo.run_totals AS t (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
-    SELECT x.tenant_id, x.day, x.provider, sum(x.ended), sum(x.succeeded), sum(x.failed), sum(x.timed_out), sum(x.cancelled), sum(x.started),
+    INSERT INTO servo.run_totals AS t (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+    SELECT x.tenant_id, x.day, x.labels, sum(x.ended), sum(x.succeeded), sum(x.failed), sum(x.timed_out), sum(x.cancelled), sum(x.started),
            sum(x.seconds), sum(x.breached), sum(x.breaches)
     FROM   taken x
-    GROUP  BY x.tenant_id, x.day, x.provider
-    ORDER  BY x.tenant_id, x.day, x.provider
-    ON CONFLICT (tenant_id, day, provider) DO UPDATE
+    GROUP  BY x.tenant_id, x.day, x.labels
+    ORDER  BY x.tenant_id, x.day, x.labels
+    ON CONFLICT (tenant_id, day, labels_key) DO UPDATE
     SET    ended = t.ended + excluded.ended, succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
            timed_out = t.timed_out + excluded.timed_out, cancelled = t.cancelled + excluded.cancelled, started = t.started + excluded.started,
            seconds = t.seconds + excluded.seconds, breached = t.breached + excluded.breached, breaches = t.breaches + excluded.breaches

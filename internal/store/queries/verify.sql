@@ -285,13 +285,13 @@ SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = @run_id:
 -- wait for its lock and must find it.
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, provider, start_by, start_limit_s, late, window_of)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of)
 VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @deployment_id::uuid, sqlc.narg(parent_run_id)::uuid, @created_at::timestamptz,
         sqlc.narg(started_at)::timestamptz, sqlc.narg(finished_at)::timestamptz, @version::int, @total::int, @remaining::int,
         @succeeded::int, @failed::int, @skipped::int, @cancelled::int, @state::smallint, @priority::smallint, @timed_out::bool,
         @cancel_reason::text, @pipeline::text, @trigger_type::text, @triggered_by::text, @fingerprint::text,
         nullif(@parameters::text, '')::jsonb, nullif(@retry::text, '')::jsonb, @trace::text, sqlc.narg(config_id)::uuid,
-        sqlc.narg(slot_at)::timestamptz, @provider::text, sqlc.narg(start_by)::timestamptz, @start_limit_s::int, @late::bool,
+        sqlc.narg(slot_at)::timestamptz, @labels::text, sqlc.narg(start_by)::timestamptz, @start_limit_s::int, @late::bool,
         nullif(@window_of::text, '')::jsonb)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
@@ -301,7 +301,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        priority = excluded.priority, timed_out = excluded.timed_out, cancel_reason = excluded.cancel_reason,
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
-       config_id = excluded.config_id, slot_at = excluded.slot_at, provider = excluded.provider,
+       config_id = excluded.config_id, slot_at = excluded.slot_at, labels = excluded.labels,
        start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of;
 
 -- name: RepairTasks :exec
@@ -344,18 +344,18 @@ WHERE  e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.u
 -- name: VerifyTotals :many
 -- Where the sums of a tenant are not what its runs and their breaches say.
 WITH kept AS (
-    SELECT x.tenant_id, x.day, x.provider, sum(x.ended) AS ended, sum(x.succeeded) AS succeeded, sum(x.failed) AS failed, sum(x.timed_out) AS timed_out,
+    SELECT x.tenant_id, x.day, x.labels, sum(x.ended) AS ended, sum(x.succeeded) AS succeeded, sum(x.failed) AS failed, sum(x.timed_out) AS timed_out,
            sum(x.cancelled) AS cancelled, sum(x.started) AS started, sum(x.seconds) AS seconds, sum(x.breached) AS breached, sum(x.breaches) AS breaches
-    FROM   (SELECT t.tenant_id, t.day, t.provider, t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches
+    FROM   (SELECT t.tenant_id, t.day, t.labels, t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches
             FROM   servo.run_totals t WHERE @everybody::bool OR t.tenant_id = @tenant_id::uuid
             UNION ALL
-            SELECT d.tenant_id, d.day, d.provider, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
+            SELECT d.tenant_id, d.day, d.labels, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
             FROM   servo.run_deltas d WHERE @everybody::bool OR d.tenant_id = @tenant_id::uuid) AS x
-    GROUP  BY x.tenant_id, x.day, x.provider
+    GROUP  BY x.tenant_id, x.day, x.labels
 ), told AS (
-    SELECT y.tenant_id, y.day, y.provider, sum(y.ended) AS ended, sum(y.succeeded) AS succeeded, sum(y.failed) AS failed, sum(y.timed_out) AS timed_out,
+    SELECT y.tenant_id, y.day, y.labels, sum(y.ended) AS ended, sum(y.succeeded) AS succeeded, sum(y.failed) AS failed, sum(y.timed_out) AS timed_out,
            sum(y.cancelled) AS cancelled, sum(y.started) AS started, sum(y.seconds) AS seconds, sum(y.breached) AS breached, sum(y.breaches) AS breaches
-    FROM   (SELECT r.tenant_id, (r.finished_at AT TIME ZONE 'UTC')::date AS day, r.provider, count(*) AS ended,
+    FROM   (SELECT r.tenant_id, (r.finished_at AT TIME ZONE 'UTC')::date AS day, r.labels, count(*) AS ended,
                    count(*) FILTER (WHERE r.state = 10) AS succeeded, count(*) FILTER (WHERE r.state = 11) AS failed,
                    count(*) FILTER (WHERE r.state = 12) AS timed_out, count(*) FILTER (WHERE r.state = 13) AS cancelled, count(r.started_at) AS started,
                    coalesce(sum(greatest(extract(epoch FROM r.finished_at - r.started_at), 0)), 0)::float8 AS seconds,
@@ -364,26 +364,26 @@ WITH kept AS (
             WHERE  r.state >= 10 AND r.finished_at IS NOT NULL AND (@everybody::bool OR r.tenant_id = @tenant_id::uuid)
             GROUP  BY 1, 2, 3
             UNION ALL
-            SELECT e.tenant_id, (e.recorded_at AT TIME ZONE 'UTC')::date, r.provider, 0, 0, 0, 0, 0, 0, 0, 0, count(*)
+            SELECT e.tenant_id, (e.recorded_at AT TIME ZONE 'UTC')::date, r.labels, 0, 0, 0, 0, 0, 0, 0, 0, count(*)
             FROM   servo.run_events e
             JOIN   servo.runs r ON r.tenant_id = e.tenant_id AND r.id = e.run_id
             WHERE  e.type = 'run.breached' AND (@everybody::bool OR e.tenant_id = @tenant_id::uuid)
             GROUP  BY 1, 2, 3) AS y
-    GROUP  BY y.tenant_id, y.day, y.provider
+    GROUP  BY y.tenant_id, y.day, y.labels
 ), compared AS (
-    SELECT coalesce(k.tenant_id, t.tenant_id) AS tenant_id, coalesce(k.day, t.day) AS day, coalesce(k.provider, t.provider) AS provider, c.name,
+    SELECT coalesce(k.tenant_id, t.tenant_id) AS tenant_id, coalesce(k.day, t.day) AS day, coalesce(k.labels, t.labels) AS labels, c.name,
            c.got, c.want
     FROM   kept k
-    FULL   JOIN told t ON t.tenant_id = k.tenant_id AND t.day = k.day AND t.provider = k.provider
+    FULL   JOIN told t ON t.tenant_id = k.tenant_id AND t.day = k.day AND t.labels = k.labels
     CROSS  JOIN LATERAL (SELECT unnest(ARRAY['ended', 'succeeded', 'failed', 'timed_out', 'cancelled', 'started', 'seconds', 'breached', 'breaches']) AS name,
                                 unnest(ARRAY[k.ended, k.succeeded, k.failed, k.timed_out, k.cancelled, k.started, k.seconds, k.breached, k.breaches]::float8[]) AS got,
                                 unnest(ARRAY[t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches]::float8[]) AS want) AS c
 )
-SELECT x.tenant_id::uuid AS tenant_id, x.day::text AS day, x.provider::text AS provider, x.name::text AS name,
+SELECT x.tenant_id::uuid AS tenant_id, x.day::text AS day, x.labels::text AS labels, x.name::text AS name,
        coalesce(x.got, 0)::float8 AS got, coalesce(x.want, 0)::float8 AS want
 FROM   compared x
 WHERE  abs(coalesce(x.got, 0) - coalesce(x.want, 0)) > 0.001 + 1e-9 * abs(coalesce(x.want, 0))
-ORDER  BY x.tenant_id, x.day, x.provider, x.name;
+ORDER  BY x.tenant_id, x.day, x.labels, x.name;
 
 -- name: VerifyKeys :many
 SELECT sqlc.embed(k) FROM servo.api_keys k WHERE k.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY k.tenant_id, k.id;

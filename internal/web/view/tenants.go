@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,6 +53,7 @@ type TenantModel struct {
 	First  bool   // of the pages of a list
 
 	Days    int
+	By      string // the label that sums are shown by
 	Metrics *servov1.TenantMetrics // nil if it is not for the visitor
 	Trouble []*servov1.Run
 	Alerts  []*servov1.Alert
@@ -61,6 +64,11 @@ type TenantModel struct {
 	Audit      AuditModel
 
 	MayQuotas, MayWorkspaces bool
+}
+
+// labelURL shows the sums by another label.
+func (m TenantModel) labelURL(label string) string {
+	return m.at("") + "?" + url.Values{"days": {strconv.Itoa(m.Days)}, "by": {label}}.Encode()
 }
 
 // at is the address of a part of the page.
@@ -248,7 +256,7 @@ func auditResult(e *servov1.AuditEntry) Look {
 	return Look{toneOK, "check", "done"}
 }
 
-// summed are sums over runs, of a day or of a provider.
+// summed are sums over runs, of a day or of the value of a label.
 type summed interface {
 	GetTotalRuns() int64
 	GetSuccessfulRuns() int64

@@ -323,7 +323,7 @@ type ServoRun struct {
 	Trace        string
 	ConfigID     *uuid.UUID
 	SlotAt       *time.Time
-	Provider     string
+	Labels       string
 	StartBy      *time.Time
 	StartLimitS  int32
 	Late         bool

@@ -94,7 +94,7 @@ func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (G
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -144,7 +144,7 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 		&i.ServoRun.Trace,
 		&i.ServoRun.ConfigID,
 		&i.ServoRun.SlotAt,
-		&i.ServoRun.Provider,
+		&i.ServoRun.Labels,
 		&i.ServoRun.StartBy,
 		&i.ServoRun.StartLimitS,
 		&i.ServoRun.Late,
@@ -206,7 +206,7 @@ func (q *Queries) GetWorkspace(ctx context.Context, arg GetWorkspaceParams) (Get
 }
 
 const listConfigRuns = `-- name: ListConfigRuns :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -280,7 +280,7 @@ func (q *Queries) ListConfigRuns(ctx context.Context, arg ListConfigRunsParams) 
 			&i.ServoRun.Trace,
 			&i.ServoRun.ConfigID,
 			&i.ServoRun.SlotAt,
-			&i.ServoRun.Provider,
+			&i.ServoRun.Labels,
 			&i.ServoRun.StartBy,
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,
@@ -359,7 +359,7 @@ func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams
 }
 
 const listRetries = `-- name: ListRetries :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -439,7 +439,7 @@ func (q *Queries) ListRetries(ctx context.Context, arg ListRetriesParams) ([]Lis
 			&i.ServoRun.Trace,
 			&i.ServoRun.ConfigID,
 			&i.ServoRun.SlotAt,
-			&i.ServoRun.Provider,
+			&i.ServoRun.Labels,
 			&i.ServoRun.StartBy,
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,
@@ -460,7 +460,7 @@ func (q *Queries) ListRetries(ctx context.Context, arg ListRetriesParams) ([]Lis
 
 const listRuns = `-- name: ListRuns :many
 
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -541,7 +541,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.ServoRun.Trace,
 			&i.ServoRun.ConfigID,
 			&i.ServoRun.SlotAt,
-			&i.ServoRun.Provider,
+			&i.ServoRun.Labels,
 			&i.ServoRun.StartBy,
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,

@@ -78,16 +78,16 @@ func (q *Queries) TenantHours(ctx context.Context, arg TenantHoursParams) ([]Ten
 }
 
 const tenantTotals = `-- name: TenantTotals :many
-SELECT x.day, x.provider, sum(x.ended)::bigint AS ended, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed,
+SELECT x.day, x.labels, sum(x.ended)::bigint AS ended, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed,
        sum(x.timed_out)::bigint AS timed_out, sum(x.cancelled)::bigint AS cancelled, sum(x.started)::bigint AS started,
        sum(x.seconds)::float8 AS seconds, sum(x.breached)::bigint AS breached, sum(x.breaches)::bigint AS breaches
-FROM   (SELECT t.day, t.provider, t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches
+FROM   (SELECT t.day, t.labels, t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches
         FROM   servo.run_totals t WHERE t.tenant_id = $1::uuid AND t.day BETWEEN $2::date AND $3::date
         UNION ALL
-        SELECT d.day, d.provider, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
+        SELECT d.day, d.labels, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
         FROM   servo.run_deltas d WHERE d.tenant_id = $1::uuid AND d.day BETWEEN $2::date AND $3::date) AS x
-GROUP  BY x.day, x.provider
-ORDER  BY x.day, x.provider
+GROUP  BY x.day, x.labels
+ORDER  BY x.day, x.labels
 `
 
 type TenantTotalsParams struct {
@@ -98,7 +98,7 @@ type TenantTotalsParams struct {
 
 type TenantTotalsRow struct {
 	Day       pgtype.Date
-	Provider  string
+	Labels    string
 	Ended     int64
 	Succeeded int64
 	Failed    int64
@@ -110,7 +110,7 @@ type TenantTotalsRow struct {
 	Breaches  int64
 }
 
-// The sums of a tenant by day and provider: what was merged, and what is not yet.
+// The sums of a tenant by day and labels: what was merged, and what is not yet.
 func (q *Queries) TenantTotals(ctx context.Context, arg TenantTotalsParams) ([]TenantTotalsRow, error) {
 	rows, err := q.db.Query(ctx, tenantTotals, arg.TenantID, arg.FromDay, arg.ToDay)
 	if err != nil {
@@ -122,7 +122,7 @@ func (q *Queries) TenantTotals(ctx context.Context, arg TenantTotalsParams) ([]T
 		var i TenantTotalsRow
 		if err := rows.Scan(
 			&i.Day,
-			&i.Provider,
+			&i.Labels,
 			&i.Ended,
 			&i.Succeeded,
 			&i.Failed,

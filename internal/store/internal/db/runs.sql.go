@@ -265,7 +265,7 @@ func (q *Queries) InsertRunEvents(ctx context.Context, arg InsertRunEventsParams
 const insertRuns = `-- name: InsertRuns :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, version,
                         total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at,
-                        provider, start_by, start_limit_s, late, window_of)
+                        labels, start_by, start_limit_s, late, window_of)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[]),
        nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), $6::timestamptz,
        nullif(unnest($7::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($8::int[]),
@@ -298,7 +298,7 @@ type InsertRunsParams struct {
 	Traces        []string
 	ConfigIds     []uuid.UUID
 	SlotAts       []time.Time
-	Providers     []string
+	LabelSets     []string
 	StartBys      []time.Time
 	StartLimits   []int32
 	Lates         []bool
@@ -327,7 +327,7 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 		arg.Traces,
 		arg.ConfigIds,
 		arg.SlotAts,
-		arg.Providers,
+		arg.LabelSets,
 		arg.StartBys,
 		arg.StartLimits,
 		arg.Lates,
@@ -378,9 +378,9 @@ func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error 
 }
 
 const lockRunsForCount = `-- name: LockRunsForCount :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, provider, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
 `
 
 type LockRunsForCountParams struct {
@@ -427,7 +427,7 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 			&i.Trace,
 			&i.ConfigID,
 			&i.SlotAt,
-			&i.Provider,
+			&i.Labels,
 			&i.StartBy,
 			&i.StartLimitS,
 			&i.Late,
@@ -445,9 +445,9 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 }
 
 const lockRunsForMove = `-- name: LockRunsForMove :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, provider, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
 `
 
 type LockRunsForMoveParams struct {
@@ -494,7 +494,7 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 			&i.Trace,
 			&i.ConfigID,
 			&i.SlotAt,
-			&i.Provider,
+			&i.Labels,
 			&i.StartBy,
 			&i.StartLimitS,
 			&i.Late,
@@ -512,9 +512,9 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 }
 
 const lockRunsForUpdate = `-- name: LockRunsForUpdate :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, provider, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
 `
 
 type LockRunsForUpdateParams struct {
@@ -561,7 +561,7 @@ func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdatePa
 			&i.Trace,
 			&i.ConfigID,
 			&i.SlotAt,
-			&i.Provider,
+			&i.Labels,
 			&i.StartBy,
 			&i.StartLimitS,
 			&i.Late,

@@ -135,7 +135,7 @@ func (q *Queries) ForgetHours(ctx context.Context, arg ForgetHoursParams) (int64
 }
 
 const insertRunDeltas = `-- name: InsertRunDeltas :exec
-INSERT INTO servo.run_deltas (tenant_id, day, hour, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay)
+INSERT INTO servo.run_deltas (tenant_id, day, hour, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay)
 SELECT unnest($1::uuid[]), $2::date, $3::smallint, unnest($4::text[]), unnest($5::int[]), unnest($6::int[]),
        unnest($7::int[]), unnest($8::int[]), unnest($9::int[]), unnest($10::int[]), unnest($11::float8[]),
        unnest($12::int[]), unnest($13::int[]), unnest($14::float8[])
@@ -145,7 +145,7 @@ type InsertRunDeltasParams struct {
 	TenantIds  []uuid.UUID
 	Day        pgtype.Date
 	Hour       int16
-	Providers  []string
+	LabelSets  []string
 	Endeds     []int32
 	Succeededs []int32
 	Faileds    []int32
@@ -164,7 +164,7 @@ func (q *Queries) InsertRunDeltas(ctx context.Context, arg InsertRunDeltasParams
 		arg.TenantIds,
 		arg.Day,
 		arg.Hour,
-		arg.Providers,
+		arg.LabelSets,
 		arg.Endeds,
 		arg.Succeededs,
 		arg.Faileds,
@@ -239,15 +239,15 @@ const mergeRunDeltas = `-- name: MergeRunDeltas :one
 WITH taken AS (
     DELETE FROM servo.run_deltas
     WHERE  id = ANY (ARRAY(SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT $1::int FOR UPDATE SKIP LOCKED))
-    RETURNING tenant_id, day, hour, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay
+    RETURNING tenant_id, day, hour, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay
 ), merged AS (
-    INSERT INTO servo.run_totals AS t (tenant_id, day, provider, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
-    SELECT x.tenant_id, x.day, x.provider, sum(x.ended), sum(x.succeeded), sum(x.failed), sum(x.timed_out), sum(x.cancelled), sum(x.started),
+    INSERT INTO servo.run_totals AS t (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
+    SELECT x.tenant_id, x.day, x.labels, sum(x.ended), sum(x.succeeded), sum(x.failed), sum(x.timed_out), sum(x.cancelled), sum(x.started),
            sum(x.seconds), sum(x.breached), sum(x.breaches)
     FROM   taken x
-    GROUP  BY x.tenant_id, x.day, x.provider
-    ORDER  BY x.tenant_id, x.day, x.provider
-    ON CONFLICT (tenant_id, day, provider) DO UPDATE
+    GROUP  BY x.tenant_id, x.day, x.labels
+    ORDER  BY x.tenant_id, x.day, x.labels
+    ON CONFLICT (tenant_id, day, labels_key) DO UPDATE
     SET    ended = t.ended + excluded.ended, succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
            timed_out = t.timed_out + excluded.timed_out, cancelled = t.cancelled + excluded.cancelled, started = t.started + excluded.started,
            seconds = t.seconds + excluded.seconds, breached = t.breached + excluded.breached, breaches = t.breaches + excluded.breaches

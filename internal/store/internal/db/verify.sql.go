@@ -222,7 +222,7 @@ func (q *Queries) PlanByScan(ctx context.Context) error {
 const repairRun = `-- name: RepairRun :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, provider, start_by, start_limit_s, late, window_of)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::timestamptz,
         $7::timestamptz, $8::timestamptz, $9::int, $10::int, $11::int,
         $12::int, $13::int, $14::int, $15::int, $16::smallint, $17::smallint, $18::bool,
@@ -238,7 +238,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        priority = excluded.priority, timed_out = excluded.timed_out, cancel_reason = excluded.cancel_reason,
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
-       config_id = excluded.config_id, slot_at = excluded.slot_at, provider = excluded.provider,
+       config_id = excluded.config_id, slot_at = excluded.slot_at, labels = excluded.labels,
        start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of
 `
 
@@ -271,7 +271,7 @@ type RepairRunParams struct {
 	Trace        string
 	ConfigID     *uuid.UUID
 	SlotAt       *time.Time
-	Provider     string
+	Labels       string
 	StartBy      *time.Time
 	StartLimitS  int32
 	Late         bool
@@ -310,7 +310,7 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 		arg.Trace,
 		arg.ConfigID,
 		arg.SlotAt,
-		arg.Provider,
+		arg.Labels,
 		arg.StartBy,
 		arg.StartLimitS,
 		arg.Late,
@@ -1614,7 +1614,7 @@ func (q *Queries) VerifyRunIDs(ctx context.Context) ([]VerifyRunIDsRow, error) {
 }
 
 const verifyRuns = `-- name: VerifyRuns :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   servo.runs r
 WHERE  (r.tenant_id, r.id) > ($1::uuid, $2::uuid) AND r.tenant_id <= $3::uuid
 ORDER  BY r.tenant_id, r.id
@@ -1675,7 +1675,7 @@ func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]Verif
 			&i.ServoRun.Trace,
 			&i.ServoRun.ConfigID,
 			&i.ServoRun.SlotAt,
-			&i.ServoRun.Provider,
+			&i.ServoRun.Labels,
 			&i.ServoRun.StartBy,
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,
@@ -1693,7 +1693,7 @@ func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]Verif
 }
 
 const verifyRunsByKey = `-- name: VerifyRunsByKey :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.provider, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
 ORDER  BY r.tenant_id, r.id
@@ -1746,7 +1746,7 @@ func (q *Queries) VerifyRunsByKey(ctx context.Context, arg VerifyRunsByKeyParams
 			&i.ServoRun.Trace,
 			&i.ServoRun.ConfigID,
 			&i.ServoRun.SlotAt,
-			&i.ServoRun.Provider,
+			&i.ServoRun.Labels,
 			&i.ServoRun.StartBy,
 			&i.ServoRun.StartLimitS,
 			&i.ServoRun.Late,
@@ -2055,18 +2055,18 @@ func (q *Queries) VerifyTenants(ctx context.Context, arg VerifyTenantsParams) ([
 
 const verifyTotals = `-- name: VerifyTotals :many
 WITH kept AS (
-    SELECT x.tenant_id, x.day, x.provider, sum(x.ended) AS ended, sum(x.succeeded) AS succeeded, sum(x.failed) AS failed, sum(x.timed_out) AS timed_out,
+    SELECT x.tenant_id, x.day, x.labels, sum(x.ended) AS ended, sum(x.succeeded) AS succeeded, sum(x.failed) AS failed, sum(x.timed_out) AS timed_out,
            sum(x.cancelled) AS cancelled, sum(x.started) AS started, sum(x.seconds) AS seconds, sum(x.breached) AS breached, sum(x.breaches) AS breaches
-    FROM   (SELECT t.tenant_id, t.day, t.provider, t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches
+    FROM   (SELECT t.tenant_id, t.day, t.labels, t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches
             FROM   servo.run_totals t WHERE $1::bool OR t.tenant_id = $2::uuid
             UNION ALL
-            SELECT d.tenant_id, d.day, d.provider, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
+            SELECT d.tenant_id, d.day, d.labels, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
             FROM   servo.run_deltas d WHERE $1::bool OR d.tenant_id = $2::uuid) AS x
-    GROUP  BY x.tenant_id, x.day, x.provider
+    GROUP  BY x.tenant_id, x.day, x.labels
 ), told AS (
-    SELECT y.tenant_id, y.day, y.provider, sum(y.ended) AS ended, sum(y.succeeded) AS succeeded, sum(y.failed) AS failed, sum(y.timed_out) AS timed_out,
+    SELECT y.tenant_id, y.day, y.labels, sum(y.ended) AS ended, sum(y.succeeded) AS succeeded, sum(y.failed) AS failed, sum(y.timed_out) AS timed_out,
            sum(y.cancelled) AS cancelled, sum(y.started) AS started, sum(y.seconds) AS seconds, sum(y.breached) AS breached, sum(y.breaches) AS breaches
-    FROM   (SELECT r.tenant_id, (r.finished_at AT TIME ZONE 'UTC')::date AS day, r.provider, count(*) AS ended,
+    FROM   (SELECT r.tenant_id, (r.finished_at AT TIME ZONE 'UTC')::date AS day, r.labels, count(*) AS ended,
                    count(*) FILTER (WHERE r.state = 10) AS succeeded, count(*) FILTER (WHERE r.state = 11) AS failed,
                    count(*) FILTER (WHERE r.state = 12) AS timed_out, count(*) FILTER (WHERE r.state = 13) AS cancelled, count(r.started_at) AS started,
                    coalesce(sum(greatest(extract(epoch FROM r.finished_at - r.started_at), 0)), 0)::float8 AS seconds,
@@ -2075,26 +2075,26 @@ WITH kept AS (
             WHERE  r.state >= 10 AND r.finished_at IS NOT NULL AND ($1::bool OR r.tenant_id = $2::uuid)
             GROUP  BY 1, 2, 3
             UNION ALL
-            SELECT e.tenant_id, (e.recorded_at AT TIME ZONE 'UTC')::date, r.provider, 0, 0, 0, 0, 0, 0, 0, 0, count(*)
+            SELECT e.tenant_id, (e.recorded_at AT TIME ZONE 'UTC')::date, r.labels, 0, 0, 0, 0, 0, 0, 0, 0, count(*)
             FROM   servo.run_events e
             JOIN   servo.runs r ON r.tenant_id = e.tenant_id AND r.id = e.run_id
             WHERE  e.type = 'run.breached' AND ($1::bool OR e.tenant_id = $2::uuid)
             GROUP  BY 1, 2, 3) AS y
-    GROUP  BY y.tenant_id, y.day, y.provider
+    GROUP  BY y.tenant_id, y.day, y.labels
 ), compared AS (
-    SELECT coalesce(k.tenant_id, t.tenant_id) AS tenant_id, coalesce(k.day, t.day) AS day, coalesce(k.provider, t.provider) AS provider, c.name,
+    SELECT coalesce(k.tenant_id, t.tenant_id) AS tenant_id, coalesce(k.day, t.day) AS day, coalesce(k.labels, t.labels) AS labels, c.name,
            c.got, c.want
     FROM   kept k
-    FULL   JOIN told t ON t.tenant_id = k.tenant_id AND t.day = k.day AND t.provider = k.provider
+    FULL   JOIN told t ON t.tenant_id = k.tenant_id AND t.day = k.day AND t.labels = k.labels
     CROSS  JOIN LATERAL (SELECT unnest(ARRAY['ended', 'succeeded', 'failed', 'timed_out', 'cancelled', 'started', 'seconds', 'breached', 'breaches']) AS name,
                                 unnest(ARRAY[k.ended, k.succeeded, k.failed, k.timed_out, k.cancelled, k.started, k.seconds, k.breached, k.breaches]::float8[]) AS got,
                                 unnest(ARRAY[t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches]::float8[]) AS want) AS c
 )
-SELECT x.tenant_id::uuid AS tenant_id, x.day::text AS day, x.provider::text AS provider, x.name::text AS name,
+SELECT x.tenant_id::uuid AS tenant_id, x.day::text AS day, x.labels::text AS labels, x.name::text AS name,
        coalesce(x.got, 0)::float8 AS got, coalesce(x.want, 0)::float8 AS want
 FROM   compared x
 WHERE  abs(coalesce(x.got, 0) - coalesce(x.want, 0)) > 0.001 + 1e-9 * abs(coalesce(x.want, 0))
-ORDER  BY x.tenant_id, x.day, x.provider, x.name
+ORDER  BY x.tenant_id, x.day, x.labels, x.name
 `
 
 type VerifyTotalsParams struct {
@@ -2105,7 +2105,7 @@ type VerifyTotalsParams struct {
 type VerifyTotalsRow struct {
 	TenantID uuid.UUID
 	Day      string
-	Provider string
+	Labels   string
 	Name     string
 	Got      float64
 	Want     float64
@@ -2124,7 +2124,7 @@ func (q *Queries) VerifyTotals(ctx context.Context, arg VerifyTotalsParams) ([]V
 		if err := rows.Scan(
 			&i.TenantID,
 			&i.Day,
-			&i.Provider,
+			&i.Labels,
 			&i.Name,
 			&i.Got,
 			&i.Want,
