@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/alert"
@@ -226,10 +227,25 @@ func privateAddress(t *testing.T) string {
 	return ""
 }
 
+// emptyDatabase is one of a cluster of its own: the doctor tells of long transactions in other databases
+// too, which another page or test may have open.
+func emptyDatabase(t *testing.T) string {
+	t.Helper()
+	server, err := devpg.Start(t.Context(), devpg.Options{Memory: true, Settings: servotest.FastSettings()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) }) // the test's context is over by then
+	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "CREATE DATABASE servo TEMPLATE template0")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	return server.URL("servo")
+}
+
 func databaseAround(t *testing.T) *surroundings {
 	t.Helper()
 	s := newSurroundings(t)
-	s.real[pageDatabase] = servotest.Empty(t, "template0")
+	s.real[pageDatabase] = emptyDatabase(t)
 	address := privateAddress(t)
 	s.real[pageReceiver], s.real[pageNetwork] = freeAt(t, address), address+"/32"
 	return s

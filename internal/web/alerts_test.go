@@ -31,9 +31,9 @@ func TestAlerts(t *testing.T) {
 			trigger()
 			w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
 		}
-		w.Until(`document.querySelector("[id^=alert-]")`) // without a reload
+		w.Until(`document.querySelectorAll("[id^=alert-]").length === 2`) // without a reload: of the first failure, and of three
 		w.See("pipeline failing")
-		require.Equal(t, 1, w.Count(`[id^=alert-] a[href="/ui/tenants/acme/configs/shop-nightly"]`), "it leads to what it is about")
+		require.Equal(t, 2, w.Count(`[id^=alert-] a[href="/ui/tenants/acme/configs/shop-nightly"]`), "each leads to what it is about")
 		w.Click("[id^=alert-] td.wide a")
 		w.See("on-call")
 		w.Until(`document.querySelector("tbody .state")?.textContent.includes("tried again")`)
