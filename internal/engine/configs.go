@@ -38,6 +38,13 @@ type SaveConfig struct {
 	Mode    SaveMode
 }
 
+// How many configs are too many to be worked out within the usual pause of a transaction, and how long it
+// may be then. No task waits for the locks of configs.
+const (
+	manyConfigs = 50
+	pauseOfMany = 30 * time.Second
+)
+
 // SaveConfigs asks for configs of one workspace.
 type SaveConfigs struct {
 	Tenant    id.Tenant
@@ -98,6 +105,11 @@ func (r SaveConfigs) at(i int, err error) error {
 }
 
 func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) ([]SavedConfig, error) {
+	if len(r.Configs) > manyConfigs { // their slots take a while to work out on a busy machine
+		if err := tx.AllowPause(ctx, pauseOfMany); err != nil {
+			return nil, err
+		}
+	}
 	workspaces, err := tx.Workspaces(ctx, []store.WorkspaceName{{Tenant: r.Tenant, Name: r.Workspace}})
 	if err != nil {
 		return nil, err

@@ -48,10 +48,10 @@ func TestPlan(t *testing.T) {
 		require.NoError(t, err)
 		hour := asset.Duration(time.Hour)
 		require.Equal(t, []plan.Task{
-			{Index: 0, Key: "bronze/orders", Pool: "default", Timeout: hour, Stage: 0},
-			{Index: 1, Key: "bronze/rates", Pool: "default", Timeout: hour, Stage: 0},
-			{Index: 2, Key: "silver/orders", Pool: "default", Timeout: hour, Stage: 1},
-			{Index: 3, Key: "gold/revenue", Pool: "big", Timeout: 2 * hour, Stage: 2},
+			{Index: 0, Key: "bronze/orders", Needs: "go:bronze/orders", Pool: "default", Timeout: hour, Stage: 0},
+			{Index: 1, Key: "bronze/rates", Needs: "go:bronze/rates", Pool: "default", Timeout: hour, Stage: 0},
+			{Index: 2, Key: "silver/orders", Needs: "go:silver/orders", Pool: "default", Timeout: hour, Stage: 1},
+			{Index: 3, Key: "gold/revenue", Needs: "go:gold/revenue", Pool: "big", Timeout: 2 * hour, Stage: 2},
 		}, p.Tasks)
 		require.Equal(t, [][2]int{{0, 2}, {1, 3}, {2, 3}}, p.Edges)
 		require.Equal(t, []int{2, 1, 1}, p.Stages)

@@ -2,9 +2,17 @@ package store
 
 import (
 	"context"
+	"strconv"
+	"time"
 
 	"go.arco.dev/servo/internal/id"
 )
+
+// AllowPause lets the transaction be silent between two statements for longer than the two seconds after
+// which PostgreSQL ends one of the engine.
+func (tx *Tx) AllowPause(ctx context.Context, most time.Duration) error {
+	return tx.q.AllowPause(ctx, strconv.FormatInt(most.Milliseconds(), 10)+"ms")
+}
 
 // Settings are the settings of PostgreSQL that a transaction of the store runs with.
 type Settings struct {

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,4 +28,21 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, err)
 	want := store.Settings{JIT: "off", Isolation: "serializable", ReadOnly: "off", SynchronousCommit: "off"}
 	require.Equal(t, map[string]store.Settings{"engine": want, "tenant": want}, settings)
+}
+
+// TestAllowPause: a transaction of the engine that says nothing for two seconds is ended, unless it may
+// pause for longer.
+func TestAllowPause(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for allowed, want := range map[bool]string{false: "2s", true: "30s"} {
+		w.engine(t, func(tx *Tx) {
+			if allowed {
+				require.NoError(t, tx.AllowPause(t.Context(), 30*time.Second))
+			}
+			var is string
+			require.NoError(t, tx.Raw().QueryRow(t.Context(), `SELECT current_setting('idle_in_transaction_session_timeout')`).Scan(&is))
+			require.Equal(t, want, is)
+		})
+	}
 }

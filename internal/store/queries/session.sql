@@ -14,6 +14,10 @@ SELECT set_config('role', 'servo_engine', true),
        set_config('enable_mergejoin', 'off', true),
        set_config('plan_cache_mode', 'force_generic_plan', true);
 
+-- name: AllowPause :exec
+-- For a transaction that has a lot to think about between two statements.
+SELECT set_config('idle_in_transaction_session_timeout', @most::text, true);
+
 -- name: EnterTenant :exec
 -- Reads of one tenant go along keys, whatever the statistics say, and are planned for the
 -- arguments that they have: filters that nobody asked for disappear.

@@ -10,6 +10,16 @@ import (
 	"time"
 )
 
+const allowPause = `-- name: AllowPause :exec
+SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)
+`
+
+// For a transaction that has a lot to think about between two statements.
+func (q *Queries) AllowPause(ctx context.Context, most string) error {
+	_, err := q.db.Exec(ctx, allowPause, most)
+	return err
+}
+
 const clock = `-- name: Clock :one
 SELECT servo.clock()::timestamptz AS now
 `
