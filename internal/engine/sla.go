@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/event"
 	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/canon"
 	"go.arco.dev/servo/internal/run"
 	"go.arco.dev/servo/internal/store"
 )

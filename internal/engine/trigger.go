@@ -53,9 +53,9 @@ type ForConfig struct {
 	Limit  time.Duration
 	// Within is how long after its slot, or now if it has none, and after Delay the run should
 	// have begun; 0 promises nothing.
-	Within   time.Duration
-	Delay    time.Duration // of the slot, by the config's jitter
-	Labels   string        // the config's, as run.Run has them
+	Within time.Duration
+	Delay  time.Duration // of the slot, by the config's jitter
+	Labels string        // the config's, as run.Run has them
 	// Overlap says whether it excludes the config's other runs, and waits for them.
 	Overlap config.Overlap
 	// Window is what the code of the run is told.

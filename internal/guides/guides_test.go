@@ -14,7 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/alert"
@@ -234,11 +233,8 @@ func emptyDatabase(t *testing.T) string {
 	server, err := devpg.Start(t.Context(), devpg.Options{Memory: true, Settings: servotest.FastSettings()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) }) // the test's context is over by then
-	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
-	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), "CREATE DATABASE servo TEMPLATE template0")
-	require.NoError(t, err)
-	require.NoError(t, conn.Close(t.Context()))
+	said, err := exec.CommandContext(t.Context(), server.Program("createdb"), "--maintenance-db", server.URL("postgres"), "--template", "template0", "servo").CombinedOutput()
+	require.NoError(t, err, "%s", said)
 	return server.URL("servo")
 }
 

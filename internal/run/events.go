@@ -99,7 +99,7 @@ type (
 		Config      *id.Config      `json:"config,omitempty"`  // that it was made for
 		Slot        *time.Time      `json:"slot,omitempty"`    // of the config; nil if it was triggered by hand or by an event
 		Window      *Window         `json:"window,omitempty"`
-		Labels      string          `json:"labels,omitempty"` // of its config when it was made: JSON with sorted keys
+		Labels      string          `json:"labels,omitempty"`      // of its config when it was made: JSON with sorted keys
 		StartBy     *time.Time      `json:"start_by,omitempty"`    // when it should have begun
 		StartLimit  int32           `json:"start_limit,omitempty"` // the seconds of delay that this allows
 		Tasks       []TaskSpec      `json:"tasks"`

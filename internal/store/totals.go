@@ -110,7 +110,7 @@ type RunDelta struct {
 	Totals
 
 	Tenant id.Tenant
-	Labels string // of the config, as run.Run has them
+	Labels string  // of the config, as run.Run has them
 	Delay  float64 // the seconds that a run of these waited to be started, at most
 }
 

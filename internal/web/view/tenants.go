@@ -53,7 +53,7 @@ type TenantModel struct {
 	First  bool   // of the pages of a list
 
 	Days    int
-	By      string // the label that sums are shown by
+	By      string                 // the label that sums are shown by
 	Metrics *servov1.TenantMetrics // nil if it is not for the visitor
 	Trouble []*servov1.Run
 	Alerts  []*servov1.Alert
