@@ -11,7 +11,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// TestUnheldLeases: leases whose claim was answered to nobody return to the queue with the next heartbeat
+// TestUnheldLeases: leases whose claim was answered to no worker return to the queue with the next heartbeat
 // of their worker, and no other lease does.
 func TestUnheldLeases(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ func (e *Engine) ReturnUnheld(ctx context.Context, settled SettledClaims, held [
 	if len(leases) == 0 {
 		return 0, nil
 	}
-	return len(leases), e.interrupt(ctx, leases, settled.Pools, "the worker did not hear of this lease", settled.Meta)
+	return len(leases), e.interrupt(ctx, leases, settled.Pools, "the answer that had this lease did not reach the worker", settled.Meta)
 }
 
 type heartbeatCommand struct {

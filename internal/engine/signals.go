@@ -103,7 +103,7 @@ type signals struct {
 	startWaits, startWanted atomic.Bool
 	far                     *wakeups // nil tells nobody
 
-	dryMu sync.Mutex                      // held while a pool is signalled, so that nobody misses both
+	dryMu sync.Mutex                      // held while a pool is signalled, so that no claim misses both
 	dryAt map[string]map[string]time.Time // by pool, and by what the one could run who looked
 }
 

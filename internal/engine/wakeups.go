@@ -59,7 +59,7 @@ type wakeups struct {
 
 	sent, unsent, heard atomic.Int64 // notices
 
-	logout atomic.Pointer[func(session string, until time.Time)] // hears of sessions that ended elsewhere
+	logout atomic.Pointer[func(session string, until time.Time)] // called for sessions that ended elsewhere
 
 	mu    sync.Mutex
 	next  notice
@@ -247,7 +247,7 @@ func (e *Engine) EndSession(session string, until time.Time) {
 	})
 }
 
-// OnSessionEnd has fn hear of sessions that were logged out at other servers.
+// OnSessionEnd calls fn for each session that was logged out at another server.
 func (e *Engine) OnSessionEnd(fn func(session string, until time.Time)) {
 	e.signals.far.logout.Store(&fn)
 }

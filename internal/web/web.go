@@ -23,7 +23,7 @@ type Config struct {
 	Public  string         // https://HOST under which people reach the pages; "" is only known of this machine
 	Version string
 	Logger  *slog.Logger
-	// LoggedOut hears of each session that ends here, to tell other servers; see EndSession.
+	// LoggedOut is called for each session that ends here, to tell other servers; see EndSession.
 	LoggedOut func(session string, until time.Time)
 
 	Refresh time.Duration // how often a page that is open is looked at again; 0 is refreshEach
