@@ -49,6 +49,7 @@ type item struct {
 
 	size   int
 	last   bool                       // ends the attempt
+	alone  bool                       // nothing that follows is sent before it is answered
 	answer chan *servov1.ReportAnswer // for who waits; buffered
 }
 
@@ -63,8 +64,12 @@ func (a *attempt) item(action *servov1.ReportItem, payload int) item {
 // itemFrame is a generous size of what stands around an item's payload.
 const itemFrame = 32
 
+// started reports the start. Another instance may execute the attempt: then this report is refused,
+// and the reports that follow it, which carry the same lease, must never reach the server.
 func (a *attempt) started(instance string) item {
-	return a.item(&servov1.ReportItem{Action: &servov1.ReportItem_Start{Start: &servov1.Start{Instance: instance}}}, len(instance))
+	it := a.item(&servov1.ReportItem{Action: &servov1.ReportItem_Start{Start: &servov1.Start{Instance: instance}}}, len(instance))
+	it.alone = instance != ""
+	return it
 }
 
 func (a *attempt) failed(fail *servov1.Fail) item {

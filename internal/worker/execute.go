@@ -244,7 +244,12 @@ func (w *Worker) startRefused(a *attempt) {
 	w.reporter.mu.Lock()
 	a.outbox.startRefused = true
 	w.reporter.mu.Unlock()
-	a.cancel(ErrCancelled)
+	w.mu.Lock()
+	cancel := a.cancel
+	w.mu.Unlock()
+	if cancel != nil { // one that is given back was never begun
+		cancel(ErrCancelled)
+	}
 }
 
 // lastRefused says something else in place of an end that the server does not take: nobody

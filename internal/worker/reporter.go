@@ -220,6 +220,9 @@ func (r *reporter) take() []parcel {
 			size += a.outbox.waiting[n].size
 			n++
 			count++
+			if a.outbox.waiting[n-1].alone {
+				break
+			}
 		}
 		if n == 0 && len(a.outbox.waiting) > 0 {
 			break // it is for the next call

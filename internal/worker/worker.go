@@ -317,8 +317,12 @@ func (w *Worker) next(ended *attempt) *attempt {
 // margin is how near its expiry a lease is not begun any more.
 func margin(lease time.Duration) time.Duration { return min(lease/10, 5*time.Second) }
 
-// giveBack returns a lease that was not begun.
+// giveBack returns a lease that was not begun. An instance starts it first: if another instance
+// executes the task, the start is refused and the lease stays with that one.
 func (w *Worker) giveBack(a *attempt) {
+	if w.config.Instance != "" {
+		w.reporter.say(a, a.started(w.config.Instance))
+	}
 	w.end(a, a.failed(interrupted("the worker stopped before it began the task")))
 }
 
