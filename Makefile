@@ -10,7 +10,7 @@ bin := .bin
 generators := $(addprefix $(bin)/,sqlc buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-gen-connect-openapi templ)
 packages ?= ./...
 # Tests begin in this order: the dearest first, so that none of them is left alone at the end.
-dearest := $(addprefix ./internal/,cli engine verify web guides chaos/requests chaos/slots chaos chaos/quota api/rest store chaos/fleet api)
+dearest := $(addprefix ./internal/,cli engine proof/verify edge/web devkit/guides proof/chaos/requests proof/chaos/slots proof/chaos proof/chaos/quota edge/rest store proof/chaos/fleet edge/api)
 tested = $(if $(filter ./...,$(packages)),$(dearest)) $(packages)
 # What a test run may take as a whole; a hanging test shows its goroutines then.
 timeout := 20m
@@ -20,7 +20,7 @@ soak ?= 20m
 export GOLANGCI_LINT_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/servo-lint/$(shell pwd | cksum | cut -d ' ' -f 1)
 
 # The tests share one throwaway PostgreSQL, or the server in SERVO_DATABASE_URL.
-withpg = go run ./internal/servotest/withpg --
+withpg = go run ./internal/devkit/servotest/withpg --
 gotest = $(withpg) $(bin)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -timeout $(timeout)
 
 .PHONY: help
@@ -62,12 +62,12 @@ fmt: $(bin)/golangci-lint ## format the code
 	$(bin)/golangci-lint fmt
 
 .PHONY: test
-test: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests (packages=./internal/run/... for some)
+test: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests (packages=./internal/domain/run/... for some)
 	$(gotest) $(tested)
 
 .PHONY: test/pooler
 test/pooler: setup $(bin)/gotestsum ## run the tests of the API through PgBouncer in transaction mode
-	SERVO_TEST_PGBOUNCER=1 $(gotest) ./internal/api/...
+	SERVO_TEST_PGBOUNCER=1 $(gotest) ./internal/edge/api ./internal/edge/problem ./internal/edge/rest ./internal/edge/callbacks
 
 .PHONY: test/race
 test/race: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests with the race detector
@@ -75,11 +75,11 @@ test/race: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) 
 
 .PHONY: soak
 soak: setup ## run the chaos tests for long (soak=20m for each): servers, workers and PostgreSQL killed
-	SERVO_SOAK=$(soak) go test -v -count=1 -run TestChaos -timeout 24h ./internal/chaos
-	SERVO_SOAK=$(soak) go test -v -count=1 -run TestFleet -timeout 24h ./internal/chaos/fleet
-	SERVO_SOAK=$(soak) go test -v -count=1 -run TestSilentServer -timeout 24h ./internal/chaos/fleet
+	SERVO_SOAK=$(soak) go test -v -count=1 -run TestChaos -timeout 24h ./internal/proof/chaos
+	SERVO_SOAK=$(soak) go test -v -count=1 -run TestFleet -timeout 24h ./internal/proof/chaos/fleet
+	SERVO_SOAK=$(soak) go test -v -count=1 -run TestSilentServer -timeout 24h ./internal/proof/chaos/fleet
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestRace -timeout 1h ./internal/engine
-	SERVO_REQUESTS=18000 go test -v -count=1 -run TestGeneratedRequests -timeout 1h ./internal/chaos/requests
+	SERVO_REQUESTS=18000 go test -v -count=1 -run TestGeneratedRequests -timeout 1h ./internal/proof/chaos/requests
 	SERVO_CONFIGS=10000 go test -v -count=1 -run TestApplyManyConfigs -timeout 1h ./internal/cli
 
 .PHONY: bench

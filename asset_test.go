@@ -12,7 +12,7 @@ import (
 
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 func TestAsset(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/worker/inbox"
 )
 

@@ -19,8 +19,8 @@ import (
 
 	"go.arco.dev/servo"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/push"
 )
 
 // pushPool is a dispatcher for tests: it signs envelopes, and hears what workers say at the

@@ -19,7 +19,7 @@ import (
 
 	"go.arco.dev/servo"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/domain/push"
 )
 
 func TestPush(t *testing.T) {

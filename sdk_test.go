@@ -21,7 +21,7 @@ import (
 
 	"go.arco.dev/servo"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 const diamond = `{"version": 1, "assets": [

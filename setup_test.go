@@ -13,12 +13,12 @@ import (
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 func TestMain(m *testing.M) {
-	const devpg = "go.arco.dev/servo/internal/devpg.(*Server)." // stays for the next package
+	const devpg = "go.arco.dev/servo/internal/devkit/devpg.(*Server)." // stays for the next package
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(devpg+"launchOn.func1"), goleak.IgnoreAnyFunction(devpg+"spawn.func1"))
 }
 

@@ -13,8 +13,8 @@ import (
 
 	"go.arco.dev/servo"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/schedule"
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/domain/schedule"
 )
 
 const slotted = `{"version": 1, "assets": [

@@ -15,9 +15,9 @@ import (
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/servertest"
-	"go.arco.dev/servo/internal/telemetry"
+	"go.arco.dev/servo/internal/base/telemetry"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 // traced is a server whose traces can be read, and a worker that says under which span its

@@ -18,9 +18,9 @@ import (
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/client"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/netguard"
-	"go.arco.dev/servo/internal/telemetry"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/netguard"
+	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/worker"
 )
 

@@ -24,8 +24,8 @@ import (
 // TestMain sees that closed clients leave nothing behind. The tests' PostgreSQL stays.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("go.arco.dev/servo/internal/devpg.(*Server).spawn.func1"),
-		goleak.IgnoreAnyFunction("go.arco.dev/servo/internal/devpg.(*Server).launchOn.func1"))
+		goleak.IgnoreAnyFunction("go.arco.dev/servo/internal/devkit/devpg.(*Server).spawn.func1"),
+		goleak.IgnoreAnyFunction("go.arco.dev/servo/internal/devkit/devpg.(*Server).launchOn.func1"))
 }
 
 func TestNew(t *testing.T) {

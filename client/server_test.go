@@ -16,8 +16,8 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 // deploy gives a server the tenant acme with a pipeline of a chain of assets.

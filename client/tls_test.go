@@ -11,8 +11,8 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/servotest/certs"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/certs"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 func TestTLS(t *testing.T) {

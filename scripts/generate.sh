@@ -9,5 +9,5 @@ if [[ -f internal/store/sqlc.yaml ]]; then
   "$bin/sqlc" generate -f internal/store/sqlc.yaml
 fi
 PATH=$bin:$PATH "$bin/buf" generate
-"$bin/templ" generate -path internal/web/view -log-level error
+"$bin/templ" generate -path internal/edge/web/view -log-level error
 go generate ./...

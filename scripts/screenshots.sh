@@ -19,5 +19,5 @@ done
 echo "screenshots: the examples run for $minutes minutes first"
 sleep $((minutes * 60))
 mkdir -p docs/ui
-SERVO_PAGES_OF=http://$http SERVO_SCREENSHOTS=$PWD/docs/ui go test -count=1 -run 'TestScreenshots$' ./internal/web
+SERVO_PAGES_OF=http://$http SERVO_SCREENSHOTS=$PWD/docs/ui go test -count=1 -run 'TestScreenshots$' ./internal/edge/web
 ls docs/ui

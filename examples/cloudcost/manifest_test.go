@@ -14,9 +14,9 @@ import (
 
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/examples/cloudcost"
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/plan"
-	"go.arco.dev/servo/internal/schedule"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/plan"
+	"go.arco.dev/servo/internal/domain/schedule"
 )
 
 func manifest(t *testing.T) *asset.Manifest {

@@ -10,8 +10,8 @@ import (
 
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/examples/shards"
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/plan"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/plan"
 )
 
 func params() shards.Params { return shards.Params{Table: "orders", Shards: 5} }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/verify"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/proof/verify"
 )
 
 // newAdmin is for the operator on call: on the database itself, and on all that goes out.

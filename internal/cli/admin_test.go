@@ -8,13 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/cli"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/proof/verify"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/verify"
 )
 
 // servo runs a command line against a database.

@@ -12,7 +12,7 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/domain/asset"
 )
 
 // newAssets reads the assets of the active deployment, and pauses them.

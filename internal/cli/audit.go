@@ -11,7 +11,7 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // newAudit shows who has asked for what.

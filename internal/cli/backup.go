@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/fault"
 )
 
 // newBackup is about copies of the database.

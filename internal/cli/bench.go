@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/bench"
+	"go.arco.dev/servo/internal/devkit/bench"
 )
 
 // newBench measures Servo on this machine.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/bench"
+	"go.arco.dev/servo/internal/devkit/bench"
 )
 
 func newBenchFairness() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/bench"
+	"go.arco.dev/servo/internal/devkit/bench"
 )
 
 func newBenchTasks() *cobra.Command {

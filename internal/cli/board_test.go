@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/domain/asset"
 )
 
 // story tells a board what happens, a second after the other.

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/canon"
+	"go.arco.dev/servo/internal/base/canon"
 )
 
 // newCanon prints a JSON document in canonical form: exactly its bytes, without a newline,

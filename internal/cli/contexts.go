@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"go.arco.dev/servo/internal/access"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/suggest"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
+	"go.arco.dev/servo/internal/domain/access"
 )
 
 // The environment beside the settings.

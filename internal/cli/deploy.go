@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/domain/asset"
 )
 
 // newDeploy makes a manifest the active deployment of a workspace.

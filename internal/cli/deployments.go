@@ -10,7 +10,7 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
 )
 
 // newDeployments reads what was deployed.

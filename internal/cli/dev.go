@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"go.arco.dev/servo/client"
-	"go.arco.dev/servo/examples/seed"
-	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/devpg"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/netguard"
+	"go.arco.dev/servo/internal/devkit/demo"
+	"go.arco.dev/servo/internal/devkit/devpg"
+	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/worker"
 )
 

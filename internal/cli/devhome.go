@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"go.arco.dev/servo/internal/devpg"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/devkit/devpg"
 )
 
 // devMark is the file that says that a directory belongs to servo dev; who runs there now

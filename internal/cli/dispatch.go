@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // newDispatch turns dispatch off and on.

@@ -18,9 +18,9 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/devpg"
+	"go.arco.dev/servo/internal/devkit/devpg"
+	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/store"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/id"
 	"go.arco.dev/servo/internal/store"
 )
 

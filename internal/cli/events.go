@@ -13,7 +13,7 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/domain/asset"
 )
 
 // newEvents sends what happens outside to the configs that listen.

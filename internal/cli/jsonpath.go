@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // pathStep is one step of a JSONPath: a field, an index, or everything.

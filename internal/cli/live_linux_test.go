@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 // terminal is a pseudo-terminal of 100 × 30, and what is shown on it. After closed all of it

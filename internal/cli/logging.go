@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/suggest"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
 )
 
 // logging is how a command that runs for long tells what happens.

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/suggest"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
 )
 
 // show prints a message: its JSON is what REST would answer.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/oidc"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/edge/oidc"
 )
 
 const (

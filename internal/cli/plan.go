@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/plan"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/plan"
 )
 
 // newPlan shows what a manifest would run, without a server.

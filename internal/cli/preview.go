@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/schedule"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/schedule"
 )
 
 // maxPreview bounds a list that is made at once. A year of minutes is within.

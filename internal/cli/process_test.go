@@ -17,9 +17,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/certs"
-	"go.arco.dev/servo/internal/servotest/issuer"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/certs"
+	"go.arco.dev/servo/internal/devkit/servotest/issuer"
 )
 
 // certain is the longest that something certain may take on a busy machine.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/domain/asset"
 )
 
 // newQuotas reads and changes what tenants may use.

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/rate"
+	"go.arco.dev/servo/internal/edge/ratelimit"
 )
 
 // addRates gives a command the flags of what each tenant may do.

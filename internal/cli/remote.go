@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/client"
-	"go.arco.dev/servo/examples/seed"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/devkit/demo"
 )
 
 const (

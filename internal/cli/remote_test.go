@@ -19,7 +19,7 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 // TestRemote runs the scenarios under testdata/remote, each with a server of its own, in

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/netguard"
+	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/metrics"
-	"go.arco.dev/servo/internal/netguard"
+	"go.arco.dev/servo/internal/edge/metrics"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/telemetry"
 )
 
 // Where a server listens if nothing else is said.

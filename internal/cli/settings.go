@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"go.arco.dev/servo/client"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/suggest"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
 	"go.arco.dev/servo/internal/worker"
 )
 

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/platform"
+	"go.arco.dev/servo/internal/domain/platform"
 )
 
 // newSigningKeys looks after the keys of push pools.

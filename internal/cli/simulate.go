@@ -15,11 +15,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/schedule"
-	"go.arco.dev/servo/internal/simulate"
-	"go.arco.dev/servo/internal/tenant"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/schedule"
+	"go.arco.dev/servo/internal/domain/simulate"
+	"go.arco.dev/servo/internal/domain/tenant"
 )
 
 // What the table of a report shows of lists; JSON and YAML have all of the answer.

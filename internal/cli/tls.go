@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"go.arco.dev/servo/client"
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/fault"
 )
 
 // addTLSCA gives a command --tls-ca. It is read as a setting.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // Limits of what makes tokens.

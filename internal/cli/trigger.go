@@ -12,7 +12,7 @@ import (
 
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 func newRunsTrigger() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"go.arco.dev/servo/examples/seed"
+	"go.arco.dev/servo/internal/devkit/demo"
 )
 
 // welcome says where everything is, and what to type next: as it works here.

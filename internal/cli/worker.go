@@ -11,8 +11,8 @@ import (
 
 	"go.arco.dev/servo"
 	"go.arco.dev/servo/client"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/telemetry"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/worker"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/suggest"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
+	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/worker"
 )
 

@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 // TestMain sees that stopped servers leave nothing behind. The cluster that the tests share
 // lives as long as the binary.
 func TestMain(m *testing.M) {
-	const devpg = "go.arco.dev/servo/internal/devpg.(*Server)."
+	const devpg = "go.arco.dev/servo/internal/devkit/devpg.(*Server)."
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(devpg+"launchOn.func1"), goleak.IgnoreAnyFunction(devpg+"spawn.func1"))
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/servotest/certs"
+	"go.arco.dev/servo/internal/devkit/servotest/certs"
 )
 
 func TestReadDatabaseTLS(t *testing.T) {

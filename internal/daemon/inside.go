@@ -3,9 +3,9 @@ package daemon
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"go.arco.dev/servo/internal/dispatch"
+	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/loops/dispatcher"
 	"go.arco.dev/servo/internal/store"
 )
 

@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/servertest"
 )
 
 func TestKeys(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // callers may compress; a message is as long as what it becomes
 	"google.golang.org/grpc/keepalive"
 
-	"go.arco.dev/servo/internal/api"
-	"go.arco.dev/servo/internal/api/rest"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/web"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/rest"
+	"go.arco.dev/servo/internal/edge/web"
 )
 
 // The limits of the two edges. There is no limit on how long an answer takes: claims wait

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store"
 )
 

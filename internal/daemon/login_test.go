@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest"
 )
 
 // TestLoginRoles: what doctor asks of the login role, with roles as administrators create them.

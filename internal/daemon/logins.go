@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/oidc"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/edge/oidc"
 )
 
 // checkLogins refuses logins with a provider that could not come back: the provider sends

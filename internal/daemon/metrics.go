@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"go.arco.dev/servo/internal/metrics"
+	"go.arco.dev/servo/internal/edge/metrics"
 )
 
 // edgeMetrics are what this server tells Prometheus of the calls that it answers, with the

@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"go.arco.dev/servo/internal/api/problem"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/edge/problem"
 )
 
 // serveMetrics serves /metrics at an address of its own, without a key: any client that reaches the address

@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"time"
 
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/edge/metrics"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/metrics"
-	"go.arco.dev/servo/internal/run"
 )
 
 // observe lets metrics, the log and traces hear what the engine does, and whoever the

@@ -5,9 +5,9 @@ import (
 	"net"
 	"os"
 
-	"go.arco.dev/servo/internal/api"
-	"go.arco.dev/servo/internal/api/callbacks"
-	"go.arco.dev/servo/internal/dispatch"
+	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/callbacks"
+	"go.arco.dev/servo/internal/loops/dispatcher"
 )
 
 // startDispatch sends tasks of push pools, once callbacks can be answered.

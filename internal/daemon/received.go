@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 
-	"go.arco.dev/servo/internal/api/problem"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/edge/problem"
 )
 
 // received is a request that gRPC decodes. gRPC answers a request that its codec refuses with

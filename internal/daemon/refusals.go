@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"go.arco.dev/servo/internal/api/problem"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/edge/problem"
 )
 
 // explainingListener accepts connections on which net/http's own refusals become problems.

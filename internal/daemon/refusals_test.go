@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 // TestRefusalsAreProblems sends requests that net/http refuses before any handler, and paths that

@@ -16,11 +16,11 @@ import (
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/pgbouncer"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/pgbouncer"
-	"go.arco.dev/servo/internal/servotest/servertest"
-	"go.arco.dev/servo/internal/servotest/verifytest"
 )
 
 // deployMany makes a tenant with so many pipelines of one task each, p0 and so on, a chain,

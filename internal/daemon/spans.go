@@ -8,9 +8,9 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"go.arco.dev/servo/internal/base/telemetry"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/run"
-	"go.arco.dev/servo/internal/telemetry"
 )
 
 // spans puts what the engine did for a run into the run's trace, after the commit, with the

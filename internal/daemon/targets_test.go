@@ -14,11 +14,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/netguard"
+	"go.arco.dev/servo/internal/base/webhook"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/netguard"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/servertest"
-	"go.arco.dev/servo/internal/webhook"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 // addressClasses has an address of each class, and whether a server that lists 10.0.0.0/8 may

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/loop"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/loop"
 )
 
 // tlsEvery is how often the files are looked at. A certificate that is renewed weeks before its

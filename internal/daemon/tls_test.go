@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/certs"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/certs"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 // restClient speaks to REST over TLS, with HTTP/2 if the server can.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
-	"go.arco.dev/servo/internal/api/problem"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/edge/problem"
 )
 
 // isWorkerCall names the calls that only workers make, as isWorkerPath does for REST. The list of

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/servotest/certs"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/certs"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 func TestWorkersShowCertificates(t *testing.T) {

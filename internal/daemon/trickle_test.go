@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
 // TestBodyDeadlineServed sends a body that trickles: the server answers and closes the connection

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/api/rest"
-	"go.arco.dev/servo/internal/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
+	"go.arco.dev/servo/internal/edge/rest"
 )
 
 // rawBytes is a codec that sends bytes as they are.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/run"
-	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/domain/config"
 )
 
 // TestMissedSlotsOfOverlap: a config that catches up with all slots and does not let its runs

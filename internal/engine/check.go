@@ -5,9 +5,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/run"
 )
 
 // checkText refuses text that is too long or that PostgreSQL cannot keep. What it lets

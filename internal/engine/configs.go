@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"time"
 
-	"go.arco.dev/servo/internal/canon"
-	"go.arco.dev/servo/internal/config"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/plan"
-	"go.arco.dev/servo/internal/schedule"
+	"go.arco.dev/servo/internal/base/canon"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/domain/plan"
+	"go.arco.dev/servo/internal/domain/schedule"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // MaxConfigsPerSave bounds one request.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/fault"
 )
 
 func TestCyclesOfConfigs(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // Config are the limits and times of an engine. Zero fields take the defaults.

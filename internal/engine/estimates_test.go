@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/run"
 )
 
 // TestEstimatesIgnoreDeaths: how long it took until a worker was taken for dead says nothing about

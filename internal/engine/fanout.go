@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/base/suggest"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/suggest"
 )
 
 // maxFanOutCall bounds the tasks that one call adds.

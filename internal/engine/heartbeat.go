@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store"
 )
 

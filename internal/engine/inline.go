@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
 

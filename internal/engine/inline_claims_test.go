@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/devkit/servotest"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/servotest"
 )
 
 // TestInlineTellsOfEveryLease is about claims whose repeats, or whose patience, meet the short way.

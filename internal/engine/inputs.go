@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
 

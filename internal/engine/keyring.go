@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/store"
 )
 

@@ -6,10 +6,10 @@ import (
 	"io"
 	"time"
 
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/platform"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/platform"
+	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/store"
 )
 

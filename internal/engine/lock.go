@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/config"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/store"
 )
 

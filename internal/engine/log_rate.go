@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store"
 )
 

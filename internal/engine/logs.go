@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/store"
 )
 

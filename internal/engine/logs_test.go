@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/devkit/servotest"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/servotest"
 )
 
 func TestLogs(t *testing.T) {

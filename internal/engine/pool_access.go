@@ -6,10 +6,10 @@ import (
 	"iter"
 	"slices"
 
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/plan"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/store"
 )
 

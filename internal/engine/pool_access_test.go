@@ -6,14 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/domain/platform"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/platform"
-	"go.arco.dev/servo/internal/run"
-	"go.arco.dev/servo/internal/servotest/verifytest"
 )
 
 // accessManifest has a chain whose second task is in another pool.

@@ -5,9 +5,9 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/platform"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/platform"
 	"go.arco.dev/servo/internal/store"
 )
 

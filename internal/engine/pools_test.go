@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
+	"go.arco.dev/servo/internal/domain/platform"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/platform"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/verifytest"
 )
 
 func pushPool() platform.PoolSettings {

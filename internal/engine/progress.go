@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/store"
 )
 

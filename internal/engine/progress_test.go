@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
 )
 
 // begin is when the clock of these tests begins.

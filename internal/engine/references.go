@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"go.arco.dev/servo/internal/config"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
+	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/suggest"
 )
 
 const (

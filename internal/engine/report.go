@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
 

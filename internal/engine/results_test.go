@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
+	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/servotest/verifytest"
 )
 
 func TestOneSuccessOfMany(t *testing.T) {

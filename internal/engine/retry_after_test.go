@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/run"
 )
 
 // TestRetryAfter holds that the delay which an endpoint asked for takes the place of the policy's.

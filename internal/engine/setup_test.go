@@ -10,14 +10,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/asset"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
-	"go.arco.dev/servo/internal/servotest"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // bundle is a database with an engine and one tenant, whose clock a test may set.

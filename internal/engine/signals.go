@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/run"
 )
 
 // Topics besides the pools, which go by their names. No pool is named like these.

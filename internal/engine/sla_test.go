@@ -10,13 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
+	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
-	"go.arco.dev/servo/internal/servotest/verifytest"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // promised is a config whose runs should begin within five minutes of their slot.

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"go.arco.dev/servo/internal/config"
+	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // requireNoHoles holds the ledger of a config, deleted or not, against its history.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/run"
 )
 
 // stands are where claims wait in this process: for a transaction that has something for them,

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/base/webhook"
+	"go.arco.dev/servo/internal/domain/subscription"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/subscription"
-	"go.arco.dev/servo/internal/webhook"
 )
 
 // Bounds of what is done about subscriptions.

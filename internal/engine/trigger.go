@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"time"
 
-	"go.arco.dev/servo/internal/asset"
-	"go.arco.dev/servo/internal/canon"
-	"go.arco.dev/servo/internal/config"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/plan"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/canon"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/domain/plan"
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // Trigger asks for a run of a pipeline, or of a selection of assets.

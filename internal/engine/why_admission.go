@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 
-	"go.arco.dev/servo/internal/fair"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/fair"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store"
 )
 

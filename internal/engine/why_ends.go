@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
 

@@ -3,7 +3,7 @@ package engine
 import (
 	"context"
 
-	"go.arco.dev/servo/internal/schedule"
+	"go.arco.dev/servo/internal/domain/schedule"
 	"go.arco.dev/servo/internal/store"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

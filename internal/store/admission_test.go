@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/fair"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/fair"
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 func keysOf(shares []store.ReadyShare) []store.ShareKey {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest"
 )
 
 // Each of these breaks one rule of the catalogue.

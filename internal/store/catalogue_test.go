@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest"
 )
 
 // rules say what must not be in the catalogue. Each query gives the names of the objects

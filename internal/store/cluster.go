@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"go.arco.dev/servo/internal/event"
+	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

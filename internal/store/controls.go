@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/platform"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/platform"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store/internal/db"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // HeartbeatSeen is when the holders of these leases were last heard of. Who has never sent a

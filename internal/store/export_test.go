@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/devpg"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/devpg"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // failover is a primary with a standby, and servers that know the addresses of both.

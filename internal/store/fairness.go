@@ -3,8 +3,8 @@ package store
 import (
 	"context"
 
-	"go.arco.dev/servo/internal/fair"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/fair"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

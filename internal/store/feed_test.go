@@ -14,11 +14,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/subscription"
 	"go.arco.dev/servo/internal/store"
 	"go.arco.dev/servo/internal/store/internal/db"
-	"go.arco.dev/servo/internal/subscription"
 )
 
 // follower reads the feed, page by page.

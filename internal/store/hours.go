@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

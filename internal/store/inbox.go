@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"go.arco.dev/servo/internal/config"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"go.arco.dev/servo/internal/platform"
+	"go.arco.dev/servo/internal/domain/platform"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store/internal/db"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // writeLiveRuns keeps the rows of the runs that have not ended.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"go.arco.dev/servo/internal/alert"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/alert"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 //go:embed migrations/*.sql

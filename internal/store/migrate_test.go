@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/devkit/servotest"
 	"go.arco.dev/servo/internal/store"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/domain/run"
 )
 
 // partitions counts those of the tables of runs.

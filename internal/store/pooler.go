@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // requireDirect refuses a pooler that the store was not told of. Statements stay prepared on a

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/pgbouncer"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/pgbouncer"
 	"go.arco.dev/servo/internal/store"
 )
 

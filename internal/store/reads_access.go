@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"go.arco.dev/servo/internal/access"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"go.arco.dev/servo/internal/alert"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/alert"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

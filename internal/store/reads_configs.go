@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"go.arco.dev/servo/internal/config"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

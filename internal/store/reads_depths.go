@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

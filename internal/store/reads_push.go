@@ -3,8 +3,8 @@ package store
 import (
 	"context"
 
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

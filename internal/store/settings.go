@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
 )
 
 // AllowPause lets the transaction be silent between two statements for longer than the two seconds after

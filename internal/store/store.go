@@ -16,15 +16,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
-	"go.arco.dev/servo/internal/access"
-	"go.arco.dev/servo/internal/alert"
-	"go.arco.dev/servo/internal/config"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/platform"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/domain/alert"
+	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/domain/platform"
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/domain/subscription"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store/internal/db"
-	"go.arco.dev/servo/internal/subscription"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 // Options say how to reach the database.

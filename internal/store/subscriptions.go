@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/subscription"
 	"go.arco.dev/servo/internal/store/internal/db"
-	"go.arco.dev/servo/internal/subscription"
 )
 
 // Follower is a subscription with where it stands. Whoever has taken it has its secret.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"go.arco.dev/servo/internal/config"
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

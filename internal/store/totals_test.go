@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/servotest"
 	"go.arco.dev/servo/internal/store"
 )
 

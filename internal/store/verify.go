@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"go.arco.dev/servo/internal/id"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/domain/run"
 )
 
 // claimGrace bounds how long a stopping worker asks what its parked claim has brought.

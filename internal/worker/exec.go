@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"go.arco.dev/servo/internal/run"
-	"go.arco.dev/servo/internal/telemetry"
+	"go.arco.dev/servo/internal/base/telemetry"
+	"go.arco.dev/servo/internal/domain/run"
 )
 
 // Exec executes assets of kind exec: it starts the asset's command with the task as JSON on

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/run"
+	"go.arco.dev/servo/internal/domain/run"
 )
 
 // Executor runs the code of one kind of asset.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.arco.dev/servo/internal/run"
-	"go.arco.dev/servo/internal/suggest"
+	"go.arco.dev/servo/internal/base/suggest"
+	"go.arco.dev/servo/internal/domain/run"
 )
 
 // Handler is a Go function that makes an asset.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"go.arco.dev/servo/internal/netguard"
-	"go.arco.dev/servo/internal/telemetry"
+	"go.arco.dev/servo/internal/base/netguard"
+	"go.arco.dev/servo/internal/base/telemetry"
 )
 
 // The limits of a call.

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/netguard"
+	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/worker"
 )
 

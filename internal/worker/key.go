@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // maxKeyFile bounds a file with a key.

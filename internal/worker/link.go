@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // The codes of problems that a worker treats in a special way.

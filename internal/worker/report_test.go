@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/worker"
 )
 

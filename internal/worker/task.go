@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // Task is an attempt as the code that executes it sees it.

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"go.arco.dev/servo/internal/telemetry"
+	"go.arco.dev/servo/internal/base/telemetry"
 )
 
 // traced puts an attempt under the trace of its run, so that what its code traces belongs

@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/netguard"
-	"go.arco.dev/servo/internal/telemetry"
+	"go.arco.dev/servo/internal/base/netguard"
+	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/worker"
 )
 

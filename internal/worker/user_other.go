@@ -6,7 +6,7 @@ import (
 	"os"
 	"os/exec"
 
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // User is the user that commands run as.

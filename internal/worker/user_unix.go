@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // User is the user that commands run as.

@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"go.arco.dev/servo/internal/canon"
+	"go.arco.dev/servo/internal/base/canon"
 )
 
 // maxDepth is how deep a result may nest: what the REST edge reads.

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
+	"go.arco.dev/servo/internal/base/fault"
 )
 
 // Worker claims tasks and executes them until it is told to stop.

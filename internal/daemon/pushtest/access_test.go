@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/domain/asset"
 )
 
 // accessManifest has an asset of each kind in the pool under test.

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/daemon"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/domain/push"
 )
 
 // working is a world whose worker has accepted the first task of a pipeline.

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/domain/platform"
+	"go.arco.dev/servo/internal/domain/push"
+	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/platform"
-	"go.arco.dev/servo/internal/push"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/tenant"
 )
 
 func TestDeath(t *testing.T) {

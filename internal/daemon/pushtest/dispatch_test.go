@@ -20,13 +20,13 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/domain/platform"
+	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/event"
-	"go.arco.dev/servo/internal/netguard"
-	"go.arco.dev/servo/internal/platform"
-	"go.arco.dev/servo/internal/push"
-	"go.arco.dev/servo/internal/servotest"
 )
 
 func TestDispatch(t *testing.T) {

@@ -18,13 +18,13 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/asset"
 	"go.arco.dev/servo/internal/daemon"
+	"go.arco.dev/servo/internal/devkit/servotest"
+	"go.arco.dev/servo/internal/devkit/servotest/servertest"
+	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/push"
-	"go.arco.dev/servo/internal/servotest"
-	"go.arco.dev/servo/internal/servotest/servertest"
-	"go.arco.dev/servo/internal/servotest/verifytest"
 )
 
 // How long a test waits for what must come, and how often it looks.

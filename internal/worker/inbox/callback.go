@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/push"
 )
 
 // post calls a URL with a JSON body and reads the JSON of its answer. What goes wrong is a

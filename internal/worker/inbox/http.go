@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/push"
 )
 
 // ServeHTTP takes an envelope: 202 means that it is being executed, once however often it

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/fault"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/push"
 )
 
 // Config says what an inbox believes and how long it waits.

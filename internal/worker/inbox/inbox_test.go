@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/worker/inbox"
 )
 

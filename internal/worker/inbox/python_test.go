@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"go.arco.dev/servo/internal/id"
-	"go.arco.dev/servo/internal/push"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/push"
 )
 
 // TestPython pushes a task to the example's worker, and hears of it at signed URLs.

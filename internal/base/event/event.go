@@ -1,0 +1,124 @@
+// Package event is the shape of recorded facts: what an event carries besides its body,
+// and how bodies become JSON and come back, whichever version of Servo wrote them.
+// It knows no concrete event: each pure package declares its own.
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+)
+
+// Type names a kind of event for ever: "task.claimed".
+type Type string
+
+// Body is what happened, as a plain struct with JSON tags.
+type Body interface {
+	EventType() Type
+}
+
+// Event is a body with its place: whose, in which stream, at which version, when.
+type Event struct {
+	Tenant  id.Tenant
+	Run     id.Run    // zero for events of entities
+	Subject uuid.UUID // the stream: a task, a run, or an entity
+	Version int32     // of the stream; the first event is 1
+	At      time.Time // the database's time of the transaction
+	Meta    Meta
+	Body    Body
+}
+
+// Meta says who caused an event and in which trace.
+type Meta struct {
+	Actor string
+	Trace string
+}
+
+// Definition declares one type of event to a codec.
+type Definition struct {
+	Type   Type
+	Schema int16 // the version of the body's shape that is written today
+	Decode func(json.RawMessage) (Body, error)
+	// Upcast lifts a body of schema n to n+1, keyed by n.
+	Upcast map[int16]func(json.RawMessage) (json.RawMessage, error)
+}
+
+// Define declares the first schema of T's type. Later schemas add Upcast entries.
+func Define[T Body]() Definition {
+	var zero T
+	return Definition{Type: zero.EventType(), Schema: 1, Decode: decode[T]}
+}
+
+func decode[T Body](data json.RawMessage) (Body, error) {
+	var body T
+	if err := json.Unmarshal(data, &body); err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// Codec turns bodies into JSON and back for the types it was given.
+type Codec struct {
+	definitions map[Type]Definition
+}
+
+// NewCodec makes a codec; declaring a type twice is a programmer's mistake and panics.
+func NewCodec(definitions ...Definition) *Codec {
+	c := &Codec{definitions: make(map[Type]Definition, len(definitions))}
+	for _, d := range definitions {
+		if _, twice := c.definitions[d.Type]; twice {
+			panic("event: " + string(d.Type) + " is declared twice")
+		}
+		c.definitions[d.Type] = d
+	}
+	return c
+}
+
+// Types are the declared types with the schema that is written today.
+func (c *Codec) Types() map[Type]int16 {
+	types := make(map[Type]int16, len(c.definitions))
+	for t, d := range c.definitions {
+		types[t] = d.Schema
+	}
+	return types
+}
+
+// Encode gives a body's schema and JSON.
+func (c *Codec) Encode(body Body) (schema int16, data []byte, err error) {
+	d, known := c.definitions[body.EventType()]
+	if !known {
+		return 0, nil, fmt.Errorf("event type %q is not declared", body.EventType())
+	}
+	data, err = json.Marshal(body)
+	return d.Schema, data, err
+}
+
+// Decode reads a recorded body, lifting older shapes to today's. What a newer version
+// wrote is refused: nothing may be decided on a stream that is only half understood.
+func (c *Codec) Decode(t Type, schema int16, data json.RawMessage) (Body, error) {
+	d, known := c.definitions[t]
+	if !known || schema > d.Schema {
+		return nil, fault.New(fault.Conflict, fmt.Sprintf("event %s (schema %d) was written by a newer version of Servo", t, schema),
+			fault.Remedy("upgrade this server before it works on this stream"))
+	}
+	for ; schema < d.Schema; schema++ {
+		lift, ok := d.Upcast[schema]
+		if !ok {
+			return nil, fmt.Errorf("event %s has no upcaster from schema %d", t, schema)
+		}
+		var err error
+		if data, err = lift(data); err != nil {
+			return nil, fmt.Errorf("event %s: upcast from schema %d: %w", t, schema, err)
+		}
+	}
+	body, err := d.Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("event %s: %w", t, err)
+	}
+	return body, nil
+}

@@ -1,0 +1,138 @@
+// Package webhook posts messages to URLs that somebody else has chosen, signed so that the
+// receiver can believe them. It never decides what is sent, to whom, or whether it is tried
+// again: that is for the packages that have something to tell.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/netguard"
+)
+
+// The limits of a receiver.
+const (
+	maxName     = 100
+	maxURL      = 2000
+	secretBytes = 32
+	// Timeout is how long one call may take.
+	Timeout = 10 * time.Second
+	maxBody = 64 << 10 // of an answer
+)
+
+// NewSecret makes what the messages to one receiver are signed with.
+func NewSecret() []byte {
+	secret := make([]byte, secretBytes)
+	_, _ = rand.Read(secret) // never fails: crypto/rand panics instead
+	return secret
+}
+
+// SecretText is a secret as receivers are given it.
+func SecretText(secret []byte) string { return "whsec_" + base64.StdEncoding.EncodeToString(secret) }
+
+// Sign is the signature of a message, in the form of the Standard Webhooks convention.
+func Sign(secret []byte, messageID string, at time.Time, body []byte) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(messageID + "." + strconv.FormatInt(at.Unix(), 10) + "."))
+	mac.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Wait is how long to wait after so many failed tries: twice as long after each, up to a bound.
+func Wait(tries int, first, longest time.Duration) time.Duration {
+	for range tries {
+		if first *= 2; first >= longest {
+			return longest
+		}
+	}
+	return min(first, longest)
+}
+
+// ValidateName checks what people call a receiver.
+func ValidateName(name string) error {
+	ok := name != "" && len(name) <= maxName
+	for i, r := range name {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		ok = ok && (letter || i > 0 && strings.ContainsRune("-_.", r))
+	}
+	if !ok {
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.110q is not a name", name), fault.Field("name"),
+			fault.Remedy("use up to 100 letters, digits, - _ and ., such as on-call"))
+	}
+	return nil
+}
+
+// ValidateURL checks where it is.
+func ValidateURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || len(text) > maxURL || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Fragment != "" {
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not the URL of a webhook", text), fault.Field("url"),
+			fault.Remedy("use http or https, up to 2000 bytes, without user and fragment: https://hooks.example.com/servo"))
+	}
+	return nil
+}
+
+// Message is one call.
+type Message struct {
+	URL    string
+	ID     string // the same for each try
+	Secret []byte
+	Body   []byte
+}
+
+// Sender calls receivers.
+type Sender struct {
+	agent  string
+	client *http.Client
+}
+
+// NewSender makes a sender that calls what the guard allows; the version is for the User-Agent.
+func NewSender(version string, guard *netguard.Guard) *Sender {
+	return &Sender{agent: "servo/" + version, client: netguard.New(netguard.Options{Guard: guard, Timeout: Timeout, MaxBody: maxBody})}
+}
+
+// Close closes idle connections.
+func (s *Sender) Close() { s.client.CloseIdleConnections() }
+
+// Post says a message, signed at a time, and why it was not accepted: "" if the receiver
+// answered with 2xx.
+func (s *Sender) Post(ctx context.Context, m Message, at time.Time) (failure string) {
+	_, failure = s.Send(ctx, m, at)
+	return failure
+}
+
+// Send is Post with the status that the receiver has answered, such as "200 OK". The body of the
+// answer is not given to anybody: the receiver may be a server that the caller cannot reach.
+func (s *Sender) Send(ctx context.Context, m Message, at time.Time) (status, failure string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
+	if err != nil {
+		return "", err.Error()
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", s.agent)
+	request.Header.Set("Webhook-Id", m.ID)
+	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
+	request.Header.Set("Webhook-Signature", Sign(m.Secret, m.ID, at, m.Body))
+	response, err := s.client.Do(request)
+	if err != nil {
+		return "", err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.Copy(io.Discard, response.Body) // so that the connection can be used again
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return response.Status, fmt.Sprintf("answered %s", response.Status)
+	}
+	return response.Status, ""
+}

@@ -1,0 +1,255 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+)
+
+// The text of a key: sk_, its public id, and its secret.
+const (
+	prefix      = "sk_"
+	idBytes     = 8
+	secretBytes = 32
+)
+
+// Digest is what is kept of a secret. A secret is 256 random bits: there is nothing to guess,
+// so a fast digest is as good as a slow one.
+type Digest [sha256.Size]byte
+
+// Secret is a key as its owner shows it.
+type Secret struct {
+	ID     string // 16 hex digits, which may be shown to anybody
+	secret [secretBytes]byte
+}
+
+// NewSecret makes a key.
+func NewSecret(random io.Reader) (Secret, error) {
+	var raw [idBytes]byte
+	var made Secret
+	if _, err := io.ReadFull(random, raw[:]); err != nil {
+		return Secret{}, fmt.Errorf("make a key: %w", err)
+	}
+	if _, err := io.ReadFull(random, made.secret[:]); err != nil {
+		return Secret{}, fmt.Errorf("make a key: %w", err)
+	}
+	made.ID = hex.EncodeToString(raw[:])
+	return made, nil
+}
+
+// Text is the key as it is given out, once.
+func (s Secret) Text() string {
+	return prefix + s.ID + "_" + base64.RawURLEncoding.EncodeToString(s.secret[:])
+}
+
+// Digest is what is kept of it.
+func (s Secret) Digest() Digest { return sha256.Sum256(s.secret[:]) }
+
+// Is says, in the same time whatever the answer, whether this is the secret of a digest.
+func (s Secret) Is(d Digest) bool {
+	own := s.Digest()
+	return subtle.ConstantTimeCompare(own[:], d[:]) == 1
+}
+
+var keyID = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+// ParseSecret reads a key. There is one way to write each.
+func ParseSecret(text string) (s Secret, ok bool) {
+	rest, found := strings.CutPrefix(text, prefix)
+	name, secret, cut := strings.Cut(rest, "_")
+	if !found || !cut || !keyID.MatchString(name) {
+		return Secret{}, false
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
+	if err != nil || len(raw) != secretBytes || len(secret) != base64.RawURLEncoding.EncodedLen(secretBytes) { // line ends are skipped by the decoder
+		return Secret{}, false
+	}
+	return Secret{ID: name, secret: [secretBytes]byte(raw)}, true
+}
+
+// Settings are what is said about a key when it is made.
+type Settings struct {
+	Name      string    `json:"name"`
+	Role      Role      `json:"role"`
+	Workspace string    `json:"workspace,omitempty"` // "" is the whole tenant
+	Pools     []string  `json:"pools,omitempty"`     // of a worker key
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+// Limits of what may be said about a key.
+const (
+	maxPools = 100
+	// MaxKeys is how many keys of a tenant, or of the installation, may be alive.
+	MaxKeys = 1000
+	// MaxLife is how long a key may live if it is said.
+	MaxLife = 10 * 365 * 24 * time.Hour
+	// DefaultOverlap is how long a key goes on after it was rotated.
+	DefaultOverlap = 24 * time.Hour
+	// MaxOverlap bounds it.
+	MaxOverlap = 30 * 24 * time.Hour
+)
+
+var (
+	keyName  = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$`)
+	poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,99}$`)
+)
+
+// Validate checks what is said about a key of a tenant, or of the installation if it is the
+// zero one.
+func (s Settings) Validate(owner id.Tenant, now time.Time) error {
+	bad := func(field, message, remedy string) error {
+		return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
+	}
+	switch ofPlatform := owner == (id.Tenant{}); {
+	case !keyName.MatchString(s.Name):
+		return bad("name", fmt.Sprintf("%.110q is not a name", s.Name), "use up to 100 letters, digits, - _ and ., such as ci")
+	case keyID.MatchString(s.Name):
+		return bad("name", "looks like the id of a key", "use a name that people recognise, such as ci")
+	case !s.Role.Known():
+		return bad("role", fmt.Sprintf("%.100q is not a role", s.Role), "use one of viewer, operator, developer, admin, worker, tick, platform")
+	case ofPlatform && s.Role != Platform && s.Role != Worker && s.Role != Tick:
+		return bad("role", fmt.Sprintf("%s is a role of a tenant", s.Role), "name the tenant; a key of the installation has the role platform, worker or tick")
+	case !ofPlatform && (s.Role == Platform || s.Role == Tick):
+		return bad("role", fmt.Sprintf("%s is not a role of a tenant", s.Role), "leave the tenant out, or use admin")
+	case s.Workspace != "" && (ofPlatform || s.Role == Worker):
+		return bad("workspace", "is for the roles of a tenant", "leave it out")
+	case s.Role == Worker && len(s.Pools) == 0:
+		return bad("pools", "is missing", "name the pools that the worker serves")
+	case s.Role != Worker && len(s.Pools) > 0:
+		return bad("pools", "is for worker keys", "leave it out, or use the role worker")
+	case len(s.Pools) > maxPools:
+		return bad("pools", fmt.Sprintf("has %d pools", len(s.Pools)), "use up to 100, or several keys")
+	case !s.ExpiresAt.IsZero() && !s.ExpiresAt.After(now):
+		return bad("expires_in", "is over already", "use a time in the future, or none")
+	case !s.ExpiresAt.IsZero() && s.ExpiresAt.After(now.Add(MaxLife)):
+		return bad("expires_in", "is more than ten years", "use a shorter time, or none")
+	}
+	for i, pool := range s.Pools {
+		if !poolName.MatchString(pool) || slices.Contains(s.Pools[:i], pool) {
+			return bad(fmt.Sprintf("pools[%d]", i), fmt.Sprintf("%.110q is not the name of a pool, or is there twice", pool), "use lower-case letters, digits and - _ . such as default")
+		}
+	}
+	return nil
+}
+
+type (
+	// KeyCreated begins a key. Its secret is in no event, nor is the digest of it.
+	KeyCreated struct {
+		Key      string `json:"key"` // its public id
+		Replaces string `json:"replaces,omitempty"`
+		Settings
+	}
+	// KeyRotated says that another key takes over, and until when this one is believed.
+	KeyRotated struct {
+		By        string    `json:"by"` // the public id of the other
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	// KeyRevoked ends a key at once.
+	KeyRevoked struct {
+		Reason string `json:"reason,omitempty"`
+	}
+)
+
+// EventType implements event.Body.
+func (KeyCreated) EventType() event.Type { return "key.created" }
+func (KeyRotated) EventType() event.Type { return "key.rotated" }
+func (KeyRevoked) EventType() event.Type { return "key.revoked" }
+
+// Events declares every event of this package.
+func Events() []event.Definition {
+	return []event.Definition{event.Define[KeyCreated](), event.Define[KeyRotated](), event.Define[KeyRevoked]()}
+}
+
+// Key is an API key without its secret, as its events tell it.
+type Key struct {
+	Tenant  id.Tenant // zero for the installation's own
+	ID      id.Key
+	Version int32
+	Public  string // 16 hex digits, in the text of the key
+	Settings
+
+	CreatedBy  string
+	CreatedAt  time.Time
+	ReplacedBy string // the public id of the key that took over
+	RevokedAt  time.Time
+}
+
+// Evolve folds one event into the key.
+func (k Key) Evolve(e event.Event) (Key, error) {
+	if e.Version != k.Version+1 {
+		return k, fmt.Errorf("key %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, k.Version)
+	}
+	misplaced := fmt.Errorf("%s: %s is out of place", e.Subject, e.Body.EventType())
+	switch body := e.Body.(type) {
+	case KeyCreated:
+		if k.Version != 0 {
+			return k, misplaced
+		}
+		k = Key{Tenant: e.Tenant, ID: id.Of[id.Key](e.Subject), Public: body.Key, Settings: body.Settings, CreatedBy: e.Meta.Actor, CreatedAt: e.At}
+	case KeyRotated:
+		if k.Version == 0 || k.ReplacedBy != "" || !k.RevokedAt.IsZero() {
+			return k, misplaced
+		}
+		k.ReplacedBy, k.ExpiresAt = body.By, body.ExpiresAt
+	case KeyRevoked:
+		if k.Version == 0 || !k.RevokedAt.IsZero() {
+			return k, misplaced
+		}
+		k.RevokedAt = e.At
+	default:
+		return k, misplaced
+	}
+	k.Version = e.Version
+	return k, nil
+}
+
+// State says what a key is good for.
+type State string
+
+// The states of a key.
+const (
+	Active   State = "ACTIVE"
+	Retiring State = "RETIRING" // another has taken over, and it is still believed
+	Expired  State = "EXPIRED"
+	Revoked  State = "REVOKED"
+)
+
+// StateAt is what the key is good for at a time.
+func (k Key) StateAt(now time.Time) State {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return Revoked
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+		return Expired
+	case k.ReplacedBy != "":
+		return Retiring
+	}
+	return Active
+}
+
+// Rotate says when a key ends that is rotated now: after the overlap, or when it would have
+// ended anyway, whichever comes first.
+func (k Key) Rotate(now time.Time, overlap time.Duration) (time.Time, error) {
+	if overlap < 0 || overlap > MaxOverlap {
+		return time.Time{}, fault.New(fault.InvalidArgument, fmt.Sprintf("is %s", overlap), fault.Field("overlap"), fault.Remedy("use 0 s to 720 h"))
+	}
+	if state := k.StateAt(now); state != Active {
+		return time.Time{}, fault.New(fault.Conflict, fmt.Sprintf("key %s is %s", k.Public, state), fault.Field("key"), fault.Remedy("rotate a key that is active, or create one"))
+	}
+	end := now.Add(overlap)
+	if !k.ExpiresAt.IsZero() && k.ExpiresAt.Before(end) {
+		end = k.ExpiresAt
+	}
+	return end, nil
+}

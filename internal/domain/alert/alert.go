@@ -1,0 +1,157 @@
+package alert
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/id"
+)
+
+// Kind says what an alert is about.
+type Kind string
+
+// The kinds of alerts.
+const (
+	PipelineFailed   Kind = "PIPELINE_FAILED"   // a config has failed
+	PipelineFailing  Kind = "PIPELINE_FAILING"  // a config fails again and again
+	PipelineDisabled Kind = "PIPELINE_DISABLED" // its failures have disabled it
+	RunLate          Kind = "RUN_LATE"          // a run of a config began too late, or has not begun
+	RunOverran       Kind = "RUN_OVERRAN"       // a run of a config took longer than it may
+	SLABreaches      Kind = "SLA_BREACHES"      // a tenant has many breaches today
+	ScheduleLag      Kind = "SCHEDULE_LAG"      // configs are overdue
+)
+
+// Kinds are all of them.
+func Kinds() []Kind {
+	return []Kind{PipelineFailed, PipelineFailing, PipelineDisabled, RunLate, RunOverran, SLABreaches, ScheduleLag}
+}
+
+// When the rules apply.
+const (
+	FailingAt  = 3           // failures one after the other
+	BreachesAt = 10          // in a day
+	LagAt      = time.Minute // that a config is overdue
+)
+
+// Severity is how urgent an alert is.
+type Severity int16
+
+// The severities, the least first.
+const (
+	Low Severity = iota + 1
+	Medium
+	High
+	Critical
+)
+
+// String names the severity.
+func (s Severity) String() string {
+	switch s {
+	case Low:
+		return "LOW"
+	case Medium:
+		return "MEDIUM"
+	case High:
+		return "HIGH"
+	case Critical:
+		return "CRITICAL"
+	}
+	return fmt.Sprintf("Severity(%d)", int16(s))
+}
+
+// Severity is how urgent alerts of the kind are.
+func (k Kind) Severity() Severity {
+	switch k {
+	case PipelineDisabled, ScheduleLag:
+		return High
+	case PipelineFailing, RunLate, RunOverran, SLABreaches:
+		return Medium
+	case PipelineFailed:
+	}
+	return Low
+}
+
+type (
+	// Raised begins an alert.
+	Raised struct {
+		Kind     Kind      `json:"kind"`
+		Severity Severity  `json:"severity"`
+		About    uuid.UUID `json:"about"` // a config, a tenant, or zeros for the installation
+		Name     string    `json:"name,omitempty"`
+		Message  string    `json:"message"`
+	}
+	// Resolved ends it.
+	Resolved struct{}
+)
+
+// EventType implements event.Body.
+func (Raised) EventType() event.Type   { return "alert.raised" }
+func (Resolved) EventType() event.Type { return "alert.resolved" }
+
+// Events declares every event of this package.
+func Events() []event.Definition {
+	return []event.Definition{
+		event.Define[Raised](),
+		event.Define[Resolved](),
+		event.Define[ChannelCreated](),
+		event.Define[ChannelDeleted](),
+	}
+}
+
+// Alert is one beginning and end of a condition.
+type Alert struct {
+	Tenant   id.Tenant // zero for the installation's own
+	ID       id.Alert
+	Version  int32
+	Kind     Kind
+	Severity Severity
+	About    uuid.UUID
+	Name     string // of what it is about: WORKSPACE/CONFIG
+	Message  string
+
+	RaisedAt   time.Time
+	ResolvedAt time.Time // zero while it is open
+}
+
+// Evolve folds one event into the alert.
+func (a Alert) Evolve(e event.Event) (Alert, error) {
+	if e.Version != a.Version+1 {
+		return a, fmt.Errorf("alert %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, a.Version)
+	}
+	switch body := e.Body.(type) {
+	case Raised:
+		if a.Version != 0 {
+			return a, misplaced(e)
+		}
+		a = Alert{
+			Tenant: e.Tenant, ID: id.Of[id.Alert](e.Subject), Kind: body.Kind, Severity: body.Severity, About: body.About,
+			Name: body.Name, Message: body.Message, RaisedAt: e.At,
+		}
+	case Resolved:
+		if a.Version == 0 || !a.ResolvedAt.IsZero() {
+			return a, misplaced(e)
+		}
+		a.ResolvedAt = e.At
+	default:
+		return a, misplaced(e)
+	}
+	a.Version = e.Version
+	return a, nil
+}
+
+func misplaced(e event.Event) error {
+	return fmt.Errorf("%s: %s is out of place", e.Subject, e.Body.EventType())
+}
+
+// Key is what an alert is about: while one is open there is no second.
+type Key struct {
+	Tenant id.Tenant
+	Kind   Kind
+	About  uuid.UUID
+}
+
+// Key finds the alert among the open ones.
+func (a Alert) Key() Key { return Key{Tenant: a.Tenant, Kind: a.Kind, About: a.About} }

@@ -1,0 +1,88 @@
+package alert
+
+import (
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/base/webhook"
+)
+
+// Channel is a URL that hears of alerts: of its tenant's, or of all if it belongs to the
+// installation.
+type Channel struct {
+	Tenant  id.Tenant // zero for the installation
+	ID      id.Channel
+	Version int32
+	ChannelSettings
+
+	CreatedBy string
+	CreatedAt time.Time
+	DeletedAt time.Time
+}
+
+// ChannelSettings is what people say about a channel.
+type ChannelSettings struct {
+	Name     string   `json:"name"`
+	URL      string   `json:"url"`
+	Severity Severity `json:"severity"` // the least that is sent
+}
+
+type (
+	// ChannelCreated begins a channel. Its secret is in no event.
+	ChannelCreated struct{ ChannelSettings }
+	// ChannelDeleted ends it. Its name is free again.
+	ChannelDeleted struct{}
+)
+
+// EventType implements event.Body.
+func (ChannelCreated) EventType() event.Type { return "alert_channel.created" }
+func (ChannelDeleted) EventType() event.Type { return "alert_channel.deleted" }
+
+// MaxChannels is how many a tenant may have.
+const MaxChannels = 20
+
+// Evolve folds one event into the channel.
+func (c Channel) Evolve(e event.Event) (Channel, error) {
+	if e.Version != c.Version+1 {
+		return c, fmt.Errorf("alert channel %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, c.Version)
+	}
+	switch body := e.Body.(type) {
+	case ChannelCreated:
+		if c.Version != 0 {
+			return c, misplaced(e)
+		}
+		c = Channel{Tenant: e.Tenant, ID: id.Of[id.Channel](e.Subject), ChannelSettings: body.ChannelSettings, CreatedBy: e.Meta.Actor, CreatedAt: e.At}
+	case ChannelDeleted:
+		if c.Version == 0 || !c.DeletedAt.IsZero() {
+			return c, misplaced(e)
+		}
+		c.DeletedAt = e.At
+	default:
+		return c, misplaced(e)
+	}
+	c.Version = e.Version
+	return c, nil
+}
+
+// Hears says whether a channel is told of an alert.
+func (c Channel) Hears(a Alert) bool {
+	everybody := c.Tenant == (id.Tenant{})
+	return c.DeletedAt.IsZero() && a.Severity >= c.Severity && (everybody || c.Tenant == a.Tenant)
+}
+
+// Validate checks the settings.
+func (s ChannelSettings) Validate() error {
+	if err := webhook.ValidateName(s.Name); err != nil {
+		return err
+	}
+	if err := webhook.ValidateURL(s.URL); err != nil {
+		return err
+	}
+	if s.Severity < Low || s.Severity > Critical {
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", s.Severity), fault.Field("severity"), fault.Remedy("use LOW, MEDIUM, HIGH or CRITICAL"))
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package asset
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"go.arco.dev/servo/internal/base/canon"
+	"go.arco.dev/servo/internal/base/suggest"
+)
+
+// object is a JSON object that is being read field by field. Fields nobody asked for are
+// mistakes.
+type object struct {
+	found  *violations
+	path   string
+	fields map[string]any
+	known  []string
+}
+
+// asObject begins to read a value as an object. What is none has no fields, and close
+// says nothing about it.
+func asObject(found *violations, path string, value any) *object {
+	fields, ok := value.(map[string]any)
+	if !ok {
+		found.add(path, "must be an object, is "+nameOf(value), "write its fields as key: value")
+		found.broken = append(found.broken, path)
+	}
+	return &object{found: found, path: path, fields: fields}
+}
+
+// close reports the fields that no reader has asked for.
+func (o *object) close() {
+	for _, name := range slices.Sorted(maps.Keys(o.fields)) {
+		if slices.Contains(o.known, name) {
+			continue
+		}
+		slices.Sort(o.known)
+		o.found.add(join(o.path, name), "unknown field"+suggest.DidYouMean(name, o.known),
+			"known fields: "+strings.Join(o.known, ", "))
+	}
+}
+
+// take gives the value of a field, and remembers that the field exists.
+func (o *object) take(name string) (value any, path string, said bool) {
+	o.known = append(o.known, name)
+	value, said = o.fields[name]
+	return value, join(o.path, name), said
+}
+
+// required reports a field that is not there.
+func (o *object) required(name, remedy string) {
+	if _, said := o.fields[name]; !said && o.fields != nil {
+		o.found.add(join(o.path, name), "is missing", remedy)
+	}
+}
+
+func (o *object) text(name string) string {
+	value, path, said := o.take(name)
+	if !said {
+		return ""
+	}
+	text, ok := asText(o.found, path, value)
+	if ok && text == "" {
+		o.found.add(path, "is empty", "leave it out or say something")
+	}
+	return text
+}
+
+func asText(found *violations, path string, value any) (string, bool) {
+	text, ok := value.(string)
+	if !ok {
+		remedy := "write text"
+		switch value.(type) {
+		case float64, bool:
+			remedy = fmt.Sprintf("put it in quotes: %q", plainScalar(value))
+		}
+		found.add(path, "must be a string, is "+nameOf(value), remedy)
+		return "", false
+	}
+	if strings.ContainsRune(text, 0) {
+		found.add(path, "contains a NUL character", "remove it")
+		return "", false
+	}
+	return text, true
+}
+
+func (o *object) boolean(name string) bool {
+	value, path, said := o.take(name)
+	if !said {
+		return false
+	}
+	b, ok := value.(bool)
+	if !ok {
+		o.found.add(path, "must be true or false, is "+nameOf(value), "write true or false without quotes")
+	}
+	return b
+}
+
+// number reads a number. Zero means "not said" in Go, so a zero that is said is out of
+// range here.
+func (o *object) number(name string, low, high float64) float64 {
+	value, path, said := o.take(name)
+	if !said {
+		return 0
+	}
+	f, ok := value.(float64)
+	if !ok {
+		o.found.add(path, "must be a number, is "+nameOf(value), "write a number without quotes")
+		return 0
+	}
+	if f == 0 {
+		o.found.add(path, outOfRange(f, low, high), "leave the field out for the default")
+	}
+	return f
+}
+
+// integer takes a whole number from 1 to high.
+func (o *object) integer(name string, high int) int {
+	value, path, said := o.take(name)
+	if !said {
+		return 0
+	}
+	f, ok := value.(float64)
+	if !ok || f != math.Trunc(f) {
+		o.found.add(path, "must be a whole number, is "+nameOf(value), "write a whole number without quotes")
+		return 0
+	}
+	if f == 0 || math.Abs(f) > maxSafeInteger {
+		o.found.add(path, outOfRange(f, 1, high), "choose a number in the range")
+		return 0
+	}
+	return int(f)
+}
+
+func (o *object) duration(name string, low, high Duration) Duration {
+	value, path, said := o.take(name)
+	if !said {
+		return 0
+	}
+	text, ok := value.(string)
+	if !ok {
+		remedy := "write a duration such as 90s or 1h30m"
+		if f, isNumber := value.(float64); isNumber && f > 0 {
+			remedy = fmt.Sprintf("say the unit: %ss", plainScalar(f))
+		}
+		o.found.add(path, "must be a duration, is "+nameOf(value), remedy)
+		return 0
+	}
+	d, err := ParseDuration(text)
+	if err != nil {
+		o.found.add(path, err.Error(), "write a duration such as 90s or 1h30m")
+		return 0
+	}
+	if d == 0 {
+		o.found.add(path, outOfRange(d, low, high), "leave the field out for the default")
+	}
+	return d
+}
+
+// list reads a list of values; limit bounds it before anything looks at its entries.
+func (o *object) list(name string, limit int) (values []any, path string, said bool) {
+	value, path, said := o.take(name)
+	if !said {
+		return nil, path, false
+	}
+	values, ok := value.([]any)
+	if !ok {
+		o.found.add(path, "must be a list, is "+nameOf(value), "write it as [a, b], or one '- ' per line")
+		return nil, path, false
+	}
+	if len(values) > limit {
+		o.found.add(path, tooMany(len(values), limit), "split it")
+		values = values[:limit]
+	}
+	return values, path, true
+}
+
+// texts reads a list of strings: nil if it is not said, empty if it is said empty.
+func (o *object) texts(name string, limit int) []string {
+	values, path, said := o.list(name, limit)
+	if !said {
+		return nil
+	}
+	texts := make([]string, 0, len(values))
+	for i, value := range values {
+		text, _ := asText(o.found, at(path, i), value)
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// dictionary reads an object whose values are strings.
+func (o *object) dictionary(name string) map[string]string {
+	value, path, said := o.take(name)
+	if !said {
+		return nil
+	}
+	fields, ok := value.(map[string]any)
+	if !ok {
+		o.found.add(path, "must be an object, is "+nameOf(value), "write its entries as name: value")
+		return nil
+	}
+	texts := make(map[string]string, len(fields))
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		texts[key], _ = asText(o.found, join(path, key), fields[key])
+	}
+	return texts
+}
+
+// raw keeps any JSON value in canonical form.
+func (o *object) raw(name string) json.RawMessage {
+	value, path, said := o.take(name)
+	if !said {
+		return nil
+	}
+	return asRaw(o.found, path, value)
+}
+
+func asRaw(found *violations, path string, value any) json.RawMessage {
+	canonical, err := canon.Marshal(value)
+	if err != nil {
+		found.add(path, "is no JSON value", "write a value that JSON can express")
+		return nil
+	}
+	if holdsNUL(value) {
+		found.add(path, "contains a NUL character", "remove it")
+	}
+	return canonical
+}
+
+// holdsNUL finds the one character that PostgreSQL cannot keep in text or jsonb.
+func holdsNUL(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return strings.ContainsRune(v, 0)
+	case []any:
+		return slices.ContainsFunc(v, holdsNUL)
+	case map[string]any:
+		for key, entry := range v {
+			if holdsNUL(key) || holdsNUL(entry) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nameOf says what a JSON value is, for messages.
+func nameOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case float64:
+		return "a number"
+	case string:
+		return "a string"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "an object"
+	}
+	return fmt.Sprintf("a %T", value)
+}
+
+// plainScalar is how a scalar would be written.
+func plainScalar(value any) string {
+	if f, ok := value.(float64); ok {
+		if text, err := canon.Number(f); err == nil {
+			return text
+		}
+	}
+	return fmt.Sprint(value)
+}
+
+func outOfRange(value, low, high any) string {
+	return fmt.Sprintf("is %v, must be %v to %v", value, low, high)
+}

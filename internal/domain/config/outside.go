@@ -1,0 +1,119 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/id"
+)
+
+type (
+	// EventReceived begins an event from outside.
+	EventReceived struct {
+		Workspace  id.Workspace    `json:"workspace"`
+		Name       string          `json:"name"`
+		Key        string          `json:"key"`
+		Parameters json.RawMessage `json:"parameters"`
+		Reason     string          `json:"reason,omitempty"`
+		Listeners  int32           `json:"listeners,omitempty"`
+	}
+	// EventHandled ends it: every config that listens has got its run, or has not for a reason.
+	EventHandled struct {
+		Runs    int32            `json:"runs,omitempty"`
+		Skipped map[string]int32 `json:"skipped,omitempty"` // by outcome
+	}
+)
+
+// EventType implements event.Body.
+func (EventReceived) EventType() event.Type { return "event.received" }
+func (EventHandled) EventType() event.Type  { return "event.handled" }
+
+// OutsideEvent is something that was sent from outside, for the configs that listen.
+type OutsideEvent struct {
+	Tenant     id.Tenant
+	ID         id.Event
+	Workspace  id.Workspace
+	Name       string
+	Key        string // the same again is the same event
+	Parameters json.RawMessage
+	Reason     string
+	SentBy     string
+	Version    int32
+	ReceivedAt time.Time
+	Listeners  int32 // configs that listened when it came
+
+	After   id.Config // configs up to this one have had theirs
+	Runs    int32
+	Skipped map[string]int32 // how many got none, by outcome
+	DoneAt  time.Time        // zero while some have not had theirs
+}
+
+// Evolve folds one event of the log.
+func (o OutsideEvent) Evolve(e event.Event) (OutsideEvent, error) {
+	_, first := e.Body.(EventReceived)
+	switch {
+	case e.Version != o.Version+1:
+		return o, fmt.Errorf("event %s: %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, o.Version)
+	case first != (o.Version == 0), !o.DoneAt.IsZero():
+		return o, fmt.Errorf("event %s: %s is out of place", e.Subject, e.Body.EventType())
+	}
+	o.Version = e.Version
+	switch body := e.Body.(type) {
+	case EventReceived:
+		o.Tenant, o.ID, o.Workspace, o.Name, o.Key = e.Tenant, id.Of[id.Event](e.Subject), body.Workspace, body.Name, body.Key
+		o.Parameters, o.Reason, o.Listeners, o.SentBy, o.ReceivedAt = body.Parameters, body.Reason, body.Listeners, e.Meta.Actor, e.At
+	case EventHandled:
+		o.Runs, o.Skipped, o.DoneAt = body.Runs, body.Skipped, e.At
+	default:
+		return o, fmt.Errorf("event %s: %s is not an event of one", e.Subject, e.Body.EventType())
+	}
+	return o, nil
+}
+
+// Skip counts a config that got no run.
+func (o *OutsideEvent) Skip(outcome Outcome) {
+	skipped := maps.Clone(o.Skipped)
+	if skipped == nil {
+		skipped = map[string]int32{}
+	}
+	skipped[outcome.String()]++
+	o.Skipped = skipped
+}
+
+// The limits of an event from outside.
+const (
+	MaxEventName = 100
+	MaxDedupeKey = 200
+	// KeepEvents is how long a key is remembered at least.
+	KeepEvents = 7 * 24 * time.Hour
+)
+
+// ValidateEvent checks what was sent, but not whether those who listen can run with it.
+func ValidateEvent(name, key string, parameters json.RawMessage) error {
+	if name == "" || len(name) > MaxEventName || !plainText(name) {
+		return bad("name", fmt.Sprintf("%.110q is not the name of an event", name), "use up to 100 bytes of text, such as billing.exported")
+	}
+	if strings.TrimSpace(key) == "" || len(key) > MaxDedupeKey || !plainText(key) {
+		return bad("dedupe_key", "is missing, longer than 200 bytes, or not text",
+			"send what tells this event from others, and is the same if you send it again, such as the id that it has at its source")
+	}
+	return Spec{Parameters: parameters}.checkObject()
+}
+
+// With are the parameters of a config with those of an event over them.
+func With(own, over json.RawMessage) (json.RawMessage, error) {
+	merged := map[string]json.RawMessage{}
+	for _, part := range []json.RawMessage{own, over} {
+		if len(part) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(part, &merged); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(merged)
+}

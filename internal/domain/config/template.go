@@ -1,0 +1,94 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/schedule"
+)
+
+type (
+	// TemplateSet says what a template is.
+	TemplateSet struct {
+		Name        string `json:"name"`
+		Cron        string `json:"cron"`
+		Description string `json:"description,omitempty"`
+	}
+	// TemplateDeleted ends it. Its name is free again.
+	TemplateDeleted struct{}
+)
+
+// EventType implements event.Body.
+func (TemplateSet) EventType() event.Type     { return "template.set" }
+func (TemplateDeleted) EventType() event.Type { return "template.deleted" }
+
+// Template is a schedule with a name that a tenant has of its own.
+type Template struct {
+	Tenant      id.Tenant
+	ID          id.Template
+	Name        string
+	Cron        string
+	Description string
+	Version     int32
+	ChangedBy   string
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	Deleted     bool
+}
+
+// Evolve folds one event into the template.
+func (t Template) Evolve(e event.Event) (Template, error) {
+	switch {
+	case e.Version != t.Version+1:
+		return t, fmt.Errorf("template %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, t.Version)
+	case t.Deleted:
+		return t, fmt.Errorf("template %s: %s is out of place", e.Subject, e.Body.EventType())
+	}
+	t.Version, t.UpdatedAt, t.ChangedBy = e.Version, e.At, e.Meta.Actor
+	switch body := e.Body.(type) {
+	case TemplateSet:
+		if t.Version == 1 {
+			t.Tenant, t.ID, t.Name, t.CreatedAt = e.Tenant, id.Of[id.Template](e.Subject), body.Name, e.At
+		} else if t.Name != body.Name {
+			return t, fmt.Errorf("template %s: its name is %s, not %s", e.Subject, t.Name, body.Name)
+		}
+		t.Cron, t.Description = body.Cron, body.Description
+	case TemplateDeleted:
+		if t.Version == 1 {
+			return t, fmt.Errorf("template %s: %s is out of place", e.Subject, e.Body.EventType())
+		}
+		t.Deleted = true
+	default:
+		return t, fmt.Errorf("template %s: %s is not an event of one", e.Subject, e.Body.EventType())
+	}
+	return t, nil
+}
+
+// MaxTemplates is how many a tenant may have of its own.
+const MaxTemplates = 150
+
+// ValidateTemplate checks what a template is to be: each config that uses it has its own zone.
+func ValidateTemplate(name, cron, description string) error {
+	if err := ValidateName(name); err != nil {
+		return bad("name", fmt.Sprintf("%.110q is not a name", name), "use up to 100 letters, digits, - _ and ., such as weekdays-6am")
+	}
+	if _, builtIn := schedule.Resolve(name); builtIn {
+		return bad("name", name+" is built in: every tenant has it as it is", "choose another name")
+	}
+	if err := ValidateNote("description", description); err != nil {
+		return err
+	}
+	if (Trigger{Cron: cron}).elapsed() {
+		return bad("cron", "counts from the creation of each config", "say the interval in the trigger of the config")
+	}
+	_, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: cron}, DefaultTimezone)
+	if f, ok := fault.As(err); ok {
+		named := *f
+		named.Violation.Field = "cron"
+		return &named
+	}
+	return err
+}

@@ -1,0 +1,207 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
+	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/schedule"
+)
+
+// The limits of a config.
+const (
+	MaxName       = 100
+	MaxLabels     = 32
+	maxLabel      = 128
+	MaxParameters = 64 << 10
+	MaxNote       = 1000
+	maxSlots      = 1000
+	maxDuration   = asset.Duration(7 * 24 * time.Hour)
+	maxWindow     = asset.Duration(400 * 24 * time.Hour) // what the ledger keeps
+	maxJitter     = asset.Duration(24 * time.Hour)
+	maxOverlap    = 1000
+	maxFailures   = 1000
+)
+
+func bad(field, message, remedy string) error {
+	return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
+}
+
+// UnknownTemplate refuses a template that is neither built in nor one of the tenant's own.
+func UnknownTemplate(name string, own []string) error {
+	names := slices.Clone(own)
+	for _, t := range schedule.Templates() {
+		names = append(names, t.Name)
+	}
+	slices.Sort(names)
+	remedy := "use one of " + strings.Join(names[:min(len(names), 20)], ", ") + ", or a cron expression"
+	if near, ok := suggest.Closest(name, names); ok {
+		remedy = "did you mean " + near + "?"
+	}
+	return bad("trigger.template", fmt.Sprintf("unknown template %.64q", name), remedy)
+}
+
+// ValidateName checks the name of a config.
+func ValidateName(name string) error {
+	ok := name != "" && len(name) <= MaxName
+	for i, r := range name {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		ok = ok && (letter || i > 0 && strings.ContainsRune("-_.", r))
+	}
+	if !ok {
+		return bad("name", fmt.Sprintf("%.110q is not a name", name), "use up to 100 letters, digits, - _ and ., such as acme-aws-cost")
+	}
+	return nil
+}
+
+// ValidateNote checks what people say about a change.
+func ValidateNote(field, note string) error {
+	if len(note) > MaxNote || !utf8.ValidString(note) || strings.ContainsRune(note, 0) {
+		return bad(field, "is longer than 1000 bytes or not text", "shorten it")
+	}
+	return nil
+}
+
+// Validate checks all of a filled spec but what depends on the pipeline, and gives its schedule.
+func (s Spec) Validate() (*schedule.Schedule, error) {
+	if s.Pipeline == "" || len(s.Pipeline) > 200 {
+		return nil, bad("pipeline", "must name a pipeline of the workspace", "list them with servo deployments get")
+	}
+	for _, check := range []func() error{s.checkLabels, s.checkParameters, s.checkNumbers, s.checkDependency, s.checkPolicies} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	sched, err := s.Schedule()
+	if err != nil {
+		return nil, err
+	}
+	if !sched.Timed() && s.DependsOn != nil {
+		return nil, bad("depends_on", "is for triggers with slots", "use trigger {event: {config: …}} to run after another config")
+	}
+	return sched, nil
+}
+
+func (s Spec) checkLabels() error {
+	if len(s.Labels) > MaxLabels {
+		return bad("labels", fmt.Sprintf("has %d labels", len(s.Labels)), "use up to 32")
+	}
+	for key, value := range s.Labels {
+		if key == "" || len(key) > maxLabel || len(value) > maxLabel || !plainText(key) || !plainText(value) {
+			return bad("labels", fmt.Sprintf("%.140q: %.140q is not a label", key, value), "use up to 128 bytes of text for each, such as provider: AWS")
+		}
+	}
+	return nil
+}
+
+func plainText(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+func (s Spec) checkParameters() error {
+	if err := s.checkObject(); err != nil {
+		return err
+	}
+	_, err := s.Example()
+	return err
+}
+
+// checkObject refuses parameters that are no object, or too large.
+func (s Spec) checkObject() error {
+	var object map[string]json.RawMessage
+	if len(s.Parameters) > MaxParameters {
+		return bad("parameters", "is larger than 64 KiB", "pass a reference to large data")
+	}
+	if err := json.Unmarshal(s.Parameters, &object); err != nil || object == nil {
+		return bad("parameters", "is not a JSON object", `send {"account": "1234"}, for example`)
+	}
+	return nil
+}
+
+// exampleSlot stands for the slot where templates of parameters are checked.
+var exampleSlot = time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
+
+func (s Spec) checkNumbers() error {
+	if s.Priority < 1 || s.Priority > 10 {
+		return bad("priority", fmt.Sprintf("is %d", s.Priority), "use 1 (last) to 10 (first)")
+	}
+	if s.MaxConsecutiveFailures < 1 || s.MaxConsecutiveFailures > maxFailures {
+		return bad("max_consecutive_failures", fmt.Sprintf("is %d", s.MaxConsecutiveFailures), "use 1 to 1000")
+	}
+	if s.MaxOverlap < 0 || s.MaxOverlap > maxOverlap || s.MaxOverlap > 0 && s.Overlap != OverlapAllow {
+		return bad("max_overlap", fmt.Sprintf("is %d", s.MaxOverlap), "use 1 to 1000 with overlap: allow, or leave it out")
+	}
+	if err := s.Alerts.check(); err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		field    string
+		value    asset.Duration
+		min, max asset.Duration
+	}{
+		{"max_execution", s.MaxExecution, asset.Duration(time.Second), maxDuration},
+		{"sla_start_delay", s.SLAStartDelay, asset.Duration(time.Second), maxDuration},
+		{"jitter", s.Jitter, 0, maxJitter},
+		{"catchup.window", s.Catchup.Window, 0, maxWindow},
+	} {
+		if d.value < d.min || d.value > d.max || d.value%asset.Duration(time.Second) != 0 {
+			return bad(d.field, "is "+d.value.String(), fmt.Sprintf("use whole seconds from %s to %s", d.min, d.max))
+		}
+	}
+	return s.Retry.Check("retry")
+}
+
+func (a *Alerts) check() error {
+	if a == nil {
+		return nil
+	}
+	if a.Failures < 0 || a.Failures > maxFailures {
+		return bad("alerts.failures", fmt.Sprintf("is %d", a.Failures), "use 1 to 1000")
+	}
+	if a.MediumFailures < 0 || a.MediumFailures > maxFailures {
+		return bad("alerts.medium_failures", fmt.Sprintf("is %d", a.MediumFailures), "use 1 to 1000")
+	}
+	if least := max(a.Failures, DefaultAlertFailures); a.MediumFailures > 0 && a.MediumFailures < least {
+		return bad("alerts.medium_failures", fmt.Sprintf("is %d, less than failures (%d)", a.MediumFailures, least), "use at least as many as failures")
+	}
+	return nil
+}
+
+func (s Spec) checkDependency() error {
+	d := s.DependsOn
+	if d == nil {
+		return nil
+	}
+	if err := ValidateName(d.Config); err != nil {
+		return bad("depends_on.config", "must name a config of the workspace", "say {config: acme-aws-cost, within: 26h}")
+	}
+	if d.Within < asset.Duration(time.Second) || d.Within > maxWindow {
+		return bad("depends_on.within", "is "+d.Within.String(), "use 1s to 9600h")
+	}
+	if d.Wait < 0 || d.Wait > maxDuration {
+		return bad("depends_on.wait", "is "+d.Wait.String(), "use 0s to 168h")
+	}
+	return nil
+}
+
+func (s Spec) checkPolicies() error {
+	overlaps := []Overlap{OverlapSkip, OverlapBufferOne, OverlapBufferAll, OverlapAllow, OverlapCancelRunning}
+	if !slices.Contains(overlaps, s.Overlap) {
+		return bad("overlap", fmt.Sprintf("unknown policy %.64q", string(s.Overlap)), "use skip, buffer_one, buffer_all, allow or cancel_running")
+	}
+	if !slices.Contains([]CatchupPolicy{CatchupLatest, CatchupAll, CatchupNone}, s.Catchup.Policy) {
+		return bad("catchup.policy", fmt.Sprintf("unknown policy %.64q", string(s.Catchup.Policy)), "use latest, all or none")
+	}
+	all := s.Catchup.Policy == CatchupAll
+	if s.Catchup.MaxSlots < 0 || s.Catchup.MaxSlots > maxSlots || all != (s.Catchup.MaxSlots > 0) {
+		return bad("catchup.max_slots", fmt.Sprintf("is %d", s.Catchup.MaxSlots), "use 1 to 1000 with policy: all, or leave it out")
+	}
+	return nil
+}

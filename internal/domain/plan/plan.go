@@ -1,0 +1,194 @@
+// Package plan turns a manifest and a request into the list of tasks to run: which assets,
+// in which order, with a fingerprint that says whether two plans are the same. It is pure:
+// the same request gives the same bytes, whatever the order of anything in it. It never
+// looks at what has run before.
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
+	"go.arco.dev/servo/internal/domain/asset"
+)
+
+// Request is what to plan: a pipeline, or a selection of assets, or, with neither, all.
+type Request struct {
+	Pipeline   string          // a pipeline of the manifest
+	Select     []string        // selection expressions, their union
+	Parameters json.RawMessage // for the pipeline; checked against what it declares
+	// Only are the keys of the assets to plan, whatever the pipeline selects: a part of it
+	// that is done again.
+	Only []string
+}
+
+// Plan is the tasks of one run. Its JSON without the fingerprint is what the fingerprint
+// is made of.
+type Plan struct {
+	Pipeline    string          `json:"pipeline,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"` // canonical, defaults filled in
+	Tasks       []Task          `json:"tasks"`      // by stage, then by key
+	Edges       [][2]int        `json:"edges"`      // from task, to task: ascending
+	Stages      []int           `json:"stages"`     // the number of tasks in each
+	Fingerprint string          `json:"fingerprint,omitempty"`
+}
+
+// Task is one asset and partition.
+type Task struct {
+	Index     int            `json:"index"` // its place in Tasks
+	Key       string         `json:"key"`
+	Partition string         `json:"partition,omitempty"` // empty for an asset without partitions
+	Pool      string         `json:"pool"`
+	Needs     string         `json:"-"` // the capability that its worker must have
+	Timeout   asset.Duration `json:"timeout"`
+	Stage     int            `json:"stage"` // the longest path that leads here
+}
+
+// New plans one request. Who plans many for one manifest makes a Planner.
+func New(m *asset.Manifest, request Request) (Plan, error) {
+	planner, err := NewPlanner(m)
+	if err != nil {
+		return Plan{}, err
+	}
+	return planner.Plan(request)
+}
+
+// Planner plans requests for one manifest. It is not changed by planning, so any number
+// of goroutines may share one.
+type Planner struct {
+	manifest *asset.Manifest
+	graph    *asset.Graph
+}
+
+// NewPlanner prepares a manifest, which must be normalised, as those from Parse are.
+func NewPlanner(m *asset.Manifest) (*Planner, error) {
+	graph, err := asset.NewGraph(m.Assets)
+	if err != nil {
+		return nil, err
+	}
+	return &Planner{manifest: m, graph: graph}, nil
+}
+
+// Plan plans one request.
+func (p *Planner) Plan(request Request) (Plan, error) {
+	expressions, parameters, err := p.resolve(request)
+	if err != nil {
+		return Plan{}, err
+	}
+	selected, err := p.choose(request.Only, expressions)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan, err := p.lay(selected)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan.Pipeline, plan.Parameters = request.Pipeline, parameters
+	if plan.Fingerprint, err = plan.fingerprint(); err != nil {
+		return Plan{}, fmt.Errorf("fingerprint: %w", err)
+	}
+	return plan, nil
+}
+
+// resolve says what to select and with which parameters.
+func (p *Planner) resolve(request Request) (expressions []string, parameters json.RawMessage, err error) {
+	if request.Pipeline == "" {
+		// Parameters are declared by pipelines: without one, all are unknown.
+		if parameters, err = asset.ValidateParameters(asset.Pipeline{}, request.Parameters); err != nil {
+			return nil, nil, err
+		}
+		if len(request.Select) == 0 {
+			return []string{asset.SelectAll}, parameters, nil
+		}
+		return request.Select, parameters, nil
+	}
+	if len(request.Select) > 0 {
+		return nil, nil, fault.New(fault.InvalidArgument, "a pipeline has its own selection", fault.Field("select"),
+			fault.Remedy("give a pipeline or a selection, not both"))
+	}
+	pipeline, ok := p.manifest.Pipeline(request.Pipeline)
+	if !ok {
+		names := p.manifest.PipelineNames()
+		remedy := "this manifest has no pipelines: give a selection"
+		if len(names) > 0 {
+			remedy = "name a pipeline of this manifest"
+		}
+		return nil, nil, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown pipeline %.100q", request.Pipeline)+suggest.DidYouMean(request.Pipeline, names),
+			fault.Field("pipeline"), fault.Remedy(remedy))
+	}
+	if parameters, err = asset.ValidateParameters(pipeline, request.Parameters); err != nil {
+		return nil, nil, err
+	}
+	return pipeline.Select, parameters, nil
+}
+
+// choose marks the assets to plan: those with the keys, or, without keys, those that the
+// expressions select.
+func (p *Planner) choose(only, expressions []string) ([]bool, error) {
+	if len(only) == 0 {
+		selection, err := asset.ParseSelection(expressions...)
+		if err != nil {
+			return nil, err
+		}
+		return selection.Resolve(p.graph)
+	}
+	chosen := make([]bool, p.graph.Len())
+	for i, key := range only {
+		node, known := p.graph.Index(key)
+		if !known {
+			return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown asset %.100q", key)+suggest.DidYouMean(key, p.graph.Keys()),
+				fault.Field(fmt.Sprintf("only[%d]", i)), fault.Remedy("use an asset of this manifest"))
+		}
+		chosen[node] = true
+	}
+	return chosen, nil
+}
+
+// lay puts the selected assets in order and joins them.
+func (p *Planner) lay(selected []bool) (Plan, error) {
+	stages, err := p.graph.Stages(selected)
+	if err != nil {
+		return Plan{}, err
+	}
+	var nodes []int
+	for i, yes := range selected {
+		if yes {
+			nodes = append(nodes, i)
+		}
+	}
+	// Nodes are numbered by key, so a stable sort by stage is one by stage and key.
+	slices.SortStableFunc(nodes, func(a, b int) int { return stages[a] - stages[b] })
+
+	plan := Plan{Tasks: make([]Task, len(nodes)), Edges: [][2]int{}, Stages: []int{}}
+	place := make([]int, p.graph.Len())
+	for index, node := range nodes {
+		a := p.graph.Asset(node)
+		place[node] = index
+		plan.Tasks[index] = Task{Index: index, Key: a.Key, Pool: a.Pool, Needs: a.Capability(), Timeout: a.Timeout, Stage: stages[node]}
+		if stages[node] == len(plan.Stages) {
+			plan.Stages = append(plan.Stages, 0)
+		}
+		plan.Stages[stages[node]]++
+	}
+	for from, node := range nodes {
+		first := len(plan.Edges)
+		for _, to := range p.graph.Downstream(node) {
+			if selected[to] {
+				plan.Edges = append(plan.Edges, [2]int{from, place[to]})
+			}
+		}
+		slices.SortFunc(plan.Edges[first:], func(a, b [2]int) int { return a[1] - b[1] })
+	}
+	return plan, nil
+}
+
+// Keys are the keys of the tasks, in order.
+func (p Plan) Keys() []string {
+	keys := make([]string, len(p.Tasks))
+	for i, t := range p.Tasks {
+		keys[i] = t.Key
+	}
+	return keys
+}

@@ -1,0 +1,109 @@
+// Package platform is what belongs to the installation rather than to a tenant: the switches
+// of an operator, pools, the keys that envelopes are signed with. It is pure: it
+// folds events, reads no clock and no database, and knows no secret.
+package platform
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+)
+
+// Event is a recorded fact about the installation. Its subject is a kind and a name.
+type Event struct {
+	Subject string // such as switch/dispatch
+	Version int32  // of the subject; its first event is 1
+	At      time.Time
+	Meta    event.Meta
+	Body    event.Body
+}
+
+// Kind says what a subject is.
+type Kind string
+
+// The kinds of subjects.
+const (
+	KindSwitch Kind = "switch"      // something that an operator can turn off for everybody
+	KindPool   Kind = "pool"        // a queue with its workers
+	KindKey    Kind = "signing_key" // what envelopes and callbacks are signed with
+)
+
+// SubjectOf names a stream.
+func SubjectOf(kind Kind, name string) string { return string(kind) + "/" + name }
+
+// Split takes a subject apart. Names may have a slash of their own.
+func Split(subject string) (Kind, string) {
+	kind, name, _ := strings.Cut(subject, "/")
+	return Kind(kind), name
+}
+
+// Events declares every event of this package.
+func Events() []event.Definition {
+	return []event.Definition{
+		event.Define[SwitchTurnedOff](),
+		event.Define[SwitchTurnedOn](),
+		event.Define[PoolCreated](),
+		event.Define[PoolUpdated](),
+		event.Define[PoolDeleted](),
+		event.Define[KeyCreated](),
+		event.Define[KeyRetired](),
+		event.Define[KeyRevoked](),
+	}
+}
+
+// Entity is a subject as its events tell it. Which part of it counts is said by its kind.
+type Entity struct {
+	Kind      Kind
+	Name      string
+	Version   int32
+	CreatedAt time.Time
+	UpdatedAt time.Time
+
+	Switch Switch
+	Pool   Pool
+	Key    Key
+}
+
+// Evolve folds one event into the entity.
+func (en Entity) Evolve(e Event) (Entity, error) {
+	if e.Version != en.Version+1 {
+		return en, fmt.Errorf("%s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, en.Version)
+	}
+	kind, name := Split(e.Subject)
+	if en.Version == 0 {
+		en.Kind, en.Name, en.CreatedAt = kind, name, e.At
+	}
+	en.Version, en.UpdatedAt = e.Version, e.At
+	if wanted := kindOf(e.Body); wanted != kind {
+		return en, fmt.Errorf("%s: %s is not an event of a %s", e.Subject, e.Body.EventType(), kind)
+	}
+	var err error
+	switch kind {
+	case KindPool:
+		en.Pool, err = en.Pool.evolve(e)
+	case KindKey:
+		en.Key, err = en.Key.evolve(e)
+	default:
+		en.Switch = en.Switch.evolve(e)
+	}
+	return en, err
+}
+
+func misplaced(e Event) error {
+	return fmt.Errorf("%s: %s cannot happen to it now", e.Subject, e.Body.EventType())
+}
+
+// kindOf is the kind of subject that an event belongs to, "" if it is none of this package.
+func kindOf(body event.Body) Kind {
+	switch body.(type) {
+	case SwitchTurnedOff, SwitchTurnedOn:
+		return KindSwitch
+	case PoolCreated, PoolUpdated, PoolDeleted:
+		return KindPool
+	case KeyCreated, KeyRetired, KeyRevoked:
+		return KindKey
+	}
+	return ""
+}

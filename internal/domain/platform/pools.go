@@ -1,0 +1,176 @@
+package platform
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"reflect"
+	"regexp"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+)
+
+// PoolKind says who moves: the workers of a pull pool claim, a push pool is called.
+type PoolKind string
+
+// The kinds of pools.
+const (
+	Pull PoolKind = "pull"
+	Push PoolKind = "push"
+)
+
+// NoLimit is the concurrency of a pool without one.
+const NoLimit = -1
+
+// PoolSettings are what an operator says about a pool.
+type PoolSettings struct {
+	Kind           PoolKind  `json:"kind"`
+	Owner          id.Tenant `json:"owner,omitzero"`  // the tenant that it belongs to, and that alone may use it; zero for the platform
+	URL            string    `json:"url,omitempty"`   // of a push pool
+	MaxConcurrency int32     `json:"max_concurrency"` // tasks in flight; NoLimit for none
+	RatePerSecond  float32   `json:"rate_per_s"`      // calls of the URL; 0 is no limit
+	TimeoutSeconds int32     `json:"timeout_s"`       // of one call
+	// Tenants may use a pool of the platform, in the order of their ids; none is all tenants.
+	Tenants []id.Tenant `json:"tenants,omitempty"`
+}
+
+// Accepts are the tenants whose tasks the pool accepts; nil is all.
+func (s PoolSettings) Accepts() []id.Tenant {
+	if s.Owner != (id.Tenant{}) {
+		return []id.Tenant{s.Owner}
+	}
+	return s.Tenants
+}
+
+// Equal says whether two pools are configured alike.
+func (s PoolSettings) Equal(o PoolSettings) bool { return reflect.DeepEqual(s, o) }
+
+// DefaultPoolTimeout is how long one call of a push pool's URL may take.
+const DefaultPoolTimeout = 30 * time.Second
+
+type (
+	// PoolCreated begins a pool, or begins it again after it was deleted.
+	PoolCreated struct{ PoolSettings }
+	// PoolUpdated gives a pool other settings, all of them.
+	PoolUpdated struct{ PoolSettings }
+	// PoolDeleted makes a pool one that nobody has configured.
+	PoolDeleted struct{}
+)
+
+// EventType implements event.Body.
+func (PoolCreated) EventType() event.Type { return "pool.created" }
+func (PoolUpdated) EventType() event.Type { return "pool.updated" }
+func (PoolDeleted) EventType() event.Type { return "pool.deleted" }
+
+// Pool is a configured pool, as its events tell it. One that is not live was deleted, or
+// never made.
+type Pool struct {
+	PoolSettings
+
+	Live      bool
+	CreatedAt time.Time // the last time
+}
+
+func (p Pool) evolve(e Event) (Pool, error) {
+	body, created := e.Body.(PoolCreated)
+	if created == p.Live {
+		return p, misplaced(e)
+	}
+	if created {
+		return Pool{PoolSettings: body.PoolSettings, Live: true, CreatedAt: e.At}, nil
+	}
+	if body, updated := e.Body.(PoolUpdated); updated {
+		p.PoolSettings = body.PoolSettings
+		return p, nil
+	}
+	return Pool{}, nil
+}
+
+// Limits of what may be said about a pool.
+const (
+	maxURLLength   = 2000
+	maxConcurrency = 1_000_000
+	maxRate        = 100_000
+	maxPoolTimeout = 10 * time.Minute
+	maxPoolTenants = 1000
+)
+
+// poolName is what manifests allow.
+var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,99}$`)
+
+// ValidatePoolName checks the name of a pool.
+func ValidatePoolName(field, name string) error {
+	if !poolName.MatchString(name) {
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not the name of a pool", name), fault.Field(field),
+			fault.Remedy("use 1 to 100 lower-case letters, digits, '_', '-' and '.', such as gpu"))
+	}
+	return nil
+}
+
+// Validate says everything that is wrong with the settings.
+func (s PoolSettings) Validate() error {
+	var found []fault.Violation
+	refuse := func(field, message, remedy string) {
+		found = append(found, fault.Violation{Code: fault.InvalidArgument, Field: field, Message: message, Remedy: remedy})
+	}
+	switch s.Kind {
+	case Push:
+		if message := badURL(s.URL); message != "" {
+			refuse("url", message, "give the address that tasks are sent to, such as https://workers.example.com/servo")
+		}
+	case Pull:
+		for _, only := range []struct {
+			field string
+			said  bool
+		}{{"url", s.URL != ""}, {"rate_per_second", s.RatePerSecond != 0}} {
+			if only.said {
+				refuse(only.field, "is for push pools", "leave it out, or make the pool a push pool")
+			}
+		}
+	default:
+		refuse("kind", fmt.Sprintf("%.100q is no kind of pool", s.Kind), "use pull (workers claim) or push (Servo calls a URL)")
+	}
+	if s.MaxConcurrency != NoLimit && (s.MaxConcurrency < 0 || s.MaxConcurrency > maxConcurrency) {
+		refuse("max_concurrency", fmt.Sprintf("is %d", s.MaxConcurrency), fmt.Sprintf("use 0 (nothing runs) to %d, or -1 for no limit", maxConcurrency))
+	}
+	if rate := float64(s.RatePerSecond); math.IsNaN(rate) || rate < 0 || rate > maxRate {
+		refuse("rate_per_second", fmt.Sprintf("is %g", rate), fmt.Sprintf("use 0 (no limit) to %d", maxRate))
+	}
+	if limit := int32(maxPoolTimeout / time.Second); s.TimeoutSeconds < 1 || s.TimeoutSeconds > limit {
+		refuse("timeout", fmt.Sprintf("is %d s", s.TimeoutSeconds), fmt.Sprintf("use 1 to %d s: a task that takes longer answers 202 and reports later", limit))
+	}
+	switch {
+	case len(s.Tenants) > maxPoolTenants:
+		refuse("tenants", fmt.Sprintf("has %d tenants, the limit is %d", len(s.Tenants), maxPoolTenants), "share the pool with all tenants, or use several pools")
+	case s.Owner != (id.Tenant{}) && len(s.Tenants) > 0:
+		refuse("tenants", "is for shared pools: an owned pool accepts tasks of its owner only", "remove the owner, or the list of tenants")
+	}
+	return fault.FromViolations(found)
+}
+
+// badURL says what is wrong with the URL of a push pool.
+func badURL(text string) string {
+	if text == "" {
+		return "is missing"
+	}
+	if len(text) > maxURLLength {
+		return fmt.Sprintf("has %d bytes, the limit is %d", len(text), maxURLLength)
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "is not a URL"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Sprintf("has the scheme %.20q", u.Scheme)
+	case u.Hostname() == "":
+		return "names no host"
+	case u.User != nil:
+		return "carries a name or a password, which everybody could read"
+	case u.Fragment != "":
+		return "has a fragment, which is never sent"
+	}
+	return ""
+}

@@ -1,0 +1,433 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+)
+
+// maxFruitless is how many deliveries in a row may end without failure and without
+// progress before the task is poison.
+const maxFruitless = 10
+
+// Limits on what a worker may send.
+const (
+	MaxCursorLength = 4 << 10
+	MaxResultLength = 64 << 10
+	maxWorkerLength = 200
+
+	MaxInstanceLength = 200
+)
+
+// Command is something asked of a task, with the facts that decide it.
+type Command interface {
+	On() TaskCommand
+}
+
+// Facts are what a decision may know besides the task and the command.
+type Facts struct {
+	Now        time.Time
+	Cancelling bool // the run carries the mark of a cancel
+}
+
+// The commands. Those that a worker sends carry the token of its lease.
+type (
+	// DependenciesMet says that the last upstream has succeeded.
+	DependenciesMet struct{}
+	// Admit lets a ready task into its pool's queue.
+	Admit struct{}
+	// Withdraw takes a task out of the queue of a pool that its tenant may no longer use.
+	Withdraw struct{ Reason string }
+	// Claim leases a queued task to a worker, and starts it if asked.
+	Claim struct {
+		Token  int64
+		Worker string
+		Claim  id.Claim
+		Start  bool
+	}
+	// Start says that an instance of the worker executes the task. Instance is empty where only one
+	// can: a pulled lease is known to its claim alone, and a server speaks for its endpoint.
+	Start struct {
+		Token    int64
+		Instance string
+	}
+	// Advance moves the cursor if it is still where the worker thinks.
+	Advance struct {
+		Token          int64
+		Expected, Next string
+	}
+	// FanOut adds tasks to the run; Ordinal counts the task's fan-outs from 0.
+	FanOut struct {
+		Token   int64
+		Ordinal int32
+		Tasks   []id.Task
+	}
+	// Yield gives the task back, at Cursor if said.
+	Yield struct {
+		Token  int64
+		Cursor *string
+	}
+	// Succeed ends the task well.
+	Succeed struct {
+		Token   int64
+		Outcome Outcome
+		Result  json.RawMessage
+	}
+	// Fail ends the attempt in failure. Retry is the worker's hint, After the delay that the
+	// endpoint asked for; 0 leaves it to the policy.
+	Fail struct {
+		Token   int64
+		Failure Failure
+		Retry   *bool
+		After   time.Duration
+		Policy  RetryPolicy
+	}
+	// Expire ends an attempt whose lease was not renewed.
+	Expire struct{ Policy RetryPolicy }
+	// TimeOut ends an attempt that is past its deadline.
+	TimeOut struct{ Policy RetryPolicy }
+	// RetryDue makes a task ready whose backoff is over.
+	RetryDue struct{}
+	// Skip ends a task that can never run because Upstream did not succeed.
+	Skip struct{ Upstream id.Task }
+	// Cancel ends a task that nobody holds, and asks the worker of one that is held.
+	Cancel struct{}
+	// ForceCancel ends a task whose worker was asked to stop and has said nothing for Silence.
+	// SeenAt is its last heartbeat, if there was one.
+	ForceCancel struct {
+		SeenAt  time.Time
+		Silence time.Duration
+		Reason  string
+	}
+)
+
+// On names the command of the machine that each stands for.
+func (DependenciesMet) On() TaskCommand { return OnDependenciesMet }
+func (Admit) On() TaskCommand           { return OnAdmit }
+func (Withdraw) On() TaskCommand        { return OnWithdraw }
+func (Claim) On() TaskCommand           { return OnClaim }
+func (Start) On() TaskCommand           { return OnStart }
+func (Advance) On() TaskCommand         { return OnAdvance }
+func (FanOut) On() TaskCommand          { return OnFanOut }
+func (Yield) On() TaskCommand           { return OnYield }
+func (Succeed) On() TaskCommand         { return OnSucceed }
+func (Fail) On() TaskCommand            { return OnFail }
+func (Expire) On() TaskCommand          { return OnExpire }
+func (TimeOut) On() TaskCommand         { return OnTimeOut }
+func (RetryDue) On() TaskCommand        { return OnRetryDue }
+func (Skip) On() TaskCommand            { return OnSkip }
+func (Cancel) On() TaskCommand          { return OnCancel }
+func (ForceCancel) On() TaskCommand     { return OnForceCancel }
+
+// Decide says what happens if cmd meets the task: the event to record, nil if nothing
+// changes, or a fault that names the state and the command. It may be called with any
+// command in any state; the table refuses what does not exist.
+func (t Task) Decide(cmd Command, facts Facts) (event.Body, error) {
+	if token, fenced := tokenOf(cmd); fenced && (!t.State.Leased() || token != t.Token) {
+		return nil, t.stale(token)
+	}
+	if _, err := allowed(taskTransitions, t.State, cmd.On()); err != nil {
+		return nil, err
+	}
+	switch c := cmd.(type) {
+	case DependenciesMet, RetryDue:
+		return TaskReadied{}, nil
+	case Admit:
+		return TaskQueued{}, nil
+	case Withdraw:
+		return TaskWithdrawn(c), nil
+	case Claim:
+		return t.claim(c, facts)
+	case Start:
+		return t.start(c, facts)
+	case Advance:
+		return t.advance(c)
+	case FanOut:
+		return t.fanOut(c, facts)
+	case Yield:
+		return t.giveBack(ReturnYielded, c.Cursor, facts)
+	case Succeed:
+		return t.succeed(c, facts)
+	case Fail:
+		return t.fail(c, facts)
+	case Expire:
+		return t.expire(c, facts)
+	case TimeOut:
+		return t.timeOut(c, facts)
+	case Skip:
+		return TaskSkipped{Upstream: c.Upstream}, nil
+	case Cancel:
+		return t.cancel()
+	case ForceCancel:
+		return t.forceCancel(c, facts)
+	}
+	return nil, fmt.Errorf("unknown command %T", cmd)
+}
+
+// tokenOf is the fencing token of a worker's command.
+func tokenOf(cmd Command) (token int64, fenced bool) {
+	switch c := cmd.(type) {
+	case Start:
+		return c.Token, true
+	case Advance:
+		return c.Token, true
+	case FanOut:
+		return c.Token, true
+	case Yield:
+		return c.Token, true
+	case Succeed:
+		return c.Token, true
+	case Fail:
+		return c.Token, true
+	}
+	return 0, false
+}
+
+func (t Task) stale(token int64) error {
+	return fault.New(fault.Stale, fmt.Sprintf("the lease with token %d is over: the task is %s at attempt %d", token, t.State, t.Attempt),
+		fault.Field("lease"), fault.Remedy("stop working on this task and claim another"),
+		fault.Value("state", t.State.String()), fault.Value("attempt", t.Attempt))
+}
+
+func (t Task) claim(c Claim, facts Facts) (event.Body, error) {
+	if len(c.Worker) > maxWorkerLength {
+		return nil, tooLong("worker_id", len(c.Worker), maxWorkerLength)
+	}
+	claimed := TaskClaimed{Attempt: t.Attempt + 1, Token: c.Token, Worker: c.Worker, Claim: c.Claim, Started: c.Start}
+	if c.Start {
+		claimed.Deadline = t.deadline(facts.Now)
+	}
+	return claimed, nil
+}
+
+func (t Task) deadline(now time.Time) time.Time {
+	return now.Add(time.Duration(t.Timeout) * time.Second)
+}
+
+// start refuses a second instance: the envelope of a push pool has come to two, and one executes it.
+func (t Task) start(c Start, facts Facts) (event.Body, error) {
+	if len(c.Instance) > MaxInstanceLength {
+		return nil, tooLong("instance", len(c.Instance), MaxInstanceLength)
+	}
+	if err := storable("instance", c.Instance); err != nil {
+		return nil, err
+	}
+	if t.Instance != "" && c.Instance != "" && c.Instance != t.Instance {
+		return nil, fault.New(fault.Stale, "another instance of the worker executes this attempt", fault.Field("instance"),
+			fault.Remedy("do not run the task: the envelope was delivered twice"), fault.Value("state", t.State.String()), fault.Value("attempt", t.Attempt))
+	}
+	if t.CancelRequested {
+		return nil, fault.New(fault.Conflict, "the run is being cancelled", fault.Field("lease"),
+			fault.Remedy("report the task as failed with code CANCELLED"), fault.Value("should_cancel", true))
+	}
+	switch {
+	case t.State != Running:
+		return TaskStarted{Deadline: t.deadline(facts.Now), Instance: c.Instance}, nil
+	case t.Instance == c.Instance || c.Instance == "":
+		return nil, nil
+	}
+	return TaskStarted{Deadline: t.Deadline, Instance: c.Instance}, nil // the server had spoken for it
+}
+
+func (t Task) advance(c Advance) (event.Body, error) {
+	if len(c.Next) > MaxCursorLength {
+		return nil, tooLong("next", len(c.Next), MaxCursorLength)
+	}
+	if err := storable("next", c.Next); err != nil {
+		return nil, err
+	}
+	switch t.Cursor {
+	case c.Next: // a repeat, or a page that another attempt has done
+		return nil, nil
+	case c.Expected:
+		return TaskCursorAdvanced{Cursor: c.Next}, nil
+	}
+	return nil, fault.New(fault.Conflict, "the cursor is elsewhere", fault.Field("expected"),
+		fault.Remedy("go on from the current cursor"), fault.Value("cursor", t.Cursor))
+}
+
+func (t Task) fanOut(c FanOut, facts Facts) (event.Body, error) {
+	switch {
+	case facts.Cancelling:
+		return nil, fault.New(fault.Conflict, "the run is being cancelled", fault.Field("lease"),
+			fault.Remedy("report the task as failed with code CANCELLED"), fault.Value("should_cancel", true))
+	case c.Ordinal < t.FanOuts: // a repeat: the engine answers with what was added then
+		return nil, nil
+	case c.Ordinal > t.FanOuts:
+		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("is %d, the next fan-out of this task is %d", c.Ordinal, t.FanOuts),
+			fault.Field("ordinal"), fault.Remedy("number the fan-outs of a task from 0 without gaps"))
+	}
+	return TaskFannedOut{Ordinal: c.Ordinal, Tasks: c.Tasks}, nil
+}
+
+// giveBack ends an attempt without the task's fault. A cursor that moved is progress.
+func (t Task) giveBack(reason ReturnReason, cursor *string, facts Facts) (event.Body, error) {
+	if facts.Cancelling {
+		return TaskCancelled{}, nil
+	}
+	if cursor != nil {
+		if len(*cursor) > MaxCursorLength {
+			return nil, tooLong("cursor", len(*cursor), MaxCursorLength)
+		}
+		if err := storable("cursor", *cursor); err != nil {
+			return nil, err
+		}
+		if *cursor == t.Cursor {
+			cursor = nil
+		}
+	}
+	fruitless := t.Fruitless + 1
+	if cursor != nil {
+		fruitless = 0
+	}
+	if fruitless >= maxFruitless {
+		return TaskFailed{Outcome: Poison, Failures: t.Failures, Failure: Failure{
+			Code:    CodePoison,
+			Message: fmt.Sprintf("%d deliveries in a row ended without progress, the last as %s", fruitless, reason),
+		}}, nil
+	}
+	return TaskReturned{Reason: reason, Fruitless: fruitless, Cursor: cursor}, nil
+}
+
+func (t Task) succeed(c Succeed, facts Facts) (event.Body, error) {
+	if len(c.Result) > MaxResultLength {
+		return nil, tooLong("result", len(c.Result), MaxResultLength)
+	}
+	if err := storableJSON("result", c.Result); err != nil {
+		return nil, err
+	}
+	if !slices.Contains([]Outcome{Success, PartialSuccess}, c.Outcome) {
+		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("is %q", c.Outcome), fault.Field("status"),
+			fault.Remedy("send SUCCESS or PARTIAL_SUCCESS"))
+	}
+	if facts.Cancelling {
+		return TaskCancelled{LateResult: true, Result: c.Result}, nil
+	}
+	return TaskSucceeded{Outcome: c.Outcome, Result: c.Result}, nil
+}
+
+func (t Task) fail(c Fail, facts Facts) (event.Body, error) {
+	if err := c.Failure.Validate(); err != nil {
+		return nil, err
+	}
+	if facts.Cancelling {
+		return TaskCancelled{Failure: &c.Failure}, nil
+	}
+	switch {
+	case canonicalCode(c.Failure.Code) == CodeInterrupted:
+		return t.giveBack(ReturnInterrupted, nil, facts)
+	case c.Failure.IsWorkerDeath():
+		return t.workerDied(c.Failure, UserError, c.Retry, c.Policy), nil
+	}
+	decided := t.failed(c.Failure, t.outcomeOf(c.Failure, facts), c.Retry, c.Policy, facts)
+	if again, is := decided.(TaskRetrying); is && c.After > 0 {
+		again.DueAt = facts.Now.Add(c.Policy.DelayAsked(c.After, again.Failures, t.ID))
+		return again, nil
+	}
+	return decided, nil
+}
+
+// outcomeOf tells a worker that has stopped its task at the deadline from one whose own call
+// timed out: the first is what the reaper would have said a moment later.
+func (t Task) outcomeOf(failure Failure, facts Facts) Outcome {
+	if canonicalCode(failure.Code) == CodeTimeout && !t.Deadline.IsZero() && !facts.Now.Before(t.Deadline) {
+		return TimedOut
+	}
+	return UserError
+}
+
+// failed counts a failure and decides between another attempt and the end.
+func (t Task) failed(failure Failure, outcome Outcome, hint *bool, policy RetryPolicy, facts Facts) event.Body {
+	failures := t.Failures + 1
+	if int(failures) >= policy.MaxAttempts || !policy.retries(failure.Code, hint) {
+		return TaskFailed{Outcome: outcome, Failures: failures, Failure: failure}
+	}
+	timeout := t.Timeout
+	if outcome == TimedOut {
+		timeout = int32(min(float64(timeout)*max(policy.TimeoutGrowth, 1), maxTimeoutSeconds))
+	}
+	return TaskRetrying{Failures: failures, Failure: failure, DueAt: facts.Now.Add(policy.Delay(failures, t.ID)), Timeout: timeout}
+}
+
+// maxTimeoutSeconds bounds what timeout growth can reach: a week.
+const maxTimeoutSeconds = 7 * 24 * 3600
+
+func (t Task) expire(c Expire, facts Facts) (event.Body, error) {
+	if t.ExpiresAt.After(facts.Now) {
+		return nil, fault.New(fault.Conflict, "the lease is alive", fault.Value("expires_at", t.ExpiresAt))
+	}
+	if facts.Cancelling {
+		return TaskCancelled{Failure: &Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker + " after the run was cancelled"}}, nil
+	}
+	if t.State == Dispatched {
+		return t.giveBack(ReturnExpired, nil, facts)
+	}
+	return t.workerDied(Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker}, HeartbeatLost, nil, c.Policy), nil
+}
+
+// workerDied ends an attempt whose worker died. The task is ready again at once: there is nothing
+// to wait for. Deaths are counted apart from failures, so that they use up no attempts and a task
+// that kills its workers still ends.
+func (t Task) workerDied(failure Failure, outcome Outcome, hint *bool, policy RetryPolicy) event.Body {
+	deaths := t.Deaths + 1
+	if int(deaths) >= policy.MaxDeaths || !policy.retries(failure.Code, hint) {
+		if failure.Message != "" {
+			failure.Message += "; "
+		}
+		failure.Message += fmt.Sprintf("workers died %d times while they ran the task, max_deaths is %d", deaths, policy.MaxDeaths)
+		return TaskFailed{Outcome: outcome, Failures: t.Failures, Failure: failure}
+	}
+	return TaskReturned{Reason: ReturnWorkerDied, Fruitless: t.Fruitless, Deaths: deaths, Failure: &failure}
+}
+
+func (t Task) timeOut(c TimeOut, facts Facts) (event.Body, error) {
+	if t.Deadline.After(facts.Now) {
+		return nil, fault.New(fault.Conflict, "the deadline is not over", fault.Value("deadline", t.Deadline))
+	}
+	if facts.Cancelling {
+		return TaskCancelled{Failure: &Failure{Code: CodeTimeout, Message: fmt.Sprintf("the run was cancelled, and the task ran longer than %d s", t.Timeout)}}, nil
+	}
+	return t.failed(Failure{Code: CodeTimeout, Message: fmt.Sprintf("ran longer than %d s", t.Timeout)}, TimedOut, nil, c.Policy, facts), nil
+}
+
+func (t Task) cancel() (event.Body, error) {
+	if !t.State.Leased() {
+		return TaskCancelled{}, nil
+	}
+	if t.CancelRequested {
+		return nil, nil
+	}
+	return TaskCancelRequested{}, nil
+}
+
+// forceCancel is for a task that nobody will end any more. A worker that may still be at work
+// is not overruled: it would go on beside whatever comes next.
+func (t Task) forceCancel(c ForceCancel, facts Facts) (event.Body, error) {
+	if len(c.Reason) > MaxReasonLength {
+		return nil, tooLong("reason", len(c.Reason), MaxReasonLength)
+	}
+	if err := storable("reason", c.Reason); err != nil {
+		return nil, err
+	}
+	if !facts.Cancelling {
+		return nil, fault.New(fault.Conflict, "cannot force cancel: the run is not being cancelled", fault.Field("run"),
+			fault.Remedy("cancel the run first: that asks the worker to stop"), fault.Value("state", t.State.String()))
+	}
+	seen := t.Since // when it was claimed or started: a sign of life too
+	if c.SeenAt.After(seen) {
+		seen = c.SeenAt
+	}
+	if possible := seen.Add(c.Silence); possible.After(facts.Now) {
+		return nil, fault.New(fault.Conflict,
+			fmt.Sprintf("cannot force cancel: worker %s was heard of at %s, less than %s ago", t.Worker, seen.UTC().Format(time.RFC3339), c.Silence),
+			fault.Field("task"), fault.Remedy("wait until "+possible.UTC().Format(time.RFC3339)+": it may stop by itself before"),
+			fault.Value("state", t.State.String()), fault.Value("worker", t.Worker), fault.Value("seen_at", seen.UTC()),
+			fault.Value("possible_at", possible.UTC()))
+	}
+	return TaskCancelled{Forced: true, Reason: c.Reason}, nil
+}

@@ -1,0 +1,206 @@
+package run
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/id"
+)
+
+// Run is one execution of a plan.
+type Run struct {
+	Tenant     id.Tenant
+	ID         id.Run
+	Workspace  id.Workspace
+	Deployment id.Deployment
+
+	State       State
+	Version     int32 // of the run's own stream
+	Pipeline    string
+	Parameters  json.RawMessage
+	Priority    int16
+	TriggerType string
+	TriggeredBy string
+	Parent      *id.Run
+	Fingerprint string
+	Retry       *RetryPolicy // what the config says above pipeline and asset
+	Trace       string       // the trace that it belongs to
+	Config      *id.Config   // that it was made for
+	Slot        time.Time    // of the config; zero if no slot made it
+	Window      *Window      // what its code is told about its config; nil without one
+	Labels      string       // of its config when it was made: JSON with sorted keys, "" for none
+	StartBy     time.Time    // when it should have begun; zero if nothing was promised
+	StartLimit  int32        // the seconds of delay that StartBy allows
+
+	// What its row among the live runs has. A run that is loaded to be changed does not
+	// have it, unless it is loaded to be started.
+	Limit    int32  // seconds that it may take once started
+	Lock     string // what it excludes other runs by; "" is nothing
+	LockedBy string
+	Behind   bool  // it waits for Lock
+	Turn     int64 // its place among those that wait for Lock; 0 if it never did
+
+	// Counters. Total = Remaining + the four ends.
+	Total, Remaining                      int32
+	Succeeded, Failed, Skipped, Cancelled int32
+
+	Late         bool // it had not begun by StartBy
+	Overran      bool // it took too long; not kept in its row, where TimedOut says it
+	TimedOut     bool // why it is CANCELLING
+	CancelReason string
+
+	CreatedAt  time.Time
+	StartedAt  time.Time
+	FinishedAt time.Time
+}
+
+// RunAction is something asked of a run.
+type RunAction interface {
+	OnRun() RunCommand
+}
+
+// The commands of a run.
+type (
+	// StartRun lets a waiting run go.
+	StartRun struct{}
+	// CancelRun marks the run so that its tasks end.
+	CancelRun struct{ Reason string }
+	// TimeOutRun marks a run that took too long.
+	TimeOutRun struct{ Reason string }
+	// EndRun ends a run whose tasks have all ended.
+	EndRun struct{}
+)
+
+// OnRun names the command of the machine that each stands for.
+func (StartRun) OnRun() RunCommand   { return OnRunStart }
+func (CancelRun) OnRun() RunCommand  { return OnRunCancel }
+func (TimeOutRun) OnRun() RunCommand { return OnRunTimeOut }
+func (EndRun) OnRun() RunCommand     { return OnRunEnd }
+
+// MaxReasonLength bounds what people may write about a cancel.
+const MaxReasonLength = 1000
+
+// defaultLimit is that of runs whose first event says none.
+const defaultLimit = 24 * 3600
+
+// DueAt is when a run is timed out: never while it waits, nor once it is being cancelled.
+func (r Run) DueAt() time.Time {
+	if r.State != RunRunning {
+		return time.Time{}
+	}
+	return r.StartedAt.Add(time.Duration(r.Limit) * time.Second)
+}
+
+// Decide says what happens if the command meets the run.
+func (r Run) Decide(cmd RunAction) (event.Body, error) {
+	if _, err := allowed(runTransitions, r.State, cmd.OnRun()); err != nil {
+		return nil, err
+	}
+	switch c := cmd.(type) {
+	case StartRun:
+		return RunStarted{}, nil
+	case CancelRun:
+		return r.cancel(c.Reason, false)
+	case TimeOutRun:
+		return r.cancel(c.Reason, true)
+	case EndRun:
+		return r.end()
+	}
+	return nil, fmt.Errorf("unknown command %T", cmd)
+}
+
+func (r Run) cancel(reason string, timedOut bool) (event.Body, error) {
+	if len(reason) > MaxReasonLength {
+		return nil, tooLong("reason", len(reason), MaxReasonLength)
+	}
+	if err := storable("reason", reason); err != nil {
+		return nil, err
+	}
+	return RunCancelRequested{TimedOut: timedOut, Reason: reason}, nil
+}
+
+func (r Run) end() (event.Body, error) {
+	if r.Remaining != 0 {
+		return nil, fmt.Errorf("run %s has %d tasks left", r.ID, r.Remaining)
+	}
+	state := RunSucceeded
+	switch {
+	case r.State == RunCancelling && r.TimedOut:
+		state = RunTimedOut
+	case r.State == RunCancelling:
+		state = RunCancelled
+	case r.Failed > 0:
+		state = RunFailed
+	}
+	return RunEnded{State: state}, nil
+}
+
+// Count takes note of a task that has ended.
+func (r Run) Count(end TaskState) Run {
+	r.Remaining--
+	switch end {
+	case Succeeded:
+		r.Succeeded++
+	case Failed:
+		r.Failed++
+	case Skipped:
+		r.Skipped++
+	case Cancelled:
+		r.Cancelled++
+	default: // only ends are counted
+	}
+	return r
+}
+
+// Evolve folds one event of the run's own stream into the row. What its tasks add comes
+// through Count.
+func (r Run) Evolve(e event.Event) (Run, error) {
+	if e.Version != r.Version+1 {
+		return r, fmt.Errorf("run %s: event %s has version %d after %d", r.ID, e.Body.EventType(), e.Version, r.Version)
+	}
+	r.Version = e.Version
+	switch body := e.Body.(type) {
+	case RunCreated:
+		r.Tenant, r.ID, r.Workspace, r.Deployment = e.Tenant, e.Run, body.Workspace, body.Deployment
+		r.State, r.Pipeline, r.Parameters, r.Priority = RunPending, body.Pipeline, body.Parameters, body.Priority
+		r.TriggerType, r.TriggeredBy, r.Parent = body.TriggerType, body.TriggeredBy, body.Parent
+		r.Fingerprint, r.Retry, r.Trace, r.CreatedAt = body.Fingerprint, body.Retry, e.Meta.Trace, e.At
+		r.Limit, r.Lock, r.Behind, r.Config = cmp.Or(body.Limit, defaultLimit), body.Lock, body.Behind, body.Config
+		r.Turn, r.Window = body.Turn, body.Window
+		if body.Slot != nil {
+			r.Slot = *body.Slot
+		}
+		r.Labels, r.StartLimit = body.Labels, body.StartLimit
+		if body.StartBy != nil {
+			r.StartBy = *body.StartBy
+		}
+		if r.Lock != "" {
+			r.LockedBy = cmp.Or(body.TriggeredBy, e.Meta.Actor)
+		}
+		if body.Started {
+			r.State, r.StartedAt = RunRunning, e.At
+		}
+		r.add(len(body.Tasks))
+	case RunTasksAdded:
+		r.add(len(body.Tasks))
+	case RunStarted:
+		r.State, r.StartedAt, r.Behind = RunRunning, e.At, false
+	case RunBreached:
+		return r.breached(body)
+	case RunCancelRequested:
+		r.State, r.TimedOut, r.CancelReason = RunCancelling, body.TimedOut, body.Reason
+	case RunEnded:
+		r.State, r.FinishedAt = body.State, e.At
+	default:
+		return r, fmt.Errorf("run %s: %s is not an event of a run", r.ID, e.Body.EventType())
+	}
+	return r, nil
+}
+
+func (r *Run) add(tasks int) {
+	r.Total += int32(tasks)     //nolint:gosec // bounded by max_tasks_per_run
+	r.Remaining += int32(tasks) //nolint:gosec // likewise
+}

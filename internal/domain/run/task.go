@@ -1,0 +1,161 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/id"
+)
+
+// Task is one asset × partition inside a run: the narrow row that moves between the
+// queue tables, and the end that the wide row keeps.
+type Task struct {
+	Tenant id.Tenant
+	Run    id.Run
+	ID     id.Task
+
+	State    TaskState
+	Version  int32 // of the task's stream: how many events it has
+	Pool     string
+	Needs    string // the capability that its worker must have; "" is any worker
+	Priority int16
+	Timeout  int32 // seconds that one attempt may take
+
+	Attempt    int32  // how often it was claimed
+	Failures   int32  // what max_attempts limits
+	Fruitless  int32  // deliveries in a row that ended without failure and without progress
+	Deaths     int32  // how often its worker died: what max_deaths limits
+	FanOuts    int32  // how often it has added tasks
+	Cursor     string // its resumable position
+	Dependents bool   // whether any task waits for it
+
+	// What its row has while QUEUED or leased. Rank and Cost are volatile: in no event.
+	Asset string
+	Rank  int64   // QUEUED: its place in the pool's queue, the lowest first
+	Cost  float32 // worker-seconds that its tenant was charged for this attempt
+
+	Unmet int32     // PENDING: upstreams that have not succeeded; the start of its run counts for one
+	Since time.Time // when it came into its state; when it ended
+	// ReadyAt is when it became ready for the attempt that follows, or is under way.
+	ReadyAt time.Time
+	DueAt   time.Time // RETRY_WAIT: when it is ready again
+
+	// The lease of the attempt, while DISPATCHED or RUNNING. The token of the attempt that
+	// ended the task stays, so that a repeated report is recognised.
+	Token           int64
+	Worker          string
+	Instance        string // of the worker, if it was named at the start
+	Claim           id.Claim
+	StartedAt       time.Time
+	Deadline        time.Time
+	ExpiresAt       time.Time     // volatile: renewed by heartbeats, in no event
+	Lease           time.Duration // volatile: how long a heartbeat renews it
+	CancelRequested bool
+
+	Outcome    Outcome
+	Result     json.RawMessage
+	Failure    *Failure // why it waits for a retry, or how it ended
+	LateResult bool
+}
+
+// NewTask is a task as its run makes it: PENDING with upstreams, else READY. What waits for
+// nothing else waits for its run to start.
+func NewTask(of Run, spec TaskSpec, now time.Time) Task {
+	t := Task{
+		Tenant: of.Tenant, Run: of.ID, ID: spec.ID,
+		State: Ready, Asset: spec.Asset, Pool: spec.Pool, Needs: spec.Needs, Priority: spec.Priority, Timeout: spec.Timeout,
+		Dependents: spec.Dependents, Unmet: int32(len(spec.Upstream)), Since: now, //nolint:gosec // bounded by the plan
+	}
+	if t.Unmet == 0 && of.State == RunPending {
+		t.Unmet = 1
+	}
+	t.ReadyAt = now
+	if t.Unmet > 0 {
+		t.State, t.ReadyAt = Pending, time.Time{}
+	}
+	return t
+}
+
+// Evolve folds one event into the row.
+func (t Task) Evolve(e event.Event) (Task, error) {
+	if e.Version != t.Version+1 {
+		return t, fmt.Errorf("task %s: event %s has version %d after %d", t.ID, e.Body.EventType(), e.Version, t.Version)
+	}
+	t.Version = e.Version
+	from := t.State
+
+	switch body := e.Body.(type) {
+	case TaskReadied:
+		t.State, t.Unmet, t.DueAt, t.Failure = Ready, 0, time.Time{}, nil
+	case TaskQueued:
+		t.State = Queued
+	case TaskWithdrawn:
+		t.State = Ready
+	case TaskClaimed:
+		t.State, t.Attempt, t.Token, t.Worker, t.Claim = Dispatched, body.Attempt, body.Token, body.Worker, body.Claim
+		t.CancelRequested = false
+		if body.Started {
+			t.State, t.StartedAt, t.Deadline = Running, e.At, body.Deadline
+		}
+	case TaskStarted:
+		if t.State != Running {
+			t.StartedAt = e.At
+		}
+		t.State, t.Deadline, t.Instance = Running, body.Deadline, body.Instance
+	case TaskCursorAdvanced:
+		t.Cursor, t.Fruitless = body.Cursor, 0
+	case TaskFannedOut:
+		t.FanOuts = body.Ordinal + 1
+	case TaskReturned:
+		t.State = Ready
+		if from == Dispatched {
+			t.State = Queued
+		}
+		t.Fruitless = body.Fruitless
+		t.Deaths = max(t.Deaths, body.Deaths)
+		if body.Cursor != nil {
+			t.Cursor = *body.Cursor
+		}
+		t.Token = 0
+		t.endLease()
+	case TaskRetrying:
+		t.State, t.Failures, t.Failure, t.DueAt, t.Timeout = RetryWait, body.Failures, &body.Failure, body.DueAt, body.Timeout
+		t.Token = 0
+		t.endLease()
+	case TaskSucceeded:
+		t.State, t.Outcome, t.Result = Succeeded, body.Outcome, body.Result
+		t.endLease()
+	case TaskFailed:
+		t.State, t.Outcome, t.Failures, t.Failure = Failed, body.Outcome, body.Failures, &body.Failure
+		t.endLease()
+	case TaskSkipped:
+		t.State, t.Outcome = Skipped, UpstreamFailed
+	case TaskCancelRequested:
+		t.CancelRequested = true
+	case TaskCancelled:
+		t.State, t.Outcome, t.LateResult, t.Result = Cancelled, WasCancelled, body.LateResult, body.Result
+		if body.Failure != nil {
+			t.Failure = body.Failure
+		}
+		t.DueAt = time.Time{}
+		t.endLease()
+	default:
+		return t, fmt.Errorf("task %s: %s is not an event of a task", t.ID, e.Body.EventType())
+	}
+	if t.State != from {
+		t.Since = e.At
+	}
+	if t.State == Ready && from != Ready {
+		t.ReadyAt = e.At
+	}
+	return t, nil
+}
+
+// endLease forgets what belonged to the attempt.
+func (t *Task) endLease() {
+	t.Worker, t.Instance, t.Claim = "", "", id.Claim{}
+	t.StartedAt, t.Deadline, t.ExpiresAt, t.Lease = time.Time{}, time.Time{}, time.Time{}, 0
+	t.CancelRequested = false
+}

@@ -1,0 +1,165 @@
+package schedule
+
+import (
+	"archive/zip"
+	"crypto/sha256"
+	_ "embed" // the zone data
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
+)
+
+// tzRelease is what IANA calls the data in the archive.
+const tzRelease = "2025c"
+
+// tzArchive is the only source of zones: what the machine has, or $ZONEINFO names, would
+// let two replicas disagree about a slot.
+//
+//go:embed tz/zoneinfo.zip
+var tzArchive string
+
+// zone is one time zone, ready to be asked.
+type zone struct {
+	offsets
+	name     string
+	location *time.Location
+}
+
+// zones are all there are, each read when it is first asked for: they are constants, only
+// too many to read at once.
+var zones = sync.OnceValue(func() map[string]func() (*zone, error) {
+	archive, err := zip.NewReader(strings.NewReader(tzArchive), int64(len(tzArchive)))
+	if err != nil {
+		return nil // a test reads all of them
+	}
+	all := make(map[string]func() (*zone, error), len(archive.File))
+	for _, file := range archive.File {
+		all[file.Name] = sync.OnceValues(func() (*zone, error) { return readZone(file) })
+	}
+	return all
+})
+
+func readZone(file *zip.File) (*zone, error) {
+	content, err := file.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	data, err := io.ReadAll(content)
+	if err != nil {
+		return nil, err
+	}
+	z := &zone{name: file.Name}
+	if z.offsets, err = parseTZif(string(data)); err != nil {
+		return nil, err
+	}
+	z.location, err = time.LoadLocationFromTZData(file.Name, data)
+	return z, err
+}
+
+func findZone(name string) (*zone, error) {
+	load, ok := zones()[name]
+	if !ok {
+		if name == "" {
+			return nil, fault.New(fault.InvalidArgument, "a time zone is needed",
+				fault.Field("timezone"), fault.Remedy("say UTC, or Europe/Berlin"))
+		}
+		return nil, fault.New(fault.InvalidArgument,
+			fmt.Sprintf("unknown time zone %.64q%s", name, suggest.DidYouMean(name, Zones())),
+			fault.Field("timezone"), fault.Remedy("use a name of the IANA database, such as UTC or Europe/Berlin"))
+	}
+	z, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("read zone %s: %w", name, err)
+	}
+	return z, nil
+}
+
+// Zones are the names of all time zones, sorted.
+func Zones() []string { return slices.Sorted(maps.Keys(zones())) }
+
+// Location is a zone from the embedded data, for showing slots in local time.
+func Location(name string) (*time.Location, error) {
+	z, err := findZone(name)
+	if err != nil {
+		return nil, err
+	}
+	return z.location, nil
+}
+
+// TZVersion names the embedded zone data: the IANA release it was taken from, and the
+// beginning of the archive's SHA-256. The release is what we wrote down when we took it;
+// the hash is computed from what is in the binary, so two versions are the same if and
+// only if the data is.
+func TZVersion() string { return tzVersion() }
+
+var tzVersion = sync.OnceValue(func() string {
+	sum := sha256.Sum256([]byte(tzArchive))
+	return tzRelease + "-" + hex.EncodeToString(sum[:6])
+})
+
+// forever ends what no change ends.
+const forever = math.MaxInt64 / 4
+
+// segment is a stretch of time with one offset: from is in it, until is not.
+type segment struct{ from, until, offset int64 }
+
+// segment is the one around an instant.
+func (z *offsets) segment(instant int64) segment {
+	shift := int64(0)
+	if instant >= cycleEnd {
+		shift = (instant - cycleStart) / cycle * cycle
+		instant -= shift
+	}
+	i := sort.Search(len(z.at), func(i int) bool { return z.at[i] > instant })
+	s := segment{from: -forever, until: forever, offset: z.initial}
+	if i > 0 {
+		s.from, s.offset = z.at[i-1]+shift, z.offset[i-1]
+	}
+	if i < len(z.at) {
+		s.until = z.at[i] + shift
+	}
+	return s
+}
+
+// Transition is a change of a zone's offset.
+type Transition struct {
+	At     time.Time     // the first instant with the new offset
+	Before time.Duration // east of Greenwich
+	After  time.Duration
+}
+
+// Gap says that the clock went forward: the local times between do not exist. Otherwise it
+// went back, which is a fold: they exist twice.
+func (t Transition) Gap() bool { return t.After > t.Before }
+
+// Transitions lists the changes of a zone's offset in (from, until], oldest first, within
+// the years that slots may have. A zone that is not known has none.
+func Transitions(zone string, from, until time.Time) []Transition {
+	z, err := findZone(zone)
+	if err != nil {
+		return nil
+	}
+	var all []Transition
+	end := min(until.Unix(), lastSlot)
+	for s := z.segment(max(from.Unix(), firstSlot)); s.until <= end; {
+		next := z.segment(s.until)
+		all = append(all, Transition{
+			At:     time.Unix(s.until, 0).UTC(),
+			Before: time.Duration(s.offset) * time.Second,
+			After:  time.Duration(next.offset) * time.Second,
+		})
+		s = next
+	}
+	return all
+}

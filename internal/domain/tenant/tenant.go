@@ -1,0 +1,128 @@
+// Package tenant is what belongs to a customer account besides its runs: the tenant
+// itself, its workspaces, and which deployment is active in each. It is pure.
+package tenant
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+)
+
+// DefaultWorkspace is the workspace that every tenant begins with.
+const DefaultWorkspace = "default"
+
+type (
+	// Created begins a tenant.
+	Created struct {
+		Name   string  `json:"name"`
+		Quotas *Quotas `json:"quotas,omitempty"` // those that were the default then, if it says nothing
+	}
+	// QuotasSet changes what a tenant may use: all of it, also what stays.
+	QuotasSet struct {
+		Quotas Quotas `json:"quotas"`
+	}
+	// WorkspaceCreated begins a workspace.
+	WorkspaceCreated struct {
+		Name string `json:"name"`
+	}
+	// DeploymentRegistered begins a deployment; the manifest itself is found by its digest.
+	DeploymentRegistered struct {
+		Workspace id.Workspace `json:"workspace"`
+		Digest    string       `json:"digest"`
+	}
+	// DeploymentActivated makes a deployment the one that new runs of a workspace use.
+	DeploymentActivated struct {
+		Deployment id.Deployment `json:"deployment"`
+	}
+)
+
+// EventType implements event.Body.
+func (Created) EventType() event.Type              { return "tenant.created" }
+func (QuotasSet) EventType() event.Type            { return "tenant.quotas_set" }
+func (WorkspaceCreated) EventType() event.Type     { return "workspace.created" }
+func (DeploymentRegistered) EventType() event.Type { return "deployment.registered" }
+func (DeploymentActivated) EventType() event.Type  { return "workspace.deployment_activated" }
+
+// Events declares every event of this package.
+func Events() []event.Definition {
+	return []event.Definition{
+		event.Define[Created](),
+		event.Define[QuotasSet](),
+		event.Define[WorkspaceCreated](),
+		event.Define[DeploymentRegistered](),
+		event.Define[DeploymentActivated](),
+		event.Define[AssetPaused](),
+		event.Define[AssetResumed](),
+	}
+}
+
+// Entity is the state of a tenant, a workspace or a deployment, as its events tell it.
+type Entity struct {
+	Version   int32
+	Kind      Kind
+	Name      string // of a tenant or a workspace
+	Quotas    Quotas // of a tenant
+	Active    id.Deployment
+	Paused    Pauses       // of a workspace
+	Workspace id.Workspace // of a deployment
+	Digest    string
+	CreatedAt time.Time
+}
+
+// Kind says what an entity is.
+type Kind string
+
+// The kinds of entities.
+const (
+	KindTenant     Kind = "tenant"
+	KindWorkspace  Kind = "workspace"
+	KindDeployment Kind = "deployment"
+)
+
+// Evolve folds one event into the entity.
+func (en Entity) Evolve(e event.Event) (Entity, error) {
+	if e.Version != en.Version+1 {
+		return en, fmt.Errorf("%s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, en.Version)
+	}
+	en.Version = e.Version
+	if en.Version == 1 {
+		en.CreatedAt = e.At
+	}
+	switch body := e.Body.(type) {
+	case Created:
+		en.Kind, en.Name, en.Quotas = KindTenant, body.Name, firstQuotas()
+		if body.Quotas != nil {
+			en.Quotas = *body.Quotas
+		}
+	case QuotasSet:
+		en.Quotas = body.Quotas
+	case WorkspaceCreated:
+		en.Kind, en.Name = KindWorkspace, body.Name
+	case DeploymentRegistered:
+		en.Kind, en.Workspace, en.Digest = KindDeployment, body.Workspace, body.Digest
+	case DeploymentActivated:
+		en.Active = body.Deployment
+	case AssetPaused:
+		en.Paused = en.Paused.with(body, e)
+	case AssetResumed:
+		en.Paused = en.Paused.without(body)
+	default:
+		return en, fmt.Errorf("%s: %s is not an event of an entity", e.Subject, e.Body.EventType())
+	}
+	return en, nil
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,98}[a-z0-9])?$`)
+
+// ValidateName checks the name of a tenant or a workspace.
+func ValidateName(field, name string) error {
+	if !validName.MatchString(name) {
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a name", name), fault.Field(field),
+			fault.Remedy("use 1 to 100 lower-case letters, digits and inner hyphens, such as acme-prod"))
+	}
+	return nil
+}

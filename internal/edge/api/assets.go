@@ -1,0 +1,176 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/suggest"
+	"go.arco.dev/servo/internal/domain/asset"
+)
+
+// assetService implements servo.v1.AssetService.
+type assetService struct {
+	servov1.UnimplementedAssetServiceServer
+	*Server
+}
+
+// active is the active deployment of a workspace of a tenant, by their names.
+func (s *Server) active(ctx context.Context, tenant, workspace string) (*deployed, error) {
+	owner, err := s.tenants.id(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return s.manifests.active(ctx, owner, workspace)
+}
+
+// ListAssets implements servov1.AssetServiceServer.
+func (s assetService) ListAssets(ctx context.Context, req *servov1.ListAssetsRequest) (*servov1.ListAssetsResponse, error) {
+	page, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	active, err := s.active(ctx, req.GetTenant(), req.GetWorkspace())
+	if err != nil {
+		return nil, err
+	}
+	expressions := req.GetSelect()
+	if len(expressions) == 0 {
+		expressions = []string{asset.SelectAll}
+	}
+	selection, err := asset.ParseSelection(expressions...)
+	if err != nil {
+		return nil, err
+	}
+	selected, err := selection.Resolve(active.graph)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []int // numbered by key
+	for i, yes := range selected {
+		if yes && active.graph.Asset(i).Key > page.after && len(nodes) <= page.size {
+			nodes = append(nodes, i)
+		}
+	}
+	answer := &servov1.ListAssetsResponse{}
+	nodes, answer.NextPageToken = cut(page, nodes, small, func(i int) string { return active.graph.Asset(i).Key })
+	pauses, err := s.pauses(ctx, req.GetTenant(), req.GetWorkspace())
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range nodes {
+		a := assetToProto(active.graph, i)
+		a.Paused = pauses[a.GetKey()]
+		answer.Assets = append(answer.Assets, a)
+	}
+	return answer, nil
+}
+
+// GetAsset implements servov1.AssetServiceServer.
+func (s assetService) GetAsset(ctx context.Context, req *servov1.GetAssetRequest) (*servov1.Asset, error) {
+	active, err := s.active(ctx, req.GetTenant(), req.GetWorkspace())
+	if err != nil {
+		return nil, err
+	}
+	i, ok := active.graph.Index(req.GetAsset())
+	if !ok {
+		return nil, fault.New(fault.NotFound, "no asset "+req.GetAsset()+suggest.DidYouMean(req.GetAsset(), active.graph.Keys()),
+			fault.Field("asset"), fault.Remedy("name an asset of the active deployment"))
+	}
+	pauses, err := s.pauses(ctx, req.GetTenant(), req.GetWorkspace())
+	if err != nil {
+		return nil, err
+	}
+	a := assetToProto(active.graph, i)
+	a.Paused = pauses[a.GetKey()]
+	return a, nil
+}
+
+// ListPipelines implements servov1.AssetServiceServer.
+func (s assetService) ListPipelines(ctx context.Context, req *servov1.ListPipelinesRequest) (*servov1.ListPipelinesResponse, error) {
+	page, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	active, err := s.active(ctx, req.GetTenant(), req.GetWorkspace())
+	if err != nil {
+		return nil, err
+	}
+	var pipelines []asset.Pipeline // by name
+	for _, p := range active.manifest.Pipelines {
+		if p.Name > page.after && len(pipelines) <= page.size {
+			pipelines = append(pipelines, p)
+		}
+	}
+	answer := &servov1.ListPipelinesResponse{}
+	pipelines, answer.NextPageToken = cut(page, pipelines, small, func(p asset.Pipeline) string { return p.Name })
+	for _, p := range pipelines {
+		out, err := pipelineToProto(p)
+		if err != nil {
+			return nil, err
+		}
+		answer.Pipelines = append(answer.Pipelines, out)
+	}
+	return answer, nil
+}
+
+func assetToProto(g *asset.Graph, i int) *servov1.Asset {
+	a := g.Asset(i)
+	out := &servov1.Asset{
+		Key: a.Key, Description: a.Description, Upstream: a.Upstream, Pool: a.Pool, Timeout: duration(a.Timeout.Std()),
+		Tags: a.Tags, Owners: a.Owners, Code: codeToProto(*a),
+	}
+	for _, to := range g.Downstream(i) {
+		out.Downstream = append(out.Downstream, g.Asset(to).Key)
+	}
+	return out
+}
+
+func codeToProto(a asset.Asset) *servov1.Code {
+	switch a.Kind() {
+	case asset.KindExec:
+		return &servov1.Code{Kind: &servov1.Code_Exec{Exec: &servov1.ExecCode{Command: a.Exec.Command, Env: a.Exec.Env}}}
+	case asset.KindHTTP:
+		return &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Url: a.HTTP.URL, Method: a.HTTP.Method, Headers: a.HTTP.Headers}}}
+	case asset.KindGo:
+		return &servov1.Code{Kind: &servov1.Code_Go{Go: &servov1.GoCode{Handler: a.Go.Handler}}}
+	}
+	return nil // of a deployment that cannot be read any more
+}
+
+func pipelineToProto(p asset.Pipeline) (*servov1.Pipeline, error) {
+	out := &servov1.Pipeline{
+		Name: p.Name, Description: p.Description, Select: p.Select, Priority: int32(p.Priority), //nolint:gosec // 1 to 10
+		MaxExecution: duration(p.MaxExecution.Std()),
+	}
+	for _, parameter := range p.Parameters {
+		value, err := valueOf(parameter.Default)
+		if err != nil {
+			return nil, err
+		}
+		enum, err := valuesOf(parameter.Enum)
+		if err != nil {
+			return nil, err
+		}
+		out.Parameters = append(out.Parameters, &servov1.Parameter{
+			Name: parameter.Name, Type: string(parameter.Type), Description: parameter.Description, Required: parameter.Required,
+			Default: value, Enum: enum,
+		})
+	}
+	return out, nil
+}
+
+func valuesOf(list []json.RawMessage) ([]*structpb.Value, error) {
+	var values []*structpb.Value
+	for _, raw := range list {
+		value, err := valueOf(raw)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}

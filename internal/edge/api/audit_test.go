@@ -1,0 +1,160 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/edge/api"
+)
+
+// TestAuditLog makes every call: those that change something are written down, the others not.
+func TestAuditLog(t *testing.T) {
+	t.Parallel()
+
+	t.Run("every call that changes something is written down once, with who and from where", func(t *testing.T) {
+		t.Parallel()
+		g := setupGuarded(t)
+		key, _ := g.key(t, "", access.Settings{Name: "ops", Role: access.Platform})
+		for i, method := range methods(t) {
+			if method.IsStreamingServer() {
+				continue
+			}
+			m := access.Methods()[pathOf(method)]
+			req := request(t, method, "acme")
+			name := strings.TrimPrefix(pathOf(method), "/servo.v1.")
+			ctx := metadata.AppendToOutgoingContext(with(t.Context(), key), "x-request-id", fmt.Sprintf("request-%d", i))
+			err := g.conn.Invoke(ctx, pathOf(method), req, newAnswer(t, method))
+			rows := g.db.Count(t, fmt.Sprintf(`SELECT count(*) FROM servo.audit_log
+				WHERE method = '%s' AND actor = 'platform/ops' AND request_id = 'request-%d' AND allowed AND address <> '' AND (code = '') = %t`, name, i, err == nil))
+			if m.Audited() {
+				require.Equal(t, 1, rows, "%s: %v", name, err)
+			} else {
+				require.Zero(t, rows, name)
+			}
+		}
+		require.Zero(t, g.db.Count(t, `SELECT count(*) FROM servo.audit_log WHERE method LIKE 'WorkerService/%'`))
+		require.NotZero(t, g.db.Count(t, `SELECT count(*) FROM servo.audit_log a JOIN servo.tenants t ON t.id = a.tenant_id AND t.name = 'acme' WHERE method = 'TenantService/SetQuotas'`),
+			"the tenant sees what was done to it")
+		require.NotZero(t, g.db.Count(t, `SELECT count(*) FROM servo.audit_log WHERE method = 'TenantService/CreateTenant' AND tenant_id = '00000000-0000-0000-0000-000000000000'`))
+	})
+
+	t.Run("who was denied is written down with its own tenant, and whoever is not known is not", func(t *testing.T) {
+		t.Parallel()
+		g := setupGuarded(t)
+		viewer, _ := g.key(t, "acme", access.Settings{Name: "eyes", Role: access.Viewer})
+		boss := with(t.Context(), g.roleKey(t, access.TenantAdmin))
+		runs := servov1.NewRunServiceClient(g.conn)
+		for _, tenant := range []string{"acme", "brick", "nobody"} {
+			_, err := runs.TriggerRun(with(t.Context(), viewer), &servov1.TriggerRunRequest{Tenant: tenant, Pipeline: "diamond"})
+			require.Error(t, err)
+		}
+		_, err := runs.TriggerRun(t.Context(), &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "diamond"})
+		require.Equal(t, codes.Unauthenticated, codeOf(err))
+		audit := servov1.NewAuditServiceClient(g.conn)
+		answer, err := audit.ListAudit(boss, &servov1.ListAuditRequest{Tenant: "acme", Actor: "key/eyes"})
+		require.NoError(t, err)
+		var said []string
+		for _, e := range answer.GetEntries() {
+			said = append(said, fmt.Sprint(e.GetCode(), " ", e.GetSubject(), " ", e.GetAllowed(), " ", e.GetRequest().AsMap()["tenant"]))
+		}
+		require.ElementsMatch(t, []string{"NOT_FOUND pipeline/diamond false nobody", "NOT_FOUND pipeline/diamond false brick", "FORBIDDEN pipeline/diamond false acme"}, said,
+			"in no order that could be told: they may be of one millisecond")
+		require.Equal(t, 3, g.db.Count(t, `SELECT count(*) FROM servo.audit_log WHERE NOT allowed`))
+
+		page, err := audit.ListAudit(boss, &servov1.ListAuditRequest{Tenant: "acme", Actor: "key/eyes", PageSize: 2})
+		require.NoError(t, err)
+		require.Len(t, page.GetEntries(), 2)
+		rest, err := audit.ListAudit(boss, &servov1.ListAuditRequest{Tenant: "acme", Actor: "key/eyes", PageSize: 2, PageToken: page.GetNextPageToken()})
+		require.NoError(t, err)
+		require.Len(t, rest.GetEntries(), 1)
+		none, err := audit.ListAudit(boss, &servov1.ListAuditRequest{Tenant: "acme", Since: timestamppb.New(answer.GetEntries()[0].GetAt().AsTime().AddDate(1, 0, 0))})
+		require.NoError(t, err)
+		require.Empty(t, none.GetEntries())
+		_, err = audit.ListAudit(with(t.Context(), viewer), &servov1.ListAuditRequest{Tenant: "acme"})
+		require.Equal(t, codes.PermissionDenied, codeOf(err))
+		_, err = audit.ListAudit(boss, &servov1.ListAuditRequest{})
+		require.Equal(t, codes.PermissionDenied, codeOf(err))
+	})
+
+	t.Run("over REST it has the caller's address and the id of the request, whatever headers say", func(t *testing.T) {
+		t.Parallel()
+		g := setupGuarded(t)
+		key := g.roleKey(t, access.Platform)
+		code, _, header := g.rest(t, "POST", "/v1/admin/dispatch:pause", true, key)
+		require.Equal(t, 200, code)
+		require.Equal(t, 1, g.db.Count(t, `SELECT count(*) FROM servo.audit_log WHERE address = '127.0.0.1' AND request_id = '`+header.Get("X-Request-Id")+`'`))
+		// A caller of gRPC cannot say where it is.
+		ctx := metadata.AppendToOutgoingContext(with(t.Context(), key), "x-remote-address", "192.0.2.1")
+		_, err := servov1.NewAdminServiceClient(g.conn).ResumeDispatch(ctx, &servov1.ResumeDispatchRequest{})
+		require.NoError(t, err)
+		require.Zero(t, g.db.Count(t, `SELECT count(*) FROM servo.audit_log WHERE address = '192.0.2.1'`))
+	})
+
+	t.Run("a call whose row cannot be written is answered, and logged with all that there is", func(t *testing.T) {
+		t.Parallel()
+		g := setupGuarded(t)
+		key := g.roleKey(t, access.Operator)
+		g.db.Exec(t, `ALTER TABLE servo.audit_log RENAME TO gone`)
+		_, err := servov1.NewRunServiceClient(g.conn).TriggerRun(with(t.Context(), key), &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "diamond"})
+		require.NoError(t, err)
+		lines := g.log.with("a call is missing in the audit")
+		require.Len(t, lines, 1)
+		require.Equal(t, "RunService/TriggerRun", lines[0]["method"])
+	})
+}
+
+func TestAuditedRequest(t *testing.T) {
+	t.Parallel()
+	secret := "sk_0123456789abcdef_" + strings.Repeat("A", 43)
+
+	t.Run("secrets are left out, by their names and by their looks", func(t *testing.T) {
+		t.Parallel()
+		parameters, err := structpb.NewStruct(map[string]any{
+			"password": "hunter2", "db": map[string]any{"API_KEY": "x1", "access_token": "x2", "host": "db1"}, "note": "use " + secret, "list": []any{secret}, secret: "y",
+		})
+		require.NoError(t, err)
+		_, kept := api.Audited(&servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "p", Parameters: parameters})
+		for _, gone := range []string{"hunter2", "x1", "x2", secret} {
+			require.NotContains(t, kept, gone)
+		}
+		require.Contains(t, kept, "db1")
+		require.Contains(t, kept, "sk_0123456789abcdef_…")
+		subject, kept := api.Audited(&servov1.RevokeKeyRequest{Tenant: "acme", Key: secret, Reason: secret})
+		require.Equal(t, "key/sk_0123456789abcdef_…", subject)
+		require.NotContains(t, kept, secret)
+	})
+
+	t.Run("what is large is shortened, and what cannot be kept is replaced", func(t *testing.T) {
+		t.Parallel()
+		fields := map[string]any{}
+		for i := range 2000 {
+			fields[fmt.Sprint("field", i)] = strings.Repeat("x", 20)
+		}
+		large, err := structpb.NewStruct(fields)
+		require.NoError(t, err)
+		for _, req := range []proto.Message{
+			&servov1.DeployRequest{Tenant: "acme", Manifest: large},
+			&servov1.TriggerRunRequest{Tenant: strings.Repeat("\x00\xff", 1<<20), Pipeline: strings.Repeat("<", 1000), Note: strings.Repeat("\x01", 1000)},
+			&servov1.ClaimRequest{Pools: strings.Split(strings.Repeat("pool ", 5000), " ")},
+		} {
+			subject, kept := api.Audited(req)
+			require.LessOrEqual(t, len(kept), 4<<10)
+			require.LessOrEqual(t, len(subject), 510)
+			require.NotContains(t, kept, "\x00")
+			require.NotContains(t, kept, `\u0000`)
+		}
+		_, kept := api.Audited(&servov1.DeployRequest{Tenant: "acme", Manifest: large})
+		require.Contains(t, kept, "bytes]")
+		require.Contains(t, kept, "acme")
+	})
+}

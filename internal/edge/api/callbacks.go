@@ -1,0 +1,178 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/domain/push"
+	"go.arco.dev/servo/internal/store"
+)
+
+// pushWorker is the name of everybody who reports through presigned URLs: the URL says which
+// attempt they hold, nothing says who they are.
+const pushWorker = "push"
+
+// Callback applies what a push worker has sent to a presigned URL that was believed: the
+// same checks and the same calls as those of pull workers, with the lease that the URL
+// stands for. Read gives the message that was sent.
+func (s *Server) Callback(ctx context.Context, c push.Callback, read func(proto.Message) error) (proto.Message, error) {
+	req, err := s.callbackRequest(ctx, c, read)
+	if err != nil {
+		return nil, err
+	}
+	info := &grpc.UnaryServerInfo{Server: s, FullMethod: push.CallbackPath + string(c.Action)}
+	answer, err := s.unary(presigned)(ctx, req, info, func(ctx context.Context, req any) (any, error) {
+		switch req := req.(type) {
+		case *servov1.ReportRequest:
+			if c.Action == push.ActionReport {
+				return workerService{Server: s}.Report(ctx, req)
+			}
+			return s.reportOne(ctx, req.GetItems()[0])
+		case *servov1.HeartbeatRequest:
+			answers, err := workerService{Server: s}.Heartbeat(ctx, req)
+			if err != nil {
+				return nil, err
+			}
+			return answers.GetLeases()[0], nil
+		case *servov1.GetTaskRequest:
+			return s.upstreamOf(ctx, c, req)
+		case *servov1.ListUpstreamTasksRequest:
+			return taskService{Server: s}.ListUpstreamTasks(ctx, req)
+		}
+		return nil, unknownAction(c.Action)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer.(proto.Message), nil //nolint:forcetypeassert // all of these are
+}
+
+// presigned is whoever calls a presigned URL: it was made for one attempt, and lets nobody do
+// more than that.
+func presigned(context.Context, string) (identity, error) {
+	return identity{Caller: access.Caller{Actor: pushWorker}, presigned: true}, nil
+}
+
+// callbackRequest makes the request of the contract that a callback amounts to.
+func (s *Server) callbackRequest(ctx context.Context, c push.Callback, read func(proto.Message) error) (proto.Message, error) {
+	lease := handle{TaskKey: taskOf(c), attempt: c.Attempt, token: c.Token}.encode()
+	report := func(item *servov1.ReportItem) proto.Message {
+		return &servov1.ReportRequest{WorkerId: pushWorker, Items: []*servov1.ReportItem{item}}
+	}
+	switch c.Action {
+	case push.ActionStatus:
+		item := &servov1.ReportItem{}
+		err := read(item)
+		return report(item), leased(item, lease, err)
+	case push.ActionReport:
+		req := &servov1.ReportRequest{}
+		err := read(req)
+		req.WorkerId = pushWorker
+		for _, item := range req.GetItems() {
+			err = leased(item, lease, err)
+		}
+		return req, err
+	case push.ActionCursor:
+		advance := &servov1.Advance{}
+		err := read(advance)
+		return report(&servov1.ReportItem{Lease: lease, Action: &servov1.ReportItem_Advance{Advance: advance}}), err
+	case push.ActionFanOut:
+		fanOut := &servov1.FanOut{}
+		err := read(fanOut)
+		return report(&servov1.ReportItem{Lease: lease, Action: &servov1.ReportItem_FanOut{FanOut: fanOut}}), err
+	case push.ActionHeartbeat:
+		item := &servov1.HeartbeatItem{}
+		err := read(item)
+		item.Lease = lease
+		return &servov1.HeartbeatRequest{WorkerId: pushWorker, Leases: []*servov1.HeartbeatItem{item}}, err
+	case push.ActionUpstream:
+		return s.upstreamRequest(ctx, c, read)
+	}
+	return nil, unknownAction(c.Action)
+}
+
+func taskOf(c push.Callback) store.TaskKey {
+	return store.TaskKey{Tenant: c.Tenant, Run: c.Run, Task: c.Task}
+}
+
+// leased gives an item the lease of the URL. One that names another is refused: it would be
+// ignored otherwise.
+func leased(item *servov1.ReportItem, lease string, err error) error {
+	if err == nil && item.GetLease() != "" && item.GetLease() != lease {
+		return fault.New(fault.InvalidArgument, "is another than that of the URL", fault.Field("lease"), fault.Remedy("leave it out"))
+	}
+	item.Lease = lease
+	if start := item.GetStart(); err == nil && start != nil && start.GetInstance() == "" {
+		return fault.New(fault.InvalidArgument, "is missing: an envelope may arrive twice, and one instance executes it", fault.Field("start.instance"),
+			fault.Remedy("send a name that each process of the worker makes once, such as a random UUID"))
+	}
+	return err
+}
+
+func unknownAction(action push.Action) error {
+	return fault.New(fault.NotFound, "no callback "+string(action), fault.Field("action"), fault.Remedy("use a URL of the envelope"))
+}
+
+// reportOne applies one item, which answers as the call: a refusal is an error.
+func (s *Server) reportOne(ctx context.Context, item *servov1.ReportItem) (*servov1.ReportAnswer, error) {
+	w := workerService{Server: s}
+	b := newBatch(ctx, []*servov1.ReportItem{item})
+	w.applyLogs(ctx, b)
+	w.applyProgress(ctx, b)
+	w.applyReports(ctx, b)
+	return b.answers[0], b.errs[0]
+}
+
+// upstreamRequest asks for one upstream by its run and id, or for a page of them all.
+func (s *Server) upstreamRequest(ctx context.Context, c push.Callback, read func(proto.Message) error) (proto.Message, error) {
+	asked := &servov1.ListUpstreamTasksRequest{}
+	if err := read(asked); err != nil {
+		return nil, err
+	}
+	tenant, err := s.tenants.name(ctx, c.Tenant)
+	if err != nil {
+		return nil, s.explain(ctx, push.CallbackPath+string(c.Action), err)
+	}
+	if asked.GetTenant() != "" && asked.GetTenant() != tenant {
+		return nil, fault.New(fault.InvalidArgument, "is another than that of the URL", fault.Field("tenant"), fault.Remedy("leave it out"))
+	}
+	if asked.GetTask() == "" && asked.GetRun() == "" {
+		asked.Tenant, asked.Run, asked.Task = tenant, c.Run.String(), c.Task.String()
+		return asked, nil
+	}
+	if asked.GetRun() == "" {
+		asked.Run = c.Run.String()
+	}
+	return &servov1.GetTaskRequest{Tenant: tenant, Run: asked.GetRun(), Task: asked.GetTask()}, nil
+}
+
+// upstreamOf reads one upstream of the task that a URL is for, and of no other.
+func (s *Server) upstreamOf(ctx context.Context, c push.Callback, req *servov1.GetTaskRequest) (*servov1.UpstreamTask, error) {
+	run, err := id.Parse[id.Run]("run", req.GetRun())
+	if err != nil {
+		return nil, err
+	}
+	task, err := id.Parse[id.Task]("task", req.GetTask())
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.store.UpstreamOf(ctx, taskOf(c), run, task)
+	if err != nil {
+		return nil, err
+	}
+	return upstreamToProto(found)
+}
+
+func upstreamToProto(t store.UpstreamTask) (*servov1.UpstreamTask, error) {
+	result, err := valueOf(t.Result)
+	return &servov1.UpstreamTask{
+		Task: t.Task.String(), Index: t.Index, Asset: t.Asset, Partition: t.Partition, State: servov1.Task_State(t.State),
+		Outcome: string(t.Outcome), Result: result,
+	}, err
+}

@@ -1,0 +1,75 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/base/telemetry"
+	"go.arco.dev/servo/internal/store"
+)
+
+// ListEvents implements servov1.EventServiceServer.
+func (s eventService) ListEvents(ctx context.Context, req *servov1.ListEventsRequest) (*servov1.ListEventsResponse, error) {
+	filter := store.RecordedFilter{Type: req.GetType(), Subject: req.GetSubject()}
+	var err error
+	if filter.Tenant, err = s.ownerOrAll(ctx, req.GetTenant()); err != nil {
+		return nil, err
+	}
+	page, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	if filter.From, err = timeOf("from", req.GetFrom()); err != nil {
+		return nil, err
+	}
+	if filter.To, err = timeOf("to", req.GetTo()); err != nil {
+		return nil, err
+	}
+	var before store.EventPlace
+	if page.after != "" {
+		if _, err := fmt.Sscanf(page.after, "%d-%d", &before.Tx, &before.Position); err != nil {
+			return nil, badToken("is not a page token")
+		}
+	}
+	events, next, err := s.store.RecordedEvents(ctx, filter, before, page.size)
+	if err != nil {
+		return nil, err
+	}
+	answer := &servov1.ListEventsResponse{}
+	if next != nil {
+		answer.NextPageToken = page.next(placeOf(next.Tx, next.Position))
+	}
+	shown, cutAt := cut(page, events, func(e store.RecordedEvent) int { return len(e.Data) }, func(e store.RecordedEvent) string { return placeOf(e.Tx, e.Position) })
+	if cutAt != "" {
+		answer.NextPageToken = cutAt
+	}
+	for _, e := range shown {
+		out, err := s.recorded(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		answer.Events = append(answer.Events, out)
+	}
+	return answer, nil
+}
+
+func placeOf(tx, position int64) string { return fmt.Sprintf("%d-%d", tx, position) }
+
+func (s eventService) recorded(ctx context.Context, e store.RecordedEvent) (*servov1.RecordedEvent, error) {
+	data, err := structOf(e.Data)
+	if err != nil {
+		return nil, err
+	}
+	out := &servov1.RecordedEvent{
+		Id: placeOf(e.Tx, e.Position), Type: e.Type, Subject: e.Subject, Version: e.Version, RecordedAt: timestamp(e.At), Actor: e.Actor, Trace: telemetry.Parent(e.Trace), Data: data,
+	}
+	if e.Run != nil {
+		out.Run = e.Run.String()
+	}
+	if e.Tenant != (id.Tenant{}) {
+		out.Tenant, err = s.tenants.name(ctx, e.Tenant)
+	}
+	return out, err
+}

@@ -1,0 +1,293 @@
+package api
+
+import (
+	"context"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/plan"
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/store"
+)
+
+// runService implements servo.v1.RunService.
+type runService struct {
+	servov1.UnimplementedRunServiceServer
+	*Server
+}
+
+// runKey finds the run that a request names.
+func (s *Server) runKey(ctx context.Context, req interface {
+	GetTenant() string
+	GetRun() string
+},
+) (store.RunKey, error) {
+	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return store.RunKey{}, err
+	}
+	wanted, err := id.Parse[id.Run]("run", req.GetRun())
+	key := store.RunKey{Tenant: tenant, Run: wanted}
+	if err != nil || len(callerOf(ctx).Workspaces) == 0 {
+		return key, err
+	}
+	found, err := s.store.GetRun(ctx, key)
+	if err != nil {
+		return key, err
+	}
+	return key, reaches(ctx, found.WorkspaceName, "run", wanted.String())
+}
+
+// TriggerRun implements servov1.RunServiceServer.
+func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunRequest) (*servov1.TriggerRunResponse, error) {
+	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTarget(req); err != nil {
+		return nil, err
+	}
+	key, err := idempotencyKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	parameters, err := jsonOfStruct("parameters", req.GetParameters())
+	if err != nil {
+		return nil, err
+	}
+	triggered, err := s.engine.TriggerRun(ctx, engine.Trigger{
+		Tenant: tenant, Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Select: req.GetSelect(), Parameters: parameters,
+		Priority: int16(req.GetPriority()), TriggeredBy: callerOf(ctx).Actor, Note: req.GetNote(), Retry: retryOf(req.GetRetry()), //nolint:gosec // 0 to 10
+		IdempotencyKey: key, Meta: metaOf(ctx), WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.triggered(ctx, req.GetTenant(), tenant, triggered)
+}
+
+// checkTarget refuses a request that names neither a pipeline nor a selection: a run of all assets
+// has to be asked for.
+func checkTarget(req interface {
+	GetPipeline() string
+	GetSelect() []string
+},
+) error {
+	if req.GetPipeline() != "" || len(req.GetSelect()) > 0 {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, "neither a pipeline nor a selection is named", fault.Field("pipeline"),
+		fault.Remedy(`name a pipeline, or select assets; select ["*"] is all of them`))
+}
+
+// triggered answers with the run as it is stored.
+func (s runService) triggered(ctx context.Context, name string, tenant id.Tenant, t engine.Triggered) (*servov1.TriggerRunResponse, error) {
+	found, err := s.readRun(ctx, name, store.RunKey{Tenant: tenant, Run: t.Run})
+	return &servov1.TriggerRunResponse{Run: found, RepeatedRequest: t.Repeat, AlreadyRunning: t.AlreadyRunning}, err
+}
+
+func retryOf(p *servov1.RetryPolicy) *run.RetryPolicy {
+	if p == nil {
+		return nil
+	}
+	return &run.RetryPolicy{
+		MaxAttempts: int(p.GetMaxAttempts()), MaxDeaths: int(p.GetMaxDeaths()), InitialDelay: p.GetInitialDelay().AsDuration(), MaxDelay: p.GetMaxDelay().AsDuration(),
+		Multiplier: p.GetMultiplier(), Jitter: p.GetJitter(), RetryOn: p.GetRetryOn(), NoRetryOn: p.GetNoRetryOn(), TimeoutGrowth: p.GetTimeoutGrowth(),
+	}
+}
+
+// PlanRun implements servov1.RunServiceServer.
+func (s runService) PlanRun(ctx context.Context, req *servov1.PlanRunRequest) (*servov1.PlanRunResponse, error) {
+	owner, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	active, err := s.manifests.active(ctx, owner, req.GetWorkspace())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTarget(req); err != nil {
+		return nil, err
+	}
+	parameters, err := jsonOfStruct("parameters", req.GetParameters())
+	if err != nil {
+		return nil, err
+	}
+	planned, err := active.planner.Plan(plan.Request{Pipeline: req.GetPipeline(), Select: req.GetSelect(), Parameters: parameters})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.engine.CheckPlan(ctx, owner, req.GetTenant(), planned); err != nil {
+		return nil, err
+	}
+	answer := &servov1.PlanRunResponse{Fingerprint: planned.Fingerprint, Deployment: active.id.String()}
+	if answer.Parameters, err = structOf(planned.Parameters); err != nil {
+		return nil, err
+	}
+	for i, t := range planned.Tasks {
+		answer.Tasks = append(answer.Tasks, &servov1.PlannedTask{Index: int32(i), Asset: t.Key, Partition: t.Partition, Pool: t.Pool})
+	}
+	for _, edge := range planned.Edges {
+		to := answer.GetTasks()[edge[1]]
+		to.Upstream = append(to.Upstream, int32(edge[0])) //nolint:gosec // an index of a task
+	}
+	return answer, nil
+}
+
+// ListRuns implements servov1.RunServiceServer.
+func (s runService) ListRuns(ctx context.Context, req *servov1.ListRunsRequest) (*servov1.ListRunsResponse, error) {
+	if req.GetTenant() == "" {
+		return s.listAllRuns(ctx, req)
+	}
+	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	page, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	before, err := idPosition[id.Run](page)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := runFilter(req)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetConfig() != "" {
+		of, err := configService{Server: s.Server}.findAny(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		filter.Config = &of.ID
+	}
+	runs, next, err := s.store.ListRuns(ctx, tenant, filter, before, page.size)
+	if err != nil {
+		return nil, err
+	}
+	answer := &servov1.ListRunsResponse{}
+	if next != nil {
+		answer.NextPageToken = page.next(next.String())
+	}
+	shown, cutAt := cut(page, runs, func(r store.RunView) int { return len(r.Parameters) }, func(r store.RunView) string { return r.ID.String() })
+	if cutAt != "" {
+		answer.NextPageToken = cutAt
+	}
+	for _, r := range shown {
+		out, err := runToProto(req.GetTenant(), r)
+		if err != nil {
+			return nil, err
+		}
+		answer.Runs = append(answer.Runs, out)
+	}
+	return answer, nil
+}
+
+func runFilter(req *servov1.ListRunsRequest) (store.RunFilter, error) {
+	f := store.RunFilter{Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline()}
+	for _, state := range req.GetState() {
+		f.States = append(f.States, run.State(state)) //nolint:gosec // the contract's numbers are the stored ones
+	}
+	var err error
+	if f.From, err = timeOf("from", req.GetFrom()); err != nil {
+		return f, err
+	}
+	if f.To, err = timeOf("to", req.GetTo()); err != nil {
+		return f, err
+	}
+	if text := req.GetParentRun(); text != "" {
+		parent, err := id.Parse[id.Run]("parent_run", text)
+		if err != nil {
+			return f, err
+		}
+		f.Parent = &parent
+	}
+	return f, nil
+}
+
+// GetRun implements servov1.RunServiceServer.
+func (s runService) GetRun(ctx context.Context, req *servov1.GetRunRequest) (*servov1.Run, error) {
+	key, err := s.runKey(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return s.readRun(ctx, req.GetTenant(), key)
+}
+
+func (s runService) readRun(ctx context.Context, tenant string, key store.RunKey) (*servov1.Run, error) {
+	found, err := s.store.GetRun(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return runToProto(tenant, found)
+}
+
+// CancelRun implements servov1.RunServiceServer.
+func (s runService) CancelRun(ctx context.Context, req *servov1.CancelRunRequest) (*servov1.Run, error) {
+	key, err := s.runKey(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.engine.CancelRun(ctx, engine.Cancel{Tenant: key.Tenant, Run: key.Run, Reason: req.GetReason(), Meta: metaOf(ctx)}); err != nil {
+		return nil, err
+	}
+	return s.readRun(ctx, req.GetTenant(), key)
+}
+
+// RetryRun implements servov1.RunServiceServer.
+func (s runService) RetryRun(ctx context.Context, req *servov1.RetryRunRequest) (*servov1.TriggerRunResponse, error) {
+	key, err := s.runKey(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	idempotency, err := idempotencyKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mode := engine.RetryFailed
+	switch req.GetMode() {
+	case servov1.RetryRunRequest_ALL:
+		mode = engine.RetryAll
+	case servov1.RetryRunRequest_FROM:
+		mode = engine.RetryFrom
+	default: // FAILED, said or not
+	}
+	triggered, err := s.engine.RetryRun(ctx, engine.RetryRun{
+		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: callerOf(ctx).Actor, Note: req.GetNote(), IdempotencyKey: idempotency,
+		WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(), Meta: metaOf(ctx),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.triggered(ctx, req.GetTenant(), key.Tenant, triggered)
+}
+
+func runToProto(tenant string, r store.RunView) (*servov1.Run, error) {
+	parameters, err := structOf(r.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	out := &servov1.Run{
+		Id: r.ID.String(), Tenant: tenant, Workspace: r.WorkspaceName, Pipeline: r.Pipeline, State: servov1.Run_State(r.State),
+		Deployment: r.Deployment.String(), Parameters: parameters, Priority: int32(r.Priority), TriggerType: r.TriggerType,
+		TriggeredBy: r.TriggeredBy, PlanFingerprint: r.Fingerprint, CancelReason: r.CancelReason,
+		CreatedAt: timestamp(r.CreatedAt), StartedAt: timestamp(r.StartedAt), FinishedAt: timestamp(r.FinishedAt),
+		Tasks: &servov1.TaskCounts{
+			Total: r.Total, Remaining: r.Remaining, Succeeded: r.Succeeded, Failed: r.Failed, Skipped: r.Skipped, Cancelled: r.Cancelled,
+		},
+	}
+	if r.Parent != nil {
+		out.ParentRun = r.Parent.String()
+	}
+	if r.Config != nil {
+		out.Config, out.ConfigId, out.Slot = r.ConfigName, r.Config.String(), timestamp(r.Slot)
+	}
+	if w := r.Window; w != nil {
+		out.IntervalStart, out.IntervalEnd = timestamp(w.Start), timestamp(w.End)
+	}
+	out.StartBy, out.SlaBreached = timestamp(r.StartBy), r.Late || r.TimedOut
+	return out, nil
+}

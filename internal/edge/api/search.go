@@ -1,0 +1,232 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/store"
+)
+
+const (
+	// foundOfKind is how many of each kind an answer has.
+	foundOfKind = 5
+	// searchedWorkspaces is in how many workspaces of a tenant pipelines and assets are looked for.
+	searchedWorkspaces = 20
+)
+
+// searchService implements servo.v1.SearchService.
+type searchService struct {
+	servov1.UnimplementedSearchServiceServer
+	*Server
+}
+
+// readBy is the call by which something of a kind is read: who may not make it is not told that
+// there is such a thing.
+func readBy(kind string) string {
+	switch kind {
+	case store.KindRun:
+		return servov1.RunService_GetRun_FullMethodName
+	case store.KindTask:
+		return servov1.TaskService_ListTasks_FullMethodName
+	case store.KindConfig:
+		return servov1.ConfigService_ListConfigs_FullMethodName
+	case store.KindDeployment:
+		return servov1.DeploymentService_GetDeployment_FullMethodName
+	case store.KindWorkspace:
+		return servov1.TenantService_ListWorkspaces_FullMethodName
+	case store.KindEvent:
+		return servov1.EventService_GetEvent_FullMethodName
+	case store.KindAlert:
+		return servov1.AlertService_GetAlert_FullMethodName
+	case store.KindChannel:
+		return servov1.AlertService_ListAlertChannels_FullMethodName
+	case store.KindSubscription:
+		return servov1.SubscriptionService_GetSubscription_FullMethodName
+	case store.KindKey:
+		return servov1.KeyService_ListKeys_FullMethodName
+	case store.KindTemplate:
+		return servov1.TemplateService_ListTemplates_FullMethodName
+	case store.KindTenant:
+		return servov1.TenantService_GetTenant_FullMethodName
+	case store.KindLock:
+		return servov1.LockService_ListLocks_FullMethodName
+	case kindPipeline:
+		return servov1.AssetService_ListPipelines_FullMethodName
+	case kindAsset:
+		return servov1.AssetService_ListAssets_FullMethodName
+	case kindPool:
+		return servov1.PoolService_ListPools_FullMethodName
+	}
+	return ""
+}
+
+// What the API finds beside what the store does.
+const (
+	kindPipeline = "pipeline"
+	kindAsset    = "asset"
+	kindPool     = "pool"
+)
+
+// Search implements servov1.SearchServiceServer.
+func (s searchService) Search(ctx context.Context, req *servov1.SearchRequest) (*servov1.SearchResponse, error) {
+	text := strings.TrimSpace(req.GetQ())
+	if text == "" {
+		return nil, fault.New(fault.InvalidArgument, "is blank", fault.Field("q"), fault.Remedy("send an id, or a part of a name"))
+	}
+	tenant, err := s.ownerOrAll(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	var found []store.Found
+	answer := &servov1.SearchResponse{}
+	if isID(text) {
+		if found, err = s.store.FindByID(ctx, tenant, uuid.MustParse(text)); err != nil {
+			return nil, err
+		}
+	} else {
+		answer.Partial = req.GetTenant() == ""
+		if found, err = s.byName(ctx, tenant, req.GetWorkspace(), text); err != nil {
+			return nil, err
+		}
+	}
+	if answer.Cut, err = s.more(ctx, tenant, found, text); err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		shown, err := s.foundToProto(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if s.mayFind(ctx, req, shown) {
+			answer.Found = append(answer.Found, shown)
+		}
+	}
+	return answer, nil
+}
+
+// more says whether names were left out that may have the text too: there are more configs than
+// are looked at, and not so many were found that others are left out anyway.
+func (s searchService) more(ctx context.Context, tenant id.Tenant, found []store.Found, text string) (bool, error) {
+	configs := 0
+	for _, f := range found {
+		if f.Kind == store.KindConfig {
+			configs++
+		}
+	}
+	if configs >= foundOfKind || isID(text) {
+		return false, nil
+	}
+	return s.store.MoreConfigs(ctx, tenant)
+}
+
+// isID says whether a text is an id, and cannot be meant as a name.
+func isID(text string) bool {
+	_, err := uuid.Parse(text)
+	return err == nil && len(text) == len(uuid.Nil.String())
+}
+
+// mayFind says whether the caller may read what was found, and has asked for it.
+func (s searchService) mayFind(ctx context.Context, req *servov1.SearchRequest, f *servov1.Found) bool {
+	if req.GetWorkspace() != "" && f.GetWorkspace() != req.GetWorkspace() {
+		return false
+	}
+	m, known := s.methods[readBy(f.GetKind())]
+	caller := callerOf(ctx)
+	return known && caller.Reaches(f.GetWorkspace()) && caller.May(m, access.Request{Tenant: f.GetTenant(), Workspace: f.GetWorkspace()}) == nil
+}
+
+func (s searchService) foundToProto(ctx context.Context, f store.Found) (*servov1.Found, error) {
+	out := &servov1.Found{Kind: f.Kind, Name: f.Name, Workspace: f.Workspace, State: f.State}
+	if f.ID != uuid.Nil {
+		out.Id = f.ID.String()
+	}
+	if f.Public != "" {
+		out.Id = f.Public
+	}
+	if f.Run != (id.Run{}) {
+		out.Run = f.Run.String()
+	}
+	if f.Tenant == (id.Tenant{}) {
+		return out, nil
+	}
+	var err error
+	out.Tenant, err = s.tenants.name(ctx, f.Tenant)
+	return out, err
+}
+
+// byName finds what has a text in its name: of one tenant, or of the installation.
+func (s searchService) byName(ctx context.Context, tenant id.Tenant, workspace, text string) ([]store.Found, error) {
+	looks := []func() ([]store.Found, error){
+		func() ([]store.Found, error) { return s.store.FindConfigs(ctx, tenant, workspace, text, foundOfKind) },
+		func() ([]store.Found, error) { return s.store.FindKeys(ctx, tenant, text, foundOfKind) },
+	}
+	if tenant == (id.Tenant{}) {
+		looks = append(looks,
+			func() ([]store.Found, error) { return s.store.FindTenants(ctx, text, foundOfKind) },
+			func() ([]store.Found, error) { return s.findPools(ctx, text) })
+	} else {
+		looks = append(looks,
+			func() ([]store.Found, error) { return s.findDeployed(ctx, tenant, workspace, text) },
+			func() ([]store.Found, error) { return s.store.FindLocks(ctx, tenant, workspace, text, foundOfKind) })
+	}
+	var found []store.Found
+	for _, look := range looks {
+		some, err := look()
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	return found, nil
+}
+
+// has says whether a text is in a name, whatever its case.
+func has(name, text string) bool {
+	return strings.Contains(strings.ToLower(name), strings.ToLower(text))
+}
+
+func (s searchService) findPools(ctx context.Context, text string) (found []store.Found, err error) {
+	pools, err := s.store.Pools(ctx)
+	for _, p := range pools {
+		if has(p.Name, text) && len(found) < foundOfKind {
+			found = append(found, store.Found{Kind: kindPool, Name: p.Name})
+		}
+	}
+	return found, err
+}
+
+// findDeployed finds pipelines and assets in the active deployments of a tenant.
+func (s searchService) findDeployed(ctx context.Context, tenant id.Tenant, workspace, text string) ([]store.Found, error) {
+	workspaces, err := s.store.ListWorkspaces(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	workspaces = slices.DeleteFunc(workspaces, func(w store.WorkspaceView) bool {
+		return w.Active == nil || workspace != "" && w.Name != workspace
+	})
+	var pipelines, assets []store.Found
+	for _, w := range workspaces[:min(len(workspaces), searchedWorkspaces)] {
+		d, err := s.manifests.of(ctx, tenant, *w.Active)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range d.manifest.Pipelines {
+			if has(p.Name, text) && len(pipelines) < foundOfKind {
+				pipelines = append(pipelines, store.Found{Kind: kindPipeline, Name: p.Name, Tenant: tenant, Workspace: w.Name})
+			}
+		}
+		for _, a := range d.manifest.Assets {
+			if has(a.Key, text) && len(assets) < foundOfKind {
+				assets = append(assets, store.Found{Kind: kindAsset, Name: a.Key, Tenant: tenant, Workspace: w.Name})
+			}
+		}
+	}
+	return append(pipelines, assets...), nil
+}

@@ -1,0 +1,156 @@
+package api
+
+import (
+	"context"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/base/webhook"
+	"go.arco.dev/servo/internal/domain/subscription"
+	"go.arco.dev/servo/internal/store"
+)
+
+// subscriptionService implements servo.v1.SubscriptionService.
+type subscriptionService struct {
+	servov1.UnimplementedSubscriptionServiceServer
+	*Server
+}
+
+// ownerOfSubscriptions is the tenant of that name, or the installation if there is none.
+func (s subscriptionService) ownerOfSubscriptions(ctx context.Context, name string) (id.Tenant, error) {
+	if name == "" {
+		return id.Tenant{}, nil
+	}
+	return s.tenants.id(ctx, name)
+}
+
+// CreateSubscription implements servov1.SubscriptionServiceServer.
+func (s subscriptionService) CreateSubscription(ctx context.Context, req *servov1.CreateSubscriptionRequest) (*servov1.CreateSubscriptionResponse, error) {
+	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.config.Guard.CheckTarget(ctx, "url", req.GetUrl()); err != nil {
+		return nil, err
+	}
+	made, err := s.engine.CreateSubscription(ctx, owner, subscription.Settings{
+		Name: req.GetName(), URL: req.GetUrl(), Types: req.GetTypes(), Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(),
+	}, req.GetFrom(), metaOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &servov1.CreateSubscriptionResponse{Subscription: subscriptionToProto(store.FollowerView{Follower: made}), Secret: webhook.SecretText(made.Secret)}, nil
+}
+
+// ListSubscriptions implements servov1.SubscriptionServiceServer.
+func (s subscriptionService) ListSubscriptions(ctx context.Context, req *servov1.ListSubscriptionsRequest) (*servov1.ListSubscriptionsResponse, error) {
+	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.store.Subscriptions(ctx, owner, "")
+	if err != nil {
+		return nil, err
+	}
+	answer := &servov1.ListSubscriptionsResponse{}
+	for _, f := range found {
+		answer.Subscriptions = append(answer.Subscriptions, subscriptionToProto(f))
+	}
+	return answer, nil
+}
+
+// GetSubscription implements servov1.SubscriptionServiceServer.
+func (s subscriptionService) GetSubscription(ctx context.Context, req *servov1.GetSubscriptionRequest) (*servov1.Subscription, error) {
+	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	return s.subscription(ctx, owner, req.GetSubscription())
+}
+
+// subscription reads one with its lag.
+func (s subscriptionService) subscription(ctx context.Context, owner id.Tenant, name string) (*servov1.Subscription, error) {
+	var found []store.FollowerView
+	var err error
+	if name != "" {
+		found, err = s.store.Subscriptions(ctx, owner, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fault.New(fault.NotFound, "there is no such subscription", fault.Field("subscription"), fault.Remedy("look it up: servo subscriptions list"))
+	}
+	lag, err := s.store.FeedLag(ctx, found[0].After)
+	if err != nil {
+		return nil, err
+	}
+	answer := subscriptionToProto(found[0])
+	answer.Lag = duration(lag)
+	return answer, nil
+}
+
+// PauseSubscription implements servov1.SubscriptionServiceServer.
+func (s subscriptionService) PauseSubscription(ctx context.Context, req *servov1.PauseSubscriptionRequest) (*servov1.Subscription, error) {
+	return s.change(ctx, req, func(owner id.Tenant) error {
+		return s.engine.PauseSubscription(ctx, owner, req.GetSubscription(), req.GetReason(), metaOf(ctx))
+	})
+}
+
+// ResumeSubscription implements servov1.SubscriptionServiceServer.
+func (s subscriptionService) ResumeSubscription(ctx context.Context, req *servov1.ResumeSubscriptionRequest) (*servov1.Subscription, error) {
+	return s.change(ctx, req, func(owner id.Tenant) error {
+		return s.engine.ResumeSubscription(ctx, owner, req.GetSubscription(), metaOf(ctx))
+	})
+}
+
+// ReplaySubscription implements servov1.SubscriptionServiceServer.
+func (s subscriptionService) ReplaySubscription(ctx context.Context, req *servov1.ReplaySubscriptionRequest) (*servov1.Subscription, error) {
+	return s.change(ctx, req, func(owner id.Tenant) error {
+		return s.engine.ReplaySubscription(ctx, owner, req.GetSubscription(), req.GetFrom(), metaOf(ctx))
+	})
+}
+
+// aboutSubscription is a request about one subscription.
+type aboutSubscription interface {
+	GetTenant() string
+	GetSubscription() string
+}
+
+// change does something to a subscription and reads what has become of it.
+func (s subscriptionService) change(ctx context.Context, req aboutSubscription, do func(owner id.Tenant) error) (*servov1.Subscription, error) {
+	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	if err := do(owner); err != nil {
+		return nil, err
+	}
+	return s.subscription(ctx, owner, req.GetSubscription())
+}
+
+// DeleteSubscription implements servov1.SubscriptionServiceServer.
+func (s subscriptionService) DeleteSubscription(ctx context.Context, req *servov1.DeleteSubscriptionRequest) (*servov1.DeleteSubscriptionResponse, error) {
+	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	return &servov1.DeleteSubscriptionResponse{}, s.engine.DeleteSubscription(ctx, owner, req.GetSubscription(), metaOf(ctx))
+}
+
+func subscriptionToProto(f store.FollowerView) *servov1.Subscription {
+	answer := &servov1.Subscription{
+		Id: f.ID.String(), Name: f.Name, Url: f.URL, Types: f.Types, Workspace: f.Workspace, Pipeline: f.Pipeline,
+		State: servov1.Subscription_ACTIVE, Position: f.After.String(), Delivered: f.Delivered, DeliveredAt: timestamp(f.DeliveredAt),
+		FailingSince: timestamp(f.FailingSince), Tries: int32(f.Tries), Error: f.Error, //nolint:gosec // a few thousands
+		PausedAt: timestamp(f.PausedAt), PauseReason: f.PauseReason, CreatedBy: f.CreatedBy, CreatedAt: timestamp(f.CreatedAt),
+	}
+	switch {
+	case !f.PausedAt.IsZero():
+		answer.State = servov1.Subscription_PAUSED
+	case !f.FailingSince.IsZero():
+		answer.State, answer.AgainAt = servov1.Subscription_FAILING, timestamp(f.DueAt)
+	}
+	return answer
+}

@@ -1,0 +1,119 @@
+// Package callbacks answers the workers of push pools: they post to URLs that Servo has
+// signed for one attempt and one action. Whoever cannot show a good one gets one answer,
+// whatever is wrong with it; what a good one may say is decided where pull workers' calls
+// are. It keeps nothing.
+package callbacks
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/push"
+	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/problem"
+	"go.arco.dev/servo/internal/edge/rest"
+	"go.arco.dev/servo/internal/engine"
+)
+
+// Config is what callbacks stand on.
+type Config struct {
+	Server *api.Server
+	Engine *engine.Engine
+	// PublicURL is where workers reach the servers, such as https://servo.example.com.
+	PublicURL string
+	Logger    *slog.Logger
+}
+
+// Callbacks answers presigned URLs.
+type Callbacks struct{ config Config }
+
+// New makes the handler of everything under push.CallbackPath.
+func New(config Config) *Callbacks {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Callbacks{config: config}
+}
+
+// Before answers callbacks and leaves the rest to another handler. It stands before a mux,
+// which would answer a path with a double slash in its own words.
+func (c *Callbacks) Before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, push.CallbackPath) {
+			c.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Pattern is what metrics call these requests.
+const Pattern = "/v1/callbacks/{tenant}/{run}/{task}/{attempt}/{action}"
+
+// ServeHTTP answers a callback.
+func (c *Callbacks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Pattern = r.Method + " " + Pattern
+	defer func() {
+		if caught := recover(); caught != nil {
+			c.config.Logger.ErrorContext(r.Context(), "a callback panicked", "panic", caught, "stack", string(debug.Stack()))
+			problem.Write(w, r, fmt.Errorf("panic: %v", caught))
+		}
+	}()
+	answer, err := c.answer(w, r)
+	if err != nil {
+		problem.Write(w, r, err)
+		return
+	}
+	rest.WriteMessage(w, r, answer)
+}
+
+// refused is the one answer to everybody who is not believed.
+func refused() error {
+	return fault.New(fault.Forbidden, "this URL does not permit this", fault.Remedy("use the URLs of the envelope, or those of the last heartbeat's answer"))
+}
+
+func (c *Callbacks) answer(w http.ResponseWriter, r *http.Request) (any, error) {
+	ctx := r.Context()
+	keys, now, err := c.config.Engine.KeyringWith(ctx, r.URL.Query().Get("key"))
+	if err != nil {
+		c.config.Logger.WarnContext(ctx, "cannot read the signing keys", "error", err)
+		return nil, fault.New(fault.Unavailable, "the database does not answer", fault.RetryAfter(api.RetryAfterAway), fault.Remedy("try again"), fault.Cause(err))
+	}
+	p, err := push.VerifyCallback(r.Method, r.URL, keys, now)
+	if err != nil {
+		c.config.Logger.InfoContext(ctx, "refused a callback", "reason", push.ReasonOf(err), "path", r.URL.Path)
+		return nil, refused()
+	}
+	if trace := r.Header.Get("traceparent"); trace != "" {
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("traceparent", trace, "tracestate", strings.Join(r.Header.Values("tracestate"), ",")))
+	}
+	answer, err := c.config.Server.Callback(ctx, p.Callback, func(m proto.Message) error { return rest.ReadMessage(w, r, m) })
+	if err != nil {
+		return nil, err
+	}
+	beat, ok := answer.(*servov1.HeartbeatAnswer)
+	if !ok {
+		return answer, nil
+	}
+	reply := push.HeartbeatReply{Held: beat.GetHeld(), ShouldCancel: beat.GetShouldCancel()}
+	if reply.Held && keys.Renew(p, now) {
+		key, err := keys.Signing(now)
+		if err != nil {
+			return reply, nil //nolint:nilerr // without a key the old URLs are all there is
+		}
+		fresh, err := push.SignCallbacks(c.config.PublicURL, p.Callback, key, now.Add(push.CallbackLifetime))
+		if err != nil {
+			return nil, err
+		}
+		reply.Callbacks = &fresh
+	}
+	return reply, nil
+}

@@ -1,0 +1,256 @@
+// Package rest is the HTTP edge of the API: the contract's REST paths through grpc-gateway,
+// and everything that the gateway does wrong by default, put right in one place. It calls
+// the services through a channel in the process, so that the interceptors of package api
+// run for REST too. It holds no logic of its own: what it refuses is what HTTP and JSON
+// forbid, never what a run or a tenant does.
+package rest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fullstorydev/grpchan"
+	"github.com/fullstorydev/grpchan/inprocgrpc"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/problem"
+)
+
+// The limits of the edge.
+const (
+	MaxBody     = 4 << 20          // bytes of a request's body
+	keepAlive   = 15 * time.Second // between two signs of life of a silent stream
+	peekTimeout = 2 * time.Second  // how long a stream's first answer is waited for before it is opened
+	writeLimit  = 30 * time.Second // how long a stream's reader may take to read
+)
+
+// Edge answers REST.
+type Edge struct {
+	mux       *runtime.ServeMux
+	routes    map[string]*route // by method and pattern
+	methods   []string          // that any path has
+	runs      servov1.RunServiceClient
+	log       *slog.Logger
+	openapi   document
+	docs      page
+	keepAlive time.Duration
+	peek      time.Duration
+	gzips     sync.Pool // of *gzip.Writer: each has hundreds of kilobytes
+}
+
+// New is the handler of everything under /v1, and of /openapi.json.
+func New(server *api.Server, log *slog.Logger) (http.Handler, error) {
+	return Over(Inside(server), log)
+}
+
+// Over is New over a channel that is there.
+func Over(channel grpc.ClientConnInterface, log *slog.Logger) (http.Handler, error) {
+	return over(channel, log)
+}
+
+// Inside is a channel to the services within the process, through their interceptors.
+func Inside(server *api.Server) grpc.ClientConnInterface {
+	channel := (&inprocgrpc.Channel{}).WithServerUnaryInterceptor(server.Unary()).WithServerStreamInterceptor(server.Stream())
+	server.Register(channel)
+	return channel
+}
+
+// over builds the edge over any channel.
+func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	e := &Edge{log: log, keepAlive: keepAlive, peek: peekTimeout, gzips: sync.Pool{New: newGzip}}
+	// What reaches the services is what this package lets through, not what the gateway makes
+	// of the headers.
+	channel = grpchan.InterceptClientConn(channel, onlyAllowedUnary, onlyAllowedStream)
+	e.runs = servov1.NewRunServiceClient(channel)
+	e.mux = runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, newCodec()),
+		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
+		runtime.WithOutgoingHeaderMatcher(outgoing),
+		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
+		runtime.WithErrorHandler(e.callFailed),
+		runtime.WithRoutingErrorHandler(e.notRouted),
+		runtime.WithMiddlewares(e.check),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithWriteContentLength(),
+	)
+	for _, register := range []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error{
+		with(servov1.NewTenantServiceClient, servov1.RegisterTenantServiceHandlerClient),
+		with(servov1.NewDeploymentServiceClient, servov1.RegisterDeploymentServiceHandlerClient),
+		with(servov1.NewAssetServiceClient, servov1.RegisterAssetServiceHandlerClient),
+		with(servov1.NewRunServiceClient, servov1.RegisterRunServiceHandlerClient),
+		with(servov1.NewTaskServiceClient, servov1.RegisterTaskServiceHandlerClient),
+		with(servov1.NewWorkerServiceClient, servov1.RegisterWorkerServiceHandlerClient),
+		with(servov1.NewStatusServiceClient, servov1.RegisterStatusServiceHandlerClient),
+		with(servov1.NewAdminServiceClient, servov1.RegisterAdminServiceHandlerClient),
+		with(servov1.NewLockServiceClient, servov1.RegisterLockServiceHandlerClient),
+		with(servov1.NewMetricsServiceClient, servov1.RegisterMetricsServiceHandlerClient),
+		with(servov1.NewFairnessServiceClient, servov1.RegisterFairnessServiceHandlerClient),
+		with(servov1.NewPoolServiceClient, servov1.RegisterPoolServiceHandlerClient),
+		with(servov1.NewSigningKeyServiceClient, servov1.RegisterSigningKeyServiceHandlerClient),
+		with(servov1.NewConfigServiceClient, servov1.RegisterConfigServiceHandlerClient),
+		with(servov1.NewAlertServiceClient, servov1.RegisterAlertServiceHandlerClient),
+		with(servov1.NewKeyServiceClient, servov1.RegisterKeyServiceHandlerClient),
+		with(servov1.NewAuditServiceClient, servov1.RegisterAuditServiceHandlerClient),
+		with(servov1.NewSubscriptionServiceClient, servov1.RegisterSubscriptionServiceHandlerClient),
+		with(servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
+		with(servov1.NewEventServiceClient, servov1.RegisterEventServiceHandlerClient),
+		with(servov1.NewTemplateServiceClient, servov1.RegisterTemplateServiceHandlerClient),
+		with(servov1.NewSearchServiceClient, servov1.RegisterSearchServiceHandlerClient),
+		with(servov1.NewSimulationServiceClient, servov1.RegisterSimulationServiceHandlerClient),
+	} {
+		if err := register(context.Background(), e.mux, channel); err != nil {
+			return nil, err
+		}
+	}
+	w := contractWritten()
+	e.routes, e.methods, e.openapi, e.docs = w.routes, w.methods, w.openapi, w.docs
+	return e, w.err
+}
+
+// written is what an edge answers of the contract itself. Nobody changes it.
+type written struct {
+	routes  map[string]*route // by method and pattern
+	methods []string          // that any path has
+	openapi document
+	docs    page
+	err     error
+}
+
+// contractWritten gives the one that all edges of the process share: it depends on nothing but
+// the contract, and to write it is most of what it takes to make an edge.
+var contractWritten = sync.OnceValue(writeContract) //nolint:gochecknoglobals // see above
+
+func writeContract() (w written) {
+	w.routes, w.methods = routes()
+	if w.openapi, w.err = newDocument(w.routes); w.err == nil {
+		w.docs, w.err = newPage(w.openapi.root)
+	}
+	return w
+}
+
+// with joins the two generated functions of a service. The other generated way in,
+// RegisterXHandlerServer, would go past the interceptors.
+func with[C any](client func(grpc.ClientConnInterface) C, register func(context.Context, *runtime.ServeMux, C) error) func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error {
+	return func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return register(ctx, mux, client(conn))
+	}
+}
+
+// ServeHTTP answers a request.
+func (e *Edge) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w := &writer{ResponseWriter: rw, edge: e, head: r.Method == http.MethodHead, compress: AcceptsGzip(r.Header)}
+	request := &state{original: r, requestID: requestID(r.Header)}
+	w.Header().Set(requestIDHeader, request.requestID)
+	defer func() {
+		if caught := recover(); caught != nil {
+			e.panicked(w, r, caught)
+		}
+		w.end()
+	}()
+	if err := checkPath(r); err != nil {
+		problem.Write(w, r, err)
+		return
+	}
+	md, err := allowedMetadata(r.Header, request.requestID, r.RemoteAddr)
+	if err != nil {
+		problem.Write(w, r, err)
+		return
+	}
+	request.metadata = md
+	in := r.WithContext(context.WithValue(r.Context(), stateKey{}, request))
+	switch {
+	case r.URL.Path == openAPIPath:
+		r.Pattern = openAPIPath
+		e.openapi.ServeHTTP(w, in)
+	case e.docs.has(r.URL.Path):
+		r.Pattern = docsPath
+		e.docs.ServeHTTP(w, in)
+	case r.Method == http.MethodOptions:
+		e.options(w, in)
+	default:
+		if r.Method == http.MethodHead {
+			in.Method = http.MethodGet
+		}
+		in.Header = http.Header{} // the gateway has its own ideas of them; what it cannot read it would log
+		e.mux.ServeHTTP(w, in)
+	}
+}
+
+// options says which methods a path has.
+func (e *Edge) options(w http.ResponseWriter, r *http.Request) {
+	allow := e.allowed(r)
+	if allow == "" {
+		problem.Write(w, r, noSuchPath(r))
+		return
+	}
+	w.Header().Set("Allow", allow)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// notRouted answers what the gateway has found no handler for.
+func (e *Edge) notRouted(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ int) {
+	s := stateOf(r)
+	if s.probing {
+		return
+	}
+	allow := e.allowed(r)
+	if allow == "" {
+		problem.Write(w, r, noSuchPath(r))
+		return
+	}
+	w.Header().Set("Allow", allow)
+	problem.Write(w, r, fault.New(problem.MethodNotAllowed, fmt.Sprintf("%s is not possible at %s", s.original.Method, shorten(r.URL.Path)),
+		fault.Remedy("use "+allow), fault.Value("allow", allow)))
+}
+
+func noSuchPath(r *http.Request) error {
+	return fault.New(fault.NotFound, "there is nothing at "+shorten(r.URL.Path), fault.Remedy("compare the path with "+openAPIPath))
+}
+
+// callFailed answers a call that was refused, or that could not be made.
+func (e *Edge) callFailed(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+	if b, ok := r.Body.(*body); ok && b.refused != nil {
+		err = b.refused // the generated code keeps only its text
+	}
+	if of, ok := runtime.ServerMetadataFromContext(ctx); ok {
+		forward(w.Header(), of.HeaderMD)
+	}
+	problem.Write(w, r, err)
+}
+
+// panicked ends a request whose handler has panicked here; those of the services are caught
+// by their interceptor.
+func (e *Edge) panicked(w *writer, r *http.Request, caught any) {
+	if caught == http.ErrAbortHandler { //nolint:errorlint // it is this very value, never wrapped
+		panic(caught)
+	}
+	e.log.ErrorContext(r.Context(), "a request panicked", "method", r.Method, "path", r.URL.Path,
+		"panic", caught, "stack", string(debug.Stack()))
+	if w.started {
+		panic(http.ErrAbortHandler) // too late for an answer: the connection says so
+	}
+	problem.Write(w, r, fmt.Errorf("panic: %v", caught))
+}
+
+// shorten makes foreign text fit for a message.
+func shorten(text string) string {
+	const longest = 200
+	if len(text) > longest {
+		return strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}

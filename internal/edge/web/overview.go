@@ -1,0 +1,76 @@
+package web
+
+import (
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/edge/web/view"
+)
+
+// rowsOfCard is how many rows a part of the overview shows.
+const rowsOfCard = 6
+
+// overview is what an operator looks at first: what is late, failing, stuck, running.
+func (s *Web) overview(v *visit) (view.Page, error) {
+	m := view.OverviewModel{Scope: v.scope, Platform: v.everywhere()}
+	tenant, workspace := v.scope.Tenant, v.scope.Workspace
+	parts, ctx := errgroup.WithContext(v.ctx)
+	parts.SetLimit(3) // of the connections of a server that has other things to do
+	parts.Go(func() error {
+		list, err := s.api.runs.ListLateRuns(ctx, &servov1.ListLateRunsRequest{Tenant: tenant, Workspace: workspace, PageSize: rowsOfCard})
+		m.Late, m.MoreLate = list.GetRuns(), list.GetNextPageToken() != ""
+		return err
+	})
+	parts.Go(func() error {
+		list, err := s.api.runs.ListRunningRuns(ctx, &servov1.ListRunningRunsRequest{Tenant: tenant, Workspace: workspace, PageSize: rowsOfCard})
+		m.Running = list.GetRuns()
+		return err
+	})
+	parts.Go(func() error {
+		list, err := s.api.runs.ListRuns(ctx, &servov1.ListRunsRequest{
+			Tenant: tenant, Workspace: workspace, State: []servov1.Run_State{servov1.Run_FAILED, servov1.Run_TIMED_OUT}, PageSize: rowsOfCard,
+			From: timestamppb.New(v.now.Add(-24 * time.Hour).Truncate(time.Minute)),
+		})
+		m.Failed = list.GetRuns()
+		return err
+	})
+	if v.may(access.AlertsRead) && !v.scope.HeldTo {
+		parts.Go(func() error {
+			list, err := s.api.alerts.ListAlerts(ctx, &servov1.ListAlertsRequest{Tenant: tenant, AllTenants: tenant == "", Open: true, PageSize: rowsOfCard})
+			m.Alerts = list.GetAlerts()
+			return err
+		})
+	}
+	if m.Platform {
+		parts.Go(func() (err error) {
+			m.Status, err = s.api.status.GetStatus(ctx, &servov1.GetStatusRequest{})
+			return err
+		})
+		parts.Go(func() error {
+			list, err := s.api.fairness.ListShares(ctx, &servov1.ListSharesRequest{Tenant: tenant})
+			m.Queues = view.QueuesOf(list.GetShares())
+			return err
+		})
+	}
+	if !v.scope.HeldTo {
+		parts.Go(func() (err error) {
+			m.Activity, err = s.api.status.GetActivity(ctx, &servov1.GetActivityRequest{Tenant: tenant})
+			return err
+		})
+	}
+	if tenant != "" && !v.scope.HeldTo {
+		parts.Go(func() (err error) {
+			today := v.now.UTC().Format(time.DateOnly)
+			m.Metrics, err = s.api.metrics.GetTenantMetrics(ctx, &servov1.GetTenantMetricsRequest{Tenant: tenant, From: today, To: today})
+			return err
+		})
+	}
+	if err := parts.Wait(); err != nil {
+		return view.Page{}, err
+	}
+	return view.Page{Title: "Overview", Section: "overview", Live: true, Body: view.Overview(m)}, nil
+}

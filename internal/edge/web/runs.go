@@ -1,0 +1,251 @@
+package web
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/edge/web/view"
+)
+
+// runRoutes are the pages of runs and tasks.
+func (s *Web) runRoutes() {
+	s.show("/runs", s.runs)
+	s.show("/tenants/{tenant}/runs/{run}", s.run)
+	s.show("/tenants/{tenant}/runs/{run}/tasks/{task}", s.task)
+	s.act("/tenants/{tenant}/runs/{run}/cancel", s.cancelRun)
+	s.act("/tenants/{tenant}/runs/{run}/retry", s.retryRun)
+	s.act("/tenants/{tenant}/runs/{run}/tasks/{task}/force-cancel", s.forceCancelTask)
+}
+
+// rowsOfList is how many rows a list shows at once.
+const rowsOfList = 50
+
+// runs is the list of runs.
+func (s *Web) runs(v *visit) (view.Page, error) {
+	m := view.RunsModel{
+		Scope: v.scope, State: v.query("state"), Pipeline: v.query("pipeline"), Config: v.query("config"), Since: v.query("since"),
+		First: v.token() == "", FirstAt: v.with("page", ""),
+	}
+	req := &servov1.ListRunsRequest{
+		Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Pipeline: m.Pipeline, Config: m.Config, PageSize: rowsOfList, PageToken: v.token(),
+	}
+	switch state, known := servov1.Run_State_value[m.State]; {
+	case m.State == "UNFINISHED":
+		req.State = []servov1.Run_State{servov1.Run_PENDING, servov1.Run_RUNNING, servov1.Run_CANCELLING}
+	case m.State == "TROUBLE":
+		req.State = []servov1.Run_State{servov1.Run_FAILED, servov1.Run_TIMED_OUT}
+	case known && state != 0:
+		req.State = []servov1.Run_State{servov1.Run_State(state)}
+	}
+	if back, ok := sinceOf(m.Since); ok {
+		req.From = timestamppb.New(v.now.Add(-back).Truncate(time.Minute)) // the same page again has the same token
+	}
+	list, err := s.api.runs.ListRuns(v.ctx, req)
+	if err != nil {
+		return view.Page{}, err
+	}
+	m.Runs, m.NextAt = list.GetRuns(), v.next(list.GetNextPageToken())
+	return view.Page{Title: "Runs", Section: "runs", Live: m.First, Body: view.Runs(m)}, nil
+}
+
+// sinceOf is a time range that a list can be held to.
+func sinceOf(name string) (time.Duration, bool) {
+	back, ok := map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour}[name]
+	return back, ok
+}
+
+// run is one run.
+func (s *Web) run(v *visit) (view.Page, error) {
+	tenant, run := v.scope.Tenant, v.PathValue("run")
+	found, err := s.api.runs.GetRun(v.ctx, &servov1.GetRunRequest{Tenant: tenant, Run: run})
+	if err != nil {
+		return view.Page{}, err
+	}
+	m := view.RunModel{
+		Run: found, Tab: v.query("tab"), MayCancel: v.may(access.RunsCancel), MayRetry: v.may(access.RunsRetry),
+		First: v.token() == "", FirstAt: v.with("tab", v.query("tab")),
+	}
+	if found.GetFinishedAt() == nil {
+		// Why it waits is worth a look of its own; the page stands without it.
+		if why, err := s.api.runs.ExplainRun(v.ctx, &servov1.ExplainRunRequest{Tenant: tenant, Run: run}); err == nil {
+			m.Why = why
+		}
+	}
+	if m.MayRetry && found.GetFinishedAt() != nil {
+		if m.Retry, err = s.retryOf(v, tenant, run); err != nil {
+			return view.Page{}, err
+		}
+	}
+	if m.Failed, err = s.failedTasks(v, found); err != nil {
+		return view.Page{}, err
+	}
+	if err := s.runTab(v, &m); err != nil {
+		return view.Page{}, err
+	}
+	return view.Page{Title: found.GetPipeline() + " " + view.ShortID(run), Section: "runs", Live: m.First, Rarely: m.Dear(), Body: view.Run(m)}, nil
+}
+
+// failedTasks are the first tasks that failed, with what went wrong.
+func (s *Web) failedTasks(v *visit, run *servov1.Run) ([]*servov1.Task, error) {
+	if run.GetTasks().GetFailed() == 0 {
+		return nil, nil
+	}
+	const shown = 3
+	list, err := s.api.tasks.ListTasks(v.ctx, &servov1.ListTasksRequest{
+		Tenant: run.GetTenant(), Run: run.GetId(), State: []servov1.Task_State{servov1.Task_FAILED}, PageSize: shown,
+	})
+	return list.GetTasks(), err
+}
+
+// runTab fills in what the chosen part of the page shows.
+func (s *Web) runTab(v *visit, m *view.RunModel) error {
+	tenant, run := m.Run.GetTenant(), m.Run.GetId()
+	switch m.Tab {
+	case "tasks":
+		m.Filter = v.query("state")
+		req := &servov1.ListTasksRequest{Tenant: tenant, Run: run, Asset: v.query("asset"), PageSize: rowsOfList, PageToken: v.token()}
+		if state := servov1.Task_State_value[m.Filter]; state != 0 {
+			req.State = []servov1.Task_State{servov1.Task_State(state)}
+		}
+		list, err := s.api.tasks.ListTasks(v.ctx, req)
+		m.Tasks, m.NextAt = list.GetTasks(), v.next(list.GetNextPageToken())
+		return err
+	case "events":
+		list, err := s.api.runs.ListRunEvents(v.ctx, &servov1.ListRunEventsRequest{Tenant: tenant, Run: run, PageSize: 100, PageToken: v.token()})
+		m.Filter = v.query("type")
+		m.Events, m.NextAt = list.GetEvents(), v.next(list.GetNextPageToken())
+		return err
+	case "parameters":
+		return nil
+	case "gantt":
+		events, more, err := s.runEvents(v, tenant, run)
+		m.Gantt = view.GanttOf(events, m.Run, v.now)
+		m.Gantt.More = more
+		return err
+	}
+	m.Tab = "graph"
+	graph, err := s.api.runs.GetRunGraph(v.ctx, &servov1.GetRunGraphRequest{Tenant: tenant, Run: run})
+	if err != nil {
+		return err
+	}
+	m.Graph = view.GraphOf(graph, v.query("by") == "task")
+	return nil
+}
+
+// runEvents are the first events of a run, enough for a picture.
+func (s *Web) runEvents(v *visit, tenant, run string) (events []*servov1.Event, more bool, err error) {
+	const pages = 30
+	req := &servov1.ListRunEventsRequest{Tenant: tenant, Run: run, PageSize: 100}
+	for range pages {
+		list, err := s.api.runs.ListRunEvents(v.ctx, req)
+		if err != nil {
+			return nil, false, err
+		}
+		events = append(events, list.GetEvents()...)
+		if list.GetNextPageToken() == "" {
+			return events, false, nil
+		}
+		req.PageToken = list.GetNextPageToken()
+	}
+	return events, true, nil
+}
+
+// task is one task.
+func (s *Web) task(v *visit) (view.Page, error) {
+	tenant, run, id := v.scope.Tenant, v.PathValue("run"), v.PathValue("task")
+	found, err := s.api.tasks.GetTask(v.ctx, &servov1.GetTaskRequest{Tenant: tenant, Run: run, Task: id})
+	if err != nil {
+		return view.Page{}, err
+	}
+	of, err := s.api.runs.GetRun(v.ctx, &servov1.GetRunRequest{Tenant: tenant, Run: run})
+	if err != nil {
+		return view.Page{}, err
+	}
+	m := view.TaskModel{Run: of, Task: found, MayCancel: v.may(access.RunsCancel), MayRetry: v.may(access.RunsRetry)}
+	if found.GetFinishedAt() == nil {
+		if why, err := s.api.tasks.ExplainTask(v.ctx, &servov1.ExplainTaskRequest{Tenant: tenant, Run: run, Task: id}); err == nil {
+			m.Why = why
+		}
+	}
+	upstream, err := s.api.tasks.ListUpstreamTasks(v.ctx, &servov1.ListUpstreamTasksRequest{Tenant: tenant, Run: run, Task: id, PageSize: 100})
+	if err != nil {
+		return view.Page{}, err
+	}
+	m.Upstream, m.MoreUpstream = upstream.GetTasks(), upstream.GetNextPageToken() != ""
+	if found.GetAttempt() > 0 {
+		if m.Logs, m.LogsCut, err = s.tail(v, tenant, run, id); err != nil {
+			return view.Page{}, err
+		}
+	}
+	return view.Page{Title: found.GetAsset(), Section: "runs", Live: true, Body: view.Task(m)}, nil
+}
+
+// tail is the end of a task's log, of the last attempt.
+func (s *Web) tail(v *visit, tenant, run, task string) (text string, cut bool, err error) {
+	const pages, most = 20, 64 << 10
+	req := &servov1.ListTaskLogsRequest{Tenant: tenant, Run: run, Task: task, PageSize: 100}
+	for range pages {
+		list, err := s.api.tasks.ListTaskLogs(v.ctx, req)
+		if hasCode(err, fault.NotFound) {
+			return "", false, nil
+		}
+		if err != nil {
+			return "", false, err
+		}
+		for _, chunk := range list.GetChunks() {
+			text += chunk.GetText()
+		}
+		if len(text) > most {
+			text, cut = text[len(text)-most:], true
+		}
+		if list.GetNextPageToken() == "" {
+			return text, cut || list.GetDroppedBytes() > 0, nil
+		}
+		req.PageToken = list.GetNextPageToken()
+	}
+	return text, true, nil
+}
+
+func (s *Web) cancelRun(v *visit) (done, error) {
+	run, err := s.api.runs.CancelRun(v.ctx, &servov1.CancelRunRequest{Tenant: v.scope.Tenant, Run: v.PathValue("run"), Reason: v.field("reason")})
+	return done{To: view.RunPath(v.scope.Tenant, v.PathValue("run")), Notice: "The run is " + view.LookOf(run.GetState().String()).Label + "."}, err
+}
+
+// retryOf is the newest retry of a run; nil if there is none.
+func (s *Web) retryOf(v *visit, tenant, run string) (*servov1.Run, error) {
+	list, err := s.api.runs.ListRuns(v.ctx, &servov1.ListRunsRequest{Tenant: tenant, ParentRun: run, PageSize: 1})
+	if err != nil || len(list.GetRuns()) == 0 {
+		return nil, err
+	}
+	return list.GetRuns()[0], nil
+}
+
+// retryRun retries a run. What did not succeed in a run that was retried already is repeated only
+// if that was asked for: its retry may have done it.
+func (s *Web) retryRun(v *visit) (done, error) {
+	mode := servov1.RetryRunRequest_Mode(servov1.RetryRunRequest_Mode_value[v.field("mode")])
+	if mode != servov1.RetryRunRequest_ALL && mode != servov1.RetryRunRequest_FROM && v.field("again") == "" {
+		newer, err := s.retryOf(v, v.scope.Tenant, v.PathValue("run"))
+		if err != nil {
+			return done{}, err
+		}
+		if newer != nil {
+			return done{}, fault.New(fault.Conflict, fmt.Sprintf("run %s was retried already: run %s is %s", v.PathValue("run"), newer.GetId(), newer.GetState()),
+				fault.Field("again"), fault.Remedy("see or retry run "+newer.GetId()+", or confirm that this one is retried once more"))
+		}
+	}
+	made, err := s.api.runs.RetryRun(v.ctx, &servov1.RetryRunRequest{Tenant: v.scope.Tenant, Run: v.PathValue("run"), Mode: mode, From: v.field("from"), WaitForQuota: true})
+	return done{To: view.RunPath(v.scope.Tenant, made.GetRun().GetId()), Notice: "A new run was made of it. This is the new one."}, err
+}
+
+func (s *Web) forceCancelTask(v *visit) (done, error) {
+	_, err := s.api.tasks.ForceCancelTask(v.ctx, &servov1.ForceCancelTaskRequest{
+		Tenant: v.scope.Tenant, Run: v.PathValue("run"), Task: v.PathValue("task"), Reason: v.field("reason"),
+	})
+	return done{To: view.TaskPath(v.scope.Tenant, v.PathValue("run"), v.PathValue("task")), Notice: "The task was ended. Its worker is told at its next sign of life."}, err
+}

@@ -1,0 +1,107 @@
+// Package reaper is the loop that ends what nobody ends: leases that were not renewed,
+// attempts past their deadline, backoffs that are over, cones that a crash cut off, runs that
+// take longer than they may or have not begun when they should. It withdraws queued tasks whose
+// tenant may no longer use their pool. It also adds up what runs
+// have left for the totals. Any number of servers may run it; its cost grows with what is due,
+// not with what exists.
+package reaper
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"go.arco.dev/servo/internal/base/loop"
+	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/store"
+)
+
+// Times of the reaper's rounds.
+const (
+	every       = time.Second
+	poolsEvery  = 5 * time.Second
+	tidyEvery   = time.Minute
+	keepKeysFor = 24 * time.Hour
+)
+
+// Config says how a server reaps.
+type Config struct {
+	Batch  int // tasks in one transaction; 0 is 500
+	Logger *slog.Logger
+}
+
+// Start runs the loops: one for what is due, one for pools that have changed, one that tidies up.
+func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
+	if config.Batch == 0 {
+		config.Batch = 500
+	}
+	due := func(ctx context.Context) (more bool, err error) {
+		o, err := s.Overdue(ctx)
+		if err != nil {
+			return false, err
+		}
+		// Each in its turn, whatever becomes of the others.
+		var errs []error
+		reap := func(due bool, f func(context.Context, int) (int, error)) {
+			if !due {
+				return
+			}
+			looked, err := f(ctx, config.Batch)
+			more = more || looked == config.Batch
+			errs = append(errs, err)
+		}
+		reap(o.Leases, e.Expire)
+		reap(o.Retries, e.RetryDue)
+		if o.Cones {
+			left, err := e.SkipDoomed(ctx, config.Batch)
+			more = more || left
+			errs = append(errs, err)
+		}
+		reap(o.Runs, e.ExpireRuns)
+		reap(o.Late, e.LookLate)
+		reap(o.Deltas, s.MergeTotals)
+		return more, errors.Join(errs...)
+	}
+	tidy := func(ctx context.Context) (more bool, err error) {
+		if _, err := s.MakePartitions(ctx); err != nil {
+			return false, err
+		}
+		if _, _, err = s.Forget(ctx, keepKeysFor); err != nil {
+			return false, err
+		}
+		_, moreCalls, err := s.ForgetAnsweredCalls(ctx)
+		if err != nil {
+			return false, err
+		}
+		_, moreHours, err := s.ForgetHours(ctx)
+		if err != nil {
+			return false, err
+		}
+		_, _, err = s.ForgetPresence(ctx)
+		return moreCalls || moreHours, err
+	}
+	pools := func(ctx context.Context) (more bool, err error) {
+		looked, err := e.WithdrawQueued(ctx, config.Batch)
+		if err != nil {
+			return false, err
+		}
+		unmatched, err := e.MatchWorkers(ctx, config.Batch)
+		return looked == config.Batch || unmatched >= config.Batch, err
+	}
+	return &Reaper{loops: []*loop.Loop{
+		loop.Start(loop.Config{Name: "reaper", Every: every, Wake: e.FollowUp, RunOnce: due, Logger: config.Logger}),
+		loop.Start(loop.Config{Name: "pools", Every: poolsEvery, Wake: e.PoolsChanged, RunOnce: pools, Logger: config.Logger}),
+		loop.Start(loop.Config{Name: "tidy", Every: tidyEvery, RunOnce: tidy, Logger: config.Logger}),
+	}}
+}
+
+// Reaper is the running loops.
+type Reaper struct{ loops []*loop.Loop }
+
+// Stop ends the loops.
+func (r *Reaper) Stop() {
+	for _, l := range r.loops {
+		l.Stop()
+	}
+}

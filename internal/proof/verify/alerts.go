@@ -1,0 +1,46 @@
+package verify
+
+import (
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/alert"
+	"go.arco.dev/servo/internal/domain/tenant"
+	"go.arco.dev/servo/internal/store"
+)
+
+// Alerts and channels are entities with folds of their own, like configs.
+const (
+	kindAlert   tenant.Kind = "alert"
+	kindChannel tenant.Kind = "alert channel"
+)
+
+func (c *entityCheck) alertRow(got store.AlertRow) error {
+	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
+	if en := c.meet("alerts", kindAlert, key); en != nil {
+		want := wantAlert(en.alert)
+		compareEntity(c, c.tables.alerts, key, &want, &got)
+	}
+	return nil
+}
+
+func wantAlert(a alert.Alert) store.AlertRow {
+	return store.AlertRow{
+		TenantID: a.Tenant.UUID, ID: a.ID.UUID, Version: a.Version, Kind: string(a.Kind), Severity: int16(a.Severity), AboutID: a.About,
+		Name: a.Name, Message: a.Message, RaisedAt: a.RaisedAt, ResolvedAt: timeOrNull(a.ResolvedAt),
+	}
+}
+
+func (c *entityCheck) channelRow(got store.ChannelRow) error {
+	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
+	if en := c.meet("alert_channels", kindChannel, key); en != nil {
+		want := wantChannel(en.channel)
+		compareEntity(c, c.tables.channels, key, &want, &got)
+	}
+	return nil
+}
+
+func wantChannel(c alert.Channel) store.ChannelRow {
+	return store.ChannelRow{
+		TenantID: c.Tenant.UUID, ID: c.ID.UUID, Version: c.Version, Name: c.Name, Url: c.URL, Severity: int16(c.Severity),
+		CreatedBy: c.CreatedBy, CreatedAt: c.CreatedAt, DeletedAt: timeOrNull(c.DeletedAt),
+	}
+}

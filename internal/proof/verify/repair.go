@@ -1,0 +1,113 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/store"
+)
+
+// repairedLease is how long a lease lives that a repair writes: its true expiry is in no
+// event. A worker that still holds the token goes on; otherwise the reaper takes over.
+const repairedLease = 5 * time.Minute
+
+// Repair rewrites the rows of one run to what its events say, in one transaction under the
+// run's lock, while everything else goes on. The report has what was found; what it names
+// in the tables of rows is mended. Events are never touched, so what is wrong with them
+// stays in the report; if they cannot be folded, nothing is written.
+func Repair(ctx context.Context, s *store.Store, tenant id.Tenant, run id.Run) (Report, error) {
+	key := store.RunKey{Tenant: tenant, Run: run}
+	v := &verifier{codec: store.Codec(), tables: newTables(), report: Report{Divergences: []Divergence{}, keep: defaultKeep}}
+	// Rows of other tenants under this run's id are looked for before anything is locked:
+	// no index leads to them.
+	var foreign store.Foreign
+	err := s.Snapshot(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		foreign, err = tx.ForeignRows(ctx, key)
+		return err
+	})
+	if err != nil {
+		return v.report, err
+	}
+	if foreign.Events > 0 {
+		return v.report, fault.New(fault.Conflict, fmt.Sprintf("%d events under the id of run %s belong to another tenant", foreign.Events, run),
+			fault.Field("run"), fault.Remedy("find out how they came there: events are never repaired"))
+	}
+	err = s.Engine(store.Once(ctx), func(ctx context.Context, tx *store.Tx) error { return v.repair(ctx, tx, key, foreign) })
+	return v.report, err
+}
+
+func (v *verifier) repair(ctx context.Context, tx *store.Tx, key store.RunKey, foreign store.Foreign) error {
+	if err := tx.LockRun(ctx, key); err != nil {
+		return err
+	}
+	if err := tx.LockQueues(ctx, key.Run); err != nil {
+		return err
+	}
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	if v.limits.token, v.limits.position, err = tx.Sequences(ctx); err != nil {
+		return err
+	}
+	rows, err := tx.RunsByKey(ctx, []store.RunKey{key})
+	if err != nil {
+		return err
+	}
+	var row *store.RunRow
+	if len(rows) == 1 {
+		row = &rows[0]
+	}
+	c := newCheck(key, row, v.tables, v.limits, v.report.add)
+	if err := v.look(ctx, tx, []*check{c}); err != nil {
+		return err
+	}
+	c.foreign(foreign)
+	if err := c.foldable(); err != nil {
+		return err
+	}
+	for i := range c.fix.NewQueue {
+		c.fix.NewQueue[i].ExpiresAt, c.fix.NewQueue[i].Lease = now.Add(repairedLease), repairedLease
+	}
+	return tx.Repair(ctx, c.fix)
+}
+
+// foldable refuses a run whose events do not say what its rows should be.
+func (c *check) foldable() error {
+	switch {
+	case c.run.Version == 0 && !c.broken && c.row == nil && !c.empty():
+		return nil // rows of a run that neither the log nor runs knows: they are dropped
+	case c.run.Version == 0 && !c.broken && c.row == nil:
+		return fault.New(fault.NotFound, "no run "+c.key.Run.String(), fault.Field("run"), fault.Remedy("check the id and the tenant"))
+	case c.run.Version == 0 && !c.broken:
+		return fault.New(fault.Conflict, "the log has no events of run "+c.key.Run.String(), fault.Field("run"),
+			fault.Remedy("restore its events: there is nothing to rebuild it from"))
+	case c.broken, c.brokenTasks:
+		return fault.New(fault.Conflict, "the events of run "+c.key.Run.String()+" cannot be folded", fault.Field("run"),
+			fault.Remedy("see servo admin projections verify; if a newer version wrote them, repair with that version"))
+	case c.run.State.Terminal() != (c.run.Remaining == 0):
+		return fault.New(fault.Conflict, fmt.Sprintf("the events of run %s leave it %s with %d tasks left", c.key.Run, c.run.State, c.run.Remaining),
+			fault.Field("run"), fault.Remedy("events are missing: restore them"))
+	}
+	return nil
+}
+
+// empty says that no rows are to be dropped.
+func (c *check) empty() bool {
+	return len(c.fix.DropTasks) == 0 && len(c.fix.DropEdges) == 0 && len(c.fix.DropQueue) == 0 && c.fix.DropCone == nil && c.fix.DropLive == nil
+}
+
+// foreign drops what carries the run's id and another tenant. The log has no events of it.
+func (c *check) foreign(found store.Foreign) {
+	for table, n := range map[string]int{"runs": len(found.Runs), "tasks": len(found.Tasks), "edges": len(found.Edges)} {
+		if n > 0 {
+			c.diverges(ForeignTenant, table, "tenant_id", c.key.Run.UUID, c.key.Tenant.String(), fmt.Sprintf("%d rows of another", n))
+		}
+	}
+	c.fix.DropRuns = found.Runs
+	c.fix.DropTasks = append(c.fix.DropTasks, found.Tasks...)
+	c.fix.DropEdges = append(c.fix.DropEdges, found.Edges...)
+}

@@ -1,0 +1,100 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/store"
+)
+
+// wholes asks what no single run can answer: is any row without its run, is anything there
+// twice that must be there once. The database does the counting.
+func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
+	if err := tx.Orphans(ctx, v.options.Tenant, v.orphan); err != nil {
+		return err
+	}
+	if err := tx.EntityOrphans(ctx, v.options.Tenant, v.entityOrphan); err != nil {
+		return err
+	}
+	if err := tx.Ledger(ctx, v.options.Tenant, v.ledger); err != nil {
+		return err
+	}
+	if err := tx.WrongTotals(ctx, v.options.Tenant, v.totals); err != nil {
+		return err
+	}
+	if v.options.Tenant != nil {
+		return nil // doubles are a matter of all tenants
+	}
+	return tx.EachDouble(ctx, store.Doubles{
+		Run: func(row store.RunIDRow) error {
+			v.report.add(Divergence{
+				Kind: Invariant, Table: "runs", Column: "id", Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.ID),
+				Want: "an id that no other tenant's run has", Got: "one that has",
+			})
+			return nil
+		},
+		Position: func(row store.PositionRow) error {
+			v.report.add(Divergence{
+				Kind: Stream, Table: "run_events", Column: "position", Want: "positions that are unique", Got: fmt.Sprintf("%d %d times", row.Position, row.Events),
+			})
+			return nil
+		},
+		ClaimToken: func(row store.ClaimTokenRow) error {
+			v.report.add(Divergence{
+				Kind: Invariant, Table: "run_events", Column: "data", Want: "a token for each attempt", Got: fmt.Sprintf("token %s for %d", row.Token, row.Claims),
+			})
+			return nil
+		},
+		LeaseToken: func(row store.LeaseTokenRow) error {
+			v.report.add(Divergence{
+				Kind: Invariant, Table: "leases", Column: "token", Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.RunID),
+				Subject: row.TaskID, Want: "tokens that are unique", Got: fmt.Sprintf("%d again", row.Token),
+			})
+			return nil
+		},
+	})
+}
+
+// totals: what was added up while runs ended is what the rows of the runs say.
+func (v *verifier) totals(row store.TotalsRow) error {
+	said := func(n float64) string {
+		return fmt.Sprintf("%g of labels %q on %s", n, row.Labels, row.Day)
+	}
+	v.report.add(Divergence{
+		Kind: Invariant, Table: "run_totals", Column: row.Name, Tenant: id.Of[id.Tenant](row.TenantID), Want: said(row.Want), Got: said(row.Got),
+	})
+	return nil
+}
+
+func (v *verifier) orphan(row store.OrphanRow) error {
+	d := Divergence{
+		Kind: Surplus, Table: row.Source, Column: "run_id", Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.RunID),
+		Want: "a run", Got: fmt.Sprintf("%d rows without one", row.Lost),
+	}
+	if row.Owner != nil {
+		d.Kind, d.Column, d.Want = ForeignTenant, "tenant_id", "tenant "+row.Owner.String()
+		d.Got = fmt.Sprintf("%d rows of another", row.Lost)
+	}
+	v.report.add(d)
+	if row.Source == "run_events" && row.Owner == nil {
+		v.report.add(Divergence{
+			Kind: Missing, Table: "runs", Tenant: d.Tenant, Run: d.Run, Subject: row.RunID, Want: fmt.Sprintf("the row of a run with %d events", row.Lost),
+		})
+	}
+	return nil
+}
+
+func (v *verifier) entityOrphan(row store.EntityOrphanRow) error {
+	v.report.add(Divergence{
+		Kind: Surplus, Table: row.Source, Column: "tenant_id", Tenant: id.Of[id.Tenant](row.TenantID),
+		Want: "a tenant", Got: fmt.Sprintf("%d rows without one", row.Lost),
+	})
+	if row.Source == "entity_events" {
+		v.report.add(Divergence{
+			Kind: Missing, Table: "tenants", Tenant: id.Of[id.Tenant](row.TenantID), Subject: row.TenantID,
+			Want: fmt.Sprintf("the row of a tenant with %d events", row.Lost),
+		})
+	}
+	return nil
+}
