@@ -161,7 +161,7 @@ func (d *dev) start(ctx context.Context) (err error) {
 	if err := d.startWorkers(working); err != nil {
 		return err
 	}
-	examples := seed.New(seed.Options{Client: d.client, By: "servo dev", Logger: d.log.With("from", "seed")})
+	examples := demo.New(demo.Options{Client: d.client, By: "servo dev", Logger: d.log.With("from", "seed")})
 	if err := examples.Fill(ctx); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (d *dev) start(ctx context.Context) (err error) {
 // others use too: nobody's bronze/orders should be made by the example's code.
 func (d *dev) startWorkers(ctx context.Context) error {
 	log := d.log.With("from", "worker")
-	for _, w := range seed.Workers(seed.WorkerOptions{Conn: d.client.Conn(), Name: "dev", Dir: d.home.lake(), Grace: devGrace, Logger: log}) {
+	for _, w := range demo.Workers(demo.WorkerOptions{Conn: d.client.Conn(), Name: "dev", Dir: d.home.lake(), Grace: devGrace, Logger: log}) {
 		d.workers = append(d.workers, w)
 	}
 	calls := worker.NewHTTP(devSlots, netguard.NewGuard(netguard.Policy{Local: true}))

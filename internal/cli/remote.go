@@ -198,8 +198,8 @@ func (s *session) requireTenant(ctx context.Context) (string, error) {
 		s.Tenant = names[0]
 		s.say("using tenant %s, the only one", s.Tenant)
 		return s.Tenant, nil
-	case who.GetDevelopment() && slices.Contains(names, seed.Tenant):
-		s.Tenant = seed.Tenant
+	case who.GetDevelopment() && slices.Contains(names, demo.Tenant):
+		s.Tenant = demo.Tenant
 		s.say("using tenant %s, that of servo dev; --tenant names another", s.Tenant)
 		return s.Tenant, nil
 	}

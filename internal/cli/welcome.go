@@ -29,9 +29,9 @@ func (d *dev) welcome(stdout io.Writer) error {
 	next := []string{"tenants create acme", "deploy -f servo.yaml --tenant acme", "worker"}
 	if !d.options.noDemo {
 		next = []string{
-			"runs list --tenant " + seed.Tenant,
-			"runs watch " + latest + " --tenant " + seed.Tenant,
-			"runs trigger " + seed.Pipeline + " --param network=bad --wait --tenant " + seed.Tenant,
+			"runs list --tenant " + demo.Tenant,
+			"runs watch " + latest + " --tenant " + demo.Tenant,
+			"runs trigger " + demo.Pipeline + " --param network=bad --wait --tenant " + demo.Tenant,
 			"configs list --tenant globex",
 		}
 	}

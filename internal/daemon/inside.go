@@ -13,7 +13,7 @@ import (
 type inside struct {
 	store  *store.Store
 	engine *engine.Engine
-	push   func() []dispatch.Status
+	push   func() []dispatcher.Status
 
 	connections, maxConnections                *prometheus.Desc
 	acquires, acquireSeconds, acquiresThatWait *prometheus.Desc
@@ -27,7 +27,7 @@ type inside struct {
 	breakers, pushing, pushed *prometheus.Desc
 }
 
-func newInside(s *store.Store, e *engine.Engine, push func() []dispatch.Status) *inside {
+func newInside(s *store.Store, e *engine.Engine, push func() []dispatcher.Status) *inside {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}

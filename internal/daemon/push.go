@@ -12,7 +12,7 @@ import (
 
 // startDispatch sends tasks of push pools, once callbacks can be answered.
 func (d *Daemon) startDispatch(ctx context.Context) {
-	d.dispatch.Store(dispatch.Start(ctx, d.store, d.engine, dispatch.Config{
+	d.dispatch.Store(dispatcher.Start(ctx, d.store, d.engine, dispatcher.Config{
 		Server: d.config.Name, PublicURL: d.publicURL(), Breaker: d.config.Breaker, Guard: d.guard, Logger: d.config.Logger,
 	}))
 }
@@ -53,7 +53,7 @@ func (b breakers) Breaker(pool string) (api.Breaker, bool) {
 }
 
 // Dispatch is how this server stands to every push pool.
-func (d *Daemon) Dispatch() []dispatch.Status {
+func (d *Daemon) Dispatch() []dispatcher.Status {
 	if running := d.dispatch.Load(); running != nil {
 		return running.Stats()
 	}

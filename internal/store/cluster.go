@@ -14,6 +14,10 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
+// beginEngine begins a transaction and does what EnterEngine does, in one message: one round
+// trip less for each transaction of the engine.
+const beginEngine = "begin;\n" + db.EnterEngine
+
 // lineage is the cluster, and the branch of its history, that this store has prepared for. After
 // a failover that has lost commits, or a restore, the same tokens and transaction ids would be
 // given out again: before anything is done on another branch, tokens are raised above all that
@@ -99,13 +103,13 @@ const clusterChanged = "SV001"
 // out that the connection now leads to another cluster: nothing is done there before follow was.
 func (s *Store) begin() string {
 	if !s.pooler {
-		return db.BeginEngine
+		return beginEngine
 	}
 	known := s.lineage.current()
 	if known == "" {
-		return db.BeginEngine
+		return beginEngine
 	}
-	return db.BeginEngine + ";\nSELECT servo.require_cluster('" + strings.ReplaceAll(known, "'", "''") + "')"
+	return beginEngine + ";\nSELECT servo.require_cluster('" + strings.ReplaceAll(known, "'", "''") + "')"
 }
 
 // refollow follows the cluster that a transaction has found.

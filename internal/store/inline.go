@@ -56,7 +56,7 @@ func (tx *Tx) Inline(ctx context.Context, q InlineQuestion) (Inline, error) {
 	for i := range nths {
 		nths[i] = int32(i)
 	}
-	found, err := db.ReadInline(ctx, tx.tx, db.HoldInlineParams{Duty: q.Duty, Keys: column(q.Claims, claimLock)},
+	found, err := readInline(ctx, tx.tx, db.HoldInlineParams{Duty: q.Duty, Keys: column(q.Claims, claimLock)},
 		db.InlineSharesParams{
 			TenantIds: column(shares, ShareKey.tenantID), Pools: column(shares, ShareKey.pool),
 			Alive: q.Alive.Seconds(), MostQueued: int32(q.MostQueued), MostReady: mostReady, //nolint:gosec // a queue length

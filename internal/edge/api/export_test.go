@@ -75,7 +75,7 @@ func Audited(req proto.Message) (subject, request string) {
 }
 
 // RateClasses says which calls share a limit.
-func RateClasses() map[string]rate.Class { return rateClasses() }
+func RateClasses() map[string]ratelimit.Class { return rateClasses() }
 
 // SetRateClock gives the limiter another clock. Nothing may have been called yet.
 func (s *Server) SetRateClock(now func() time.Time) { s.rates.now = now }

@@ -26,8 +26,8 @@ const (
 type limiter struct {
 	store   *store.Store
 	log     *slog.Logger
-	limits  rate.Limits
-	classes map[string]rate.Class
+	limits  ratelimit.Limits
+	classes map[string]ratelimit.Class
 	holder  uuid.UUID // this server, for as long as it lives
 	now     func() time.Time
 
@@ -44,19 +44,19 @@ type limiter struct {
 // meter is the limit of a tenant's calls.
 type meter struct {
 	mu sync.Mutex
-	rate.Meter
+	ratelimit.Meter
 	came chan struct{} // closed when the lease that is under way has come, or will not
 }
 
 // seats is the limit of a tenant's streams.
 type seats struct {
 	mu sync.Mutex
-	rate.Seats
+	ratelimit.Seats
 	came  chan struct{}
 	renew *time.Timer
 }
 
-func newLimiter(s *store.Store, limits rate.Limits, log *slog.Logger) *limiter {
+func newLimiter(s *store.Store, limits ratelimit.Limits, log *slog.Logger) *limiter {
 	l := &limiter{
 		store: s, log: log, limits: limits, classes: rateClasses(), holder: uuid.New(), now: time.Now,
 		meters: map[store.RateKey]*meter{}, seats: map[id.Tenant]*seats{}, forgot: time.Now(),
@@ -67,7 +67,7 @@ func newLimiter(s *store.Store, limits rate.Limits, log *slog.Logger) *limiter {
 
 // take decides about a call. It waits only for a lease that is under way, when so many calls
 // have come meanwhile that they have used up the credit too.
-func (l *limiter) take(ctx context.Context, key store.RateKey, limit int) (rate.Verdict, rate.Standing, error) {
+func (l *limiter) take(ctx context.Context, key store.RateKey, limit int) (ratelimit.Verdict, ratelimit.Standing, error) {
 	m := l.meter(key, limit)
 	for {
 		m.mu.Lock()
@@ -78,7 +78,7 @@ func (l *limiter) take(ctx context.Context, key store.RateKey, limit int) (rate.
 		}
 		came, standing := m.came, m.Standing(now)
 		m.mu.Unlock()
-		if verdict != rate.Wait {
+		if verdict != ratelimit.Wait {
 			return verdict, standing, nil
 		}
 		if err := wait(ctx, came); err != nil {
@@ -107,7 +107,7 @@ func (l *limiter) meter(key store.RateKey, limit int) *meter {
 	defer l.mu.Unlock()
 	if found = l.meters[key]; found == nil {
 		l.makeRoom()
-		found = &meter{Meter: rate.NewMeter(limit)}
+		found = &meter{Meter: ratelimit.NewMeter(limit)}
 		l.meters[key] = found
 	}
 	return found
@@ -136,17 +136,17 @@ func (l *limiter) lease(m *meter, key store.RateKey, limit int) {
 	came, sent := make(chan struct{}), l.now()
 	m.came = came
 	started := l.background(func(ctx context.Context) {
-		given, err := l.store.LeaseRate(ctx, key, store.RateRequest{Want: want, Debt: debt, Most: limit, Window: rate.Window})
+		given, err := l.store.LeaseRate(ctx, key, store.RateRequest{Want: want, Debt: debt, Most: limit, Window: ratelimit.Window})
 		m.mu.Lock()
 		if err != nil {
 			m.Failed(l.now())
 		} else {
-			m.Granted(rate.Lease{Granted: given.Granted, Leased: given.Leased, Window: given.Window, Now: given.Now}, sent, l.now())
+			m.Granted(ratelimit.Lease{Granted: given.Granted, Leased: given.Leased, Window: given.Window, Now: given.Now}, sent, l.now())
 		}
 		m.mu.Unlock()
 		close(came)
 		if err != nil {
-			l.log.Warn("no lease of a rate: the limit holds for this server alone", "class", rate.Class(key.Class).String(), "error", err)
+			l.log.Warn("no lease of a rate: the limit holds for this server alone", "class", ratelimit.Class(key.Class).String(), "error", err)
 			return
 		}
 		l.forget(ctx)
@@ -189,11 +189,11 @@ func (l *limiter) forget(ctx context.Context) {
 }
 
 // sit decides about a stream. One that passes must stand up.
-func (l *limiter) sit(ctx context.Context, tenant id.Tenant, limit int) (rate.Verdict, rate.Standing, error) {
+func (l *limiter) sit(ctx context.Context, tenant id.Tenant, limit int) (ratelimit.Verdict, ratelimit.Standing, error) {
 	l.mu.Lock()
 	s := l.seats[tenant]
 	if s == nil {
-		s = &seats{Seats: rate.NewSeats(limit)}
+		s = &seats{Seats: ratelimit.NewSeats(limit)}
 		l.seats[tenant] = s
 	}
 	l.mu.Unlock()
@@ -206,7 +206,7 @@ func (l *limiter) sit(ctx context.Context, tenant id.Tenant, limit int) (rate.Ve
 		}
 		came, standing := s.came, s.Standing()
 		s.mu.Unlock()
-		if verdict != rate.Wait {
+		if verdict != ratelimit.Wait {
 			return verdict, standing, nil
 		}
 		if err := wait(ctx, came); err != nil {
@@ -234,7 +234,7 @@ func (l *limiter) tell(s *seats, tenant id.Tenant) {
 	came := make(chan struct{})
 	s.came = came
 	started := l.background(func(ctx context.Context) {
-		others, err := l.store.ReportStreams(ctx, tenant, l.holder, open, rate.SeatsLive)
+		others, err := l.store.ReportStreams(ctx, tenant, l.holder, open, ratelimit.SeatsLive)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		defer close(came)
@@ -264,9 +264,9 @@ func (l *limiter) renewLater(s *seats, tenant id.Tenant, soon bool) {
 	if s.Idle() {
 		return
 	}
-	after := rate.SeatsRenew
+	after := ratelimit.SeatsRenew
 	if soon {
-		after = rate.RetryAway
+		after = ratelimit.RetryAway
 	}
 	s.renew = time.AfterFunc(after, func() {
 		s.mu.Lock()
@@ -301,7 +301,7 @@ func (l *limiter) close() {
 		if idle {
 			continue
 		}
-		if _, err := l.store.ReportStreams(ctx, tenant, l.holder, 0, rate.SeatsLive); err != nil {
+		if _, err := l.store.ReportStreams(ctx, tenant, l.holder, 0, ratelimit.SeatsLive); err != nil {
 			l.log.Debug("could not say that streams are over: they count for a while", "error", err)
 		}
 	}

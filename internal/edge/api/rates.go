@@ -26,16 +26,16 @@ const (
 
 // rateClasses says which calls share a limit. This is the one place: a call that is not in it,
 // as all those of workers, has none. Every list is, by its name.
-func rateClasses() map[string]rate.Class {
-	classes := map[string]rate.Class{
-		servov1.RunService_TriggerRun_FullMethodName:         rate.Trigger,
-		servov1.RunService_RetryRun_FullMethodName:           rate.Trigger,
-		servov1.ConfigService_TriggerConfig_FullMethodName:   rate.Trigger,
-		servov1.EventService_SendEvent_FullMethodName:        rate.Trigger,
-		servov1.DeploymentService_Deploy_FullMethodName:      rate.Deploy,
-		servov1.SearchService_Search_FullMethodName:          rate.List,
-		servov1.RunService_WatchRun_FullMethodName:           rate.Stream,    // server-sent events come through it too
-		servov1.TaskService_ListUpstreamTasks_FullMethodName: rate.Unlimited, // a worker reads what its task depends on
+func rateClasses() map[string]ratelimit.Class {
+	classes := map[string]ratelimit.Class{
+		servov1.RunService_TriggerRun_FullMethodName:         ratelimit.Trigger,
+		servov1.RunService_RetryRun_FullMethodName:           ratelimit.Trigger,
+		servov1.ConfigService_TriggerConfig_FullMethodName:   ratelimit.Trigger,
+		servov1.EventService_SendEvent_FullMethodName:        ratelimit.Trigger,
+		servov1.DeploymentService_Deploy_FullMethodName:      ratelimit.Deploy,
+		servov1.SearchService_Search_FullMethodName:          ratelimit.List,
+		servov1.RunService_WatchRun_FullMethodName:           ratelimit.Stream,    // server-sent events come through it too
+		servov1.TaskService_ListUpstreamTasks_FullMethodName: ratelimit.Unlimited, // a worker reads what its task depends on
 	}
 	for _, file := range Contract() {
 		for i := range file.Services().Len() {
@@ -44,7 +44,7 @@ func rateClasses() map[string]rate.Class {
 				name := string(service.Methods().Get(j).Name())
 				full := "/" + string(service.FullName()) + "/" + name
 				if _, said := classes[full]; !said && strings.HasPrefix(name, "List") {
-					classes[full] = rate.List
+					classes[full] = ratelimit.List
 				}
 			}
 		}
@@ -56,7 +56,7 @@ func rateClasses() map[string]rate.Class {
 func (s *Server) admit(ctx context.Context, method string, req any) error {
 	class := s.rates.classes[method]
 	limit := s.rates.limits.Of(class)
-	if limit == 0 || class == rate.Stream {
+	if limit == 0 || class == ratelimit.Stream {
 		return nil
 	}
 	key, known := s.rateKey(ctx, class, req)
@@ -68,7 +68,7 @@ func (s *Server) admit(ctx context.Context, method string, req any) error {
 		return err
 	}
 	head := headers(standing)
-	if verdict == rate.Refuse {
+	if verdict == ratelimit.Refuse {
 		err = overRate(class, standing)
 		head.Set(rateRetry, wholeSeconds(retryAfter(standing)))
 	}
@@ -78,7 +78,7 @@ func (s *Server) admit(ctx context.Context, method string, req any) error {
 
 // rateKey says whose limit a call counts against. A tenant that cannot be found has none: the
 // call itself says what is wrong.
-func (s *Server) rateKey(ctx context.Context, class rate.Class, req any) (store.RateKey, bool) {
+func (s *Server) rateKey(ctx context.Context, class ratelimit.Class, req any) (store.RateKey, bool) {
 	key := store.RateKey{Class: int16(class)}
 	if name := tenantOf(req); name != "" { // without a name it is about the installation
 		found, err := s.tenants.id(ctx, name)
@@ -87,15 +87,15 @@ func (s *Server) rateKey(ctx context.Context, class rate.Class, req any) (store.
 		}
 		key.Tenant = found
 	}
-	if in, ok := req.(interface{ GetWorkspace() string }); ok && class == rate.Deploy {
+	if in, ok := req.(interface{ GetWorkspace() string }); ok && class == ratelimit.Deploy {
 		key.Scope = orDefault(in.GetWorkspace())
 	}
 	return key, true
 }
 
-func overRate(class rate.Class, standing rate.Standing) error {
+func overRate(class ratelimit.Class, standing ratelimit.Standing) error {
 	message := fmt.Sprintf("over the limit of %d %s calls a minute", standing.Limit, class)
-	if class == rate.Stream {
+	if class == ratelimit.Stream {
 		message = fmt.Sprintf("over the limit of %d streams at a time", standing.Limit)
 	}
 	return fault.New(fault.LimitExceeded, message, fault.RetryAfter(retryAfter(standing)), fault.Value("limit", standing.Limit),
@@ -103,9 +103,9 @@ func overRate(class rate.Class, standing rate.Standing) error {
 }
 
 // retryAfter is when the next window begins, and never at once.
-func retryAfter(standing rate.Standing) time.Duration { return max(standing.Reset, time.Second) }
+func retryAfter(standing ratelimit.Standing) time.Duration { return max(standing.Reset, time.Second) }
 
-func headers(standing rate.Standing) metadata.MD {
+func headers(standing ratelimit.Standing) metadata.MD {
 	return metadata.MD{
 		RateLimit:     {strconv.Itoa(standing.Limit)},
 		RateRemaining: {strconv.Itoa(standing.Remaining)},
@@ -130,7 +130,7 @@ type seatedStream struct {
 // seated counts a stream, if it is one of those that have a limit.
 func (s *Server) seated(method string, stream grpc.ServerStream) *seatedStream {
 	seated := &seatedStream{ServerStream: stream, server: s}
-	if s.rates.classes[method] == rate.Stream {
+	if s.rates.classes[method] == ratelimit.Stream {
 		seated.limit = s.rates.limits.Streams
 	}
 	return seated
@@ -142,7 +142,7 @@ func (c *seatedStream) RecvMsg(m any) error {
 		return err
 	}
 	ctx := c.Context()
-	key, known := c.server.rateKey(ctx, rate.Stream, m)
+	key, known := c.server.rateKey(ctx, ratelimit.Stream, m)
 	if !known {
 		return nil
 	}
@@ -151,10 +151,10 @@ func (c *seatedStream) RecvMsg(m any) error {
 		return err
 	}
 	head := headers(standing)
-	if verdict == rate.Refuse {
+	if verdict == ratelimit.Refuse {
 		head.Set(rateRetry, wholeSeconds(retryAfter(standing)))
 		_ = c.SendHeader(head) // whoever has gone reads none
-		return overRate(rate.Stream, standing)
+		return overRate(ratelimit.Stream, standing)
 	}
 	c.leave = func() { c.server.rates.stand(key.Tenant) }
 	return c.SendHeader(head)

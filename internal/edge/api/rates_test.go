@@ -71,17 +71,17 @@ func TestRateClasses(t *testing.T) {
 			for j := range service.Methods().Len() {
 				m := service.Methods().Get(j)
 				full := fmt.Sprintf("/%s/%s", service.FullName(), m.Name())
-				want := rate.Unlimited
+				want := ratelimit.Unlimited
 				switch {
 				case m.Name() == "ListUpstreamTasks": // of workers
 				case strings.HasPrefix(string(m.Name()), "List"), m.Name() == "Search":
-					want = rate.List
+					want = ratelimit.List
 				case m.Name() == "TriggerRun", m.Name() == "TriggerConfig", m.Name() == "RetryRun", m.Name() == "SendEvent":
-					want = rate.Trigger
+					want = ratelimit.Trigger
 				case m.Name() == "Deploy":
-					want = rate.Deploy
+					want = ratelimit.Deploy
 				case m.IsStreamingServer():
-					want = rate.Stream
+					want = ratelimit.Stream
 				}
 				require.Equal(t, want, classes[full], full)
 				delete(classes, full)
@@ -107,7 +107,7 @@ func (c *handClock) set(t testing.TB, b *bundle, now time.Time) {
 }
 
 // threeReplicas are three servers of one database, at the beginning of a window.
-func threeReplicas(t *testing.T, limits rate.Limits) (*bundle, []*replica, *handClock) {
+func threeReplicas(t *testing.T, limits ratelimit.Limits) (*bundle, []*replica, *handClock) {
 	t.Helper()
 	b, clock := setup(t), &handClock{}
 	clock.set(t, b, time.Now().UTC().Truncate(time.Minute))
@@ -160,10 +160,10 @@ func TestRates(t *testing.T) {
 	t.Run("three servers together keep the limit within a chunk for each, and for one tenant only", func(t *testing.T) {
 		t.Parallel()
 		const limit = 60
-		b, replicas, clock := threeReplicas(t, rate.Limits{List: limit})
+		b, replicas, clock := threeReplicas(t, ratelimit.Limits{List: limit})
 		for window := range 2 {
 			passed := hammer(t, replicas, 100, list("acme"))
-			require.LessOrEqual(t, passed, limit+len(replicas)*rate.Chunk(limit), "window %d", window)
+			require.LessOrEqual(t, passed, limit+len(replicas)*ratelimit.Chunk(limit), "window %d", window)
 			require.GreaterOrEqual(t, passed, limit, "window %d", window)
 			require.Equal(t, 30, hammer(t, replicas, 10, list("brick")), "another tenant has a limit of its own")
 
@@ -179,7 +179,7 @@ func TestRates(t *testing.T) {
 	t.Run("a workspace deploys without regard to the others", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		r := newReplica(t, b, api.Config{Rates: rate.Limits{Deploy: 1}})
+		r := newReplica(t, b, api.Config{Rates: ratelimit.Limits{Deploy: 1}})
 		_, err := b.tenants.CreateWorkspace(t.Context(), &servov1.CreateWorkspaceRequest{Tenant: "acme", Name: "lab"})
 		require.NoError(t, err)
 		deploy := func(workspace string) func(ctx context.Context, r *replica) error {
@@ -194,7 +194,7 @@ func TestRates(t *testing.T) {
 
 	t.Run("without the database's help each server keeps the limit by itself", func(t *testing.T) {
 		t.Parallel()
-		b, replicas, clock := threeReplicas(t, rate.Limits{List: 20})
+		b, replicas, clock := threeReplicas(t, ratelimit.Limits{List: 20})
 		b.db.Exec(t, `DROP TABLE servo.rate_leases`)
 		require.Equal(t, 60, hammer(t, replicas, 40, list("acme")))
 		clock.set(t, b, clock.now.Load().Add(time.Minute))
@@ -203,7 +203,7 @@ func TestRates(t *testing.T) {
 
 	t.Run("a tenant that is not there has no limit but the answer that it is not there", func(t *testing.T) {
 		t.Parallel()
-		_, replicas, _ := threeReplicas(t, rate.Limits{List: 1})
+		_, replicas, _ := threeReplicas(t, ratelimit.Limits{List: 1})
 		for range 5 {
 			require.Equal(t, codes.NotFound, codeOf(list("nobody")(t.Context(), replicas[0])))
 		}
@@ -211,7 +211,7 @@ func TestRates(t *testing.T) {
 
 	t.Run("how a caller stands is told with every answer, over gRPC and REST", func(t *testing.T) {
 		t.Parallel()
-		b, replicas, clock := threeReplicas(t, rate.Limits{List: 2, Trigger: 5})
+		b, replicas, clock := threeReplicas(t, ratelimit.Limits{List: 2, Trigger: 5})
 		clock.set(t, b, clock.now.Load().Add(15*time.Second))
 		handler, err := rest.New(replicas[0].server, nil)
 		require.NoError(t, err)
@@ -284,13 +284,13 @@ func TestStreams(t *testing.T) {
 	t.Run("three servers together keep the limit within a chunk for each, and give back what ends", func(t *testing.T) {
 		t.Parallel()
 		const limit = 4
-		b, replicas, clock := threeReplicas(t, rate.Limits{Streams: limit})
+		b, replicas, clock := threeReplicas(t, ratelimit.Limits{Streams: limit})
 		run := b.trigger(t, "single").GetId()
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
 		passed := hammer(t, replicas, 10, func(_ context.Context, r *replica) error { return open(ctx, r, run) })
 		require.GreaterOrEqual(t, passed, limit)
-		require.LessOrEqual(t, passed, limit+len(replicas)*rate.SeatChunk(limit))
+		require.LessOrEqual(t, passed, limit+len(replicas)*ratelimit.SeatChunk(limit))
 		err := open(ctx, replicas[0], run)
 		require.Positive(t, requireRefused(t, err, codes.ResourceExhausted, "").GetRetryAfter().AsDuration())
 
@@ -304,7 +304,7 @@ func TestStreams(t *testing.T) {
 	t.Run("a reader that is killed leaves its place", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		r := newReplica(t, b, api.Config{Rates: rate.Limits{Streams: 1}})
+		r := newReplica(t, b, api.Config{Rates: ratelimit.Limits{Streams: 1}})
 		run := b.trigger(t, "single").GetId()
 		handler, err := rest.New(r.server, nil)
 		require.NoError(t, err)
@@ -342,7 +342,7 @@ func TestStreams(t *testing.T) {
 
 	t.Run("the streams of a server that stops do not count any more", func(t *testing.T) {
 		t.Parallel()
-		b, replicas, _ := threeReplicas(t, rate.Limits{Streams: 1})
+		b, replicas, _ := threeReplicas(t, ratelimit.Limits{Streams: 1})
 		run := b.trigger(t, "single").GetId()
 		require.NoError(t, open(t.Context(), replicas[0], run))
 		replicas[0].server.Close()
@@ -354,7 +354,7 @@ func TestStreams(t *testing.T) {
 func BenchmarkFrame(b *testing.B) {
 	w := setup(b)
 	info := &grpc.UnaryServerInfo{FullMethod: servov1.RunService_ListRuns_FullMethodName}
-	for name, limits := range map[string]rate.Limits{"without limits": {}, "with limits": {List: 1_000_000}} {
+	for name, limits := range map[string]ratelimit.Limits{"without limits": {}, "with limits": {List: 1_000_000}} {
 		for paged, answer := range map[string]*servov1.ListRunsResponse{"": {}, ", with a page token to seal": {NextPageToken: "01a1e0a6-0245-7000-9545-70920d94c79c"}} {
 			b.Run(name+paged, func(b *testing.B) {
 				r := newReplica(b, w, api.Config{Rates: limits})

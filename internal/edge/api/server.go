@@ -33,7 +33,7 @@ type Config struct {
 	Tracer    trace.Tracer    // of calls; nil is none
 	Breakers  Breakers        // nil knows of none
 	Guard     *netguard.Guard // says which URLs may be saved; nil allows public ones only
-	Rates     rate.Limits     // of each tenant; the zero value has none
+	Rates     ratelimit.Limits     // of each tenant; the zero value has none
 	Open      bool            // no keys are asked for: whoever calls may do everything
 
 	Development bool // this is servo dev: callers are told

@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"crypto/sha256"
+	_ "embed" // for the document
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -13,12 +14,16 @@ import (
 	"strings"
 	"time"
 
-	"go.arco.dev/servo/gen/openapi"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/edge/api"
 	"go.arco.dev/servo/internal/edge/problem"
 )
+
+// generatedOpenAPI is the document as the generator writes it from the contract.
+//
+//go:embed openapi.json
+var generatedOpenAPI []byte
 
 const openAPIPath = "/openapi.json"
 
@@ -36,7 +41,7 @@ type object = map[string]any
 // their messages, not what this edge makes of them.
 func newDocument(routes map[string]*route) (document, error) {
 	var root object
-	decoder := json.NewDecoder(bytes.NewReader(openapi.JSON))
+	decoder := json.NewDecoder(bytes.NewReader(generatedOpenAPI))
 	decoder.UseNumber()
 	if err := decoder.Decode(&root); err != nil {
 		return document{}, fmt.Errorf("read the generated OpenAPI document: %w", err)

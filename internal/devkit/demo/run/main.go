@@ -50,13 +50,13 @@ func run(ctx context.Context, stop context.CancelFunc, log *slog.Logger) (err er
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 
-	s := seed.New(seed.Options{Client: c, Logger: log})
+	s := demo.New(demo.Options{Client: c, Logger: log})
 	if err := s.Fill(ctx); err != nil {
 		return err
 	}
 	fmt.Printf("%s has tenants, configs and runs now; Ctrl-C ends what executes them\n", server)
 
-	workers := seed.Workers(seed.WorkerOptions{Conn: c.Conn(), Name: "seed", Logger: log})
+	workers := demo.Workers(demo.WorkerOptions{Conn: c.Conn(), Name: "seed", Logger: log})
 	errs := make([]error, len(workers))
 	var ended sync.WaitGroup
 	ended.Go(func() { s.Run(ctx) })

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const countKeys = `-- name: CountKeys :one
+const CountKeys = `-- name: CountKeys :one
 SELECT count(*) FROM servo.api_keys k
 WHERE  k.tenant_id = $1::uuid AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
 AND    ($3::text = '' OR k.role = $3::text)
@@ -26,13 +26,13 @@ type CountKeysParams struct {
 
 // Keys of an owner that are alive, of one role or of all.
 func (q *Queries) CountKeys(ctx context.Context, arg CountKeysParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countKeys, arg.TenantID, arg.Now, arg.Role)
+	row := q.db.QueryRow(ctx, CountKeys, arg.TenantID, arg.Now, arg.Role)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
 }
 
-const insertAudit = `-- name: InsertAudit :exec
+const InsertAudit = `-- name: InsertAudit :exec
 INSERT INTO servo.audit_log (tenant_id, id, at, actor, address, request_id, method, subject, allowed, code, request)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::text[]), unnest($5::text[]), unnest($6::text[]),
        unnest($7::text[]), unnest($8::text[]), unnest($9::bool[]), unnest($10::text[]), unnest($11::text[])::jsonb
@@ -56,7 +56,7 @@ type InsertAuditParams struct {
 // What was asked for, many calls at once. A call that is written again after trouble is there
 // once.
 func (q *Queries) InsertAudit(ctx context.Context, arg InsertAuditParams) error {
-	_, err := q.db.Exec(ctx, insertAudit,
+	_, err := q.db.Exec(ctx, InsertAudit,
 		arg.TenantIds,
 		arg.Ids,
 		arg.Ats,
@@ -72,7 +72,7 @@ func (q *Queries) InsertAudit(ctx context.Context, arg InsertAuditParams) error 
 	return err
 }
 
-const insertKey = `-- name: InsertKey :exec
+const InsertKey = `-- name: InsertKey :exec
 INSERT INTO servo.api_keys (tenant_id, id, version, public_id, name, role, workspace, pools, digest, created_by, created_at, expires_at)
 VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::text, $6::text, $7::text[], $8::bytea,
         $9::text, $10::timestamptz, $11::timestamptz)
@@ -93,7 +93,7 @@ type InsertKeyParams struct {
 }
 
 func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) error {
-	_, err := q.db.Exec(ctx, insertKey,
+	_, err := q.db.Exec(ctx, InsertKey,
 		arg.TenantID,
 		arg.ID,
 		arg.PublicID,
@@ -109,7 +109,7 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) error {
 	return err
 }
 
-const keyByPublicID = `-- name: KeyByPublicID :one
+const KeyByPublicID = `-- name: KeyByPublicID :one
 
 SELECT k.tenant_id, k.id, k.version, k.public_id, k.name, k.role, k.workspace, k.created_by, k.created_at, k.expires_at, k.replaced_by, k.revoked_at,
        k.digest, coalesce(t.name, '')::text AS tenant, servo.clock()::timestamptz AS now,
@@ -145,7 +145,7 @@ type KeyByPublicIDRow struct {
 // The key that a caller shows, with what it is judged by: its digest, the name of its tenant and
 // the time. A worker key of a tenant claims from those of its pools that the tenant owns now.
 func (q *Queries) KeyByPublicID(ctx context.Context, publicID string) (KeyByPublicIDRow, error) {
-	row := q.db.QueryRow(ctx, keyByPublicID, publicID)
+	row := q.db.QueryRow(ctx, KeyByPublicID, publicID)
 	var i KeyByPublicIDRow
 	err := row.Scan(
 		&i.TenantID,
@@ -169,7 +169,7 @@ func (q *Queries) KeyByPublicID(ctx context.Context, publicID string) (KeyByPubl
 	return i, err
 }
 
-const lockKey = `-- name: LockKey :one
+const LockKey = `-- name: LockKey :one
 SELECT k.tenant_id, k.id, k.version, k.public_id, k.name, k.role, k.workspace, k.pools, k.created_by, k.created_at, k.expires_at, k.replaced_by, k.revoked_at
 FROM   servo.api_keys k
 WHERE  k.tenant_id = $1::uuid
@@ -200,7 +200,7 @@ type LockKeyRow struct {
 
 // A key by its id, or by the name that no other living key has.
 func (q *Queries) LockKey(ctx context.Context, arg LockKeyParams) (LockKeyRow, error) {
-	row := q.db.QueryRow(ctx, lockKey, arg.TenantID, arg.Key)
+	row := q.db.QueryRow(ctx, LockKey, arg.TenantID, arg.Key)
 	var i LockKeyRow
 	err := row.Scan(
 		&i.TenantID,
@@ -220,17 +220,17 @@ func (q *Queries) LockKey(ctx context.Context, arg LockKeyParams) (LockKeyRow, e
 	return i, err
 }
 
-const lockKeys = `-- name: LockKeys :exec
+const LockKeys = `-- name: LockKeys :exec
 SELECT pg_advisory_xact_lock(hashtextextended('servo.keys.' || ($1::uuid)::text, 0))
 `
 
 // Whoever makes a key of an owner does it alone: two would both count up to the limit.
 func (q *Queries) LockKeys(ctx context.Context, tenantID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, lockKeys, tenantID)
+	_, err := q.db.Exec(ctx, LockKeys, tenantID)
 	return err
 }
 
-const touchKeys = `-- name: TouchKeys :exec
+const TouchKeys = `-- name: TouchKeys :exec
 UPDATE servo.api_keys k
 SET    last_used_at = n.at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id, unnest($3::timestamptz[]) AS at) AS n
@@ -245,11 +245,11 @@ type TouchKeysParams struct {
 
 // When keys were last used: many at once, and never backwards.
 func (q *Queries) TouchKeys(ctx context.Context, arg TouchKeysParams) error {
-	_, err := q.db.Exec(ctx, touchKeys, arg.TenantIds, arg.Ids, arg.Ats)
+	_, err := q.db.Exec(ctx, TouchKeys, arg.TenantIds, arg.Ids, arg.Ats)
 	return err
 }
 
-const updateKey = `-- name: UpdateKey :exec
+const UpdateKey = `-- name: UpdateKey :exec
 UPDATE servo.api_keys
 SET    version = $1::int, expires_at = $2::timestamptz, replaced_by = $3::text, revoked_at = $4::timestamptz
 WHERE  tenant_id = $5::uuid AND id = $6::uuid
@@ -265,7 +265,7 @@ type UpdateKeyParams struct {
 }
 
 func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) error {
-	_, err := q.db.Exec(ctx, updateKey,
+	_, err := q.db.Exec(ctx, UpdateKey,
 		arg.Version,
 		arg.ExpiresAt,
 		arg.ReplacedBy,

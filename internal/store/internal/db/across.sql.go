@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const allConfigs = `-- name: AllConfigs :many
+const AllConfigs = `-- name: AllConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.configs c
 JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
@@ -48,7 +48,7 @@ type AllConfigsRow struct {
 
 // Along the key: by tenant, then by age.
 func (q *Queries) AllConfigs(ctx context.Context, arg AllConfigsParams) ([]AllConfigsRow, error) {
-	rows, err := q.db.Query(ctx, allConfigs,
+	rows, err := q.db.Query(ctx, AllConfigs,
 		arg.AfterTenant,
 		arg.AfterID,
 		arg.Deleted,
@@ -112,7 +112,7 @@ func (q *Queries) AllConfigs(ctx context.Context, arg AllConfigsParams) ([]AllCo
 	return items, nil
 }
 
-const enterAcross = `-- name: EnterAcross :exec
+const EnterAcross = `-- name: EnterAcross :exec
 
 SELECT set_config('role', 'servo_engine', true),
        set_config('jit', 'off', true),
@@ -130,11 +130,11 @@ SELECT set_config('role', 'servo_engine', true),
 // The role of the engine with the plans of a tenant: along keys, for the arguments that there are,
 // and in the order of an index, so that a page ends the walk.
 func (q *Queries) EnterAcross(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, enterAcross)
+	_, err := q.db.Exec(ctx, EnterAcross)
 	return err
 }
 
-const eventsFloor = `-- name: EventsFloor :one
+const EventsFloor = `-- name: EventsFloor :one
 SELECT greatest(
     coalesce((SELECT (e.txid::text)::bigint FROM servo.run_events e WHERE e.txid <= ($1::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET $2::int), 0),
     coalesce((SELECT (e.txid::text)::bigint FROM servo.entity_events e WHERE e.txid <= ($1::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET $2::int), 0),
@@ -148,13 +148,13 @@ type EventsFloorParams struct {
 
 // How far back a filter is tried in one page: the transaction of the event that is so many back.
 func (q *Queries) EventsFloor(ctx context.Context, arg EventsFloorParams) (int64, error) {
-	row := q.db.QueryRow(ctx, eventsFloor, arg.Tx, arg.Walk)
+	row := q.db.QueryRow(ctx, EventsFloor, arg.Tx, arg.Walk)
 	var tx int64
 	err := row.Scan(&tx)
 	return tx, err
 }
 
-const eventsNewest = `-- name: EventsNewest :many
+const EventsNewest = `-- name: EventsNewest :many
 SELECT f.tx::bigint AS tx, f.position, f.tenant_id, f.run_id, f.subject::text AS subject, f.version, f.recorded_at, f.type, f.actor, f.trace, f.data
 FROM   (
         (SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
@@ -211,7 +211,7 @@ type EventsNewestRow struct {
 
 // The log against its order, before a place and down to a bound.
 func (q *Queries) EventsNewest(ctx context.Context, arg EventsNewestParams) ([]EventsNewestRow, error) {
-	rows, err := q.db.Query(ctx, eventsNewest,
+	rows, err := q.db.Query(ctx, EventsNewest,
 		arg.Floor,
 		arg.Tx,
 		arg.Position,
@@ -252,7 +252,7 @@ func (q *Queries) EventsNewest(ctx context.Context, arg EventsNewestParams) ([]E
 	return items, nil
 }
 
-const lateNow = `-- name: LateNow :many
+const LateNow = `-- name: LateNow :many
 SELECT l.tenant_id, l.run_id, w.name AS workspace, coalesce(c.name, '')::text AS config, r.start_by::timestamptz AS start_by
 FROM   (SELECT a.tenant_id, a.run_id, a.workspace_id, a.config_id
         FROM   ((SELECT x.tenant_id, x.run_id, x.workspace_id, x.config_id FROM servo.live_runs x
@@ -292,7 +292,7 @@ type LateNowRow struct {
 // Live runs that should have begun and have not, the longest first. Whether one has begun is
 // seen by its tasks: one that was started, or tried before, or has ended.
 func (q *Queries) LateNow(ctx context.Context, arg LateNowParams) ([]LateNowRow, error) {
-	rows, err := q.db.Query(ctx, lateNow,
+	rows, err := q.db.Query(ctx, LateNow,
 		arg.Walk,
 		arg.AfterAt,
 		arg.AfterID,
@@ -323,7 +323,7 @@ func (q *Queries) LateNow(ctx context.Context, arg LateNowParams) ([]LateNowRow,
 	return items, nil
 }
 
-const listAllOpenAlerts = `-- name: ListAllOpenAlerts :many
+const ListAllOpenAlerts = `-- name: ListAllOpenAlerts :many
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at, coalesce(t.name, '')::text AS tenant
 FROM   servo.alerts a
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = a.tenant_id OFFSET 0) AS t ON true
@@ -345,7 +345,7 @@ type ListAllOpenAlertsRow struct {
 
 // Those of all tenants that are open, the newest first.
 func (q *Queries) ListAllOpenAlerts(ctx context.Context, arg ListAllOpenAlertsParams) ([]ListAllOpenAlertsRow, error) {
-	rows, err := q.db.Query(ctx, listAllOpenAlerts, arg.Before, arg.Kind, arg.Most)
+	rows, err := q.db.Query(ctx, ListAllOpenAlerts, arg.Before, arg.Kind, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +376,7 @@ func (q *Queries) ListAllOpenAlerts(ctx context.Context, arg ListAllOpenAlertsPa
 	return items, nil
 }
 
-const recentSlots = `-- name: RecentSlots :many
+const RecentSlots = `-- name: RecentSlots :many
 SELECT n.config_id::uuid AS config_id, s.at::timestamptz AS at, s.slots::bigint AS slots, s.outcome::smallint AS outcome, coalesce(s.run_id, '00000000-0000-0000-0000-000000000000')::uuid AS run_id, coalesce(r.state, 0)::smallint AS state
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS config_id) AS n
 JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id FROM servo.slots x
@@ -404,7 +404,7 @@ type RecentSlotsRow struct {
 
 // What became of the last slots of each config of a page.
 func (q *Queries) RecentSlots(ctx context.Context, arg RecentSlotsParams) ([]RecentSlotsRow, error) {
-	rows, err := q.db.Query(ctx, recentSlots, arg.TenantIds, arg.ConfigIds, arg.Most)
+	rows, err := q.db.Query(ctx, RecentSlots, arg.TenantIds, arg.ConfigIds, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -430,7 +430,7 @@ func (q *Queries) RecentSlots(ctx context.Context, arg RecentSlotsParams) ([]Rec
 	return items, nil
 }
 
-const runningNow = `-- name: RunningNow :many
+const RunningNow = `-- name: RunningNow :many
 SELECT l.tenant_id, l.run_id, l.workspace, coalesce(c.name, '')::text AS config, coalesce(p.task_id, '00000000-0000-0000-0000-000000000000')::uuid AS task_id,
        coalesce(p.asset, '')::text AS asset, coalesce(p.phase, '')::text AS phase, coalesce(p.stage, '')::text AS stage, coalesce(p.fraction, 0)::real AS fraction,
        coalesce(p.records_extracted, 0)::bigint AS records_extracted, coalesce(p.records_transformed, 0)::bigint AS records_transformed,
@@ -485,7 +485,7 @@ type RunningNowRow struct {
 
 // Runs that have started and not ended, the oldest first, with what was reported last of their tasks.
 func (q *Queries) RunningNow(ctx context.Context, arg RunningNowParams) ([]RunningNowRow, error) {
-	rows, err := q.db.Query(ctx, runningNow,
+	rows, err := q.db.Query(ctx, RunningNow,
 		arg.Walk,
 		arg.After,
 		arg.Workspace,
@@ -527,7 +527,7 @@ func (q *Queries) RunningNow(ctx context.Context, arg RunningNowParams) ([]Runni
 	return items, nil
 }
 
-const runsByKey = `-- name: RunsByKey :many
+const RunsByKey = `-- name: RunsByKey :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
 JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.deployment_id, x.parent_run_id, x.created_at, x.started_at, x.finished_at, x.version, x.total, x.remaining, x.succeeded, x.failed, x.skipped, x.cancelled, x.state, x.priority, x.timed_out, x.cancel_reason, x.pipeline, x.trigger_type, x.triggered_by, x.fingerprint, x.parameters, x.retry, x.trace, x.config_id, x.slot_at, x.labels, x.start_by, x.start_limit_s, x.late, x.window_of, x.unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.run_id OFFSET 0) AS r ON true
@@ -539,7 +539,7 @@ type RunsByKeyParams struct {
 }
 
 func (q *Queries) RunsByKey(ctx context.Context, arg RunsByKeyParams) ([]ServoRun, error) {
-	rows, err := q.db.Query(ctx, runsByKey, arg.TenantIds, arg.RunIds)
+	rows, err := q.db.Query(ctx, RunsByKey, arg.TenantIds, arg.RunIds)
 	if err != nil {
 		return nil, err
 	}
@@ -593,7 +593,7 @@ func (q *Queries) RunsByKey(ctx context.Context, arg RunsByKeyParams) ([]ServoRu
 	return items, nil
 }
 
-const runsOfAll = `-- name: RunsOfAll :many
+const RunsOfAll = `-- name: RunsOfAll :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
@@ -626,7 +626,7 @@ type RunsOfAllRow struct {
 
 // The newest first, before a place.
 func (q *Queries) RunsOfAll(ctx context.Context, arg RunsOfAllParams) ([]RunsOfAllRow, error) {
-	rows, err := q.db.Query(ctx, runsOfAll,
+	rows, err := q.db.Query(ctx, RunsOfAll,
 		arg.FromAt,
 		arg.ToAt,
 		arg.BeforeAt,
@@ -691,7 +691,7 @@ func (q *Queries) RunsOfAll(ctx context.Context, arg RunsOfAllParams) ([]RunsOfA
 	return items, nil
 }
 
-const runsOfAllBound = `-- name: RunsOfAllBound :many
+const RunsOfAllBound = `-- name: RunsOfAllBound :many
 SELECT r.created_at FROM servo.runs r
 WHERE  r.created_at >= $1::timestamptz AND r.created_at < $2::timestamptz AND r.created_at <= $3::timestamptz
 ORDER  BY r.created_at DESC
@@ -707,7 +707,7 @@ type RunsOfAllBoundParams struct {
 
 // How far back a filter is tried in one page: when the run was made that is so many runs back.
 func (q *Queries) RunsOfAllBound(ctx context.Context, arg RunsOfAllBoundParams) ([]time.Time, error) {
-	rows, err := q.db.Query(ctx, runsOfAllBound,
+	rows, err := q.db.Query(ctx, RunsOfAllBound,
 		arg.FromAt,
 		arg.ToAt,
 		arg.BeforeAt,

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const admissionWork = `-- name: AdmissionWork :one
+const AdmissionWork = `-- name: AdmissionWork :one
 SELECT ((SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1) IS NOT NULL)::bool AS ready,
        ((SELECT s.id FROM servo.settlements s ORDER BY s.id LIMIT 1) IS NOT NULL)::bool AS notes,
        ((SELECT l.tenant_id FROM servo.live_runs l WHERE l.pending ORDER BY l.tenant_id LIMIT 1) IS NOT NULL)::bool AS starts
@@ -26,13 +26,13 @@ type AdmissionWorkRow struct {
 
 // Whether there is anything to do at all, at the cost of three looks at the head of an index.
 func (q *Queries) AdmissionWork(ctx context.Context) (AdmissionWorkRow, error) {
-	row := q.db.QueryRow(ctx, admissionWork)
+	row := q.db.QueryRow(ctx, AdmissionWork)
 	var i AdmissionWorkRow
 	err := row.Scan(&i.Ready, &i.Notes, &i.Starts)
 	return i, err
 }
 
-const chargeShares = `-- name: ChargeShares :exec
+const ChargeShares = `-- name: ChargeShares :exec
 INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, admitted, even_at, over_quota, waits, updated_at)
 SELECT n.tenant_id, n.pool, n.added, n.added, n.even_at, n.over_quota,
        EXISTS (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND q.pool = n.pool AND NOT q.held), $1::timestamptz
@@ -55,7 +55,7 @@ type ChargeSharesParams struct {
 // Executed after the tasks were moved: a share waits if ready tasks are left, those among them
 // that another transaction has locked. What becomes ready meanwhile leaves a note.
 func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) error {
-	_, err := q.db.Exec(ctx, chargeShares,
+	_, err := q.db.Exec(ctx, ChargeShares,
 		arg.Now,
 		arg.TenantIds,
 		arg.Pools,
@@ -66,7 +66,7 @@ func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) erro
 	return err
 }
 
-const foldSettlements = `-- name: FoldSettlements :one
+const FoldSettlements = `-- name: FoldSettlements :one
 
 WITH gone AS (
     DELETE FROM servo.settlements
@@ -125,13 +125,13 @@ SELECT count(*)::int AS folded FROM gone
 // what was seen last. A tenant that begins to wait, or has room in its quota again, joins as
 // fair.Join says. Only the holder of the duty writes shares, so what is read here is current.
 func (q *Queries) FoldSettlements(ctx context.Context, most int32) (int32, error) {
-	row := q.db.QueryRow(ctx, foldSettlements, most)
+	row := q.db.QueryRow(ctx, FoldSettlements, most)
 	var folded int32
 	err := row.Scan(&folded)
 	return folded, err
 }
 
-const headShares = `-- name: HeadShares :many
+const HeadShares = `-- name: HeadShares :many
 SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, f.even_at::float8 AS even_at, f.admitted::bigint AS admitted,
        t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses
 FROM   (SELECT unnest($1::text[]) AS pool, unnest($2::int[]) AS most) AS n
@@ -163,7 +163,7 @@ type HeadSharesRow struct {
 // The tenants that are served next in each pool, at most so many of each, and what bounds them.
 // Tenants that may not use the pool are passed over.
 func (q *Queries) HeadShares(ctx context.Context, arg HeadSharesParams) ([]HeadSharesRow, error) {
-	rows, err := q.db.Query(ctx, headShares, arg.Pools, arg.Mosts)
+	rows, err := q.db.Query(ctx, HeadShares, arg.Pools, arg.Mosts)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (q *Queries) HeadShares(ctx context.Context, arg HeadSharesParams) ([]HeadS
 	return items, nil
 }
 
-const holdReady = `-- name: HoldReady :exec
+const HoldReady = `-- name: HoldReady :exec
 UPDATE servo.ready_q
 SET    held = true
 WHERE  ctid = ANY (ARRAY(
@@ -206,11 +206,11 @@ type HoldReadyParams struct {
 }
 
 func (q *Queries) HoldReady(ctx context.Context, arg HoldReadyParams) error {
-	_, err := q.db.Exec(ctx, holdReady, arg.RunIds, arg.TaskIds)
+	_, err := q.db.Exec(ctx, HoldReady, arg.RunIds, arg.TaskIds)
 	return err
 }
 
-const insertSettlements = `-- name: InsertSettlements :exec
+const InsertSettlements = `-- name: InsertSettlements :exec
 INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)
 SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::int[]), unnest($5::int[]),
        unnest($6::float8[]), unnest($7::float8[]), unnest($8::bool[])
@@ -228,7 +228,7 @@ type InsertSettlementsParams struct {
 }
 
 func (q *Queries) InsertSettlements(ctx context.Context, arg InsertSettlementsParams) error {
-	_, err := q.db.Exec(ctx, insertSettlements,
+	_, err := q.db.Exec(ctx, InsertSettlements,
 		arg.TenantIds,
 		arg.Pools,
 		arg.Assets,
@@ -241,7 +241,7 @@ func (q *Queries) InsertSettlements(ctx context.Context, arg InsertSettlementsPa
 	return err
 }
 
-const pausedTasks = `-- name: PausedTasks :many
+const PausedTasks = `-- name: PausedTasks :many
 SELECT n.run_id::uuid AS run_id, n.task_id::uuid AS task_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id,
                unnest($4::text[]) AS asset) AS n
@@ -265,7 +265,7 @@ type PausedTasksRow struct {
 // Those of the tasks whose asset is paused. The pauses stay as they are until the commit, so
 // that a resume comes before or after.
 func (q *Queries) PausedTasks(ctx context.Context, arg PausedTasksParams) ([]PausedTasksRow, error) {
-	rows, err := q.db.Query(ctx, pausedTasks,
+	rows, err := q.db.Query(ctx, PausedTasks,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.TaskIds,
@@ -289,7 +289,7 @@ func (q *Queries) PausedTasks(ctx context.Context, arg PausedTasksParams) ([]Pau
 	return items, nil
 }
 
-const readyPools = `-- name: ReadyPools :many
+const ReadyPools = `-- name: ReadyPools :many
 WITH RECURSIVE found AS (
     (SELECT s.pool FROM servo.shares s WHERE s.waits AND NOT s.over_quota ORDER BY s.pool LIMIT 1)
     UNION ALL
@@ -331,7 +331,7 @@ type ReadyPoolsRow struct {
 // The pools that somebody waits for, and those asked for, with what bounds them: their own
 // limit, what is queued, and how many tasks the workers can hold that were seen lately.
 func (q *Queries) ReadyPools(ctx context.Context, arg ReadyPoolsParams) ([]ReadyPoolsRow, error) {
-	rows, err := q.db.Query(ctx, readyPools, arg.Also, arg.Alive, arg.MostQueued)
+	rows, err := q.db.Query(ctx, ReadyPools, arg.Also, arg.Alive, arg.MostQueued)
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +359,7 @@ func (q *Queries) ReadyPools(ctx context.Context, arg ReadyPoolsParams) ([]Ready
 	return items, nil
 }
 
-const recountShares = `-- name: RecountShares :exec
+const RecountShares = `-- name: RecountShares :exec
 WITH counted AS (
     SELECT c.tenant_id, c.pool, sum(c.n)::int AS n
     FROM   (SELECT q.tenant_id, q.pool, count(*) AS n FROM servo.pool_q q GROUP BY 1, 2
@@ -381,11 +381,11 @@ WHERE  s.in_flight <> excluded.in_flight
 // Counts anew what is in flight. What has left and is not folded in yet will be taken off when
 // it is, so it is added here; one statement sees one moment of both.
 func (q *Queries) RecountShares(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, recountShares)
+	_, err := q.db.Exec(ctx, RecountShares)
 	return err
 }
 
-const renoteReady = `-- name: RenoteReady :exec
+const RenoteReady = `-- name: RenoteReady :exec
 WITH RECURSIVE found AS (
     (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
     UNION ALL
@@ -407,11 +407,11 @@ SELECT DISTINCT s.tenant_id, '', '', 0, 0, 0::float8, 0::float8, false FROM serv
 // Notes anew who waits, for the next fold: tenants with ready tasks that are not marked, a jump
 // along the index for each tenant and pool, and tenants whose quota was used up.
 func (q *Queries) RenoteReady(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, renoteReady)
+	_, err := q.db.Exec(ctx, RenoteReady)
 	return err
 }
 
-const setPoolClocks = `-- name: SetPoolClocks :exec
+const SetPoolClocks = `-- name: SetPoolClocks :exec
 INSERT INTO servo.pool_clocks AS c (pool, clock)
 SELECT unnest($1::text[]), unnest($2::float8[])
 ON CONFLICT (pool) DO UPDATE SET clock = excluded.clock
@@ -423,11 +423,11 @@ type SetPoolClocksParams struct {
 }
 
 func (q *Queries) SetPoolClocks(ctx context.Context, arg SetPoolClocksParams) error {
-	_, err := q.db.Exec(ctx, setPoolClocks, arg.Pools, arg.Clocks)
+	_, err := q.db.Exec(ctx, SetPoolClocks, arg.Pools, arg.Clocks)
 	return err
 }
 
-const takeOldest = `-- name: TakeOldest :many
+const TakeOldest = `-- name: TakeOldest :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
@@ -473,7 +473,7 @@ type TakeOldestRow struct {
 // The tasks that are ready longest of each tenant and pool, whatever their priority: the first of
 // each priority, and of these the oldest.
 func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeOldestRow, error) {
-	rows, err := q.db.Query(ctx, takeOldest, arg.TenantIds, arg.Pools, arg.Mosts)
+	rows, err := q.db.Query(ctx, TakeOldest, arg.TenantIds, arg.Pools, arg.Mosts)
 	if err != nil {
 		return nil, err
 	}
@@ -511,7 +511,7 @@ func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeO
 	return items, nil
 }
 
-const takeReady = `-- name: TakeReady :many
+const TakeReady = `-- name: TakeReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
@@ -553,7 +553,7 @@ type TakeReadyRow struct {
 // The tasks that come next of each tenant and pool, without waiting for anybody, with what
 // their assets take by experience.
 func (q *Queries) TakeReady(ctx context.Context, arg TakeReadyParams) ([]TakeReadyRow, error) {
-	rows, err := q.db.Query(ctx, takeReady, arg.TenantIds, arg.Pools, arg.Mosts)
+	rows, err := q.db.Query(ctx, TakeReady, arg.TenantIds, arg.Pools, arg.Mosts)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const channelSecret = `-- name: ChannelSecret :one
+const ChannelSecret = `-- name: ChannelSecret :one
 SELECT c.id, c.name, c.url, c.severity, c.secret
 FROM   servo.alert_channels c
 WHERE  c.tenant_id = $1::uuid AND c.name = $2::text AND c.deleted_at IS NULL
@@ -33,7 +33,7 @@ type ChannelSecretRow struct {
 
 // A channel with the secret that its messages are signed with, to send one at once.
 func (q *Queries) ChannelSecret(ctx context.Context, arg ChannelSecretParams) (ChannelSecretRow, error) {
-	row := q.db.QueryRow(ctx, channelSecret, arg.TenantID, arg.Name)
+	row := q.db.QueryRow(ctx, ChannelSecret, arg.TenantID, arg.Name)
 	var i ChannelSecretRow
 	err := row.Scan(
 		&i.ID,
@@ -45,7 +45,7 @@ func (q *Queries) ChannelSecret(ctx context.Context, arg ChannelSecretParams) (C
 	return i, err
 }
 
-const channelsOf = `-- name: ChannelsOf :many
+const ChannelsOf = `-- name: ChannelsOf :many
 SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.created_by, c.created_at, c.deleted_at
 FROM   (SELECT DISTINCT unnest($1::uuid[]) AS tenant_id) AS n
 JOIN   LATERAL (SELECT x.tenant_id, x.id, x.version, x.name, x.url, x.severity, x.created_by, x.created_at, x.deleted_at
@@ -67,7 +67,7 @@ type ChannelsOfRow struct {
 
 // The channels of tenants; that of zeros has those of the installation.
 func (q *Queries) ChannelsOf(ctx context.Context, tenantIds []uuid.UUID) ([]ChannelsOfRow, error) {
-	rows, err := q.db.Query(ctx, channelsOf, tenantIds)
+	rows, err := q.db.Query(ctx, ChannelsOf, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (q *Queries) ChannelsOf(ctx context.Context, tenantIds []uuid.UUID) ([]Chan
 	return items, nil
 }
 
-const conditions = `-- name: Conditions :many
+const Conditions = `-- name: Conditions :many
 SELECT c.kind::text AS kind, c.tenant_id::uuid AS tenant_id, c.about_id::uuid AS about_id, c.workspace::text AS workspace, c.name::text AS name,
        c.count::int AS count, coalesce(c.since, $1::timestamptz)::timestamptz AS since, c.reason::text AS reason
 FROM  (
@@ -164,7 +164,7 @@ type ConditionsRow struct {
 // Everything that holds now and that somebody must hear of. Each part reads an index of what
 // is wrong.
 func (q *Queries) Conditions(ctx context.Context, arg ConditionsParams) ([]ConditionsRow, error) {
-	rows, err := q.db.Query(ctx, conditions, arg.Now, arg.Today)
+	rows, err := q.db.Query(ctx, Conditions, arg.Now, arg.Today)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (q *Queries) Conditions(ctx context.Context, arg ConditionsParams) ([]Condi
 	return items, nil
 }
 
-const deleteChannel = `-- name: DeleteChannel :exec
+const DeleteChannel = `-- name: DeleteChannel :exec
 UPDATE servo.alert_channels SET version = version + 1, deleted_at = $1::timestamptz WHERE tenant_id = $2::uuid AND id = $3::uuid
 `
 
@@ -203,23 +203,23 @@ type DeleteChannelParams struct {
 }
 
 func (q *Queries) DeleteChannel(ctx context.Context, arg DeleteChannelParams) error {
-	_, err := q.db.Exec(ctx, deleteChannel, arg.Now, arg.TenantID, arg.ID)
+	_, err := q.db.Exec(ctx, DeleteChannel, arg.Now, arg.TenantID, arg.ID)
 	return err
 }
 
-const deliveriesDue = `-- name: DeliveriesDue :one
+const DeliveriesDue = `-- name: DeliveriesDue :one
 SELECT coalesce((SELECT d.due_at FROM servo.alert_deliveries d WHERE d.due_at IS NOT NULL ORDER BY d.due_at LIMIT 1) <= servo.clock(), false)::bool AS due
 `
 
 // Whether anything is to be sent, at the cost of one look at the head of an index.
 func (q *Queries) DeliveriesDue(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, deliveriesDue)
+	row := q.db.QueryRow(ctx, DeliveriesDue)
 	var due bool
 	err := row.Scan(&due)
 	return due, err
 }
 
-const insertAlerts = `-- name: InsertAlerts :exec
+const InsertAlerts = `-- name: InsertAlerts :exec
 INSERT INTO servo.alerts (tenant_id, id, version, kind, severity, about_id, name, message, raised_at)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), 1, unnest($3::text[]), unnest($4::smallint[]), unnest($5::uuid[]),
        unnest($6::text[]), unnest($7::text[]), $8::timestamptz
@@ -237,7 +237,7 @@ type InsertAlertsParams struct {
 }
 
 func (q *Queries) InsertAlerts(ctx context.Context, arg InsertAlertsParams) error {
-	_, err := q.db.Exec(ctx, insertAlerts,
+	_, err := q.db.Exec(ctx, InsertAlerts,
 		arg.TenantIds,
 		arg.Ids,
 		arg.Kinds,
@@ -250,7 +250,7 @@ func (q *Queries) InsertAlerts(ctx context.Context, arg InsertAlertsParams) erro
 	return err
 }
 
-const insertChannel = `-- name: InsertChannel :exec
+const InsertChannel = `-- name: InsertChannel :exec
 INSERT INTO servo.alert_channels (tenant_id, id, version, name, url, severity, secret, created_by, created_at)
 VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::smallint, $6::bytea, $7::text, $8::timestamptz)
 `
@@ -267,7 +267,7 @@ type InsertChannelParams struct {
 }
 
 func (q *Queries) InsertChannel(ctx context.Context, arg InsertChannelParams) error {
-	_, err := q.db.Exec(ctx, insertChannel,
+	_, err := q.db.Exec(ctx, InsertChannel,
 		arg.TenantID,
 		arg.ID,
 		arg.Name,
@@ -280,7 +280,7 @@ func (q *Queries) InsertChannel(ctx context.Context, arg InsertChannelParams) er
 	return err
 }
 
-const insertDeliveries = `-- name: InsertDeliveries :exec
+const InsertDeliveries = `-- name: InsertDeliveries :exec
 INSERT INTO servo.alert_deliveries (tenant_id, alert_id, change, channel_tenant_id, channel_id, created_at, due_at)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::smallint[]), unnest($4::uuid[]), unnest($5::uuid[]),
        $6::timestamptz, $6::timestamptz
@@ -296,7 +296,7 @@ type InsertDeliveriesParams struct {
 }
 
 func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesParams) error {
-	_, err := q.db.Exec(ctx, insertDeliveries,
+	_, err := q.db.Exec(ctx, InsertDeliveries,
 		arg.TenantIds,
 		arg.AlertIds,
 		arg.Changes,
@@ -307,7 +307,7 @@ func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesPara
 	return err
 }
 
-const lockChannel = `-- name: LockChannel :one
+const LockChannel = `-- name: LockChannel :one
 SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.created_by, c.created_at, c.deleted_at
 FROM   servo.alert_channels c
 WHERE  c.tenant_id = $1::uuid AND c.name = $2::text AND c.deleted_at IS NULL
@@ -332,7 +332,7 @@ type LockChannelRow struct {
 }
 
 func (q *Queries) LockChannel(ctx context.Context, arg LockChannelParams) (LockChannelRow, error) {
-	row := q.db.QueryRow(ctx, lockChannel, arg.TenantID, arg.Name)
+	row := q.db.QueryRow(ctx, LockChannel, arg.TenantID, arg.Name)
 	var i LockChannelRow
 	err := row.Scan(
 		&i.TenantID,
@@ -348,7 +348,7 @@ func (q *Queries) LockChannel(ctx context.Context, arg LockChannelParams) (LockC
 	return i, err
 }
 
-const messages = `-- name: Messages :many
+const Messages = `-- name: Messages :many
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at,
        c.id AS channel_id, c.name AS channel, c.url, c.secret, c.deleted_at, coalesce(t.name, '')::text AS tenant
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS alert_id,
@@ -386,7 +386,7 @@ type MessagesRow struct {
 
 // What is sent: alerts with the channels that hear of them.
 func (q *Queries) Messages(ctx context.Context, arg MessagesParams) ([]MessagesRow, error) {
-	rows, err := q.db.Query(ctx, messages,
+	rows, err := q.db.Query(ctx, Messages,
 		arg.TenantIds,
 		arg.AlertIds,
 		arg.ChannelTenantIds,
@@ -427,19 +427,19 @@ func (q *Queries) Messages(ctx context.Context, arg MessagesParams) ([]MessagesR
 	return items, nil
 }
 
-const oldestDue = `-- name: OldestDue :one
+const OldestDue = `-- name: OldestDue :one
 SELECT coalesce((SELECT c.due_at FROM servo.configs c WHERE c.due_at IS NOT NULL ORDER BY c.due_at LIMIT 1), '9999-12-31 00:00:00+00')::timestamptz AS due_at
 `
 
 // Since when the most overdue config is due; the far future if none is.
 func (q *Queries) OldestDue(ctx context.Context) (time.Time, error) {
-	row := q.db.QueryRow(ctx, oldestDue)
+	row := q.db.QueryRow(ctx, OldestDue)
 	var due_at time.Time
 	err := row.Scan(&due_at)
 	return due_at, err
 }
 
-const openAlerts = `-- name: OpenAlerts :many
+const OpenAlerts = `-- name: OpenAlerts :many
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at FROM servo.alerts a WHERE a.resolved_at IS NULL ORDER BY a.tenant_id, a.kind, a.about_id
 `
 
@@ -448,7 +448,7 @@ type OpenAlertsRow struct {
 }
 
 func (q *Queries) OpenAlerts(ctx context.Context) ([]OpenAlertsRow, error) {
-	rows, err := q.db.Query(ctx, openAlerts)
+	rows, err := q.db.Query(ctx, OpenAlerts)
 	if err != nil {
 		return nil, err
 	}
@@ -478,7 +478,7 @@ func (q *Queries) OpenAlerts(ctx context.Context) ([]OpenAlertsRow, error) {
 	return items, nil
 }
 
-const releaseDelivery = `-- name: ReleaseDelivery :exec
+const ReleaseDelivery = `-- name: ReleaseDelivery :exec
 UPDATE servo.alert_deliveries d
 SET    due_at = $1::timestamptz
 WHERE  d.tenant_id = $2::uuid AND d.alert_id = $3::uuid AND d.channel_id = $4::uuid AND d.change = 2
@@ -494,7 +494,7 @@ type ReleaseDeliveryParams struct {
 
 // The end of an alert may go once its beginning has.
 func (q *Queries) ReleaseDelivery(ctx context.Context, arg ReleaseDeliveryParams) error {
-	_, err := q.db.Exec(ctx, releaseDelivery,
+	_, err := q.db.Exec(ctx, ReleaseDelivery,
 		arg.Now,
 		arg.TenantID,
 		arg.AlertID,
@@ -503,7 +503,7 @@ func (q *Queries) ReleaseDelivery(ctx context.Context, arg ReleaseDeliveryParams
 	return err
 }
 
-const resolveAlerts = `-- name: ResolveAlerts :exec
+const ResolveAlerts = `-- name: ResolveAlerts :exec
 UPDATE servo.alerts a
 SET    version = a.version + 1, resolved_at = $1::timestamptz
 FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS id) AS n
@@ -517,11 +517,11 @@ type ResolveAlertsParams struct {
 }
 
 func (q *Queries) ResolveAlerts(ctx context.Context, arg ResolveAlertsParams) error {
-	_, err := q.db.Exec(ctx, resolveAlerts, arg.Now, arg.TenantIds, arg.Ids)
+	_, err := q.db.Exec(ctx, ResolveAlerts, arg.Now, arg.TenantIds, arg.Ids)
 	return err
 }
 
-const settleDelivery = `-- name: SettleDelivery :execrows
+const SettleDelivery = `-- name: SettleDelivery :execrows
 UPDATE servo.alert_deliveries d
 SET    due_at = $1::timestamptz, delivered_at = $2::timestamptz, error = $3::text
 WHERE  d.tenant_id = $4::uuid AND d.alert_id = $5::uuid AND d.channel_id = $6::uuid AND d.change = $7::smallint
@@ -542,7 +542,7 @@ type SettleDeliveryParams struct {
 // What came of a try: delivered, given up, or tried again at a time. Whoever comes after its
 // lease was over changes nothing that another has settled.
 func (q *Queries) SettleDelivery(ctx context.Context, arg SettleDeliveryParams) (int64, error) {
-	result, err := q.db.Exec(ctx, settleDelivery,
+	result, err := q.db.Exec(ctx, SettleDelivery,
 		arg.DueAt,
 		arg.DeliveredAt,
 		arg.Error,
@@ -558,7 +558,7 @@ func (q *Queries) SettleDelivery(ctx context.Context, arg SettleDeliveryParams) 
 	return result.RowsAffected(), nil
 }
 
-const takeDeliveries = `-- name: TakeDeliveries :many
+const TakeDeliveries = `-- name: TakeDeliveries :many
 UPDATE servo.alert_deliveries d
 SET    due_at = coalesce(n.first_due_at + interval '1 millisecond', $1::timestamptz),
        tries = d.tries + CASE WHEN n.first_due_at IS NULL THEN 1 ELSE 0 END
@@ -591,7 +591,7 @@ type TakeDeliveriesRow struct {
 // Messages that are due, for whoever takes them until the lease is over. The end of an alert
 // waits for its beginning: it is looked at again when that is, and is not ours.
 func (q *Queries) TakeDeliveries(ctx context.Context, arg TakeDeliveriesParams) ([]TakeDeliveriesRow, error) {
-	rows, err := q.db.Query(ctx, takeDeliveries, arg.Until, arg.Now, arg.Most)
+	rows, err := q.db.Query(ctx, TakeDeliveries, arg.Until, arg.Now, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -619,7 +619,7 @@ func (q *Queries) TakeDeliveries(ctx context.Context, arg TakeDeliveriesParams) 
 	return items, nil
 }
 
-const tryWatch = `-- name: TryWatch :one
+const TryWatch = `-- name: TryWatch :one
 
 SELECT pg_try_advisory_xact_lock(hashtextextended('servo.alerts', 0))::bool AS alone
 `
@@ -627,7 +627,7 @@ SELECT pg_try_advisory_xact_lock(hashtextextended('servo.alerts', 0))::bool AS a
 // Alerts: what the rules ask, and what becomes of the answers.
 // Who looks, looks alone: two would raise the same.
 func (q *Queries) TryWatch(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, tryWatch)
+	row := q.db.QueryRow(ctx, TryWatch)
 	var alone bool
 	err := row.Scan(&alone)
 	return alone, err

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const answeredCall = `-- name: AnsweredCall :one
+const AnsweredCall = `-- name: AnsweredCall :one
 SELECT c.digest, c.answer
 FROM   servo.answered_calls c
 WHERE  c.tenant_id = $1::uuid AND c.key = $2::text AND c.created_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $3::float8)
@@ -30,13 +30,13 @@ type AnsweredCallRow struct {
 }
 
 func (q *Queries) AnsweredCall(ctx context.Context, arg AnsweredCallParams) (AnsweredCallRow, error) {
-	row := q.db.QueryRow(ctx, answeredCall, arg.TenantID, arg.Key, arg.Keep)
+	row := q.db.QueryRow(ctx, AnsweredCall, arg.TenantID, arg.Key, arg.Keep)
 	var i AnsweredCallRow
 	err := row.Scan(&i.Digest, &i.Answer)
 	return i, err
 }
 
-const forgetAnsweredCalls = `-- name: ForgetAnsweredCalls :execrows
+const ForgetAnsweredCalls = `-- name: ForgetAnsweredCalls :execrows
 DELETE FROM servo.answered_calls c
 USING (
     SELECT o.tenant_id, o.key FROM servo.answered_calls o WHERE o.created_at < $1::timestamptz
@@ -51,14 +51,14 @@ type ForgetAnsweredCallsParams struct {
 }
 
 func (q *Queries) ForgetAnsweredCalls(ctx context.Context, arg ForgetAnsweredCallsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetAnsweredCalls, arg.Before, arg.Most)
+	result, err := q.db.Exec(ctx, ForgetAnsweredCalls, arg.Before, arg.Most)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const insertAnsweredCall = `-- name: InsertAnsweredCall :execrows
+const InsertAnsweredCall = `-- name: InsertAnsweredCall :execrows
 INSERT INTO servo.answered_calls AS c (tenant_id, key, method, digest, answer, created_at)
 VALUES ($1::uuid, $2::text, $3::text, $4::bytea, $5::bytea, servo.clock())
 ON CONFLICT (tenant_id, key) DO UPDATE
@@ -77,7 +77,7 @@ type InsertAnsweredCallParams struct {
 
 // A key whose time is over is there until somebody forgets it, or uses it again.
 func (q *Queries) InsertAnsweredCall(ctx context.Context, arg InsertAnsweredCallParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertAnsweredCall,
+	result, err := q.db.Exec(ctx, InsertAnsweredCall,
 		arg.TenantID,
 		arg.Key,
 		arg.Method,
@@ -91,7 +91,7 @@ func (q *Queries) InsertAnsweredCall(ctx context.Context, arg InsertAnsweredCall
 	return result.RowsAffected(), nil
 }
 
-const tryLockCall = `-- name: TryLockCall :one
+const TryLockCall = `-- name: TryLockCall :one
 SELECT pg_try_advisory_xact_lock(hashtextextended('servo.call ' || ($1::uuid)::text || ' ' || $2::text, 0))::bool AS alone
 `
 
@@ -102,7 +102,7 @@ type TryLockCallParams struct {
 
 // One call with a key at a time. Whoever does not get it leaves, and waits without a transaction.
 func (q *Queries) TryLockCall(ctx context.Context, arg TryLockCallParams) (bool, error) {
-	row := q.db.QueryRow(ctx, tryLockCall, arg.TenantID, arg.Key)
+	row := q.db.QueryRow(ctx, TryLockCall, arg.TenantID, arg.Key)
 	var alone bool
 	err := row.Scan(&alone)
 	return alone, err

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const capabilitySets = `-- name: CapabilitySets :many
+const CapabilitySets = `-- name: CapabilitySets :many
 SELECT c.digest, c.capabilities FROM servo.capability_sets c WHERE c.digest = ANY ($1::text[])
 `
 
@@ -22,7 +22,7 @@ type CapabilitySetsRow struct {
 }
 
 func (q *Queries) CapabilitySets(ctx context.Context, digests []string) ([]CapabilitySetsRow, error) {
-	rows, err := q.db.Query(ctx, capabilitySets, digests)
+	rows, err := q.db.Query(ctx, CapabilitySets, digests)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (q *Queries) CapabilitySets(ctx context.Context, digests []string) ([]Capab
 	return items, nil
 }
 
-const capableTasks = `-- name: CapableTasks :many
+const CapableTasks = `-- name: CapableTasks :many
 WITH RECURSIVE lacking AS (
     (SELECT q.pool, q.needs FROM servo.ready_q q WHERE q.lacks_worker ORDER BY q.pool, q.needs LIMIT 1)
     UNION ALL
@@ -78,7 +78,7 @@ type CapableTasksRow struct {
 // Tasks that were held for want of a worker, and that a live worker can run by now, or whose pool
 // has no live worker any more.
 func (q *Queries) CapableTasks(ctx context.Context, arg CapableTasksParams) ([]CapableTasksRow, error) {
-	rows, err := q.db.Query(ctx, capableTasks, arg.Most, arg.Alive)
+	rows, err := q.db.Query(ctx, CapableTasks, arg.Most, arg.Alive)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (q *Queries) CapableTasks(ctx context.Context, arg CapableTasksParams) ([]C
 	return items, nil
 }
 
-const holdLacking = `-- name: HoldLacking :exec
+const HoldLacking = `-- name: HoldLacking :exec
 UPDATE servo.ready_q
 SET    held = true, lacks_worker = true
 WHERE  ctid = ANY (ARRAY(
@@ -131,7 +131,7 @@ type HoldLackingParams struct {
 // Ready tasks that no live worker of their pool can run leave the order: those that the round has
 // met, and of each tenant, pool and capability those among the first so many.
 func (q *Queries) HoldLacking(ctx context.Context, arg HoldLackingParams) error {
-	_, err := q.db.Exec(ctx, holdLacking,
+	_, err := q.db.Exec(ctx, HoldLacking,
 		arg.TenantIds,
 		arg.Pools,
 		arg.Needs,
@@ -142,7 +142,7 @@ func (q *Queries) HoldLacking(ctx context.Context, arg HoldLackingParams) error 
 	return err
 }
 
-const livePoolSets = `-- name: LivePoolSets :many
+const LivePoolSets = `-- name: LivePoolSets :many
 SELECT w.pool, w.capabilities AS digest, count(*)::int AS workers
 FROM   servo.workers w
 WHERE  w.pool = ANY ($1::text[]) AND w.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $2::float8)
@@ -163,7 +163,7 @@ type LivePoolSetsRow struct {
 
 // What the live workers of the given pools have, each list once.
 func (q *Queries) LivePoolSets(ctx context.Context, arg LivePoolSetsParams) ([]LivePoolSetsRow, error) {
-	rows, err := q.db.Query(ctx, livePoolSets, arg.Pools, arg.Alive)
+	rows, err := q.db.Query(ctx, LivePoolSets, arg.Pools, arg.Alive)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (q *Queries) LivePoolSets(ctx context.Context, arg LivePoolSetsParams) ([]L
 	return items, nil
 }
 
-const lockQueued = `-- name: LockQueued :many
+const LockQueued = `-- name: LockQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, q.asset
 FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
@@ -219,7 +219,7 @@ type LockQueuedRow struct {
 }
 
 func (q *Queries) LockQueued(ctx context.Context, arg LockQueuedParams) ([]LockQueuedRow, error) {
-	rows, err := q.db.Query(ctx, lockQueued, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, LockQueued, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (q *Queries) LockQueued(ctx context.Context, arg LockQueuedParams) ([]LockQ
 	return items, nil
 }
 
-const queuedWithoutWorker = `-- name: QueuedWithoutWorker :many
+const QueuedWithoutWorker = `-- name: QueuedWithoutWorker :many
 SELECT q.tenant_id, q.run_id, q.task_id
 FROM   (SELECT w.pool, bool_or(w.capabilities = '') AS everything, array_agg(DISTINCT w.capabilities) AS digests
         FROM servo.workers w
@@ -285,7 +285,7 @@ type QueuedWithoutWorkerRow struct {
 // Queued tasks that no live worker of their pool can run, of pools that have workers: candidates,
 // which are locked next.
 func (q *Queries) QueuedWithoutWorker(ctx context.Context, arg QueuedWithoutWorkerParams) ([]QueuedWithoutWorkerRow, error) {
-	rows, err := q.db.Query(ctx, queuedWithoutWorker, arg.Alive, arg.Most)
+	rows, err := q.db.Query(ctx, QueuedWithoutWorker, arg.Alive, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func (q *Queries) QueuedWithoutWorker(ctx context.Context, arg QueuedWithoutWork
 	return items, nil
 }
 
-const releaseReady = `-- name: ReleaseReady :exec
+const ReleaseReady = `-- name: ReleaseReady :exec
 UPDATE servo.ready_q
 SET    held = false, lacks_worker = false
 WHERE  ctid = ANY (ARRAY(
@@ -319,11 +319,11 @@ type ReleaseReadyParams struct {
 }
 
 func (q *Queries) ReleaseReady(ctx context.Context, arg ReleaseReadyParams) error {
-	_, err := q.db.Exec(ctx, releaseReady, arg.RunIds, arg.TaskIds)
+	_, err := q.db.Exec(ctx, ReleaseReady, arg.RunIds, arg.TaskIds)
 	return err
 }
 
-const seeCapabilities = `-- name: SeeCapabilities :exec
+const SeeCapabilities = `-- name: SeeCapabilities :exec
 
 INSERT INTO servo.capability_sets AS c (digest, capabilities, seen_at)
 SELECT n.digest, ARRAY(SELECT jsonb_array_elements_text(n.capabilities)), $1::timestamptz
@@ -343,11 +343,11 @@ type SeeCapabilitiesParams struct {
 // up to the length of a queue without workers: its first worker finds something to do.
 // In the order of the key, as two servers may have seen the same.
 func (q *Queries) SeeCapabilities(ctx context.Context, arg SeeCapabilitiesParams) error {
-	_, err := q.db.Exec(ctx, seeCapabilities, arg.Now, arg.Digests, arg.Capabilities)
+	_, err := q.db.Exec(ctx, SeeCapabilities, arg.Now, arg.Digests, arg.Capabilities)
 	return err
 }
 
-const unservedNeeds = `-- name: UnservedNeeds :many
+const UnservedNeeds = `-- name: UnservedNeeds :many
 WITH RECURSIVE lacking AS (
     (SELECT q.pool, q.needs FROM servo.ready_q q WHERE q.lacks_worker ORDER BY q.pool, q.needs LIMIT 1)
     UNION ALL
@@ -387,7 +387,7 @@ type UnservedNeedsRow struct {
 // those queued in pools without live workers. Tasks are counted up to `most` for each, and up to
 // `looked` queued ones are looked at.
 func (q *Queries) UnservedNeeds(ctx context.Context, arg UnservedNeedsParams) ([]UnservedNeedsRow, error) {
-	rows, err := q.db.Query(ctx, unservedNeeds, arg.Most, arg.Looked, arg.Alive)
+	rows, err := q.db.Query(ctx, UnservedNeeds, arg.Most, arg.Looked, arg.Alive)
 	if err != nil {
 		return nil, err
 	}
@@ -406,13 +406,13 @@ func (q *Queries) UnservedNeeds(ctx context.Context, arg UnservedNeedsParams) ([
 	return items, nil
 }
 
-const waitForDuty = `-- name: WaitForDuty :exec
+const WaitForDuty = `-- name: WaitForDuty :exec
 SELECT d.name FROM servo.duties d WHERE d.name = $1::text FOR NO KEY UPDATE
 `
 
 // Waits for the round of admission that is under way, and keeps out the next one: what it has held
 // because it saw no worker is committed then.
 func (q *Queries) WaitForDuty(ctx context.Context, name string) error {
-	_, err := q.db.Exec(ctx, waitForDuty, name)
+	_, err := q.db.Exec(ctx, WaitForDuty, name)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const latestResults = `-- name: LatestResults :many
+const LatestResults = `-- name: LatestResults :many
 SELECT n.nth::int AS nth, t.run_id, t.id
 FROM   (SELECT unnest($1::int[]) AS nth, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS workspace_id,
                unnest($4::text[]) AS asset) AS n
@@ -41,7 +41,7 @@ type LatestResultsRow struct {
 // has added are told by their partition and not meant. The workspace is a condition on each
 // candidate, since other workspaces may have the same assets.
 func (q *Queries) LatestResults(ctx context.Context, arg LatestResultsParams) ([]LatestResultsRow, error) {
-	rows, err := q.db.Query(ctx, latestResults,
+	rows, err := q.db.Query(ctx, LatestResults,
 		arg.Nths,
 		arg.TenantIds,
 		arg.WorkspaceIds,
@@ -65,7 +65,7 @@ func (q *Queries) LatestResults(ctx context.Context, arg LatestResultsParams) ([
 	return items, nil
 }
 
-const leasesOfClaimRange = `-- name: LeasesOfClaimRange :many
+const LeasesOfClaimRange = `-- name: LeasesOfClaimRange :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.token
 FROM   servo.leases q
 WHERE  q.claim_id BETWEEN $1::uuid AND $2::uuid AND q.worker = $3::text
@@ -88,7 +88,7 @@ type LeasesOfClaimRangeRow struct {
 
 // What a worker was leased by claims that are over, for it to be compared with what it holds.
 func (q *Queries) LeasesOfClaimRange(ctx context.Context, arg LeasesOfClaimRangeParams) ([]LeasesOfClaimRangeRow, error) {
-	rows, err := q.db.Query(ctx, leasesOfClaimRange,
+	rows, err := q.db.Query(ctx, LeasesOfClaimRange,
 		arg.FirstID,
 		arg.LastID,
 		arg.Worker,
@@ -117,7 +117,7 @@ func (q *Queries) LeasesOfClaimRange(ctx context.Context, arg LeasesOfClaimRange
 	return items, nil
 }
 
-const leasesOfClaims = `-- name: LeasesOfClaims :many
+const LeasesOfClaims = `-- name: LeasesOfClaims :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
 FROM   servo.leases q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
@@ -147,7 +147,7 @@ type LeasesOfClaimsRow struct {
 // OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
 // tasks of the run and sorts out the one: as cheap by its estimates, and 10,000 rows for one.
 func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]LeasesOfClaimsRow, error) {
-	rows, err := q.db.Query(ctx, leasesOfClaims, claimIds)
+	rows, err := q.db.Query(ctx, LeasesOfClaims, claimIds)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]L
 	return items, nil
 }
 
-const lockClaims = `-- name: LockClaims :exec
+const LockClaims = `-- name: LockClaims :exec
 SELECT pg_advisory_xact_lock(key), pg_advisory_xact_lock_shared(hashtextextended('servo.switch.dispatch', 0))
 FROM   (SELECT unnest($1::bigint[]) AS key ORDER BY 1) AS k
 `
@@ -217,11 +217,11 @@ FROM   (SELECT unnest($1::bigint[]) AS key ORDER BY 1) AS k
 // shared by all claims: whoever turns dispatch off (LockSwitch) waits for those who have seen it
 // on, and whoever comes later waits for that.
 func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
-	_, err := q.db.Exec(ctx, lockClaims, keys)
+	_, err := q.db.Exec(ctx, LockClaims, keys)
 	return err
 }
 
-const takeQueued = `-- name: TakeQueued :many
+const TakeQueued = `-- name: TakeQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
@@ -287,7 +287,7 @@ type TakeQueuedRow struct {
 // tasks of that tenant only; zeros are a worker of all. It gets tasks that need what it has, and none
 // that this transaction has taken for another claim.
 func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQueuedRow, error) {
-	rows, err := q.db.Query(ctx, takeQueued,
+	rows, err := q.db.Query(ctx, TakeQueued,
 		arg.Pool,
 		arg.TenantID,
 		arg.Everything,
@@ -345,7 +345,7 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 	return items, nil
 }
 
-const unstartedLeases = `-- name: UnstartedLeases :many
+const UnstartedLeases = `-- name: UnstartedLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.token
 FROM   servo.leases q
 WHERE  starts_with(q.worker, $1::text) AND q.started_at IS NULL
@@ -368,7 +368,7 @@ type UnstartedLeasesRow struct {
 // The leases that workers with this prefix hold and have not started. Leases have no index by
 // worker: a server asks once, when it starts.
 func (q *Queries) UnstartedLeases(ctx context.Context, arg UnstartedLeasesParams) ([]UnstartedLeasesRow, error) {
-	rows, err := q.db.Query(ctx, unstartedLeases, arg.Prefix, arg.Most)
+	rows, err := q.db.Query(ctx, UnstartedLeases, arg.Prefix, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -392,7 +392,7 @@ func (q *Queries) UnstartedLeases(ctx context.Context, arg UnstartedLeasesParams
 	return items, nil
 }
 
-const upstreamResults = `-- name: UpstreamResults :many
+const UpstreamResults = `-- name: UpstreamResults :many
 SELECT s.nth::int AS nth, s.asset, s.partition, (CASE WHEN s.near AND s.length <= $1::bigint THEN s.result END)::jsonb AS result,
        coalesce(s.result IS NOT NULL AND NOT (s.near AND s.length <= $1::bigint), false)::bool AS omitted
 FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * $1::bigint AS near,
@@ -427,7 +427,7 @@ type UpstreamResultsRow struct {
 // long as they fit. The size of a value as it is stored is known without reading it, so what
 // is far too large is never unpacked. A number of one digit takes six times as much stored.
 func (q *Queries) UpstreamResults(ctx context.Context, arg UpstreamResultsParams) ([]UpstreamResultsRow, error) {
-	rows, err := q.db.Query(ctx, upstreamResults,
+	rows, err := q.db.Query(ctx, UpstreamResults,
 		arg.Most,
 		arg.Nths,
 		arg.Leases,

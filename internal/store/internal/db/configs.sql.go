@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const claimedRuns = `-- name: ClaimedRuns :many
+const ClaimedRuns = `-- name: ClaimedRuns :many
 SELECT n.run_id::uuid AS run_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
 JOIN   LATERAL (SELECT 1 FROM servo.tasks t WHERE t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.attempt > 0 LIMIT 1) AS c ON true
@@ -26,7 +26,7 @@ type ClaimedRunsParams struct {
 
 // Of runs that have ended, those of which a worker has claimed some task.
 func (q *Queries) ClaimedRuns(ctx context.Context, arg ClaimedRunsParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, claimedRuns, arg.TenantIds, arg.RunIds)
+	rows, err := q.db.Query(ctx, ClaimedRuns, arg.TenantIds, arg.RunIds)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (q *Queries) ClaimedRuns(ctx context.Context, arg ClaimedRunsParams) ([]uui
 	return items, nil
 }
 
-const configDependents = `-- name: ConfigDependents :many
+const ConfigDependents = `-- name: ConfigDependents :many
 SELECT x.name FROM servo.configs x
 WHERE  x.tenant_id = $1::uuid AND x.workspace_id = $2::uuid AND x.deleted_at IS NULL AND x.name <> $3::text
 AND    (x.after_config = $3::text OR x.depends_on = $3::text)
@@ -61,7 +61,7 @@ type ConfigDependentsParams struct {
 
 // The first configs that run after another one of the workspace, or depend on it.
 func (q *Queries) ConfigDependents(ctx context.Context, arg ConfigDependentsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, configDependents,
+	rows, err := q.db.Query(ctx, ConfigDependents,
 		arg.TenantID,
 		arg.WorkspaceID,
 		arg.Name,
@@ -85,7 +85,7 @@ func (q *Queries) ConfigDependents(ctx context.Context, arg ConfigDependentsPara
 	return items, nil
 }
 
-const configEdges = `-- name: ConfigEdges :many
+const ConfigEdges = `-- name: ConfigEdges :many
 SELECT x.name, coalesce(x.after_config, '')::text AS after_config, coalesce(x.depends_on, '')::text AS depends_on FROM servo.configs x
 WHERE  x.tenant_id = $1::uuid AND x.workspace_id = $2::uuid AND x.deleted_at IS NULL
 AND    (x.after_config IS NOT NULL OR x.depends_on IS NOT NULL)
@@ -104,7 +104,7 @@ type ConfigEdgesRow struct {
 
 // Which configs of a workspace run after others, or depend on them.
 func (q *Queries) ConfigEdges(ctx context.Context, arg ConfigEdgesParams) ([]ConfigEdgesRow, error) {
-	rows, err := q.db.Query(ctx, configEdges, arg.TenantID, arg.WorkspaceID)
+	rows, err := q.db.Query(ctx, ConfigEdges, arg.TenantID, arg.WorkspaceID)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (q *Queries) ConfigEdges(ctx context.Context, arg ConfigEdgesParams) ([]Con
 	return items, nil
 }
 
-const configIDs = `-- name: ConfigIDs :many
+const ConfigIDs = `-- name: ConfigIDs :many
 SELECT c.tenant_id, c.workspace_id, c.name, c.id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS workspace_id, unnest($3::text[]) AS name) AS n
 JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template FROM servo.configs x
@@ -145,7 +145,7 @@ type ConfigIDsRow struct {
 
 // The ids of configs by their names.
 func (q *Queries) ConfigIDs(ctx context.Context, arg ConfigIDsParams) ([]ConfigIDsRow, error) {
-	rows, err := q.db.Query(ctx, configIDs, arg.TenantIds, arg.WorkspaceIds, arg.Names)
+	rows, err := q.db.Query(ctx, ConfigIDs, arg.TenantIds, arg.WorkspaceIds, arg.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (q *Queries) ConfigIDs(ctx context.Context, arg ConfigIDsParams) ([]ConfigI
 	return items, nil
 }
 
-const configNames = `-- name: ConfigNames :many
+const ConfigNames = `-- name: ConfigNames :many
 SELECT x.name FROM servo.configs x
 WHERE  x.tenant_id = $1::uuid AND x.workspace_id = $2::uuid AND x.deleted_at IS NULL
 ORDER  BY x.name LIMIT $3::int
@@ -183,7 +183,7 @@ type ConfigNamesParams struct {
 
 // For whoever has misspelt one.
 func (q *Queries) ConfigNames(ctx context.Context, arg ConfigNamesParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, configNames, arg.TenantID, arg.WorkspaceID, arg.Most)
+	rows, err := q.db.Query(ctx, ConfigNames, arg.TenantID, arg.WorkspaceID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (q *Queries) ConfigNames(ctx context.Context, arg ConfigNamesParams) ([]str
 	return items, nil
 }
 
-const configsOfOtherZoneData = `-- name: ConfigsOfOtherZoneData :many
+const ConfigsOfOtherZoneData = `-- name: ConfigsOfOtherZoneData :many
 SELECT c.tenant_id, c.id FROM servo.configs c
 WHERE  c.zone_data <> $1::text AND ($2::bool OR c.zone_data < $1::text) AND c.deleted_at IS NULL AND (c.tenant_id, c.id) > ($3::uuid, $4::uuid)
 ORDER  BY c.tenant_id, c.id LIMIT $5::int
@@ -223,7 +223,7 @@ type ConfigsOfOtherZoneDataRow struct {
 
 // Configs whose next slot was computed with other zone data: older, or any.
 func (q *Queries) ConfigsOfOtherZoneData(ctx context.Context, arg ConfigsOfOtherZoneDataParams) ([]ConfigsOfOtherZoneDataRow, error) {
-	rows, err := q.db.Query(ctx, configsOfOtherZoneData,
+	rows, err := q.db.Query(ctx, ConfigsOfOtherZoneData,
 		arg.ZoneData,
 		arg.Newer,
 		arg.AfterTenant,
@@ -248,7 +248,7 @@ func (q *Queries) ConfigsOfOtherZoneData(ctx context.Context, arg ConfigsOfOther
 	return items, nil
 }
 
-const insertConfigResults = `-- name: InsertConfigResults :exec
+const InsertConfigResults = `-- name: InsertConfigResults :exec
 INSERT INTO servo.config_results (tenant_id, config_id, run_id, state, ended_at)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::smallint[]), $5::timestamptz
 `
@@ -262,7 +262,7 @@ type InsertConfigResultsParams struct {
 }
 
 func (q *Queries) InsertConfigResults(ctx context.Context, arg InsertConfigResultsParams) error {
-	_, err := q.db.Exec(ctx, insertConfigResults,
+	_, err := q.db.Exec(ctx, InsertConfigResults,
 		arg.TenantIds,
 		arg.ConfigIds,
 		arg.RunIds,
@@ -272,7 +272,7 @@ func (q *Queries) InsertConfigResults(ctx context.Context, arg InsertConfigResul
 	return err
 }
 
-const insertSlots = `-- name: InsertSlots :exec
+const InsertSlots = `-- name: InsertSlots :exec
 INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at, decided_by)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::uuid[]), $5::timestamptz, $6::text
 `
@@ -287,7 +287,7 @@ type InsertSlotsParams struct {
 }
 
 func (q *Queries) InsertSlots(ctx context.Context, arg InsertSlotsParams) error {
-	_, err := q.db.Exec(ctx, insertSlots,
+	_, err := q.db.Exec(ctx, InsertSlots,
 		arg.TenantIds,
 		arg.ConfigIds,
 		arg.SlotAts,
@@ -298,7 +298,7 @@ func (q *Queries) InsertSlots(ctx context.Context, arg InsertSlotsParams) error 
 	return err
 }
 
-const leaveConfigResults = `-- name: LeaveConfigResults :exec
+const LeaveConfigResults = `-- name: LeaveConfigResults :exec
 INSERT INTO servo.config_results (id, tenant_id, config_id, run_id, state, ended_at, after_id) OVERRIDING SYSTEM VALUE
 SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[]), unnest($5::smallint[]),
        unnest($6::timestamptz[]), nullif(unnest($7::uuid[]), '00000000-0000-0000-0000-000000000000')
@@ -316,7 +316,7 @@ type LeaveConfigResultsParams struct {
 
 // Results that were taken and have to wait, in the place where they were.
 func (q *Queries) LeaveConfigResults(ctx context.Context, arg LeaveConfigResultsParams) error {
-	_, err := q.db.Exec(ctx, leaveConfigResults,
+	_, err := q.db.Exec(ctx, LeaveConfigResults,
 		arg.Ids,
 		arg.TenantIds,
 		arg.ConfigIds,
@@ -328,7 +328,7 @@ func (q *Queries) LeaveConfigResults(ctx context.Context, arg LeaveConfigResults
 	return err
 }
 
-const listeners = `-- name: Listeners :many
+const Listeners = `-- name: Listeners :many
 SELECT c.tenant_id, c.id, n.id::uuid AS source_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   LATERAL (SELECT x.workspace_id, x.name FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id OFFSET 0) AS s ON true
@@ -350,7 +350,7 @@ type ListenersRow struct {
 
 // Configs that fire when others succeed.
 func (q *Queries) Listeners(ctx context.Context, arg ListenersParams) ([]ListenersRow, error) {
-	rows, err := q.db.Query(ctx, listeners, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, Listeners, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -369,7 +369,7 @@ func (q *Queries) Listeners(ctx context.Context, arg ListenersParams) ([]Listene
 	return items, nil
 }
 
-const liveOfConfigs = `-- name: LiveOfConfigs :many
+const LiveOfConfigs = `-- name: LiveOfConfigs :many
 SELECT n.config_id::uuid AS config_id, l.live::int AS live, l.behind::int AS behind
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS config_id) AS n
 JOIN   LATERAL (SELECT count(*) AS live, count(*) FILTER (WHERE x.wait_key <> '') AS behind FROM servo.live_runs x
@@ -389,7 +389,7 @@ type LiveOfConfigsRow struct {
 
 // How many runs of configs have not ended, and how many of those wait for their lock.
 func (q *Queries) LiveOfConfigs(ctx context.Context, arg LiveOfConfigsParams) ([]LiveOfConfigsRow, error) {
-	rows, err := q.db.Query(ctx, liveOfConfigs, arg.TenantIds, arg.ConfigIds)
+	rows, err := q.db.Query(ctx, LiveOfConfigs, arg.TenantIds, arg.ConfigIds)
 	if err != nil {
 		return nil, err
 	}
@@ -408,7 +408,7 @@ func (q *Queries) LiveOfConfigs(ctx context.Context, arg LiveOfConfigsParams) ([
 	return items, nil
 }
 
-const lockConfigs = `-- name: LockConfigs :many
+const LockConfigs = `-- name: LockConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
        c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
@@ -465,7 +465,7 @@ type LockConfigsRow struct {
 
 // Configs by id, in its order; who decides about their slots waits.
 func (q *Queries) LockConfigs(ctx context.Context, arg LockConfigsParams) ([]LockConfigsRow, error) {
-	rows, err := q.db.Query(ctx, lockConfigs, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, LockConfigs, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -517,7 +517,7 @@ func (q *Queries) LockConfigs(ctx context.Context, arg LockConfigsParams) ([]Loc
 	return items, nil
 }
 
-const lockDueConfigs = `-- name: LockDueConfigs :many
+const LockDueConfigs = `-- name: LockDueConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
        c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
@@ -574,7 +574,7 @@ type LockDueConfigsRow struct {
 // The configs that are due, without waiting for anybody, with the range that their last slot
 // is in and the last success of what they depend on.
 func (q *Queries) LockDueConfigs(ctx context.Context, arg LockDueConfigsParams) ([]LockDueConfigsRow, error) {
-	rows, err := q.db.Query(ctx, lockDueConfigs, arg.Now, arg.Most)
+	rows, err := q.db.Query(ctx, LockDueConfigs, arg.Now, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -626,7 +626,7 @@ func (q *Queries) LockDueConfigs(ctx context.Context, arg LockDueConfigsParams) 
 	return items, nil
 }
 
-const lockFreeConfigs = `-- name: LockFreeConfigs :many
+const LockFreeConfigs = `-- name: LockFreeConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
        c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
@@ -683,7 +683,7 @@ type LockFreeConfigsRow struct {
 
 // The same, without those that somebody else holds.
 func (q *Queries) LockFreeConfigs(ctx context.Context, arg LockFreeConfigsParams) ([]LockFreeConfigsRow, error) {
-	rows, err := q.db.Query(ctx, lockFreeConfigs, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, LockFreeConfigs, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -735,7 +735,7 @@ func (q *Queries) LockFreeConfigs(ctx context.Context, arg LockFreeConfigsParams
 	return items, nil
 }
 
-const moveConfigs = `-- name: MoveConfigs :exec
+const MoveConfigs = `-- name: MoveConfigs :exec
 UPDATE servo.configs c
 SET    decided_until = n.decided_until, next_slot = nullif(n.next_slot, '0001-01-01 00:00:00+00'), due_at = nullif(n.due_at, '0001-01-01 00:00:00+00'),
        moved_to = CASE WHEN c.moved_to <= n.decided_until THEN NULL ELSE c.moved_to END,
@@ -769,7 +769,7 @@ type MoveConfigsParams struct {
 
 // Where locked configs stand after some of their slots were decided.
 func (q *Queries) MoveConfigs(ctx context.Context, arg MoveConfigsParams) error {
-	_, err := q.db.Exec(ctx, moveConfigs,
+	_, err := q.db.Exec(ctx, MoveConfigs,
 		arg.TenantIds,
 		arg.Ids,
 		arg.DecidedUntils,
@@ -787,7 +787,7 @@ func (q *Queries) MoveConfigs(ctx context.Context, arg MoveConfigsParams) error 
 	return err
 }
 
-const nextDue = `-- name: NextDue :one
+const NextDue = `-- name: NextDue :one
 SELECT coalesce((SELECT c.due_at FROM servo.configs c WHERE c.due_at IS NOT NULL ORDER BY c.due_at LIMIT 1), '9999-12-31 00:00:00+00')::timestamptz AS due_at,
        ((SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT 1) IS NOT NULL)::bool AS results,
        ((SELECT e.id FROM servo.event_inbox e WHERE e.done_at IS NULL ORDER BY e.received_at, e.id LIMIT 1) IS NOT NULL)::bool AS events
@@ -802,13 +802,13 @@ type NextDueRow struct {
 // When the next config is due; the far future if none is. Two more looks at the head of an index
 // say whether runs have told something, and whether events wait.
 func (q *Queries) NextDue(ctx context.Context) (NextDueRow, error) {
-	row := q.db.QueryRow(ctx, nextDue)
+	row := q.db.QueryRow(ctx, NextDue)
 	var i NextDueRow
 	err := row.Scan(&i.DueAt, &i.Results, &i.Events)
 	return i, err
 }
 
-const takeConfigResults = `-- name: TakeConfigResults :many
+const TakeConfigResults = `-- name: TakeConfigResults :many
 DELETE FROM servo.config_results
 WHERE  id = ANY (ARRAY(SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT $1::int FOR UPDATE SKIP LOCKED))
 RETURNING id, tenant_id, config_id, run_id, state, ended_at, after_id
@@ -816,7 +816,7 @@ RETURNING id, tenant_id, config_id, run_id, state, ended_at, after_id
 
 // What runs have told their configs, the oldest first.
 func (q *Queries) TakeConfigResults(ctx context.Context, most int32) ([]ServoConfigResult, error) {
-	rows, err := q.db.Query(ctx, takeConfigResults, most)
+	rows, err := q.db.Query(ctx, TakeConfigResults, most)
 	if err != nil {
 		return nil, err
 	}
@@ -843,7 +843,7 @@ func (q *Queries) TakeConfigResults(ctx context.Context, most int32) ([]ServoCon
 	return items, nil
 }
 
-const upsertConfigs = `-- name: UpsertConfigs :exec
+const UpsertConfigs = `-- name: UpsertConfigs :exec
 
 INSERT INTO servo.configs AS c (tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note,
        moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, failures)
@@ -889,7 +889,7 @@ type UpsertConfigsParams struct {
 
 // Configs: what the engine writes of them, and the ledger of their slots.
 func (q *Queries) UpsertConfigs(ctx context.Context, arg UpsertConfigsParams) error {
-	_, err := q.db.Exec(ctx, upsertConfigs,
+	_, err := q.db.Exec(ctx, UpsertConfigs,
 		arg.TenantIds,
 		arg.Ids,
 		arg.WorkspaceIds,
@@ -917,7 +917,7 @@ func (q *Queries) UpsertConfigs(ctx context.Context, arg UpsertConfigsParams) er
 	return err
 }
 
-const upsertSlotRanges = `-- name: UpsertSlotRanges :exec
+const UpsertSlotRanges = `-- name: UpsertSlotRanges :exec
 INSERT INTO servo.slot_ranges AS r (tenant_id, config_id, from_at, to_at, slots, outcome, reason, config_version, run_id, decided_at, decided_by)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::timestamptz[]), unnest($5::bigint[]),
        unnest($6::smallint[]), unnest($7::text[]), unnest($8::int[]),
@@ -942,7 +942,7 @@ type UpsertSlotRangesParams struct {
 
 // A range that goes on with the one before it lies in the same row.
 func (q *Queries) UpsertSlotRanges(ctx context.Context, arg UpsertSlotRangesParams) error {
-	_, err := q.db.Exec(ctx, upsertSlotRanges,
+	_, err := q.db.Exec(ctx, UpsertSlotRanges,
 		arg.TenantIds,
 		arg.ConfigIds,
 		arg.FromAts,
@@ -958,7 +958,7 @@ func (q *Queries) UpsertSlotRanges(ctx context.Context, arg UpsertSlotRangesPara
 	return err
 }
 
-const waitingOfConfigs = `-- name: WaitingOfConfigs :many
+const WaitingOfConfigs = `-- name: WaitingOfConfigs :many
 SELECT n.config_id::uuid AS config_id, l.run_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS config_id) AS n
 JOIN   LATERAL (SELECT x.run_id FROM servo.live_runs x
@@ -978,7 +978,7 @@ type WaitingOfConfigsRow struct {
 
 // The runs of configs that wait for their lock, the first so many of each.
 func (q *Queries) WaitingOfConfigs(ctx context.Context, arg WaitingOfConfigsParams) ([]WaitingOfConfigsRow, error) {
-	rows, err := q.db.Query(ctx, waitingOfConfigs, arg.TenantIds, arg.ConfigIds, arg.Most)
+	rows, err := q.db.Query(ctx, WaitingOfConfigs, arg.TenantIds, arg.ConfigIds, arg.Most)
 	if err != nil {
 		return nil, err
 	}

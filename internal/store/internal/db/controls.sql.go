@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const bumpWorkspace = `-- name: BumpWorkspace :execrows
+const BumpWorkspace = `-- name: BumpWorkspace :execrows
 UPDATE servo.workspaces SET version = $1::int
 WHERE  tenant_id = $2::uuid AND id = $3::uuid AND version < $1::int
 `
@@ -24,14 +24,14 @@ type BumpWorkspaceParams struct {
 }
 
 func (q *Queries) BumpWorkspace(ctx context.Context, arg BumpWorkspaceParams) (int64, error) {
-	result, err := q.db.Exec(ctx, bumpWorkspace, arg.Version, arg.TenantID, arg.ID)
+	result, err := q.db.Exec(ctx, BumpWorkspace, arg.Version, arg.TenantID, arg.ID)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const busyTasks = `-- name: BusyTasks :many
+const BusyTasks = `-- name: BusyTasks :many
 SELECT t.name AS tenant, q.run_id, q.task_id, q.asset, q.pool, q.worker, q.since, q.cancel_requested
 FROM   (SELECT l.tenant_id, l.run_id, l.task_id, l.asset, l.pool, l.worker, l.since, l.cancel_requested
         FROM servo.leases l LIMIT $1::int) AS q
@@ -59,7 +59,7 @@ type BusyTasksRow struct {
 // What workers hold, the longest first, for an operator who waits for them. No index leads
 // there by age: no more than `looked` leases are looked at.
 func (q *Queries) BusyTasks(ctx context.Context, arg BusyTasksParams) ([]BusyTasksRow, error) {
-	rows, err := q.db.Query(ctx, busyTasks, arg.Looked, arg.Most)
+	rows, err := q.db.Query(ctx, BusyTasks, arg.Looked, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -87,18 +87,18 @@ func (q *Queries) BusyTasks(ctx context.Context, arg BusyTasksParams) ([]BusyTas
 	return items, nil
 }
 
-const countLeases = `-- name: CountLeases :one
+const CountLeases = `-- name: CountLeases :one
 SELECT count(*)::int AS leased FROM (SELECT 1 FROM servo.leases LIMIT $1::int) AS q
 `
 
 func (q *Queries) CountLeases(ctx context.Context, most int32) (int32, error) {
-	row := q.db.QueryRow(ctx, countLeases, most)
+	row := q.db.QueryRow(ctx, CountLeases, most)
 	var leased int32
 	err := row.Scan(&leased)
 	return leased, err
 }
 
-const deleteAssetPause = `-- name: DeleteAssetPause :execrows
+const DeleteAssetPause = `-- name: DeleteAssetPause :execrows
 DELETE FROM servo.asset_pauses WHERE tenant_id = $1::uuid AND workspace_id = $2::uuid AND asset = $3::text
 `
 
@@ -110,14 +110,14 @@ type DeleteAssetPauseParams struct {
 
 // Waits for admission, which holds the row as long as it may still hold tasks because of it.
 func (q *Queries) DeleteAssetPause(ctx context.Context, arg DeleteAssetPauseParams) (int64, error) {
-	result, err := q.db.Exec(ctx, deleteAssetPause, arg.TenantID, arg.WorkspaceID, arg.Asset)
+	result, err := q.db.Exec(ctx, DeleteAssetPause, arg.TenantID, arg.WorkspaceID, arg.Asset)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const heartbeatSeen = `-- name: HeartbeatSeen :many
+const HeartbeatSeen = `-- name: HeartbeatSeen :many
 
 SELECT h.run_id, h.task_id, h.token, h.seen_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
@@ -142,7 +142,7 @@ type HeartbeatSeenRow struct {
 // When the holders of leases were last heard of. Their rows are not locked: a beat that comes
 // at the same moment is as good as one that comes a moment later.
 func (q *Queries) HeartbeatSeen(ctx context.Context, arg HeartbeatSeenParams) ([]HeartbeatSeenRow, error) {
-	rows, err := q.db.Query(ctx, heartbeatSeen, arg.TenantIds, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, HeartbeatSeen, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (q *Queries) HeartbeatSeen(ctx context.Context, arg HeartbeatSeenParams) ([
 	return items, nil
 }
 
-const insertAssetPause = `-- name: InsertAssetPause :execrows
+const InsertAssetPause = `-- name: InsertAssetPause :execrows
 INSERT INTO servo.asset_pauses (tenant_id, workspace_id, asset, paused_at, paused_by, reason)
 VALUES ($1::uuid, $2::uuid, $3::text, $4::timestamptz, $5::text, $6::text)
 ON CONFLICT DO NOTHING
@@ -182,7 +182,7 @@ type InsertAssetPauseParams struct {
 }
 
 func (q *Queries) InsertAssetPause(ctx context.Context, arg InsertAssetPauseParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertAssetPause,
+	result, err := q.db.Exec(ctx, InsertAssetPause,
 		arg.TenantID,
 		arg.WorkspaceID,
 		arg.Asset,
@@ -196,18 +196,18 @@ func (q *Queries) InsertAssetPause(ctx context.Context, arg InsertAssetPausePara
 	return result.RowsAffected(), nil
 }
 
-const lockSwitch = `-- name: LockSwitch :exec
+const LockSwitch = `-- name: LockSwitch :exec
 SELECT pg_advisory_xact_lock(hashtextextended('servo.switch.' || $1::text, 0))
 `
 
 // Whoever turns a switch waits until those who have looked at it are done, and keeps out those
 // who want to look. They share this lock (LockClaims), so nobody acts on what it was.
 func (q *Queries) LockSwitch(ctx context.Context, name string) error {
-	_, err := q.db.Exec(ctx, lockSwitch, name)
+	_, err := q.db.Exec(ctx, LockSwitch, name)
 	return err
 }
 
-const releaseHeld = `-- name: ReleaseHeld :one
+const ReleaseHeld = `-- name: ReleaseHeld :one
 WITH free AS (
     SELECT q.run_id, q.task_id
     FROM   servo.ready_q q
@@ -236,13 +236,13 @@ type ReleaseHeldParams struct {
 // The held tasks of one asset go back into the order, with a note for admission. In the order of
 // keys, as a cancel locks them.
 func (q *Queries) ReleaseHeld(ctx context.Context, arg ReleaseHeldParams) (int32, error) {
-	row := q.db.QueryRow(ctx, releaseHeld, arg.TenantID, arg.Asset, arg.WorkspaceID)
+	row := q.db.QueryRow(ctx, ReleaseHeld, arg.TenantID, arg.Asset, arg.WorkspaceID)
 	var released int32
 	err := row.Scan(&released)
 	return released, err
 }
 
-const switchByName = `-- name: SwitchByName :many
+const SwitchByName = `-- name: SwitchByName :many
 SELECT s.name, s.off, s.reason, s.changed_by, s.changed_at, s.version FROM servo.switches s WHERE s.name = $1::text
 `
 
@@ -252,7 +252,7 @@ type SwitchByNameRow struct {
 
 // One row, or none for a switch that nobody has touched.
 func (q *Queries) SwitchByName(ctx context.Context, name string) ([]SwitchByNameRow, error) {
-	rows, err := q.db.Query(ctx, switchByName, name)
+	rows, err := q.db.Query(ctx, SwitchByName, name)
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func (q *Queries) SwitchByName(ctx context.Context, name string) ([]SwitchByName
 	return items, nil
 }
 
-const upsertSwitch = `-- name: UpsertSwitch :execrows
+const UpsertSwitch = `-- name: UpsertSwitch :execrows
 INSERT INTO servo.switches AS s (name, off, reason, changed_by, changed_at, version)
 VALUES ($1::text, $2::bool, $3::text, $4::text, $5::timestamptz, $6::int)
 ON CONFLICT (name) DO UPDATE
@@ -296,7 +296,7 @@ type UpsertSwitchParams struct {
 }
 
 func (q *Queries) UpsertSwitch(ctx context.Context, arg UpsertSwitchParams) (int64, error) {
-	result, err := q.db.Exec(ctx, upsertSwitch,
+	result, err := q.db.Exec(ctx, UpsertSwitch,
 		arg.Name,
 		arg.Off,
 		arg.Reason,

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const duties = `-- name: Duties :many
+const Duties = `-- name: Duties :many
 SELECT d.name, d.holder, d.epoch, coalesce(nullif(r.expires_at, '-infinity'), '0001-01-01 00:00:00+00')::timestamptz AS expires_at
 FROM   servo.duties d
 JOIN   servo.duty_renewals r ON r.name = d.name
@@ -25,7 +25,7 @@ type DutiesRow struct {
 }
 
 func (q *Queries) Duties(ctx context.Context) ([]DutiesRow, error) {
-	rows, err := q.db.Query(ctx, duties)
+	rows, err := q.db.Query(ctx, Duties)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (q *Queries) Duties(ctx context.Context) ([]DutiesRow, error) {
 	return items, nil
 }
 
-const leasedByPool = `-- name: LeasedByPool :many
+const LeasedByPool = `-- name: LeasedByPool :many
 SELECT q.pool, count(*)::int AS tasks FROM (SELECT l.pool FROM servo.leases l LIMIT $1::int) AS q GROUP BY q.pool ORDER BY q.pool LIMIT $2::int
 `
 
@@ -65,7 +65,7 @@ type LeasedByPoolRow struct {
 
 // Leases are as many as workers can hold, and have no index by pool: up to `most` are looked at.
 func (q *Queries) LeasedByPool(ctx context.Context, arg LeasedByPoolParams) ([]LeasedByPoolRow, error) {
-	rows, err := q.db.Query(ctx, leasedByPool, arg.Most, arg.Pools)
+	rows, err := q.db.Query(ctx, LeasedByPool, arg.Most, arg.Pools)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (q *Queries) LeasedByPool(ctx context.Context, arg LeasedByPoolParams) ([]L
 	return items, nil
 }
 
-const queueDepths = `-- name: QueueDepths :one
+const QueueDepths = `-- name: QueueDepths :one
 
 SELECT (SELECT count(*) FROM (SELECT FROM servo.waiting LIMIT $1::int) AS q)::int AS pending,
        (SELECT count(*) FROM (SELECT FROM servo.ready_q LIMIT $1::int) AS q)::int AS ready,
@@ -107,7 +107,7 @@ type QueueDepthsRow struct {
 // What operators watch, over all tenants. Each count stops at `most`, so that looking costs
 // the same however long a queue has become.
 func (q *Queries) QueueDepths(ctx context.Context, most int32) (QueueDepthsRow, error) {
-	row := q.db.QueryRow(ctx, queueDepths, most)
+	row := q.db.QueryRow(ctx, QueueDepths, most)
 	var i QueueDepthsRow
 	err := row.Scan(
 		&i.Pending,
@@ -120,7 +120,7 @@ func (q *Queries) QueueDepths(ctx context.Context, most int32) (QueueDepthsRow, 
 	return i, err
 }
 
-const queuedByPool = `-- name: QueuedByPool :many
+const QueuedByPool = `-- name: QueuedByPool :many
 WITH RECURSIVE pools AS (
     (SELECT q.pool FROM servo.pool_q q ORDER BY q.pool LIMIT 1)
     UNION ALL
@@ -146,7 +146,7 @@ type QueuedByPoolRow struct {
 
 // From one pool to the next along the index, so that a long queue hides no other.
 func (q *Queries) QueuedByPool(ctx context.Context, arg QueuedByPoolParams) ([]QueuedByPoolRow, error) {
-	rows, err := q.db.Query(ctx, queuedByPool, arg.Most, arg.Pools)
+	rows, err := q.db.Query(ctx, QueuedByPool, arg.Most, arg.Pools)
 	if err != nil {
 		return nil, err
 	}

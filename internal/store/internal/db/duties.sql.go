@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const holdDuty = `-- name: HoldDuty :one
+const HoldDuty = `-- name: HoldDuty :one
 SELECT epoch FROM servo.duties WHERE name = $1::text AND holder = $2::text AND epoch = $3::bigint FOR NO KEY UPDATE
 `
 
@@ -24,13 +24,13 @@ type HoldDutyParams struct {
 // transaction of the same holder waits for the first. FOR SHARE would let it pass while
 // the commit of the first is under way, and both would see the same room.
 func (q *Queries) HoldDuty(ctx context.Context, arg HoldDutyParams) (int64, error) {
-	row := q.db.QueryRow(ctx, holdDuty, arg.Name, arg.Holder, arg.Epoch)
+	row := q.db.QueryRow(ctx, HoldDuty, arg.Name, arg.Holder, arg.Epoch)
 	var epoch int64
 	err := row.Scan(&epoch)
 	return epoch, err
 }
 
-const releaseDuty = `-- name: ReleaseDuty :exec
+const ReleaseDuty = `-- name: ReleaseDuty :exec
 UPDATE servo.duty_renewals SET expires_at = '-infinity' WHERE name = $1::text AND holder = $2::text
 `
 
@@ -40,11 +40,11 @@ type ReleaseDutyParams struct {
 }
 
 func (q *Queries) ReleaseDuty(ctx context.Context, arg ReleaseDutyParams) error {
-	_, err := q.db.Exec(ctx, releaseDuty, arg.Name, arg.Holder)
+	_, err := q.db.Exec(ctx, ReleaseDuty, arg.Name, arg.Holder)
 	return err
 }
 
-const renewDuty = `-- name: RenewDuty :one
+const RenewDuty = `-- name: RenewDuty :one
 UPDATE servo.duty_renewals
 SET    expires_at = $1::timestamptz
 WHERE  name = $2::text AND holder = $3::text AND expires_at > $4::timestamptz
@@ -60,7 +60,7 @@ type RenewDutyParams struct {
 
 // Renews a duty that has not expired. It touches no row that work under the duty holds.
 func (q *Queries) RenewDuty(ctx context.Context, arg RenewDutyParams) (int64, error) {
-	row := q.db.QueryRow(ctx, renewDuty,
+	row := q.db.QueryRow(ctx, RenewDuty,
 		arg.ExpiresAt,
 		arg.Name,
 		arg.Holder,
@@ -71,7 +71,7 @@ func (q *Queries) RenewDuty(ctx context.Context, arg RenewDutyParams) (int64, er
 	return epoch, err
 }
 
-const takeDuty = `-- name: TakeDuty :one
+const TakeDuty = `-- name: TakeDuty :one
 WITH free AS (
     UPDATE servo.duty_renewals r
     SET    holder = $1::text, epoch = r.epoch + 1, expires_at = $3::timestamptz
@@ -95,7 +95,7 @@ type TakeDutyParams struct {
 // Takes a free or expired duty in a new epoch, and waits for transactions that still hold its
 // row: what they do was decided under the epoch before.
 func (q *Queries) TakeDuty(ctx context.Context, arg TakeDutyParams) (int64, error) {
-	row := q.db.QueryRow(ctx, takeDuty,
+	row := q.db.QueryRow(ctx, TakeDuty,
 		arg.Holder,
 		arg.Name,
 		arg.ExpiresAt,

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const listShares = `-- name: ListShares :many
+const ListShares = `-- name: ListShares :many
 WITH RECURSIVE ready AS (
     (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
     UNION ALL
@@ -101,7 +101,7 @@ type ListSharesRow struct {
 // number of each kind; what waits is counted for those alone that are shown. A tenant that is
 // asked for is always among them.
 func (q *Queries) ListShares(ctx context.Context, arg ListSharesParams) ([]ListSharesRow, error) {
-	rows, err := q.db.Query(ctx, listShares,
+	rows, err := q.db.Query(ctx, ListShares,
 		arg.Most,
 		arg.Walk,
 		arg.MostWaiting,

@@ -13,18 +13,18 @@ import (
 	"github.com/google/uuid"
 )
 
-const countSubscriptions = `-- name: CountSubscriptions :one
+const CountSubscriptions = `-- name: CountSubscriptions :one
 SELECT count(*)::int AS subscriptions FROM servo.subscriptions s WHERE s.tenant_id = $1::uuid AND s.deleted_at IS NULL
 `
 
 func (q *Queries) CountSubscriptions(ctx context.Context, tenantID uuid.UUID) (int32, error) {
-	row := q.db.QueryRow(ctx, countSubscriptions, tenantID)
+	row := q.db.QueryRow(ctx, CountSubscriptions, tenantID)
 	var subscriptions int32
 	err := row.Scan(&subscriptions)
 	return subscriptions, err
 }
 
-const enterFeed = `-- name: EnterFeed :exec
+const EnterFeed = `-- name: EnterFeed :exec
 
 SELECT set_config('role', 'servo_engine', true),
        set_config('jit', 'off', true),
@@ -40,11 +40,11 @@ SELECT set_config('role', 'servo_engine', true),
 // The role of the engine, with plans that walk the indexes of the feed in their order and stop
 // when they have enough, whatever the statistics say.
 func (q *Queries) EnterFeed(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, enterFeed)
+	_, err := q.db.Exec(ctx, EnterFeed)
 	return err
 }
 
-const failSubscription = `-- name: FailSubscription :execrows
+const FailSubscription = `-- name: FailSubscription :execrows
 UPDATE servo.subscriptions s
 SET    due_at = $1::timestamptz, tries = s.tries + 1, failing_since = coalesce(s.failing_since, $2::timestamptz), error = $3::text
 WHERE  s.tenant_id = $4::uuid AND s.id = $5::uuid AND s.lease = $6::bigint AND s.due_at IS NOT NULL
@@ -61,7 +61,7 @@ type FailSubscriptionParams struct {
 
 // A call that was not accepted. The place stays.
 func (q *Queries) FailSubscription(ctx context.Context, arg FailSubscriptionParams) (int64, error) {
-	result, err := q.db.Exec(ctx, failSubscription,
+	result, err := q.db.Exec(ctx, FailSubscription,
 		arg.DueAt,
 		arg.Now,
 		arg.Error,
@@ -75,18 +75,18 @@ func (q *Queries) FailSubscription(ctx context.Context, arg FailSubscriptionPara
 	return result.RowsAffected(), nil
 }
 
-const failingSubscriptions = `-- name: FailingSubscriptions :one
+const FailingSubscriptions = `-- name: FailingSubscriptions :one
 SELECT count(*)::int AS failing FROM servo.subscriptions s WHERE s.due_at IS NOT NULL AND s.failing_since IS NOT NULL
 `
 
 func (q *Queries) FailingSubscriptions(ctx context.Context) (int32, error) {
-	row := q.db.QueryRow(ctx, failingSubscriptions)
+	row := q.db.QueryRow(ctx, FailingSubscriptions)
 	var failing int32
 	err := row.Scan(&failing)
 	return failing, err
 }
 
-const farthestBehind = `-- name: FarthestBehind :many
+const FarthestBehind = `-- name: FarthestBehind :many
 SELECT s.after_tx, s.after_position FROM servo.subscriptions s WHERE s.due_at IS NOT NULL ORDER BY s.after_tx, s.after_position LIMIT 1
 `
 
@@ -97,7 +97,7 @@ type FarthestBehindRow struct {
 
 // The active subscription that is farthest behind, if there is one.
 func (q *Queries) FarthestBehind(ctx context.Context) ([]FarthestBehindRow, error) {
-	rows, err := q.db.Query(ctx, farthestBehind)
+	rows, err := q.db.Query(ctx, FarthestBehind)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (q *Queries) FarthestBehind(ctx context.Context) ([]FarthestBehindRow, erro
 	return items, nil
 }
 
-const feed = `-- name: Feed :many
+const Feed = `-- name: Feed :many
 SELECT f.tx, f.position, f.tenant_id, f.run_id, f.subject, f.version, f.recorded_at, f.schema, f.type, f.actor, f.trace, f.data
 FROM   ((SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
          FROM   servo.run_events e
@@ -164,7 +164,7 @@ type FeedRow struct {
 // what was read can then commit no more, so nothing is ever skipped. Visibility and that bound
 // come from the same snapshot.
 func (q *Queries) Feed(ctx context.Context, arg FeedParams) ([]FeedRow, error) {
-	rows, err := q.db.Query(ctx, feed, arg.Tx, arg.Position, arg.Most)
+	rows, err := q.db.Query(ctx, Feed, arg.Tx, arg.Position, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -196,19 +196,19 @@ func (q *Queries) Feed(ctx context.Context, arg FeedParams) ([]FeedRow, error) {
 	return items, nil
 }
 
-const feedCluster = `-- name: FeedCluster :one
+const FeedCluster = `-- name: FeedCluster :one
 SELECT ((SELECT c.system_identifier FROM pg_control_system() AS c)::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::text AS cluster
 `
 
 // Which cluster this is, and how often its history has branched off.
 func (q *Queries) FeedCluster(ctx context.Context) (string, error) {
-	row := q.db.QueryRow(ctx, feedCluster)
+	row := q.db.QueryRow(ctx, FeedCluster)
 	var cluster string
 	err := row.Scan(&cluster)
 	return cluster, err
 }
 
-const feedEnds = `-- name: FeedEnds :one
+const FeedEnds = `-- name: FeedEnds :one
 SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS settled, (pg_snapshot_xmax(pg_current_snapshot())::text)::bigint AS next
 `
 
@@ -219,13 +219,13 @@ type FeedEndsRow struct {
 
 // Where the feed ends: the oldest transaction that still runs, and the next that will begin.
 func (q *Queries) FeedEnds(ctx context.Context) (FeedEndsRow, error) {
-	row := q.db.QueryRow(ctx, feedEnds)
+	row := q.db.QueryRow(ctx, FeedEnds)
 	var i FeedEndsRow
 	err := row.Scan(&i.Settled, &i.Next)
 	return i, err
 }
 
-const feedEpochs = `-- name: FeedEpochs :many
+const FeedEpochs = `-- name: FeedEpochs :many
 SELECT e.epoch, e.from_tx, e.cluster FROM servo.feed_epochs e ORDER BY e.epoch
 `
 
@@ -236,7 +236,7 @@ type FeedEpochsRow struct {
 }
 
 func (q *Queries) FeedEpochs(ctx context.Context) ([]FeedEpochsRow, error) {
-	rows, err := q.db.Query(ctx, feedEpochs)
+	rows, err := q.db.Query(ctx, FeedEpochs)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (q *Queries) FeedEpochs(ctx context.Context) ([]FeedEpochsRow, error) {
 	return items, nil
 }
 
-const feedNext = `-- name: FeedNext :one
+const FeedNext = `-- name: FeedNext :one
 SELECT coalesce(min(f.recorded_at), '9999-12-31 00:00:00+00')::timestamptz AS recorded_at
 FROM   ((SELECT e.recorded_at FROM servo.run_events e
          WHERE  e.txid >= ($1::text)::xid8 AND (e.txid > ($1::text)::xid8 OR e.position > $2::bigint) ORDER BY e.txid LIMIT 1)
@@ -274,13 +274,13 @@ type FeedNextParams struct {
 
 // When the first event after a place was recorded, settled or not; the far future if there is none.
 func (q *Queries) FeedNext(ctx context.Context, arg FeedNextParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, feedNext, arg.Tx, arg.Position)
+	row := q.db.QueryRow(ctx, FeedNext, arg.Tx, arg.Position)
 	var recorded_at time.Time
 	err := row.Scan(&recorded_at)
 	return recorded_at, err
 }
 
-const insertSubscription = `-- name: InsertSubscription :exec
+const InsertSubscription = `-- name: InsertSubscription :exec
 INSERT INTO servo.subscriptions (tenant_id, id, version, name, url, types, workspace, pipeline, secret, created_by, created_at,
                                  after_epoch, after_tx, after_position, due_at)
 VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::text[], $6::text, $7::text, $8::bytea,
@@ -304,7 +304,7 @@ type InsertSubscriptionParams struct {
 }
 
 func (q *Queries) InsertSubscription(ctx context.Context, arg InsertSubscriptionParams) error {
-	_, err := q.db.Exec(ctx, insertSubscription,
+	_, err := q.db.Exec(ctx, InsertSubscription,
 		arg.TenantID,
 		arg.ID,
 		arg.Name,
@@ -322,16 +322,16 @@ func (q *Queries) InsertSubscription(ctx context.Context, arg InsertSubscription
 	return err
 }
 
-const lockFeedEpochs = `-- name: LockFeedEpochs :exec
+const LockFeedEpochs = `-- name: LockFeedEpochs :exec
 SELECT pg_advisory_xact_lock(hashtextextended('servo.feed_epochs', 0))
 `
 
 func (q *Queries) LockFeedEpochs(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, lockFeedEpochs)
+	_, err := q.db.Exec(ctx, LockFeedEpochs)
 	return err
 }
 
-const lockSubscription = `-- name: LockSubscription :one
+const LockSubscription = `-- name: LockSubscription :one
 SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
        s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since
 FROM   servo.subscriptions s
@@ -367,7 +367,7 @@ type LockSubscriptionRow struct {
 }
 
 func (q *Queries) LockSubscription(ctx context.Context, arg LockSubscriptionParams) (LockSubscriptionRow, error) {
-	row := q.db.QueryRow(ctx, lockSubscription, arg.TenantID, arg.Name)
+	row := q.db.QueryRow(ctx, LockSubscription, arg.TenantID, arg.Name)
 	var i LockSubscriptionRow
 	err := row.Scan(
 		&i.TenantID,
@@ -393,7 +393,7 @@ func (q *Queries) LockSubscription(ctx context.Context, arg LockSubscriptionPara
 	return i, err
 }
 
-const moveSubscriptions = `-- name: MoveSubscriptions :execrows
+const MoveSubscriptions = `-- name: MoveSubscriptions :execrows
 UPDATE servo.subscriptions s
 SET    after_epoch = n.epoch, after_tx = n.tx, after_position = n.position, due_at = n.due_at,
        delivered = s.delivered + n.delivered, delivered_at = CASE WHEN n.delivered > 0 THEN $1::timestamptz ELSE s.delivered_at END,
@@ -421,7 +421,7 @@ type MoveSubscriptionsParams struct {
 // Where subscriptions stand now and when they are looked after again. Who has lost its lease
 // moves nothing: neither ahead nor back.
 func (q *Queries) MoveSubscriptions(ctx context.Context, arg MoveSubscriptionsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, moveSubscriptions,
+	result, err := q.db.Exec(ctx, MoveSubscriptions,
 		arg.Now,
 		arg.TenantIds,
 		arg.Ids,
@@ -438,7 +438,7 @@ func (q *Queries) MoveSubscriptions(ctx context.Context, arg MoveSubscriptionsPa
 	return result.RowsAffected(), nil
 }
 
-const nameFeedCluster = `-- name: NameFeedCluster :exec
+const NameFeedCluster = `-- name: NameFeedCluster :exec
 UPDATE servo.feed_epochs SET cluster = $1::text WHERE epoch = $2::int
 `
 
@@ -448,11 +448,11 @@ type NameFeedClusterParams struct {
 }
 
 func (q *Queries) NameFeedCluster(ctx context.Context, arg NameFeedClusterParams) error {
-	_, err := q.db.Exec(ctx, nameFeedCluster, arg.Cluster, arg.Epoch)
+	_, err := q.db.Exec(ctx, NameFeedCluster, arg.Cluster, arg.Epoch)
 	return err
 }
 
-const raiseFeedEpoch = `-- name: RaiseFeedEpoch :exec
+const RaiseFeedEpoch = `-- name: RaiseFeedEpoch :exec
 INSERT INTO servo.feed_epochs (epoch, from_tx, cluster, raised_at, reason)
 VALUES ($1::int, $2::bigint, $3::text, servo.clock(), $4::text)
 `
@@ -465,7 +465,7 @@ type RaiseFeedEpochParams struct {
 }
 
 func (q *Queries) RaiseFeedEpoch(ctx context.Context, arg RaiseFeedEpochParams) error {
-	_, err := q.db.Exec(ctx, raiseFeedEpoch,
+	_, err := q.db.Exec(ctx, RaiseFeedEpoch,
 		arg.Epoch,
 		arg.FromTx,
 		arg.Cluster,
@@ -474,7 +474,7 @@ func (q *Queries) RaiseFeedEpoch(ctx context.Context, arg RaiseFeedEpochParams) 
 	return err
 }
 
-const runOrigins = `-- name: RunOrigins :many
+const RunOrigins = `-- name: RunOrigins :many
 SELECT r.tenant_id, r.id, r.pipeline, w.name AS workspace
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   LATERAL (SELECT x.tenant_id, x.id, x.pipeline, x.workspace_id FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id OFFSET 0) AS r ON true
@@ -495,7 +495,7 @@ type RunOriginsRow struct {
 
 // Workspace and pipeline of runs, for filters.
 func (q *Queries) RunOrigins(ctx context.Context, arg RunOriginsParams) ([]RunOriginsRow, error) {
-	rows, err := q.db.Query(ctx, runOrigins, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, RunOrigins, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -519,7 +519,7 @@ func (q *Queries) RunOrigins(ctx context.Context, arg RunOriginsParams) ([]RunOr
 	return items, nil
 }
 
-const subscriptionsDue = `-- name: SubscriptionsDue :many
+const SubscriptionsDue = `-- name: SubscriptionsDue :many
 SELECT s.after_epoch, s.after_tx, s.after_position FROM servo.subscriptions s WHERE s.due_at <= servo.clock() ORDER BY s.due_at LIMIT $1::int
 `
 
@@ -531,7 +531,7 @@ type SubscriptionsDueRow struct {
 
 // Where those stand that are to be looked after, at the cost of one look at an index.
 func (q *Queries) SubscriptionsDue(ctx context.Context, most int32) ([]SubscriptionsDueRow, error) {
-	rows, err := q.db.Query(ctx, subscriptionsDue, most)
+	rows, err := q.db.Query(ctx, SubscriptionsDue, most)
 	if err != nil {
 		return nil, err
 	}
@@ -550,7 +550,7 @@ func (q *Queries) SubscriptionsDue(ctx context.Context, most int32) ([]Subscript
 	return items, nil
 }
 
-const takeSubscriptions = `-- name: TakeSubscriptions :many
+const TakeSubscriptions = `-- name: TakeSubscriptions :many
 UPDATE servo.subscriptions s
 SET    due_at = $1::timestamptz, lease = s.lease + 1
 FROM   (SELECT x.tenant_id, x.id FROM servo.subscriptions x
@@ -588,7 +588,7 @@ type TakeSubscriptionsRow struct {
 
 // Those that are due, for whoever takes them until the lease is over.
 func (q *Queries) TakeSubscriptions(ctx context.Context, arg TakeSubscriptionsParams) ([]TakeSubscriptionsRow, error) {
-	rows, err := q.db.Query(ctx, takeSubscriptions, arg.Until, arg.Now, arg.Most)
+	rows, err := q.db.Query(ctx, TakeSubscriptions, arg.Until, arg.Now, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -625,7 +625,7 @@ func (q *Queries) TakeSubscriptions(ctx context.Context, arg TakeSubscriptionsPa
 	return items, nil
 }
 
-const updateSubscription = `-- name: UpdateSubscription :exec
+const UpdateSubscription = `-- name: UpdateSubscription :exec
 UPDATE servo.subscriptions s
 SET    version = $1::int, paused_at = $2::timestamptz, pause_reason = $3::text, deleted_at = $4::timestamptz,
        due_at = $5::timestamptz, lease = s.lease + 1, tries = CASE WHEN $6::bool THEN 0 ELSE s.tries END,
@@ -650,7 +650,7 @@ type UpdateSubscriptionParams struct {
 
 // What an event has changed. Whoever has taken it has it no more.
 func (q *Queries) UpdateSubscription(ctx context.Context, arg UpdateSubscriptionParams) error {
-	_, err := q.db.Exec(ctx, updateSubscription,
+	_, err := q.db.Exec(ctx, UpdateSubscription,
 		arg.Version,
 		arg.PausedAt,
 		arg.PauseReason,

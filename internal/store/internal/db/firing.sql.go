@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const takeFiringSeat = `-- name: TakeFiringSeat :one
+const TakeFiringSeat = `-- name: TakeFiringSeat :one
 
 SELECT servo.clock()::timestamptz AS now,
        EXISTS (SELECT FROM generate_series(1, $1::int) AS seat WHERE pg_try_advisory_xact_lock(hashtext('servo.firing'), seat))::bool AS seated
@@ -25,7 +25,7 @@ type TakeFiringSeatRow struct {
 // The time now, and one of the seats of those who fire at the same time. Without one a transaction
 // would only walk over configs that others have locked. It is free again when the transaction ends.
 func (q *Queries) TakeFiringSeat(ctx context.Context, seats int32) (TakeFiringSeatRow, error) {
-	row := q.db.QueryRow(ctx, takeFiringSeat, seats)
+	row := q.db.QueryRow(ctx, TakeFiringSeat, seats)
 	var i TakeFiringSeatRow
 	err := row.Scan(&i.Now, &i.Seated)
 	return i, err

@@ -12,44 +12,44 @@ import (
 	"github.com/google/uuid"
 )
 
-const forgetRateLeases = `-- name: ForgetRateLeases :execrows
+const ForgetRateLeases = `-- name: ForgetRateLeases :execrows
 DELETE FROM servo.rate_leases WHERE window_at < $1::timestamptz
 `
 
 func (q *Queries) ForgetRateLeases(ctx context.Context, before time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetRateLeases, before)
+	result, err := q.db.Exec(ctx, ForgetRateLeases, before)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const forgetRateStreams = `-- name: ForgetRateStreams :execrows
+const ForgetRateStreams = `-- name: ForgetRateStreams :execrows
 DELETE FROM servo.rate_streams WHERE expires_at < $1::timestamptz
 `
 
 func (q *Queries) ForgetRateStreams(ctx context.Context, before time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetRateStreams, before)
+	result, err := q.db.Exec(ctx, ForgetRateStreams, before)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const installationSecret = `-- name: InstallationSecret :one
+const InstallationSecret = `-- name: InstallationSecret :one
 
 SELECT s.secret FROM servo.installation_secrets s WHERE s.name = $1::text
 `
 
 // The frame of the API: its secret, and the rates of tenants.
 func (q *Queries) InstallationSecret(ctx context.Context, name string) ([]byte, error) {
-	row := q.db.QueryRow(ctx, installationSecret, name)
+	row := q.db.QueryRow(ctx, InstallationSecret, name)
 	var secret []byte
 	err := row.Scan(&secret)
 	return secret, err
 }
 
-const leaseRate = `-- name: LeaseRate :one
+const LeaseRate = `-- name: LeaseRate :one
 INSERT INTO servo.rate_leases AS r (tenant_id, class, scope, window_at, leased, granted)
 SELECT a.tenant_id, a.class, a.scope, a.window_at, a.debt + greatest(0, least(a.want, a.most - a.debt)), greatest(0, least(a.want, a.most - a.debt))
 FROM   (SELECT $1::uuid AS tenant_id, $2::smallint AS class, $3::text AS scope, $4::timestamptz AS window_at,
@@ -89,7 +89,7 @@ type LeaseRateRow struct {
 // counts in any case. A row of the next window is of a server that looked at the clock later
 // and came first; one of any other window is over.
 func (q *Queries) LeaseRate(ctx context.Context, arg LeaseRateParams) (LeaseRateRow, error) {
-	row := q.db.QueryRow(ctx, leaseRate,
+	row := q.db.QueryRow(ctx, LeaseRate,
 		arg.TenantID,
 		arg.Class,
 		arg.Scope,
@@ -104,18 +104,18 @@ func (q *Queries) LeaseRate(ctx context.Context, arg LeaseRateParams) (LeaseRate
 	return i, err
 }
 
-const lockStreams = `-- name: LockStreams :exec
+const LockStreams = `-- name: LockStreams :exec
 SELECT pg_advisory_xact_lock(hashtextextended('servo.streams ' || $1::text, 0))
 `
 
 // One server at a time says how many streams it has for a tenant, so that the later of two
 // sees what the earlier has said.
 func (q *Queries) LockStreams(ctx context.Context, tenant string) error {
-	_, err := q.db.Exec(ctx, lockStreams, tenant)
+	_, err := q.db.Exec(ctx, LockStreams, tenant)
 	return err
 }
 
-const reportStreams = `-- name: ReportStreams :one
+const ReportStreams = `-- name: ReportStreams :one
 WITH own AS (
     INSERT INTO servo.rate_streams AS r (tenant_id, holder, streams, expires_at)
     VALUES ($1::uuid, $2::uuid, $4::int, $5::timestamptz)
@@ -135,7 +135,7 @@ type ReportStreamsParams struct {
 }
 
 func (q *Queries) ReportStreams(ctx context.Context, arg ReportStreamsParams) (int32, error) {
-	row := q.db.QueryRow(ctx, reportStreams,
+	row := q.db.QueryRow(ctx, ReportStreams,
 		arg.TenantID,
 		arg.Holder,
 		arg.Now,

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const countEventListeners = `-- name: CountEventListeners :one
+const CountEventListeners = `-- name: CountEventListeners :one
 SELECT count(*)::int FROM servo.configs c
 WHERE  c.tenant_id = $1::uuid AND c.workspace_id = $2::uuid AND c.on_event = $3::text AND c.deleted_at IS NULL
 AND    c.enabled AND c.paused_at IS NULL
@@ -26,13 +26,13 @@ type CountEventListenersParams struct {
 }
 
 func (q *Queries) CountEventListeners(ctx context.Context, arg CountEventListenersParams) (int32, error) {
-	row := q.db.QueryRow(ctx, countEventListeners, arg.TenantID, arg.WorkspaceID, arg.Name)
+	row := q.db.QueryRow(ctx, CountEventListeners, arg.TenantID, arg.WorkspaceID, arg.Name)
 	var column_1 int32
 	err := row.Scan(&column_1)
 	return column_1, err
 }
 
-const eventByKey = `-- name: EventByKey :one
+const EventByKey = `-- name: EventByKey :one
 SELECT e.tenant_id, e.id, e.workspace_id, e.name, e.dedupe_key, e.parameters, e.reason, e.version, e.sent_by, e.received_at, e.listeners, e.after_id, e.runs, e.skipped, e.done_at FROM servo.event_inbox e
 WHERE  e.tenant_id = $1::uuid AND e.workspace_id = $2::uuid AND e.name = $3::text AND e.dedupe_key = $4::text
 `
@@ -49,7 +49,7 @@ type EventByKeyRow struct {
 }
 
 func (q *Queries) EventByKey(ctx context.Context, arg EventByKeyParams) (EventByKeyRow, error) {
-	row := q.db.QueryRow(ctx, eventByKey,
+	row := q.db.QueryRow(ctx, EventByKey,
 		arg.TenantID,
 		arg.WorkspaceID,
 		arg.Name,
@@ -76,7 +76,7 @@ func (q *Queries) EventByKey(ctx context.Context, arg EventByKeyParams) (EventBy
 	return i, err
 }
 
-const eventListeners = `-- name: EventListeners :many
+const EventListeners = `-- name: EventListeners :many
 SELECT n.event_id::uuid AS event_id, c.tenant_id, c.id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS event_id, unnest($3::uuid[]) AS workspace_id,
                unnest($4::text[]) AS name, unnest($5::uuid[]) AS after_id) AS n
@@ -104,7 +104,7 @@ type EventListenersRow struct {
 // Of each event the first configs that listen, after the last one that has had its run. Only
 // events of which a config listens are answered.
 func (q *Queries) EventListeners(ctx context.Context, arg EventListenersParams) ([]EventListenersRow, error) {
-	rows, err := q.db.Query(ctx, eventListeners,
+	rows, err := q.db.Query(ctx, EventListeners,
 		arg.TenantIds,
 		arg.EventIds,
 		arg.WorkspaceIds,
@@ -130,7 +130,7 @@ func (q *Queries) EventListeners(ctx context.Context, arg EventListenersParams) 
 	return items, nil
 }
 
-const forgetEvents = `-- name: ForgetEvents :execrows
+const ForgetEvents = `-- name: ForgetEvents :execrows
 DELETE FROM servo.event_inbox e
 WHERE  (e.tenant_id, e.id) IN (SELECT x.tenant_id, x.id FROM servo.event_inbox x WHERE x.done_at IS NOT NULL AND x.received_at < $1::timestamptz
                                ORDER BY x.received_at LIMIT $2::int FOR UPDATE SKIP LOCKED)
@@ -143,14 +143,14 @@ type ForgetEventsParams struct {
 
 // The oldest events that are done and that nobody will send again.
 func (q *Queries) ForgetEvents(ctx context.Context, arg ForgetEventsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetEvents, arg.Before, arg.Most)
+	result, err := q.db.Exec(ctx, ForgetEvents, arg.Before, arg.Most)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const insertEvent = `-- name: InsertEvent :execrows
+const InsertEvent = `-- name: InsertEvent :execrows
 
 INSERT INTO servo.event_inbox (tenant_id, id, workspace_id, name, dedupe_key, parameters, reason, version, sent_by, received_at, listeners)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::text, $5::text, ($6::text)::jsonb, $7::text, $8::int, $9::text,
@@ -175,7 +175,7 @@ type InsertEventParams struct {
 // Events from outside: what was sent, and who listens.
 // Who sends the same key at the same time waits here, and finds it taken.
 func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertEvent,
+	result, err := q.db.Exec(ctx, InsertEvent,
 		arg.TenantID,
 		arg.ID,
 		arg.WorkspaceID,
@@ -194,7 +194,7 @@ func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) (int64
 	return result.RowsAffected(), nil
 }
 
-const someEventListeners = `-- name: SomeEventListeners :many
+const SomeEventListeners = `-- name: SomeEventListeners :many
 SELECT x.name, x.spec FROM servo.configs x
 WHERE  x.tenant_id = $1::uuid AND x.workspace_id = $2::uuid AND x.on_event = $3::text AND x.deleted_at IS NULL
 AND    x.enabled AND x.paused_at IS NULL
@@ -214,7 +214,7 @@ type SomeEventListenersRow struct {
 }
 
 func (q *Queries) SomeEventListeners(ctx context.Context, arg SomeEventListenersParams) ([]SomeEventListenersRow, error) {
-	rows, err := q.db.Query(ctx, someEventListeners,
+	rows, err := q.db.Query(ctx, SomeEventListeners,
 		arg.TenantID,
 		arg.WorkspaceID,
 		arg.Name,
@@ -238,7 +238,7 @@ func (q *Queries) SomeEventListeners(ctx context.Context, arg SomeEventListeners
 	return items, nil
 }
 
-const takeEvents = `-- name: TakeEvents :many
+const TakeEvents = `-- name: TakeEvents :many
 SELECT e.tenant_id, e.id, e.workspace_id, e.name, e.dedupe_key, e.parameters, e.reason, e.version, e.sent_by, e.received_at, e.listeners, e.after_id, e.runs, e.skipped, e.done_at FROM servo.event_inbox e
 WHERE  e.done_at IS NULL
 ORDER  BY e.received_at, e.id LIMIT $1::int FOR UPDATE SKIP LOCKED
@@ -250,7 +250,7 @@ type TakeEventsRow struct {
 
 // The oldest events that are not done, without waiting for anybody.
 func (q *Queries) TakeEvents(ctx context.Context, most int32) ([]TakeEventsRow, error) {
-	rows, err := q.db.Query(ctx, takeEvents, most)
+	rows, err := q.db.Query(ctx, TakeEvents, most)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (q *Queries) TakeEvents(ctx context.Context, most int32) ([]TakeEventsRow, 
 	return items, nil
 }
 
-const updateEvents = `-- name: UpdateEvents :exec
+const UpdateEvents = `-- name: UpdateEvents :exec
 UPDATE servo.event_inbox e
 SET    version = n.version, after_id = nullif(n.after_id, '00000000-0000-0000-0000-000000000000'), runs = n.runs, skipped = n.skipped::jsonb,
        done_at = nullif(n.done_at, '0001-01-01 00:00:00+00')
@@ -306,7 +306,7 @@ type UpdateEventsParams struct {
 
 // How far locked events are.
 func (q *Queries) UpdateEvents(ctx context.Context, arg UpdateEventsParams) error {
-	_, err := q.db.Exec(ctx, updateEvents,
+	_, err := q.db.Exec(ctx, UpdateEvents,
 		arg.TenantIds,
 		arg.Ids,
 		arg.Versions,

@@ -11,13 +11,13 @@ import (
 	"github.com/google/uuid"
 )
 
-const claimsWithLeases = `-- name: ClaimsWithLeases :many
+const ClaimsWithLeases = `-- name: ClaimsWithLeases :many
 SELECT DISTINCT q.claim_id FROM servo.leases q WHERE q.claim_id = ANY($1::uuid[])
 `
 
 // Those of the claims that hold leases: they are repeats, and will look for themselves.
 func (q *Queries) ClaimsWithLeases(ctx context.Context, claimIds []uuid.UUID) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, claimsWithLeases, claimIds)
+	rows, err := q.db.Query(ctx, ClaimsWithLeases, claimIds)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (q *Queries) ClaimsWithLeases(ctx context.Context, claimIds []uuid.UUID) ([
 	return items, nil
 }
 
-const holdInline = `-- name: HoldInline :one
+const HoldInline = `-- name: HoldInline :one
 
 WITH duty AS MATERIALIZED (
     SELECT d.name FROM servo.duties d WHERE d.name = $2::text FOR NO KEY UPDATE SKIP LOCKED
@@ -63,13 +63,13 @@ type HoldInlineRow struct {
 // Takes the admission duty for this transaction, and the locks of claims that wait here, if
 // nobody holds them: whoever comes by the short way waits for nobody.
 func (q *Queries) HoldInline(ctx context.Context, arg HoldInlineParams) (HoldInlineRow, error) {
-	row := q.db.QueryRow(ctx, holdInline, arg.Keys, arg.Duty)
+	row := q.db.QueryRow(ctx, HoldInline, arg.Keys, arg.Duty)
 	var i HoldInlineRow
 	err := row.Scan(&i.Held, &i.Dispatches, &i.Claims)
 	return i, err
 }
 
-const inlineShares = `-- name: InlineShares :many
+const InlineShares = `-- name: InlineShares :many
 WITH RECURSIVE ready AS (
     (SELECT q.tenant_id, q.pool, 1 AS nth FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
     UNION ALL
@@ -140,7 +140,7 @@ type InlineSharesRow struct {
 // whether somebody waits for the pool already. Who waits is looked for among so many tenants
 // and pools; if there are more, everybody waits.
 func (q *Queries) InlineShares(ctx context.Context, arg InlineSharesParams) ([]InlineSharesRow, error) {
-	rows, err := q.db.Query(ctx, inlineShares,
+	rows, err := q.db.Query(ctx, InlineShares,
 		arg.MostReady,
 		arg.TenantIds,
 		arg.Pools,
@@ -182,7 +182,7 @@ func (q *Queries) InlineShares(ctx context.Context, arg InlineSharesParams) ([]I
 	return items, nil
 }
 
-const inlineTasks = `-- name: InlineTasks :many
+const InlineTasks = `-- name: InlineTasks :many
 SELECT n.nth::int AS nth, nextval('servo.fencing_token')::bigint AS token, coalesce(t.asset, n.asset)::text AS asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::int[]) AS nth, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id,
                unnest($4::uuid[]) AS task_id, unnest($5::text[]) AS asset) AS n
@@ -209,7 +209,7 @@ type InlineTasksRow struct {
 // A fencing token for each task, its asset if the transaction does not know it, and what that
 // takes by experience.
 func (q *Queries) InlineTasks(ctx context.Context, arg InlineTasksParams) ([]InlineTasksRow, error) {
-	rows, err := q.db.Query(ctx, inlineTasks,
+	rows, err := q.db.Query(ctx, InlineTasks,
 		arg.Nths,
 		arg.TenantIds,
 		arg.RunIds,

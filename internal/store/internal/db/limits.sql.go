@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const countUsage = `-- name: CountUsage :many
+const CountUsage = `-- name: CountUsage :many
 SELECT n.tenant_id::uuid AS tenant_id,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.tenant_id = n.tenant_id LIMIT n.lives) AS x)::int AS live,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.tenant_id = n.tenant_id AND NOT l.pending LIMIT n.runnings) AS x)::int AS running,
@@ -45,7 +45,7 @@ type CountUsageRow struct {
 
 // What tenants use, each counted no further than it must be known; 0 counts nothing.
 func (q *Queries) CountUsage(ctx context.Context, arg CountUsageParams) ([]CountUsageRow, error) {
-	rows, err := q.db.Query(ctx, countUsage,
+	rows, err := q.db.Query(ctx, CountUsage,
 		arg.TenantIds,
 		arg.Lives,
 		arg.Runnings,
@@ -78,7 +78,7 @@ func (q *Queries) CountUsage(ctx context.Context, arg CountUsageParams) ([]Count
 	return items, nil
 }
 
-const deleteLiveRuns = `-- name: DeleteLiveRuns :exec
+const DeleteLiveRuns = `-- name: DeleteLiveRuns :exec
 DELETE FROM servo.live_runs
 WHERE  ctid = ANY (ARRAY(
     SELECT found.tid
@@ -92,11 +92,11 @@ type DeleteLiveRunsParams struct {
 }
 
 func (q *Queries) DeleteLiveRuns(ctx context.Context, arg DeleteLiveRunsParams) error {
-	_, err := q.db.Exec(ctx, deleteLiveRuns, arg.TenantIds, arg.RunIds)
+	_, err := q.db.Exec(ctx, DeleteLiveRuns, arg.TenantIds, arg.RunIds)
 	return err
 }
 
-const dueRuns = `-- name: DueRuns :many
+const DueRuns = `-- name: DueRuns :many
 SELECT l.tenant_id, l.run_id, l.limit_s, l.pipeline, r.deployment_id
 FROM   (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches, turn FROM servo.live_runs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at LIMIT $2::int) AS l
 JOIN   LATERAL (SELECT y.deployment_id FROM servo.runs y WHERE y.tenant_id = l.tenant_id AND y.id = l.run_id OFFSET 0) AS r ON true
@@ -116,7 +116,7 @@ type DueRunsRow struct {
 }
 
 func (q *Queries) DueRuns(ctx context.Context, arg DueRunsParams) ([]DueRunsRow, error) {
-	rows, err := q.db.Query(ctx, dueRuns, arg.Now, arg.Most)
+	rows, err := q.db.Query(ctx, DueRuns, arg.Now, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (q *Queries) DueRuns(ctx context.Context, arg DueRunsParams) ([]DueRunsRow,
 	return items, nil
 }
 
-const forgetTriggerKeys = `-- name: ForgetTriggerKeys :exec
+const ForgetTriggerKeys = `-- name: ForgetTriggerKeys :exec
 DELETE FROM servo.idempotency_keys k
 USING  (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS key) AS n
 WHERE  k.tenant_id = ANY (ARRAY[n.tenant_id]) AND k.key = n.key
@@ -154,11 +154,11 @@ type ForgetTriggerKeysParams struct {
 
 // Of triggers that made no run: the same key may be used again.
 func (q *Queries) ForgetTriggerKeys(ctx context.Context, arg ForgetTriggerKeysParams) error {
-	_, err := q.db.Exec(ctx, forgetTriggerKeys, arg.TenantIds, arg.Keys)
+	_, err := q.db.Exec(ctx, ForgetTriggerKeys, arg.TenantIds, arg.Keys)
 	return err
 }
 
-const giveLocks = `-- name: GiveLocks :many
+const GiveLocks = `-- name: GiveLocks :many
 UPDATE servo.live_runs l
 SET    lock_key = l.wait_key
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
@@ -177,7 +177,7 @@ type GiveLocksParams struct {
 // Gives locks to the runs, which are locked, that are the first to wait for them. Keys are taken
 // in the order of the arrays. The key stays in wait_key until the run starts: see UpdateLiveRuns.
 func (q *Queries) GiveLocks(ctx context.Context, arg GiveLocksParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, giveLocks, arg.TenantIds, arg.RunIds)
+	rows, err := q.db.Query(ctx, GiveLocks, arg.TenantIds, arg.RunIds)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (q *Queries) GiveLocks(ctx context.Context, arg GiveLocksParams) ([]uuid.UU
 	return items, nil
 }
 
-const insertLiveRuns = `-- name: InsertLiveRuns :exec
+const InsertLiveRuns = `-- name: InsertLiveRuns :exec
 
 INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key,
                              late_at, breaches, turn)
@@ -229,7 +229,7 @@ type InsertLiveRunsParams struct {
 // What bounds runs: the rows of those that have not ended, the locks that they hold, and the
 // quotas of their tenants.
 func (q *Queries) InsertLiveRuns(ctx context.Context, arg InsertLiveRunsParams) error {
-	_, err := q.db.Exec(ctx, insertLiveRuns,
+	_, err := q.db.Exec(ctx, InsertLiveRuns,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.WorkspaceIds,
@@ -250,7 +250,7 @@ func (q *Queries) InsertLiveRuns(ctx context.Context, arg InsertLiveRunsParams) 
 	return err
 }
 
-const insertLocks = `-- name: InsertLocks :many
+const InsertLocks = `-- name: InsertLocks :many
 INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id,
                              late_at, breaches)
 SELECT n.tenant_id, n.run_id, n.workspace_id, $1::timestamptz, n.due_at, n.limit_s, n.priority, false, n.lock_key, n.locked_by, n.pipeline,
@@ -285,7 +285,7 @@ type InsertLocksParams struct {
 // Insert first: the run that holds a lock keeps it. Waits for a run that is just ending. Keys are
 // taken in their order, so that two batches cannot wait for each other.
 func (q *Queries) InsertLocks(ctx context.Context, arg InsertLocksParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, insertLocks,
+	rows, err := q.db.Query(ctx, InsertLocks,
 		arg.Now,
 		arg.TenantIds,
 		arg.RunIds,
@@ -318,7 +318,7 @@ func (q *Queries) InsertLocks(ctx context.Context, arg InsertLocksParams) ([]uui
 	return items, nil
 }
 
-const liveRuns = `-- name: LiveRuns :many
+const LiveRuns = `-- name: LiveRuns :many
 SELECT l.tenant_id, l.run_id, l.limit_s, l.pending, l.lock_key, l.locked_by, l.wait_key
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
 JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key, late_at, breaches, turn FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true
@@ -341,7 +341,7 @@ type LiveRunsRow struct {
 
 // Of runs that are locked.
 func (q *Queries) LiveRuns(ctx context.Context, arg LiveRunsParams) ([]LiveRunsRow, error) {
-	rows, err := q.db.Query(ctx, liveRuns, arg.TenantIds, arg.RunIds)
+	rows, err := q.db.Query(ctx, LiveRuns, arg.TenantIds, arg.RunIds)
 	if err != nil {
 		return nil, err
 	}
@@ -368,7 +368,7 @@ func (q *Queries) LiveRuns(ctx context.Context, arg LiveRunsParams) ([]LiveRunsR
 	return items, nil
 }
 
-const lockHolders = `-- name: LockHolders :many
+const LockHolders = `-- name: LockHolders :many
 SELECT l.tenant_id::uuid AS tenant_id, l.lock_key::text AS lock_key, l.run_id::uuid AS run_id
 FROM   (SELECT n.tenant_id, n.lock_key, coalesce(
                (SELECT x.run_id FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.lock_key = n.lock_key AND x.lock_key <> ''),
@@ -391,7 +391,7 @@ type LockHoldersRow struct {
 
 // The runs that hold locks, or get them next.
 func (q *Queries) LockHolders(ctx context.Context, arg LockHoldersParams) ([]LockHoldersRow, error) {
-	rows, err := q.db.Query(ctx, lockHolders, arg.TenantIds, arg.LockKeys)
+	rows, err := q.db.Query(ctx, LockHolders, arg.TenantIds, arg.LockKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -410,7 +410,7 @@ func (q *Queries) LockHolders(ctx context.Context, arg LockHoldersParams) ([]Loc
 	return items, nil
 }
 
-const lockTenants = `-- name: LockTenants :many
+const LockTenants = `-- name: LockTenants :many
 SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id ORDER BY 1) AS n
 JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs, max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone FROM servo.tenants x WHERE x.id = n.tenant_id FOR NO KEY UPDATE) AS t ON true
@@ -428,7 +428,7 @@ type LockTenantsRow struct {
 
 // Who counts and acts upon it does both under this lock.
 func (q *Queries) LockTenants(ctx context.Context, tenantIds []uuid.UUID) ([]LockTenantsRow, error) {
-	rows, err := q.db.Query(ctx, lockTenants, tenantIds)
+	rows, err := q.db.Query(ctx, LockTenants, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -455,13 +455,13 @@ func (q *Queries) LockTenants(ctx context.Context, tenantIds []uuid.UUID) ([]Loc
 	return items, nil
 }
 
-const lockTurns = `-- name: LockTurns :many
+const LockTurns = `-- name: LockTurns :many
 SELECT nextval('servo.lock_turns')::bigint AS turn FROM generate_series(1, $1::int)
 `
 
 // The places of so many runs that wait for locks, one after the other.
 func (q *Queries) LockTurns(ctx context.Context, runs int32) ([]int64, error) {
-	rows, err := q.db.Query(ctx, lockTurns, runs)
+	rows, err := q.db.Query(ctx, LockTurns, runs)
 	if err != nil {
 		return nil, err
 	}
@@ -480,7 +480,7 @@ func (q *Queries) LockTurns(ctx context.Context, runs int32) ([]int64, error) {
 	return items, nil
 }
 
-const nextRuns = `-- name: NextRuns :many
+const NextRuns = `-- name: NextRuns :many
 SELECT l.tenant_id, l.run_id, l.wait_key
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::int[]) AS most) AS n
 JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.wait_key FROM servo.live_runs x
@@ -506,7 +506,7 @@ type NextRunsRow struct {
 // The runs of each tenant that start next: by priority, then by age. A run that waits for a
 // lock is passed over while another holds it, or came before it.
 func (q *Queries) NextRuns(ctx context.Context, arg NextRunsParams) ([]NextRunsRow, error) {
-	rows, err := q.db.Query(ctx, nextRuns, arg.TenantIds, arg.Mosts)
+	rows, err := q.db.Query(ctx, NextRuns, arg.TenantIds, arg.Mosts)
 	if err != nil {
 		return nil, err
 	}
@@ -525,7 +525,7 @@ func (q *Queries) NextRuns(ctx context.Context, arg NextRunsParams) ([]NextRunsR
 	return items, nil
 }
 
-const repointTriggerKeys = `-- name: RepointTriggerKeys :exec
+const RepointTriggerKeys = `-- name: RepointTriggerKeys :exec
 UPDATE servo.idempotency_keys k
 SET    run_id = n.run_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS key, unnest($3::uuid[]) AS run_id) AS n
@@ -540,11 +540,11 @@ type RepointTriggerKeysParams struct {
 
 // Of triggers that were answered with the run that holds their lock.
 func (q *Queries) RepointTriggerKeys(ctx context.Context, arg RepointTriggerKeysParams) error {
-	_, err := q.db.Exec(ctx, repointTriggerKeys, arg.TenantIds, arg.Keys, arg.RunIds)
+	_, err := q.db.Exec(ctx, RepointTriggerKeys, arg.TenantIds, arg.Keys, arg.RunIds)
 	return err
 }
 
-const returnLocks = `-- name: ReturnLocks :exec
+const ReturnLocks = `-- name: ReturnLocks :exec
 UPDATE servo.live_runs l
 SET    lock_key = ''
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
@@ -558,11 +558,11 @@ type ReturnLocksParams struct {
 
 // Of runs that GiveLocks has given locks to in this transaction and that do not start after all.
 func (q *Queries) ReturnLocks(ctx context.Context, arg ReturnLocksParams) error {
-	_, err := q.db.Exec(ctx, returnLocks, arg.TenantIds, arg.RunIds)
+	_, err := q.db.Exec(ctx, ReturnLocks, arg.TenantIds, arg.RunIds)
 	return err
 }
 
-const roots = `-- name: Roots :many
+const Roots = `-- name: Roots :many
 SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
 JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs FROM servo.waiting q WHERE q.run_id = n.run_id OFFSET 0) AS w ON true
@@ -578,7 +578,7 @@ type RootsParams struct {
 
 // Tasks that wait for nothing but the start of their run, which is locked.
 func (q *Queries) Roots(ctx context.Context, arg RootsParams) ([]ServoWaiting, error) {
-	rows, err := q.db.Query(ctx, roots, arg.TenantIds, arg.RunIds)
+	rows, err := q.db.Query(ctx, Roots, arg.TenantIds, arg.RunIds)
 	if err != nil {
 		return nil, err
 	}
@@ -609,7 +609,7 @@ func (q *Queries) Roots(ctx context.Context, arg RootsParams) ([]ServoWaiting, e
 	return items, nil
 }
 
-const tenantQuotas = `-- name: TenantQuotas :many
+const TenantQuotas = `-- name: TenantQuotas :many
 SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id) AS n
 JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs, max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
@@ -626,7 +626,7 @@ type TenantQuotasRow struct {
 }
 
 func (q *Queries) TenantQuotas(ctx context.Context, tenantIds []uuid.UUID) ([]TenantQuotasRow, error) {
-	rows, err := q.db.Query(ctx, tenantQuotas, tenantIds)
+	rows, err := q.db.Query(ctx, TenantQuotas, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -653,7 +653,7 @@ func (q *Queries) TenantQuotas(ctx context.Context, tenantIds []uuid.UUID) ([]Te
 	return items, nil
 }
 
-const updateLiveRuns = `-- name: UpdateLiveRuns :exec
+const UpdateLiveRuns = `-- name: UpdateLiveRuns :exec
 UPDATE servo.live_runs l
 SET    pending = n.pending, breaches = n.breaches, due_at = nullif(n.due_at, '0001-01-01 00:00:00+00'),
        lock_key = CASE WHEN n.starts AND l.wait_key <> '' THEN l.wait_key ELSE l.lock_key END,
@@ -674,7 +674,7 @@ type UpdateLiveRunsParams struct {
 
 // A run starts, with the lock that it has waited for, or waits after all, or is being cancelled.
 func (q *Queries) UpdateLiveRuns(ctx context.Context, arg UpdateLiveRunsParams) error {
-	_, err := q.db.Exec(ctx, updateLiveRuns,
+	_, err := q.db.Exec(ctx, UpdateLiveRuns,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.Pendings,
@@ -685,7 +685,7 @@ func (q *Queries) UpdateLiveRuns(ctx context.Context, arg UpdateLiveRunsParams) 
 	return err
 }
 
-const waitingTenants = `-- name: WaitingTenants :many
+const WaitingTenants = `-- name: WaitingTenants :many
 WITH RECURSIVE jump AS (
     (SELECT l.tenant_id FROM servo.live_runs l WHERE l.pending ORDER BY l.tenant_id LIMIT 1)
     UNION ALL
@@ -698,7 +698,7 @@ SELECT j.tenant_id::uuid AS tenant_id FROM jump j WHERE j.tenant_id IS NOT NULL
 
 // Tenants with runs that wait for their start, from one to the next along the index.
 func (q *Queries) WaitingTenants(ctx context.Context) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, waitingTenants)
+	rows, err := q.db.Query(ctx, WaitingTenants)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const trimLogs = `-- name: TrimLogs :exec
+const TrimLogs = `-- name: TrimLogs :exec
 WITH middle AS MATERIALIZED ( -- found once for each log, before anything is deleted
     SELECT n.tenant_id, n.run_id, n.task_id, n.attempt, c.first, c.last
     FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id,
@@ -50,7 +50,7 @@ type TrimLogsParams struct {
 // @half bytes have room for, which is one range of chunks. Their books are locked by the
 // WriteLogs before.
 func (q *Queries) TrimLogs(ctx context.Context, arg TrimLogsParams) error {
-	_, err := q.db.Exec(ctx, trimLogs,
+	_, err := q.db.Exec(ctx, TrimLogs,
 		arg.Overhead,
 		arg.TenantIds,
 		arg.RunIds,
@@ -61,7 +61,7 @@ func (q *Queries) TrimLogs(ctx context.Context, arg TrimLogsParams) error {
 	return err
 }
 
-const writeLogs = `-- name: WriteLogs :many
+const WriteLogs = `-- name: WriteLogs :many
 WITH held AS (
     SELECT n.nth, q.tenant_id, q.run_id, q.task_id, q.attempt, n.seq,
            coalesce(nullif(n.at, '0001-01-01 00:00:00+00'), servo.clock()) AS at, n.bytes, n.text, coalesce(b.dropped_seq, 0) AS dropped_seq
@@ -124,7 +124,7 @@ type WriteLogsRow struct {
 // Rows are written in the order of their keys, chunks before books, so that two servers that
 // hear one worker do not wait for each other.
 func (q *Queries) WriteLogs(ctx context.Context, arg WriteLogsParams) ([]WriteLogsRow, error) {
-	rows, err := q.db.Query(ctx, writeLogs,
+	rows, err := q.db.Query(ctx, WriteLogs,
 		arg.Nths,
 		arg.TenantIds,
 		arg.RunIds,

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const alertCounts = `-- name: AlertCounts :many
+const AlertCounts = `-- name: AlertCounts :many
 SELECT q.kind, count(*)::int AS open
 FROM   (SELECT a.kind FROM servo.alerts a WHERE a.resolved_at IS NULL LIMIT $1::int) AS q
 GROUP  BY q.kind
@@ -25,7 +25,7 @@ type AlertCountsRow struct {
 
 // Open alerts of everybody, by kind.
 func (q *Queries) AlertCounts(ctx context.Context, most int32) ([]AlertCountsRow, error) {
-	rows, err := q.db.Query(ctx, alertCounts, most)
+	rows, err := q.db.Query(ctx, AlertCounts, most)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (q *Queries) AlertCounts(ctx context.Context, most int32) ([]AlertCountsRow
 	return items, nil
 }
 
-const liveRunCounts = `-- name: LiveRunCounts :one
+const LiveRunCounts = `-- name: LiveRunCounts :one
 SELECT (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE NOT l.pending LIMIT $1::int) AS q)::int AS running,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.pending LIMIT $1::int) AS q)::int AS pending,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.lock_key <> '' LIMIT $1::int) AS q)::int AS locks
@@ -57,25 +57,25 @@ type LiveRunCountsRow struct {
 }
 
 func (q *Queries) LiveRunCounts(ctx context.Context, most int32) (LiveRunCountsRow, error) {
-	row := q.db.QueryRow(ctx, liveRunCounts, most)
+	row := q.db.QueryRow(ctx, LiveRunCounts, most)
 	var i LiveRunCountsRow
 	err := row.Scan(&i.Running, &i.Pending, &i.Locks)
 	return i, err
 }
 
-const messagesWaiting = `-- name: MessagesWaiting :one
+const MessagesWaiting = `-- name: MessagesWaiting :one
 SELECT count(*)::int AS waiting FROM (SELECT FROM servo.alert_deliveries d WHERE d.due_at IS NOT NULL LIMIT $1::int) AS q
 `
 
 // Messages about alerts that nobody has heard yet.
 func (q *Queries) MessagesWaiting(ctx context.Context, most int32) (int32, error) {
-	row := q.db.QueryRow(ctx, messagesWaiting, most)
+	row := q.db.QueryRow(ctx, MessagesWaiting, most)
 	var waiting int32
 	err := row.Scan(&waiting)
 	return waiting, err
 }
 
-const nearestLock = `-- name: NearestLock :many
+const NearestLock = `-- name: NearestLock :many
 SELECT l.created_at, l.due_at::timestamptz AS due_at
 FROM   (SELECT x.created_at, x.due_at, x.lock_key FROM servo.live_runs x
         WHERE x.due_at IS NOT NULL ORDER BY x.due_at LIMIT $1::int) AS l
@@ -91,7 +91,7 @@ type NearestLockRow struct {
 
 // The lock whose run is timed out next, if it is among the first that are.
 func (q *Queries) NearestLock(ctx context.Context, most int32) ([]NearestLockRow, error) {
-	rows, err := q.db.Query(ctx, nearestLock, most)
+	rows, err := q.db.Query(ctx, NearestLock, most)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (q *Queries) NearestLock(ctx context.Context, most int32) ([]NearestLockRow
 	return items, nil
 }
 
-const quotaUsages = `-- name: QuotaUsages :many
+const QuotaUsages = `-- name: QuotaUsages :many
 SELECT u.tenant_id::uuid AS tenant_id, u.quota::text AS quota, u.used::bigint AS used, u.quota_limit::int AS quota_limit
 FROM   (SELECT c.tenant_id, c.quota, c.used,
                CASE c.quota WHEN 'max_concurrent_tasks' THEN t.max_concurrent_tasks
@@ -144,7 +144,7 @@ type QuotaUsagesRow struct {
 
 // How much of their quotas tenants use, those that are nearest to a limit first.
 func (q *Queries) QuotaUsages(ctx context.Context, arg QuotaUsagesParams) ([]QuotaUsagesRow, error) {
-	rows, err := q.db.Query(ctx, quotaUsages, arg.Most, arg.Usages)
+	rows, err := q.db.Query(ctx, QuotaUsages, arg.Most, arg.Usages)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (q *Queries) QuotaUsages(ctx context.Context, arg QuotaUsagesParams) ([]Quo
 	return items, nil
 }
 
-const tenantDepths = `-- name: TenantDepths :many
+const TenantDepths = `-- name: TenantDepths :many
 
 SELECT d.tenant_id::uuid AS tenant_id, d.pending::int AS pending, d.ready::int AS ready, d.queued::int AS queued, d.dispatched::int AS dispatched,
        d.running::int AS running, d.retry_wait::int AS retry_wait,
@@ -215,7 +215,7 @@ type TenantDepthsRow struct {
 // looking costs the same however long the queues are.
 // Live tasks of the tenants that have the most, and of all together.
 func (q *Queries) TenantDepths(ctx context.Context, arg TenantDepthsParams) ([]TenantDepthsRow, error) {
-	rows, err := q.db.Query(ctx, tenantDepths, arg.Most, arg.Tenants)
+	rows, err := q.db.Query(ctx, TenantDepths, arg.Most, arg.Tenants)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const deletePool = `-- name: DeletePool :execrows
+const DeletePool = `-- name: DeletePool :execrows
 DELETE FROM servo.pools WHERE name = $1::text AND version = $2::int
 `
 
@@ -22,14 +22,14 @@ type DeletePoolParams struct {
 }
 
 func (q *Queries) DeletePool(ctx context.Context, arg DeletePoolParams) (int64, error) {
-	result, err := q.db.Exec(ctx, deletePool, arg.Name, arg.Version)
+	result, err := q.db.Exec(ctx, DeletePool, arg.Name, arg.Version)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const insertPlatformEvents = `-- name: InsertPlatformEvents :exec
+const InsertPlatformEvents = `-- name: InsertPlatformEvents :exec
 
 INSERT INTO servo.platform_events (subject, version, recorded_at, schema, type, actor, trace, data)
 SELECT unnest($1::text[]), unnest($2::int[]), unnest($3::timestamptz[]), unnest($4::smallint[]),
@@ -50,7 +50,7 @@ type InsertPlatformEventsParams struct {
 // Pools and the keys that envelopes are signed with. None of it belongs to a tenant, or is
 // for the role of one.
 func (q *Queries) InsertPlatformEvents(ctx context.Context, arg InsertPlatformEventsParams) error {
-	_, err := q.db.Exec(ctx, insertPlatformEvents,
+	_, err := q.db.Exec(ctx, InsertPlatformEvents,
 		arg.Subjects,
 		arg.Versions,
 		arg.RecordedAts,
@@ -63,7 +63,7 @@ func (q *Queries) InsertPlatformEvents(ctx context.Context, arg InsertPlatformEv
 	return err
 }
 
-const insertPool = `-- name: InsertPool :exec
+const InsertPool = `-- name: InsertPool :exec
 INSERT INTO servo.pools (name, owner_id, accepts, kind, url, max_concurrency, rate_per_s, timeout_s, version, created_at, updated_at)
 VALUES ($1::text, $2::uuid, $3::uuid[], $4::text, $5::text, $6::int, $7::real, $8::int,
         0, $9::timestamptz, $9::timestamptz)
@@ -83,7 +83,7 @@ type InsertPoolParams struct {
 
 // Without its version: that is read when the name is ours, and nobody else can delete it.
 func (q *Queries) InsertPool(ctx context.Context, arg InsertPoolParams) error {
-	_, err := q.db.Exec(ctx, insertPool,
+	_, err := q.db.Exec(ctx, InsertPool,
 		arg.Name,
 		arg.OwnerID,
 		arg.Accepts,
@@ -97,7 +97,7 @@ func (q *Queries) InsertPool(ctx context.Context, arg InsertPoolParams) error {
 	return err
 }
 
-const insertSigningKey = `-- name: InsertSigningKey :exec
+const InsertSigningKey = `-- name: InsertSigningKey :exec
 INSERT INTO servo.signing_keys (id, secret, version, created_at, signs_from)
 VALUES ($1::text, $2::bytea, 1, $3::timestamptz, $4::timestamptz)
 `
@@ -110,7 +110,7 @@ type InsertSigningKeyParams struct {
 }
 
 func (q *Queries) InsertSigningKey(ctx context.Context, arg InsertSigningKeyParams) error {
-	_, err := q.db.Exec(ctx, insertSigningKey,
+	_, err := q.db.Exec(ctx, InsertSigningKey,
 		arg.ID,
 		arg.Secret,
 		arg.Now,
@@ -119,7 +119,7 @@ func (q *Queries) InsertSigningKey(ctx context.Context, arg InsertSigningKeyPara
 	return err
 }
 
-const lockPool = `-- name: LockPool :one
+const LockPool = `-- name: LockPool :one
 SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts FROM servo.pools p WHERE p.name = $1::text FOR UPDATE
 `
 
@@ -128,7 +128,7 @@ type LockPoolRow struct {
 }
 
 func (q *Queries) LockPool(ctx context.Context, name string) (LockPoolRow, error) {
-	row := q.db.QueryRow(ctx, lockPool, name)
+	row := q.db.QueryRow(ctx, LockPool, name)
 	var i LockPoolRow
 	err := row.Scan(
 		&i.ServoPool.Name,
@@ -146,7 +146,7 @@ func (q *Queries) LockPool(ctx context.Context, name string) (LockPoolRow, error
 	return i, err
 }
 
-const lockQueuedWithoutAccess = `-- name: LockQueuedWithoutAccess :many
+const LockQueuedWithoutAccess = `-- name: LockQueuedWithoutAccess :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, q.asset
 FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
@@ -185,7 +185,7 @@ type LockQueuedWithoutAccessRow struct {
 }
 
 func (q *Queries) LockQueuedWithoutAccess(ctx context.Context, arg LockQueuedWithoutAccessParams) ([]LockQueuedWithoutAccessRow, error) {
-	rows, err := q.db.Query(ctx, lockQueuedWithoutAccess, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, LockQueuedWithoutAccess, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
@@ -224,29 +224,29 @@ func (q *Queries) LockQueuedWithoutAccess(ctx context.Context, arg LockQueuedWit
 	return items, nil
 }
 
-const lockSigningKeys = `-- name: LockSigningKeys :exec
+const LockSigningKeys = `-- name: LockSigningKeys :exec
 SELECT pg_advisory_xact_lock(hashtextextended('servo.signing_keys', 0))
 `
 
 // One change of keys at a time: a row that another adds would escape a lock of the rows.
 func (q *Queries) LockSigningKeys(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, lockSigningKeys)
+	_, err := q.db.Exec(ctx, LockSigningKeys)
 	return err
 }
 
-const platformVersion = `-- name: PlatformVersion :one
+const PlatformVersion = `-- name: PlatformVersion :one
 SELECT coalesce(max(e.version), 0)::int AS version FROM servo.platform_events e WHERE e.subject = $1::text
 `
 
 // The version of a subject: its events go on after its row was deleted.
 func (q *Queries) PlatformVersion(ctx context.Context, subject string) (int32, error) {
-	row := q.db.QueryRow(ctx, platformVersion, subject)
+	row := q.db.QueryRow(ctx, PlatformVersion, subject)
 	var version int32
 	err := row.Scan(&version)
 	return version, err
 }
 
-const poolAccess = `-- name: PoolAccess :many
+const PoolAccess = `-- name: PoolAccess :many
 SELECT p.name, p.owner_id, p.accepts FROM servo.pools p WHERE p.name = ANY ($1::text[]) AND p.accepts IS NOT NULL
 `
 
@@ -258,7 +258,7 @@ type PoolAccessRow struct {
 
 // Which tenants the given pools accept tasks of. A pool that is not configured accepts all.
 func (q *Queries) PoolAccess(ctx context.Context, names []string) ([]PoolAccessRow, error) {
-	rows, err := q.db.Query(ctx, poolAccess, names)
+	rows, err := q.db.Query(ctx, PoolAccess, names)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (q *Queries) PoolAccess(ctx context.Context, names []string) ([]PoolAccessR
 	return items, nil
 }
 
-const pools = `-- name: Pools :many
+const Pools = `-- name: Pools :many
 SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts FROM servo.pools p ORDER BY p.name
 `
 
@@ -287,7 +287,7 @@ type PoolsRow struct {
 
 // All of them: an installation has few.
 func (q *Queries) Pools(ctx context.Context) ([]PoolsRow, error) {
-	rows, err := q.db.Query(ctx, pools)
+	rows, err := q.db.Query(ctx, Pools)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +318,7 @@ func (q *Queries) Pools(ctx context.Context) ([]PoolsRow, error) {
 	return items, nil
 }
 
-const pushPools = `-- name: PushPools :many
+const PushPools = `-- name: PushPools :many
 SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts, EXISTS (SELECT FROM servo.pool_q q WHERE q.pool = p.name AND coalesce(q.tenant_id = ANY (p.accepts), true)) AS queued,
        (SELECT count(*) FROM servo.servers s WHERE s.seen_at > $1::timestamptz)::int AS servers
 FROM   servo.pools p
@@ -335,7 +335,7 @@ type PushPoolsRow struct {
 // The pools that are called, and which of them have something to send: one probe of the
 // queue for each, past tasks of tenants that may no longer use the pool.
 func (q *Queries) PushPools(ctx context.Context, since time.Time) ([]PushPoolsRow, error) {
-	rows, err := q.db.Query(ctx, pushPools, since)
+	rows, err := q.db.Query(ctx, PushPools, since)
 	if err != nil {
 		return nil, err
 	}
@@ -368,7 +368,7 @@ func (q *Queries) PushPools(ctx context.Context, since time.Time) ([]PushPoolsRo
 	return items, nil
 }
 
-const queuedWithoutAccess = `-- name: QueuedWithoutAccess :many
+const QueuedWithoutAccess = `-- name: QueuedWithoutAccess :many
 SELECT q.tenant_id, q.run_id, q.task_id
 FROM   servo.pools p
 JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.task_id FROM servo.pool_q x
@@ -387,7 +387,7 @@ type QueuedWithoutAccessRow struct {
 // Queued tasks of tenants that may no longer use the pool: candidates, which are looked at
 // again under their locks. Only pools that do not accept everybody are looked at.
 func (q *Queries) QueuedWithoutAccess(ctx context.Context, most int32) ([]QueuedWithoutAccessRow, error) {
-	rows, err := q.db.Query(ctx, queuedWithoutAccess, most)
+	rows, err := q.db.Query(ctx, QueuedWithoutAccess, most)
 	if err != nil {
 		return nil, err
 	}
@@ -406,7 +406,7 @@ func (q *Queries) QueuedWithoutAccess(ctx context.Context, most int32) ([]Queued
 	return items, nil
 }
 
-const signingKeys = `-- name: SigningKeys :many
+const SigningKeys = `-- name: SigningKeys :many
 SELECT k.id, k.secret, k.version, k.created_at, k.signs_from, k.expires_at, k.revoked_at FROM servo.signing_keys k ORDER BY k.created_at, k.id
 `
 
@@ -415,7 +415,7 @@ type SigningKeysRow struct {
 }
 
 func (q *Queries) SigningKeys(ctx context.Context) ([]SigningKeysRow, error) {
-	rows, err := q.db.Query(ctx, signingKeys)
+	rows, err := q.db.Query(ctx, SigningKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -442,7 +442,7 @@ func (q *Queries) SigningKeys(ctx context.Context) ([]SigningKeysRow, error) {
 	return items, nil
 }
 
-const updatePool = `-- name: UpdatePool :execrows
+const UpdatePool = `-- name: UpdatePool :execrows
 UPDATE servo.pools
 SET    owner_id = $1::uuid, accepts = $2::uuid[], url = $3::text, max_concurrency = $4::int, rate_per_s = $5::real,
        timeout_s = $6::int, version = $7::int, updated_at = $8::timestamptz
@@ -462,7 +462,7 @@ type UpdatePoolParams struct {
 }
 
 func (q *Queries) UpdatePool(ctx context.Context, arg UpdatePoolParams) (int64, error) {
-	result, err := q.db.Exec(ctx, updatePool,
+	result, err := q.db.Exec(ctx, UpdatePool,
 		arg.OwnerID,
 		arg.Accepts,
 		arg.Url,
@@ -479,7 +479,7 @@ func (q *Queries) UpdatePool(ctx context.Context, arg UpdatePoolParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const updateSigningKey = `-- name: UpdateSigningKey :execrows
+const UpdateSigningKey = `-- name: UpdateSigningKey :execrows
 UPDATE servo.signing_keys
 SET    expires_at = $1::timestamptz, revoked_at = $2::timestamptz, version = $3::int
 WHERE  version < $3::int AND id = $4::text
@@ -493,7 +493,7 @@ type UpdateSigningKeyParams struct {
 }
 
 func (q *Queries) UpdateSigningKey(ctx context.Context, arg UpdateSigningKeyParams) (int64, error) {
-	result, err := q.db.Exec(ctx, updateSigningKey,
+	result, err := q.db.Exec(ctx, UpdateSigningKey,
 		arg.ExpiresAt,
 		arg.RevokedAt,
 		arg.Version,

@@ -10,45 +10,45 @@ import (
 	"time"
 )
 
-const forgetCapabilities = `-- name: ForgetCapabilities :execrows
+const ForgetCapabilities = `-- name: ForgetCapabilities :execrows
 DELETE FROM servo.capability_sets c
 WHERE  c.seen_at <= $1::timestamptz AND NOT EXISTS (SELECT FROM servo.workers w WHERE w.capabilities = c.digest)
 `
 
 // Lists that no worker of the last minutes has.
 func (q *Queries) ForgetCapabilities(ctx context.Context, since time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetCapabilities, since)
+	result, err := q.db.Exec(ctx, ForgetCapabilities, since)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const forgetServers = `-- name: ForgetServers :execrows
+const ForgetServers = `-- name: ForgetServers :execrows
 DELETE FROM servo.servers WHERE seen_at <= $1::timestamptz
 `
 
 func (q *Queries) ForgetServers(ctx context.Context, since time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetServers, since)
+	result, err := q.db.Exec(ctx, ForgetServers, since)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const forgetWorkers = `-- name: ForgetWorkers :execrows
+const ForgetWorkers = `-- name: ForgetWorkers :execrows
 DELETE FROM servo.workers WHERE seen_at <= $1::timestamptz
 `
 
 func (q *Queries) ForgetWorkers(ctx context.Context, since time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetWorkers, since)
+	result, err := q.db.Exec(ctx, ForgetWorkers, since)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const notify = `-- name: Notify :exec
+const Notify = `-- name: Notify :exec
 
 SELECT set_config('synchronous_commit', 'off', true), pg_notify('servo_wake', $1::text)
 `
@@ -59,11 +59,11 @@ SELECT set_config('synchronous_commit', 'off', true), pg_notify('servo_wake', $1
 // cluster until its commit is done, so it must not wait for the disk. What is lost in a
 // crash was only a hint.
 func (q *Queries) Notify(ctx context.Context, payload string) error {
-	_, err := q.db.Exec(ctx, notify, payload)
+	_, err := q.db.Exec(ctx, Notify, payload)
 	return err
 }
 
-const poolCapacities = `-- name: PoolCapacities :many
+const PoolCapacities = `-- name: PoolCapacities :many
 SELECT w.pool, count(*)::int AS workers, sum(w.slots)::bigint AS slots
 FROM   servo.workers w
 WHERE  w.seen_at > $1::timestamptz
@@ -82,7 +82,7 @@ type PoolCapacitiesRow struct {
 }
 
 func (q *Queries) PoolCapacities(ctx context.Context, arg PoolCapacitiesParams) ([]PoolCapacitiesRow, error) {
-	rows, err := q.db.Query(ctx, poolCapacities, arg.Since, arg.Most)
+	rows, err := q.db.Query(ctx, PoolCapacities, arg.Since, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -101,16 +101,16 @@ func (q *Queries) PoolCapacities(ctx context.Context, arg PoolCapacitiesParams) 
 	return items, nil
 }
 
-const removeServer = `-- name: RemoveServer :exec
+const RemoveServer = `-- name: RemoveServer :exec
 DELETE FROM servo.servers WHERE name = $1::text
 `
 
 func (q *Queries) RemoveServer(ctx context.Context, name string) error {
-	_, err := q.db.Exec(ctx, removeServer, name)
+	_, err := q.db.Exec(ctx, RemoveServer, name)
 	return err
 }
 
-const renewServer = `-- name: RenewServer :one
+const RenewServer = `-- name: RenewServer :one
 WITH renewed AS (
     INSERT INTO servo.servers AS s (name, version, started_at, seen_at)
     VALUES ($1::text, $3::text, $4::timestamptz, $5::timestamptz)
@@ -129,7 +129,7 @@ type RenewServerParams struct {
 
 // Says that a server is there, and whether it is alone.
 func (q *Queries) RenewServer(ctx context.Context, arg RenewServerParams) (bool, error) {
-	row := q.db.QueryRow(ctx, renewServer,
+	row := q.db.QueryRow(ctx, RenewServer,
 		arg.Name,
 		arg.Since,
 		arg.Version,
@@ -141,7 +141,7 @@ func (q *Queries) RenewServer(ctx context.Context, arg RenewServerParams) (bool,
 	return others, err
 }
 
-const seeWorkers = `-- name: SeeWorkers :exec
+const SeeWorkers = `-- name: SeeWorkers :exec
 INSERT INTO servo.workers AS w (name, pool, slots, capabilities, first_seen, seen_at)
 SELECT n.name, n.pool, n.slots, n.capabilities, $1::timestamptz, $1::timestamptz
 FROM   (SELECT unnest($2::text[]) AS name, unnest($3::text[]) AS pool, unnest($4::int[]) AS slots,
@@ -163,7 +163,7 @@ type SeeWorkersParams struct {
 // In the order of the key, so that two servers that have seen the same workers do not wait
 // for each other in a circle.
 func (q *Queries) SeeWorkers(ctx context.Context, arg SeeWorkersParams) error {
-	_, err := q.db.Exec(ctx, seeWorkers,
+	_, err := q.db.Exec(ctx, SeeWorkers,
 		arg.Now,
 		arg.Names,
 		arg.Pools,
@@ -174,7 +174,7 @@ func (q *Queries) SeeWorkers(ctx context.Context, arg SeeWorkersParams) error {
 	return err
 }
 
-const seeWorkersAgain = `-- name: SeeWorkersAgain :exec
+const SeeWorkersAgain = `-- name: SeeWorkersAgain :exec
 UPDATE servo.workers w SET seen_at = $1::timestamptz
 FROM   (SELECT o.pool, o.name FROM servo.workers o WHERE o.name = ANY($2::text[]) ORDER BY o.pool, o.name FOR UPDATE) AS n
 WHERE  w.pool = n.pool AND w.name = n.name AND w.seen_at < $1::timestamptz
@@ -187,11 +187,11 @@ type SeeWorkersAgainParams struct {
 
 // Workers that sent a heartbeat to a server that has seen no claim of them.
 func (q *Queries) SeeWorkersAgain(ctx context.Context, arg SeeWorkersAgainParams) error {
-	_, err := q.db.Exec(ctx, seeWorkersAgain, arg.Now, arg.Names)
+	_, err := q.db.Exec(ctx, SeeWorkersAgain, arg.Now, arg.Names)
 	return err
 }
 
-const servers = `-- name: Servers :many
+const Servers = `-- name: Servers :many
 SELECT s.name, s.version, s.started_at, s.seen_at FROM servo.servers s WHERE s.seen_at > $1::timestamptz ORDER BY s.name LIMIT $2::int
 `
 
@@ -201,7 +201,7 @@ type ServersParams struct {
 }
 
 func (q *Queries) Servers(ctx context.Context, arg ServersParams) ([]ServoServer, error) {
-	rows, err := q.db.Query(ctx, servers, arg.Since, arg.Most)
+	rows, err := q.db.Query(ctx, Servers, arg.Since, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (q *Queries) Servers(ctx context.Context, arg ServersParams) ([]ServoServer
 	return items, nil
 }
 
-const workers = `-- name: Workers :many
+const Workers = `-- name: Workers :many
 SELECT w.name, array_agg(w.pool ORDER BY w.pool)::text[] AS pools, max(w.slots)::int AS slots,
        min(w.first_seen)::timestamptz AS first_seen, max(w.seen_at)::timestamptz AS seen_at, max(coalesce(l.held, 0))::int AS leases,
        coalesce(max(l.ends), '0001-01-01 00:00:00+00')::timestamptz AS leases_end_at,
@@ -262,7 +262,7 @@ type WorkersRow struct {
 
 // A page of workers by name. Leases have no index by worker: up to `leases` are looked at.
 func (q *Queries) Workers(ctx context.Context, arg WorkersParams) ([]WorkersRow, error) {
-	rows, err := q.db.Query(ctx, workers,
+	rows, err := q.db.Query(ctx, Workers,
 		arg.Leases,
 		arg.After,
 		arg.Since,

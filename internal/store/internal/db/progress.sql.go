@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const heartbeat = `-- name: Heartbeat :many
+const Heartbeat = `-- name: Heartbeat :many
 WITH alive AS (
     SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, coalesce(nullif(n.lease_ms, 0), q.lease_ms) AS lease_ms, n.now
     FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id,
@@ -53,7 +53,7 @@ type HeartbeatRow struct {
 // of the beat, and says which should stop. Nothing but the renewal is written, in place. A short
 // beat of a dispatcher does not shorten a renewal by the worker that it calls.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]HeartbeatRow, error) {
-	rows, err := q.db.Query(ctx, heartbeat,
+	rows, err := q.db.Query(ctx, Heartbeat,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.TaskIds,
@@ -85,7 +85,7 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]Heartbe
 	return items, nil
 }
 
-const poolsOfLeases = `-- name: PoolsOfLeases :many
+const PoolsOfLeases = `-- name: PoolsOfLeases :many
 SELECT n.nth::int AS nth, q.pool
 FROM   (SELECT unnest($1::int[]) AS nth, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id,
                unnest($4::uuid[]) AS task_id, unnest($5::bigint[]) AS token) AS n
@@ -109,7 +109,7 @@ type PoolsOfLeasesRow struct {
 // Which pools leases are of that are held with these tokens, for a caller who may speak of some
 // pools only. A lease stays in its pool.
 func (q *Queries) PoolsOfLeases(ctx context.Context, arg PoolsOfLeasesParams) ([]PoolsOfLeasesRow, error) {
-	rows, err := q.db.Query(ctx, poolsOfLeases,
+	rows, err := q.db.Query(ctx, PoolsOfLeases,
 		arg.Nths,
 		arg.TenantIds,
 		arg.RunIds,
@@ -134,7 +134,7 @@ func (q *Queries) PoolsOfLeases(ctx context.Context, arg PoolsOfLeasesParams) ([
 	return items, nil
 }
 
-const writeProgress = `-- name: WriteProgress :many
+const WriteProgress = `-- name: WriteProgress :many
 WITH alive AS (
     SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.attempt, q.cancel_requested, q.lease_ms, n.now, n.phase, n.stage, n.fraction,
            n.records_extracted, n.records_transformed, n.records_loaded, n.bytes, n.eta,
@@ -223,7 +223,7 @@ type WriteProgressRow struct {
 // a stage is a new one is decided by the row as it is then, under its lock. Of more than 100
 // stages the first 51 and the last 49 are kept; the 51st stands for all that are dropped.
 func (q *Queries) WriteProgress(ctx context.Context, arg WriteProgressParams) ([]WriteProgressRow, error) {
-	rows, err := q.db.Query(ctx, writeProgress,
+	rows, err := q.db.Query(ctx, WriteProgress,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.TaskIds,

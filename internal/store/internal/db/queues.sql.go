@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const cone = `-- name: Cone :many
+const Cone = `-- name: Cone :many
 WITH RECURSIVE cone AS (
     SELECT n.tenant_id, n.run_id, e.task_id
     FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS task_id) AS n
@@ -40,7 +40,7 @@ type ConeParams struct {
 
 // The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
 func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ServoWaiting, error) {
-	rows, err := q.db.Query(ctx, cone,
+	rows, err := q.db.Query(ctx, Cone,
 		arg.Chunk,
 		arg.TenantIds,
 		arg.RunIds,
@@ -76,7 +76,7 @@ func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ServoWaiting, err
 	return items, nil
 }
 
-const deleteLeases = `-- name: DeleteLeases :exec
+const DeleteLeases = `-- name: DeleteLeases :exec
 DELETE FROM servo.leases
 WHERE  ctid = ANY (ARRAY(
     SELECT found.tid
@@ -90,11 +90,11 @@ type DeleteLeasesParams struct {
 }
 
 func (q *Queries) DeleteLeases(ctx context.Context, arg DeleteLeasesParams) error {
-	_, err := q.db.Exec(ctx, deleteLeases, arg.RunIds, arg.TaskIds)
+	_, err := q.db.Exec(ctx, DeleteLeases, arg.RunIds, arg.TaskIds)
 	return err
 }
 
-const deleteQueued = `-- name: DeleteQueued :exec
+const DeleteQueued = `-- name: DeleteQueued :exec
 DELETE FROM servo.pool_q
 WHERE  ctid = ANY (ARRAY(
     SELECT found.tid
@@ -108,11 +108,11 @@ type DeleteQueuedParams struct {
 }
 
 func (q *Queries) DeleteQueued(ctx context.Context, arg DeleteQueuedParams) error {
-	_, err := q.db.Exec(ctx, deleteQueued, arg.RunIds, arg.TaskIds)
+	_, err := q.db.Exec(ctx, DeleteQueued, arg.RunIds, arg.TaskIds)
 	return err
 }
 
-const deleteReady = `-- name: DeleteReady :exec
+const DeleteReady = `-- name: DeleteReady :exec
 DELETE FROM servo.ready_q
 WHERE  ctid = ANY (ARRAY(
     SELECT found.tid
@@ -126,11 +126,11 @@ type DeleteReadyParams struct {
 }
 
 func (q *Queries) DeleteReady(ctx context.Context, arg DeleteReadyParams) error {
-	_, err := q.db.Exec(ctx, deleteReady, arg.RunIds, arg.TaskIds)
+	_, err := q.db.Exec(ctx, DeleteReady, arg.RunIds, arg.TaskIds)
 	return err
 }
 
-const deleteRetrying = `-- name: DeleteRetrying :exec
+const DeleteRetrying = `-- name: DeleteRetrying :exec
 DELETE FROM servo.retry_q
 WHERE  ctid = ANY (ARRAY(
     SELECT found.tid
@@ -144,11 +144,11 @@ type DeleteRetryingParams struct {
 }
 
 func (q *Queries) DeleteRetrying(ctx context.Context, arg DeleteRetryingParams) error {
-	_, err := q.db.Exec(ctx, deleteRetrying, arg.RunIds, arg.TaskIds)
+	_, err := q.db.Exec(ctx, DeleteRetrying, arg.RunIds, arg.TaskIds)
 	return err
 }
 
-const deleteWaiting = `-- name: DeleteWaiting :exec
+const DeleteWaiting = `-- name: DeleteWaiting :exec
 DELETE FROM servo.waiting
 WHERE  ctid = ANY (ARRAY(
     SELECT found.tid
@@ -162,11 +162,11 @@ type DeleteWaitingParams struct {
 }
 
 func (q *Queries) DeleteWaiting(ctx context.Context, arg DeleteWaitingParams) error {
-	_, err := q.db.Exec(ctx, deleteWaiting, arg.RunIds, arg.TaskIds)
+	_, err := q.db.Exec(ctx, DeleteWaiting, arg.RunIds, arg.TaskIds)
 	return err
 }
 
-const dependents = `-- name: Dependents :many
+const Dependents = `-- name: Dependents :many
 SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT d.run_id, d.upstream_id, d.task_id FROM servo.edges d
@@ -199,7 +199,7 @@ type DependentsRow struct {
 // Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
 // and that is held: no lock of their own is needed.
 func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]DependentsRow, error) {
-	rows, err := q.db.Query(ctx, dependents, arg.TenantIds, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, Dependents, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]Depen
 	return items, nil
 }
 
-const insertLeases = `-- name: InsertLeases :exec
+const InsertLeases = `-- name: InsertLeases :exec
 INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
@@ -276,7 +276,7 @@ type InsertLeasesParams struct {
 }
 
 func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) error {
-	_, err := q.db.Exec(ctx, insertLeases,
+	_, err := q.db.Exec(ctx, InsertLeases,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.TaskIds,
@@ -309,7 +309,7 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 	return err
 }
 
-const insertQueued = `-- name: InsertQueued :exec
+const InsertQueued = `-- name: InsertQueued :exec
 INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, rank, cost, asset, ready_at)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
@@ -343,7 +343,7 @@ type InsertQueuedParams struct {
 }
 
 func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) error {
-	_, err := q.db.Exec(ctx, insertQueued,
+	_, err := q.db.Exec(ctx, InsertQueued,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.TaskIds,
@@ -368,7 +368,7 @@ func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) erro
 	return err
 }
 
-const insertReady = `-- name: InsertReady :exec
+const InsertReady = `-- name: InsertReady :exec
 INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, rank)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
@@ -398,7 +398,7 @@ type InsertReadyParams struct {
 }
 
 func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error {
-	_, err := q.db.Exec(ctx, insertReady,
+	_, err := q.db.Exec(ctx, InsertReady,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.TaskIds,
@@ -420,7 +420,7 @@ func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error 
 	return err
 }
 
-const insertRetrying = `-- name: InsertRetrying :exec
+const InsertRetrying = `-- name: InsertRetrying :exec
 INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
         fan_outs, cursor, due_at, failure)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
@@ -452,7 +452,7 @@ type InsertRetryingParams struct {
 }
 
 func (q *Queries) InsertRetrying(ctx context.Context, arg InsertRetryingParams) error {
-	_, err := q.db.Exec(ctx, insertRetrying,
+	_, err := q.db.Exec(ctx, InsertRetrying,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.TaskIds,
@@ -475,7 +475,7 @@ func (q *Queries) InsertRetrying(ctx context.Context, arg InsertRetryingParams) 
 	return err
 }
 
-const insertWaiting = `-- name: InsertWaiting :exec
+const InsertWaiting = `-- name: InsertWaiting :exec
 
 INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, unmet)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
@@ -505,7 +505,7 @@ type InsertWaitingParams struct {
 // So each statement probes row by row: LATERAL with OFFSET 0 or FOR UPDATE is kept as it is
 // written, and what was found is reached by its ctid, which a locked row keeps.
 func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) error {
-	_, err := q.db.Exec(ctx, insertWaiting,
+	_, err := q.db.Exec(ctx, InsertWaiting,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.TaskIds,
@@ -521,7 +521,7 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 	return err
 }
 
-const lockLeases = `-- name: LockLeases :many
+const LockLeases = `-- name: LockLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
        q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance,
@@ -575,7 +575,7 @@ type LockLeasesRow struct {
 
 // The heartbeat of a worker counts as the expiry of its lease if it is later.
 func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockLeasesRow, error) {
-	rows, err := q.db.Query(ctx, lockLeases, arg.TenantIds, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, LockLeases, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
@@ -625,7 +625,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 	return items, nil
 }
 
-const lockLeasesOnly = `-- name: LockLeasesOnly :many
+const LockLeasesOnly = `-- name: LockLeasesOnly :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
        q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
        q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance
@@ -642,7 +642,7 @@ type LockLeasesOnlyParams struct {
 }
 
 func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) ([]ServoLease, error) {
-	rows, err := q.db.Query(ctx, lockLeasesOnly, arg.TenantIds, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, LockLeasesOnly, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
@@ -691,7 +691,7 @@ func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) 
 	return items, nil
 }
 
-const rescheduleLeases = `-- name: RescheduleLeases :exec
+const RescheduleLeases = `-- name: RescheduleLeases :exec
 UPDATE servo.leases q
 SET    expires_at = n.expires_at, due_at = n.due_at
 FROM   (SELECT unnest($1::timestamptz[]) AS expires_at, unnest($2::timestamptz[]) AS due_at,
@@ -712,7 +712,7 @@ type RescheduleLeasesParams struct {
 
 // The next look of the reaper at leases that were renewed, or whose deadline is nearer than it knew.
 func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesParams) error {
-	_, err := q.db.Exec(ctx, rescheduleLeases,
+	_, err := q.db.Exec(ctx, RescheduleLeases,
 		arg.ExpiresAts,
 		arg.DueAts,
 		arg.RunIds,
@@ -721,7 +721,7 @@ func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesPara
 	return err
 }
 
-const sweepLeases = `-- name: SweepLeases :many
+const SweepLeases = `-- name: SweepLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
@@ -731,7 +731,7 @@ type SweepLeasesRow struct {
 
 // A cancel meets what is here, and waits for whoever is moving it on.
 func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepLeasesRow, error) {
-	rows, err := q.db.Query(ctx, sweepLeases, runIds)
+	rows, err := q.db.Query(ctx, SweepLeases, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -780,7 +780,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepL
 	return items, nil
 }
 
-const sweepQueued = `-- name: SweepQueued :many
+const SweepQueued = `-- name: SweepQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths, q.needs FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
@@ -790,7 +790,7 @@ type SweepQueuedRow struct {
 
 // A cancel meets what is here, and waits for whoever is moving it on.
 func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQueuedRow, error) {
-	rows, err := q.db.Query(ctx, sweepQueued, runIds)
+	rows, err := q.db.Query(ctx, SweepQueued, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -830,7 +830,7 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQ
 	return items, nil
 }
 
-const sweepReady = `-- name: SweepReady :many
+const SweepReady = `-- name: SweepReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
@@ -840,7 +840,7 @@ type SweepReadyRow struct {
 
 // A cancel meets what is here, and waits for whoever is moving it on.
 func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]SweepReadyRow, error) {
-	rows, err := q.db.Query(ctx, sweepReady, runIds)
+	rows, err := q.db.Query(ctx, SweepReady, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -879,7 +879,7 @@ func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]SweepRe
 	return items, nil
 }
 
-const sweepRetrying = `-- name: SweepRetrying :many
+const SweepRetrying = `-- name: SweepRetrying :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
@@ -889,7 +889,7 @@ type SweepRetryingRow struct {
 
 // A cancel meets what is here, and waits for whoever is moving it on.
 func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]SweepRetryingRow, error) {
-	rows, err := q.db.Query(ctx, sweepRetrying, runIds)
+	rows, err := q.db.Query(ctx, SweepRetrying, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -927,7 +927,7 @@ func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]Swee
 	return items, nil
 }
 
-const sweepWaiting = `-- name: SweepWaiting :many
+const SweepWaiting = `-- name: SweepWaiting :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet, q.needs FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
@@ -937,7 +937,7 @@ type SweepWaitingRow struct {
 
 // A cancel meets what is here, and waits for whoever is moving it on.
 func (q *Queries) SweepWaiting(ctx context.Context, runIds []uuid.UUID) ([]SweepWaitingRow, error) {
-	rows, err := q.db.Query(ctx, sweepWaiting, runIds)
+	rows, err := q.db.Query(ctx, SweepWaiting, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -968,7 +968,7 @@ func (q *Queries) SweepWaiting(ctx context.Context, runIds []uuid.UUID) ([]Sweep
 	return items, nil
 }
 
-const updateLeases = `-- name: UpdateLeases :exec
+const UpdateLeases = `-- name: UpdateLeases :exec
 UPDATE servo.leases q
 SET    since = n.since, version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),
@@ -1003,7 +1003,7 @@ type UpdateLeasesParams struct {
 
 // expires_at and due_at stay as they are: due_at is indexed, and only the reaper moves it.
 func (q *Queries) UpdateLeases(ctx context.Context, arg UpdateLeasesParams) error {
-	_, err := q.db.Exec(ctx, updateLeases,
+	_, err := q.db.Exec(ctx, UpdateLeases,
 		arg.Sinces,
 		arg.Versions,
 		arg.Fruitlesses,
@@ -1020,7 +1020,7 @@ func (q *Queries) UpdateLeases(ctx context.Context, arg UpdateLeasesParams) erro
 	return err
 }
 
-const updateWaiting = `-- name: UpdateWaiting :exec
+const UpdateWaiting = `-- name: UpdateWaiting :exec
 UPDATE servo.waiting q
 SET    unmet = n.unmet
 FROM   (SELECT unnest($1::int[]) AS unmet,
@@ -1039,6 +1039,6 @@ type UpdateWaitingParams struct {
 }
 
 func (q *Queries) UpdateWaiting(ctx context.Context, arg UpdateWaitingParams) error {
-	_, err := q.db.Exec(ctx, updateWaiting, arg.Unmets, arg.RunIds, arg.TaskIds)
+	_, err := q.db.Exec(ctx, UpdateWaiting, arg.Unmets, arg.RunIds, arg.TaskIds)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const configRunsBound = `-- name: ConfigRunsBound :many
+const ConfigRunsBound = `-- name: ConfigRunsBound :many
 SELECT r.id FROM servo.runs r
 WHERE  r.tenant_id = $1::uuid AND r.config_id = $2::uuid AND r.id >= $3::uuid AND r.id < $4::uuid
 ORDER  BY r.id DESC
@@ -30,7 +30,7 @@ type ConfigRunsBoundParams struct {
 
 // The same among the runs of one config.
 func (q *Queries) ConfigRunsBound(ctx context.Context, arg ConfigRunsBoundParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, configRunsBound,
+	rows, err := q.db.Query(ctx, ConfigRunsBound,
 		arg.TenantID,
 		arg.ConfigID,
 		arg.Lower,
@@ -55,7 +55,7 @@ func (q *Queries) ConfigRunsBound(ctx context.Context, arg ConfigRunsBoundParams
 	return items, nil
 }
 
-const getDeployment = `-- name: GetDeployment :one
+const GetDeployment = `-- name: GetDeployment :one
 SELECT d.id, d.workspace_id, w.name AS workspace, d.digest, d.created_at,
        coalesce(w.active_deployment_id = d.id, false)::bool AS active, d.manifest
 FROM   servo.deployments d
@@ -79,7 +79,7 @@ type GetDeploymentRow struct {
 }
 
 func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (GetDeploymentRow, error) {
-	row := q.db.QueryRow(ctx, getDeployment, arg.TenantID, arg.ID)
+	row := q.db.QueryRow(ctx, GetDeployment, arg.TenantID, arg.ID)
 	var i GetDeploymentRow
 	err := row.Scan(
 		&i.ID,
@@ -93,7 +93,7 @@ func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (G
 	return i, err
 }
 
-const getRun = `-- name: GetRun :one
+const GetRun = `-- name: GetRun :one
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
@@ -113,7 +113,7 @@ type GetRunRow struct {
 }
 
 func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, error) {
-	row := q.db.QueryRow(ctx, getRun, arg.TenantID, arg.ID)
+	row := q.db.QueryRow(ctx, GetRun, arg.TenantID, arg.ID)
 	var i GetRunRow
 	err := row.Scan(
 		&i.ServoRun.TenantID,
@@ -156,7 +156,7 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 	return i, err
 }
 
-const getTenant = `-- name: GetTenant :one
+const GetTenant = `-- name: GetTenant :one
 SELECT t.id, t.name, t.created_at FROM servo.tenants t WHERE t.id = $1::uuid
 `
 
@@ -167,13 +167,13 @@ type GetTenantRow struct {
 }
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (GetTenantRow, error) {
-	row := q.db.QueryRow(ctx, getTenant, tenantID)
+	row := q.db.QueryRow(ctx, GetTenant, tenantID)
 	var i GetTenantRow
 	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
 	return i, err
 }
 
-const getWorkspace = `-- name: GetWorkspace :one
+const GetWorkspace = `-- name: GetWorkspace :one
 SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
 FROM   servo.workspaces w
 WHERE  w.tenant_id = $1::uuid AND w.name = $2::text
@@ -193,7 +193,7 @@ type GetWorkspaceRow struct {
 }
 
 func (q *Queries) GetWorkspace(ctx context.Context, arg GetWorkspaceParams) (GetWorkspaceRow, error) {
-	row := q.db.QueryRow(ctx, getWorkspace, arg.TenantID, arg.Name)
+	row := q.db.QueryRow(ctx, GetWorkspace, arg.TenantID, arg.Name)
 	var i GetWorkspaceRow
 	err := row.Scan(
 		&i.ID,
@@ -205,7 +205,7 @@ func (q *Queries) GetWorkspace(ctx context.Context, arg GetWorkspaceParams) (Get
 	return i, err
 }
 
-const listConfigRuns = `-- name: ListConfigRuns :many
+const ListConfigRuns = `-- name: ListConfigRuns :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
@@ -235,7 +235,7 @@ type ListConfigRunsRow struct {
 
 // Those of one config, the newest first.
 func (q *Queries) ListConfigRuns(ctx context.Context, arg ListConfigRunsParams) ([]ListConfigRunsRow, error) {
-	rows, err := q.db.Query(ctx, listConfigRuns,
+	rows, err := q.db.Query(ctx, ListConfigRuns,
 		arg.TenantID,
 		arg.ConfigID,
 		arg.Lower,
@@ -299,7 +299,7 @@ func (q *Queries) ListConfigRuns(ctx context.Context, arg ListConfigRunsParams) 
 	return items, nil
 }
 
-const listDeployments = `-- name: ListDeployments :many
+const ListDeployments = `-- name: ListDeployments :many
 SELECT d.id, d.workspace_id, w.name AS workspace, d.digest, d.created_at,
        coalesce(w.active_deployment_id = d.id, false)::bool AS active
 FROM   servo.deployments d
@@ -327,7 +327,7 @@ type ListDeploymentsRow struct {
 }
 
 func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams) ([]ListDeploymentsRow, error) {
-	rows, err := q.db.Query(ctx, listDeployments,
+	rows, err := q.db.Query(ctx, ListDeployments,
 		arg.TenantID,
 		arg.Upper,
 		arg.Workspace,
@@ -358,7 +358,7 @@ func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams
 	return items, nil
 }
 
-const listRetries = `-- name: ListRetries :many
+const ListRetries = `-- name: ListRetries :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
@@ -392,7 +392,7 @@ type ListRetriesRow struct {
 
 // The runs that were made to retry one, the newest first.
 func (q *Queries) ListRetries(ctx context.Context, arg ListRetriesParams) ([]ListRetriesRow, error) {
-	rows, err := q.db.Query(ctx, listRetries,
+	rows, err := q.db.Query(ctx, ListRetries,
 		arg.TenantID,
 		arg.Parent,
 		arg.Lower,
@@ -458,7 +458,7 @@ func (q *Queries) ListRetries(ctx context.Context, arg ListRetriesParams) ([]Lis
 	return items, nil
 }
 
-const listRuns = `-- name: ListRuns :many
+const ListRuns = `-- name: ListRuns :many
 
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
@@ -496,7 +496,7 @@ type ListRunsRow struct {
 // Backwards along the key. The partitions are in the order of the ids, so the walk begins
 // with the newest and ends when the page is full.
 func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsRow, error) {
-	rows, err := q.db.Query(ctx, listRuns,
+	rows, err := q.db.Query(ctx, ListRuns,
 		arg.TenantID,
 		arg.Lower,
 		arg.Upper,
@@ -560,7 +560,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 	return items, nil
 }
 
-const listTasks = `-- name: ListTasks :many
+const ListTasks = `-- name: ListTasks :many
 WITH page AS (
     SELECT c.id
     FROM   (SELECT t.id, t.ix, t.asset FROM servo.tasks t
@@ -695,7 +695,7 @@ type ListTasksRow struct {
 // many the run has. The page is chosen in one of three ways: one task by its key; the tasks of
 // the run in the order of the plan; or, when states are asked for, from the rows that have them.
 func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTasksRow, error) {
-	rows, err := q.db.Query(ctx, listTasks,
+	rows, err := q.db.Query(ctx, ListTasks,
 		arg.TenantID,
 		arg.RunID,
 		arg.TaskID,
@@ -763,7 +763,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 	return items, nil
 }
 
-const listWorkspaces = `-- name: ListWorkspaces :many
+const ListWorkspaces = `-- name: ListWorkspaces :many
 SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
 FROM   servo.workspaces w
 WHERE  w.tenant_id = $1::uuid
@@ -785,7 +785,7 @@ type ListWorkspacesRow struct {
 }
 
 func (q *Queries) ListWorkspaces(ctx context.Context, arg ListWorkspacesParams) ([]ListWorkspacesRow, error) {
-	rows, err := q.db.Query(ctx, listWorkspaces, arg.TenantID, arg.Most)
+	rows, err := q.db.Query(ctx, ListWorkspaces, arg.TenantID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -810,7 +810,7 @@ func (q *Queries) ListWorkspaces(ctx context.Context, arg ListWorkspacesParams) 
 	return items, nil
 }
 
-const runEvents = `-- name: RunEvents :many
+const RunEvents = `-- name: RunEvents :many
 SELECT (e.txid::text)::bigint AS tx, e.position, (e.txid < pg_snapshot_xmin(pg_current_snapshot()))::bool AS settled,
        e.subject_id, e.recorded_at, e.version, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.run_events e
@@ -846,7 +846,7 @@ type RunEventsRow struct {
 // older than every running one is marked as unsettled: a transaction with a smaller id may still
 // commit, and its events must not be skipped. They sort last, and the reader stops before them.
 func (q *Queries) RunEvents(ctx context.Context, arg RunEventsParams) ([]RunEventsRow, error) {
-	rows, err := q.db.Query(ctx, runEvents,
+	rows, err := q.db.Query(ctx, RunEvents,
 		arg.TenantID,
 		arg.RunID,
 		arg.Tx,
@@ -883,7 +883,7 @@ func (q *Queries) RunEvents(ctx context.Context, arg RunEventsParams) ([]RunEven
 	return items, nil
 }
 
-const runPlanEvents = `-- name: RunPlanEvents :many
+const RunPlanEvents = `-- name: RunPlanEvents :many
 SELECT e.type, e.schema, e.data
 FROM   servo.run_events e
 WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid AND e.subject_id = $2::uuid
@@ -904,7 +904,7 @@ type RunPlanEventsRow struct {
 
 // The events of a run's own stream that brought its tasks.
 func (q *Queries) RunPlanEvents(ctx context.Context, arg RunPlanEventsParams) ([]RunPlanEventsRow, error) {
-	rows, err := q.db.Query(ctx, runPlanEvents, arg.TenantID, arg.RunID)
+	rows, err := q.db.Query(ctx, RunPlanEvents, arg.TenantID, arg.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -923,7 +923,7 @@ func (q *Queries) RunPlanEvents(ctx context.Context, arg RunPlanEventsParams) ([
 	return items, nil
 }
 
-const runsBound = `-- name: RunsBound :many
+const RunsBound = `-- name: RunsBound :many
 SELECT r.id FROM servo.runs r
 WHERE  r.tenant_id = $1::uuid AND r.id >= $2::uuid AND r.id < $3::uuid
 ORDER  BY r.id DESC
@@ -939,7 +939,7 @@ type RunsBoundParams struct {
 
 // How far back a filter is tried in one page: the run that is so many runs back.
 func (q *Queries) RunsBound(ctx context.Context, arg RunsBoundParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, runsBound,
+	rows, err := q.db.Query(ctx, RunsBound,
 		arg.TenantID,
 		arg.Lower,
 		arg.Upper,
@@ -963,7 +963,7 @@ func (q *Queries) RunsBound(ctx context.Context, arg RunsBoundParams) ([]uuid.UU
 	return items, nil
 }
 
-const runsInStates = `-- name: RunsInStates :many
+const RunsInStates = `-- name: RunsInStates :many
 SELECT n.id::uuid AS id, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   ((SELECT u.id, false AS live FROM unnest($1::smallint[]) AS s(state)
          CROSS  JOIN LATERAL (SELECT x.id FROM servo.runs x
@@ -1007,7 +1007,7 @@ type RunsInStatesRow struct {
 // Runs that have not ended, or ended without success, the newest first: the index of each such
 // end and the live runs are walked, not the history.
 func (q *Queries) RunsInStates(ctx context.Context, arg RunsInStatesParams) ([]RunsInStatesRow, error) {
-	rows, err := q.db.Query(ctx, runsInStates,
+	rows, err := q.db.Query(ctx, RunsInStates,
 		arg.Ended,
 		arg.TenantID,
 		arg.Lower,
@@ -1038,7 +1038,7 @@ func (q *Queries) RunsInStates(ctx context.Context, arg RunsInStatesParams) ([]R
 	return items, nil
 }
 
-const runsInStatesBound = `-- name: RunsInStatesBound :many
+const RunsInStatesBound = `-- name: RunsInStatesBound :many
 SELECT b.id::uuid AS id
 FROM   ((SELECT u.id FROM unnest($1::smallint[]) AS s(state)
          CROSS  JOIN LATERAL (SELECT x.id FROM servo.runs x
@@ -1063,7 +1063,7 @@ type RunsInStatesBoundParams struct {
 
 // How far back these are tried in one page: the newest of the places where a walk ends.
 func (q *Queries) RunsInStatesBound(ctx context.Context, arg RunsInStatesBoundParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, runsInStatesBound,
+	rows, err := q.db.Query(ctx, RunsInStatesBound,
 		arg.Ended,
 		arg.TenantID,
 		arg.Lower,
@@ -1089,7 +1089,7 @@ func (q *Queries) RunsInStatesBound(ctx context.Context, arg RunsInStatesBoundPa
 	return items, nil
 }
 
-const taskInputs = `-- name: TaskInputs :many
+const TaskInputs = `-- name: TaskInputs :many
 SELECT x.run_id::uuid AS run_id, x.task_id::uuid AS task_id, u.asset, u.partition
 FROM   (SELECT t.run_id, unnest(t.upstream) AS task_id FROM servo.tasks t
         WHERE  t.tenant_id = $1::uuid AND t.run_id = $2::uuid AND t.id = $3::uuid
@@ -1119,7 +1119,7 @@ type TaskInputsRow struct {
 // The tasks whose results a task is given: of its own run, and of those that executed what its run
 // does not. A task that was deleted with its run is left out.
 func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskInputsRow, error) {
-	rows, err := q.db.Query(ctx, taskInputs, arg.TenantID, arg.RunID, arg.TaskID)
+	rows, err := q.db.Query(ctx, TaskInputs, arg.TenantID, arg.RunID, arg.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -1143,7 +1143,7 @@ func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskI
 	return items, nil
 }
 
-const unsuccessfulTasks = `-- name: UnsuccessfulTasks :many
+const UnsuccessfulTasks = `-- name: UnsuccessfulTasks :many
 SELECT t.id FROM servo.tasks t WHERE t.tenant_id = $1::uuid AND t.run_id = $2::uuid AND t.state > 10 ORDER BY t.id
 `
 
@@ -1153,7 +1153,7 @@ type UnsuccessfulTasksParams struct {
 }
 
 func (q *Queries) UnsuccessfulTasks(ctx context.Context, arg UnsuccessfulTasksParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, unsuccessfulTasks, arg.TenantID, arg.RunID)
+	rows, err := q.db.Query(ctx, UnsuccessfulTasks, arg.TenantID, arg.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -1172,7 +1172,7 @@ func (q *Queries) UnsuccessfulTasks(ctx context.Context, arg UnsuccessfulTasksPa
 	return items, nil
 }
 
-const upstreamTasks = `-- name: UpstreamTasks :many
+const UpstreamTasks = `-- name: UpstreamTasks :many
 WITH page AS (
     SELECT t.tenant_id, t.run_id, t.id, t.ix, t.asset, t.partition, t.outcome, t.result
     FROM   servo.edges e
@@ -1210,7 +1210,7 @@ type UpstreamTasksRow struct {
 // Whom a task waits or waited for. The edges are kept by their upstream, so this reads those
 // of the run; where the tasks are is asked for the page alone.
 func (q *Queries) UpstreamTasks(ctx context.Context, arg UpstreamTasksParams) ([]UpstreamTasksRow, error) {
-	rows, err := q.db.Query(ctx, upstreamTasks,
+	rows, err := q.db.Query(ctx, UpstreamTasks,
 		arg.TenantID,
 		arg.RunID,
 		arg.TaskID,

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const listAudit = `-- name: ListAudit :many
+const ListAudit = `-- name: ListAudit :many
 SELECT a.tenant_id, a.id, a.at, a.actor, a.address, a.request_id, a.method, a.subject, a.allowed, a.code, a.request FROM servo.audit_log a
 WHERE  a.tenant_id = $1::uuid AND a.id < $2::uuid AND a.id >= $3::uuid
 ORDER  BY a.id DESC LIMIT $4::int
@@ -31,7 +31,7 @@ type ListAuditRow struct {
 
 // The newest first. An id has the time of its row in its first bits, so the times bound the ids.
 func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ListAuditRow, error) {
-	rows, err := q.db.Query(ctx, listAudit,
+	rows, err := q.db.Query(ctx, ListAudit,
 		arg.TenantID,
 		arg.Before,
 		arg.Since,
@@ -67,7 +67,7 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ListAud
 	return items, nil
 }
 
-const listAuditOf = `-- name: ListAuditOf :many
+const ListAuditOf = `-- name: ListAuditOf :many
 SELECT a.tenant_id, a.id, a.at, a.actor, a.address, a.request_id, a.method, a.subject, a.allowed, a.code, a.request FROM servo.audit_log a
 WHERE  a.tenant_id = $1::uuid AND a.actor = $2::text AND a.id < $3::uuid AND a.id >= $4::uuid
 ORDER  BY a.id DESC LIMIT $5::int
@@ -87,7 +87,7 @@ type ListAuditOfRow struct {
 
 // Those of one actor, the newest first.
 func (q *Queries) ListAuditOf(ctx context.Context, arg ListAuditOfParams) ([]ListAuditOfRow, error) {
-	rows, err := q.db.Query(ctx, listAuditOf,
+	rows, err := q.db.Query(ctx, ListAuditOf,
 		arg.TenantID,
 		arg.Actor,
 		arg.Before,
@@ -124,7 +124,7 @@ func (q *Queries) ListAuditOf(ctx context.Context, arg ListAuditOfParams) ([]Lis
 	return items, nil
 }
 
-const listKeys = `-- name: ListKeys :many
+const ListKeys = `-- name: ListKeys :many
 
 SELECT k.tenant_id, k.id, k.version, k.public_id, k.name, k.role, k.workspace, k.pools, k.created_by, k.created_at, k.expires_at, k.replaced_by, k.revoked_at, k.last_used_at
 FROM   servo.api_keys k
@@ -160,7 +160,7 @@ type ListKeysRow struct {
 // What people read of keys and of the audit.
 // The newest first. The digest is not for anybody.
 func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ListKeysRow, error) {
-	rows, err := q.db.Query(ctx, listKeys,
+	rows, err := q.db.Query(ctx, ListKeys,
 		arg.TenantID,
 		arg.Before,
 		arg.Everything,

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const deliveriesOf = `-- name: DeliveriesOf :many
+const DeliveriesOf = `-- name: DeliveriesOf :many
 SELECT d.change, d.created_at, d.due_at, d.tries, d.delivered_at, d.error, coalesce(c.name, '')::text AS channel
 FROM   servo.alert_deliveries d
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.alert_channels x WHERE x.tenant_id = d.channel_tenant_id AND x.id = d.channel_id OFFSET 0) AS c ON true
@@ -36,7 +36,7 @@ type DeliveriesOfRow struct {
 }
 
 func (q *Queries) DeliveriesOf(ctx context.Context, arg DeliveriesOfParams) ([]DeliveriesOfRow, error) {
-	rows, err := q.db.Query(ctx, deliveriesOf, arg.TenantID, arg.AlertID)
+	rows, err := q.db.Query(ctx, DeliveriesOf, arg.TenantID, arg.AlertID)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (q *Queries) DeliveriesOf(ctx context.Context, arg DeliveriesOfParams) ([]D
 	return items, nil
 }
 
-const getAlert = `-- name: GetAlert :one
+const GetAlert = `-- name: GetAlert :one
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at FROM servo.alerts a WHERE a.tenant_id = $1::uuid AND a.id = $2::uuid
 `
 
@@ -77,7 +77,7 @@ type GetAlertRow struct {
 }
 
 func (q *Queries) GetAlert(ctx context.Context, arg GetAlertParams) (GetAlertRow, error) {
-	row := q.db.QueryRow(ctx, getAlert, arg.TenantID, arg.ID)
+	row := q.db.QueryRow(ctx, GetAlert, arg.TenantID, arg.ID)
 	var i GetAlertRow
 	err := row.Scan(
 		&i.ServoAlert.TenantID,
@@ -94,7 +94,7 @@ func (q *Queries) GetAlert(ctx context.Context, arg GetAlertParams) (GetAlertRow
 	return i, err
 }
 
-const listAlerts = `-- name: ListAlerts :many
+const ListAlerts = `-- name: ListAlerts :many
 
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at FROM servo.alerts a
 WHERE  a.tenant_id = $1::uuid AND a.id < $2::uuid
@@ -116,7 +116,7 @@ type ListAlertsRow struct {
 // What people read of alerts.
 // The newest first.
 func (q *Queries) ListAlerts(ctx context.Context, arg ListAlertsParams) ([]ListAlertsRow, error) {
-	rows, err := q.db.Query(ctx, listAlerts,
+	rows, err := q.db.Query(ctx, ListAlerts,
 		arg.TenantID,
 		arg.Before,
 		arg.Kind,
@@ -151,7 +151,7 @@ func (q *Queries) ListAlerts(ctx context.Context, arg ListAlertsParams) ([]ListA
 	return items, nil
 }
 
-const listOpenAlerts = `-- name: ListOpenAlerts :many
+const ListOpenAlerts = `-- name: ListOpenAlerts :many
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at FROM servo.alerts a
 WHERE  a.tenant_id = $1::uuid AND a.resolved_at IS NULL AND a.id < $2::uuid
 AND    ($3::text = '' OR a.kind = $3::text)
@@ -171,7 +171,7 @@ type ListOpenAlertsRow struct {
 
 // Those of one tenant that are open, the newest first.
 func (q *Queries) ListOpenAlerts(ctx context.Context, arg ListOpenAlertsParams) ([]ListOpenAlertsRow, error) {
-	rows, err := q.db.Query(ctx, listOpenAlerts,
+	rows, err := q.db.Query(ctx, ListOpenAlerts,
 		arg.TenantID,
 		arg.Before,
 		arg.Kind,

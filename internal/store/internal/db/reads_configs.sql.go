@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const configDecidedUntil = `-- name: ConfigDecidedUntil :one
+const ConfigDecidedUntil = `-- name: ConfigDecidedUntil :one
 SELECT c.decided_until FROM servo.configs c WHERE c.tenant_id = $1::uuid AND c.id = $2::uuid
 `
 
@@ -24,13 +24,13 @@ type ConfigDecidedUntilParams struct {
 
 // Up to where the slots of a config, deleted or not, are decided.
 func (q *Queries) ConfigDecidedUntil(ctx context.Context, arg ConfigDecidedUntilParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, configDecidedUntil, arg.TenantID, arg.ID)
+	row := q.db.QueryRow(ctx, ConfigDecidedUntil, arg.TenantID, arg.ID)
 	var decided_until time.Time
 	err := row.Scan(&decided_until)
 	return decided_until, err
 }
 
-const configEvents = `-- name: ConfigEvents :many
+const ConfigEvents = `-- name: ConfigEvents :many
 SELECT e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.entity_events e
 WHERE  e.tenant_id = $1::uuid AND e.subject_id = $2::uuid AND e.version > $3::int
@@ -56,7 +56,7 @@ type ConfigEventsRow struct {
 
 // The events of a config, the oldest first.
 func (q *Queries) ConfigEvents(ctx context.Context, arg ConfigEventsParams) ([]ConfigEventsRow, error) {
-	rows, err := q.db.Query(ctx, configEvents,
+	rows, err := q.db.Query(ctx, ConfigEvents,
 		arg.TenantID,
 		arg.SubjectID,
 		arg.After,
@@ -88,7 +88,7 @@ func (q *Queries) ConfigEvents(ctx context.Context, arg ConfigEventsParams) ([]C
 	return items, nil
 }
 
-const getConfig = `-- name: GetConfig :one
+const GetConfig = `-- name: GetConfig :one
 
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.configs c
@@ -109,7 +109,7 @@ type GetConfigRow struct {
 
 // Configs and their slots as their tenant reads them.
 func (q *Queries) GetConfig(ctx context.Context, arg GetConfigParams) (GetConfigRow, error) {
-	row := q.db.QueryRow(ctx, getConfig, arg.TenantID, arg.ID, arg.Deleted)
+	row := q.db.QueryRow(ctx, GetConfig, arg.TenantID, arg.ID, arg.Deleted)
 	var i GetConfigRow
 	err := row.Scan(
 		&i.ServoConfig.TenantID,
@@ -149,7 +149,7 @@ func (q *Queries) GetConfig(ctx context.Context, arg GetConfigParams) (GetConfig
 	return i, err
 }
 
-const getConfigByName = `-- name: GetConfigByName :one
+const GetConfigByName = `-- name: GetConfigByName :one
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.workspaces w
 JOIN   servo.configs c ON c.tenant_id = w.tenant_id AND c.workspace_id = w.id AND c.name = $1::text AND c.deleted_at IS NULL
@@ -168,7 +168,7 @@ type GetConfigByNameRow struct {
 }
 
 func (q *Queries) GetConfigByName(ctx context.Context, arg GetConfigByNameParams) (GetConfigByNameRow, error) {
-	row := q.db.QueryRow(ctx, getConfigByName, arg.Name, arg.TenantID, arg.Workspace)
+	row := q.db.QueryRow(ctx, GetConfigByName, arg.Name, arg.TenantID, arg.Workspace)
 	var i GetConfigByNameRow
 	err := row.Scan(
 		&i.ServoConfig.TenantID,
@@ -208,7 +208,7 @@ func (q *Queries) GetConfigByName(ctx context.Context, arg GetConfigByNameParams
 	return i, err
 }
 
-const getEvent = `-- name: GetEvent :one
+const GetEvent = `-- name: GetEvent :one
 SELECT e.tenant_id, e.id, e.workspace_id, e.name, e.dedupe_key, e.parameters, e.reason, e.version, e.sent_by, e.received_at, e.listeners, e.after_id, e.runs, e.skipped, e.done_at, w.name AS workspace
 FROM   servo.event_inbox e
 JOIN   servo.workspaces w ON w.tenant_id = e.tenant_id AND w.id = e.workspace_id
@@ -226,7 +226,7 @@ type GetEventRow struct {
 }
 
 func (q *Queries) GetEvent(ctx context.Context, arg GetEventParams) (GetEventRow, error) {
-	row := q.db.QueryRow(ctx, getEvent, arg.TenantID, arg.ID)
+	row := q.db.QueryRow(ctx, GetEvent, arg.TenantID, arg.ID)
 	var i GetEventRow
 	err := row.Scan(
 		&i.ServoEventInbox.TenantID,
@@ -249,7 +249,7 @@ func (q *Queries) GetEvent(ctx context.Context, arg GetEventParams) (GetEventRow
 	return i, err
 }
 
-const listConfigs = `-- name: ListConfigs :many
+const ListConfigs = `-- name: ListConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
@@ -283,7 +283,7 @@ type ListConfigsRow struct {
 
 // By id, that is by age. Labels that are asked for must all be there.
 func (q *Queries) ListConfigs(ctx context.Context, arg ListConfigsParams) ([]ListConfigsRow, error) {
-	rows, err := q.db.Query(ctx, listConfigs,
+	rows, err := q.db.Query(ctx, ListConfigs,
 		arg.TenantID,
 		arg.After,
 		arg.Deleted,
@@ -347,7 +347,7 @@ func (q *Queries) ListConfigs(ctx context.Context, arg ListConfigsParams) ([]Lis
 	return items, nil
 }
 
-const listSlotRanges = `-- name: ListSlotRanges :many
+const ListSlotRanges = `-- name: ListSlotRanges :many
 SELECT r.tenant_id, r.config_id, r.from_at, r.to_at, r.slots, r.outcome, r.reason, r.config_version, r.run_id, r.decided_at, r.decided_by FROM servo.slot_ranges r
 WHERE  r.tenant_id = $1::uuid AND r.config_id = $2::uuid AND r.to_at >= $3::timestamptz AND r.from_at < $4::timestamptz
 ORDER  BY r.from_at DESC LIMIT $5::int
@@ -366,7 +366,7 @@ type ListSlotRangesRow struct {
 }
 
 func (q *Queries) ListSlotRanges(ctx context.Context, arg ListSlotRangesParams) ([]ListSlotRangesRow, error) {
-	rows, err := q.db.Query(ctx, listSlotRanges,
+	rows, err := q.db.Query(ctx, ListSlotRanges,
 		arg.TenantID,
 		arg.ConfigID,
 		arg.FromAt,
@@ -403,7 +403,7 @@ func (q *Queries) ListSlotRanges(ctx context.Context, arg ListSlotRangesParams) 
 	return items, nil
 }
 
-const listSlots = `-- name: ListSlots :many
+const ListSlots = `-- name: ListSlots :many
 SELECT s.tenant_id, s.config_id, s.slot_at, s.run_id, s.decided_at, s.decided_by FROM servo.slots s
 WHERE  s.tenant_id = $1::uuid AND s.config_id = $2::uuid AND s.slot_at >= $3::timestamptz AND s.slot_at < $4::timestamptz
 ORDER  BY s.slot_at DESC LIMIT $5::int
@@ -422,7 +422,7 @@ type ListSlotsRow struct {
 }
 
 func (q *Queries) ListSlots(ctx context.Context, arg ListSlotsParams) ([]ListSlotsRow, error) {
-	rows, err := q.db.Query(ctx, listSlots,
+	rows, err := q.db.Query(ctx, ListSlots,
 		arg.TenantID,
 		arg.ConfigID,
 		arg.FromAt,
@@ -454,7 +454,7 @@ func (q *Queries) ListSlots(ctx context.Context, arg ListSlotsParams) ([]ListSlo
 	return items, nil
 }
 
-const listTemplates = `-- name: ListTemplates :many
+const ListTemplates = `-- name: ListTemplates :many
 SELECT x.tenant_id, x.id, x.name, x.version, x.cron, x.description, x.changed_by, x.created_at, x.updated_at FROM servo.templates x WHERE x.tenant_id = $1::uuid ORDER BY x.name
 `
 
@@ -463,7 +463,7 @@ type ListTemplatesRow struct {
 }
 
 func (q *Queries) ListTemplates(ctx context.Context, tenantID uuid.UUID) ([]ListTemplatesRow, error) {
-	rows, err := q.db.Query(ctx, listTemplates, tenantID)
+	rows, err := q.db.Query(ctx, ListTemplates, tenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -492,7 +492,7 @@ func (q *Queries) ListTemplates(ctx context.Context, tenantID uuid.UUID) ([]List
 	return items, nil
 }
 
-const orphanedConfigs = `-- name: OrphanedConfigs :many
+const OrphanedConfigs = `-- name: OrphanedConfigs :many
 SELECT c.name, c.pipeline
 FROM   servo.workspaces w
 JOIN   servo.configs c ON c.tenant_id = w.tenant_id AND c.workspace_id = w.id AND c.deleted_at IS NULL
@@ -514,7 +514,7 @@ type OrphanedConfigsRow struct {
 
 // Active configs of a workspace that name none of some pipelines.
 func (q *Queries) OrphanedConfigs(ctx context.Context, arg OrphanedConfigsParams) ([]OrphanedConfigsRow, error) {
-	rows, err := q.db.Query(ctx, orphanedConfigs,
+	rows, err := q.db.Query(ctx, OrphanedConfigs,
 		arg.TenantID,
 		arg.Workspace,
 		arg.Pipelines,
@@ -538,7 +538,7 @@ func (q *Queries) OrphanedConfigs(ctx context.Context, arg OrphanedConfigsParams
 	return items, nil
 }
 
-const slotOutcomes = `-- name: SlotOutcomes :many
+const SlotOutcomes = `-- name: SlotOutcomes :many
 SELECT n.first_day::int AS first_day, n.last_day::int AS last_day, n.outcome::smallint AS outcome, n.state::smallint AS state, n.missed::bool AS missed,
        sum(n.slots)::bigint AS slots, count(*)::bigint AS lines, min(n.at)::timestamptz AS oldest
 FROM   (SELECT width_bucket(s.slot_at, $1::timestamptz[]) AS first_day, width_bucket(s.slot_at, $1::timestamptz[]) AS last_day, 1 AS outcome,
@@ -583,7 +583,7 @@ type SlotOutcomesRow struct {
 // number of rows of each kind. Ranges do not overlap: at most one begins before the first bound
 // and ends after it, and it is the last that begins before.
 func (q *Queries) SlotOutcomes(ctx context.Context, arg SlotOutcomesParams) ([]SlotOutcomesRow, error) {
-	rows, err := q.db.Query(ctx, slotOutcomes,
+	rows, err := q.db.Query(ctx, SlotOutcomes,
 		arg.Bounds,
 		arg.TenantID,
 		arg.ConfigID,

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const listAssetPauses = `-- name: ListAssetPauses :many
+const ListAssetPauses = `-- name: ListAssetPauses :many
 SELECT p.asset, p.paused_at, p.paused_by, p.reason
 FROM   servo.workspaces w
 JOIN   LATERAL (SELECT tenant_id, workspace_id, asset, paused_at, paused_by, reason FROM servo.asset_pauses x WHERE x.tenant_id = w.tenant_id AND x.workspace_id = w.id OFFSET 0) AS p ON true
@@ -35,7 +35,7 @@ type ListAssetPausesRow struct {
 }
 
 func (q *Queries) ListAssetPauses(ctx context.Context, arg ListAssetPausesParams) ([]ListAssetPausesRow, error) {
-	rows, err := q.db.Query(ctx, listAssetPauses, arg.TenantID, arg.Workspace, arg.Most)
+	rows, err := q.db.Query(ctx, ListAssetPauses, arg.TenantID, arg.Workspace, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (q *Queries) ListAssetPauses(ctx context.Context, arg ListAssetPausesParams
 	return items, nil
 }
 
-const tenantUsage = `-- name: TenantUsage :one
+const TenantUsage = `-- name: TenantUsage :one
 SELECT (SELECT coalesce(sum(s.in_flight), 0) FROM servo.shares s WHERE s.tenant_id = $1::uuid)::bigint AS in_flight,
        ((SELECT count(*) FROM (SELECT 1 FROM servo.ready_q q WHERE q.tenant_id = $1::uuid AND NOT q.held LIMIT $2::int) AS f)
         + (SELECT count(*) FROM (SELECT 1 FROM servo.ready_q q WHERE q.tenant_id = $1::uuid AND q.held LIMIT $2::int) AS h))::bigint AS ready,
@@ -84,7 +84,7 @@ type TenantUsageRow struct {
 
 // What a tenant uses of its quotas, each counted no further than `most`.
 func (q *Queries) TenantUsage(ctx context.Context, arg TenantUsageParams) (TenantUsageRow, error) {
-	row := q.db.QueryRow(ctx, tenantUsage, arg.TenantID, arg.Most, arg.Day)
+	row := q.db.QueryRow(ctx, TenantUsage, arg.TenantID, arg.Most, arg.Day)
 	var i TenantUsageRow
 	err := row.Scan(
 		&i.InFlight,

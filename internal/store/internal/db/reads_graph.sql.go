@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const graphEdges = `-- name: GraphEdges :many
+const GraphEdges = `-- name: GraphEdges :many
 SELECT e.upstream_id, e.task_id FROM servo.edges e
 WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid
 LIMIT  $3::int
@@ -30,7 +30,7 @@ type GraphEdgesRow struct {
 }
 
 func (q *Queries) GraphEdges(ctx context.Context, arg GraphEdgesParams) ([]GraphEdgesRow, error) {
-	rows, err := q.db.Query(ctx, graphEdges, arg.TenantID, arg.RunID, arg.Most)
+	rows, err := q.db.Query(ctx, GraphEdges, arg.TenantID, arg.RunID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (q *Queries) GraphEdges(ctx context.Context, arg GraphEdgesParams) ([]Graph
 	return items, nil
 }
 
-const graphGroupEdges = `-- name: GraphGroupEdges :many
+const GraphGroupEdges = `-- name: GraphGroupEdges :many
 SELECT DISTINCT u.asset AS upstream, t.asset
 FROM   (SELECT x.upstream_id, x.task_id FROM servo.edges x
         WHERE  x.tenant_id = $1::uuid AND x.run_id = $2::uuid LIMIT $3::int) AS e
@@ -70,7 +70,7 @@ type GraphGroupEdgesRow struct {
 
 // Which assets of a large run wait for which, by the first of its edges.
 func (q *Queries) GraphGroupEdges(ctx context.Context, arg GraphGroupEdgesParams) ([]GraphGroupEdgesRow, error) {
-	rows, err := q.db.Query(ctx, graphGroupEdges, arg.TenantID, arg.RunID, arg.Most)
+	rows, err := q.db.Query(ctx, GraphGroupEdges, arg.TenantID, arg.RunID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (q *Queries) GraphGroupEdges(ctx context.Context, arg GraphGroupEdgesParams
 	return items, nil
 }
 
-const graphGroups = `-- name: GraphGroups :many
+const GraphGroups = `-- name: GraphGroups :many
 SELECT g.asset, g.state::smallint AS state, count(*)::int AS tasks, min(g.ix)::int AS first
 FROM   (SELECT t.asset, t.state, t.ix FROM servo.tasks t
         WHERE  t.tenant_id = $1::uuid AND t.run_id = $2::uuid AND t.state IS NOT NULL
@@ -124,7 +124,7 @@ type GraphGroupsRow struct {
 
 // The tasks of a large run by asset and state.
 func (q *Queries) GraphGroups(ctx context.Context, arg GraphGroupsParams) ([]GraphGroupsRow, error) {
-	rows, err := q.db.Query(ctx, graphGroups, arg.TenantID, arg.RunID)
+	rows, err := q.db.Query(ctx, GraphGroups, arg.TenantID, arg.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (q *Queries) GraphGroups(ctx context.Context, arg GraphGroupsParams) ([]Gra
 	return items, nil
 }
 
-const graphLive = `-- name: GraphLive :many
+const GraphLive = `-- name: GraphLive :many
 
 SELECT q.task_id, q.state::smallint AS state, q.since::timestamptz AS since, q.attempt::int AS attempt, q.failures::int AS failures,
        coalesce(q.started_at, '0001-01-01 00:00:00+00')::timestamptz AS started_at,
@@ -189,7 +189,7 @@ type GraphLiveRow struct {
 // the run: what it costs depends on the run and on nothing else.
 // Where the tasks of a run are that have not ended.
 func (q *Queries) GraphLive(ctx context.Context, arg GraphLiveParams) ([]GraphLiveRow, error) {
-	rows, err := q.db.Query(ctx, graphLive, arg.TenantID, arg.RunID)
+	rows, err := q.db.Query(ctx, GraphLive, arg.TenantID, arg.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (q *Queries) GraphLive(ctx context.Context, arg GraphLiveParams) ([]GraphLi
 	return items, nil
 }
 
-const graphTasks = `-- name: GraphTasks :many
+const GraphTasks = `-- name: GraphTasks :many
 SELECT t.id, t.ix, t.asset, t.partition, t.pool, t.created_at, coalesce(t.state, 0)::smallint AS state, coalesce(t.outcome, '')::text AS outcome,
        coalesce(t.attempt, 0)::int AS attempt, coalesce(t.failures, 0)::int AS failures, t.finished_at, coalesce(t.failure->>'code', '')::text AS error
 FROM   servo.tasks t
@@ -248,7 +248,7 @@ type GraphTasksRow struct {
 }
 
 func (q *Queries) GraphTasks(ctx context.Context, arg GraphTasksParams) ([]GraphTasksRow, error) {
-	rows, err := q.db.Query(ctx, graphTasks, arg.TenantID, arg.RunID, arg.Most)
+	rows, err := q.db.Query(ctx, GraphTasks, arg.TenantID, arg.RunID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (q *Queries) GraphTasks(ctx context.Context, arg GraphTasksParams) ([]Graph
 	return items, nil
 }
 
-const graphTimes = `-- name: GraphTimes :many
+const GraphTimes = `-- name: GraphTimes :many
 SELECT e.subject_id AS task_id,
        coalesce(max(e.recorded_at) FILTER (WHERE e.type = 'task.queued'), '0001-01-01 00:00:00+00')::timestamptz AS queued_at,
        coalesce(max(e.recorded_at) FILTER (WHERE e.type <> 'task.queued'), '0001-01-01 00:00:00+00')::timestamptz AS started_at
@@ -304,7 +304,7 @@ type GraphTimesRow struct {
 
 // When tasks were last queued and last started. Of a run with very many events the rest is not read.
 func (q *Queries) GraphTimes(ctx context.Context, arg GraphTimesParams) ([]GraphTimesRow, error) {
-	rows, err := q.db.Query(ctx, graphTimes, arg.TenantID, arg.RunID, arg.Most)
+	rows, err := q.db.Query(ctx, GraphTimes, arg.TenantID, arg.RunID, arg.Most)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const getLock = `-- name: GetLock :one
+const GetLock = `-- name: GetLock :one
 SELECT l.lock_key, l.run_id, l.created_at, l.due_at, l.locked_by, l.pipeline, l.pending, w.name AS workspace
 FROM   servo.live_runs l
 JOIN   servo.workspaces w ON w.tenant_id = l.tenant_id AND w.id = l.workspace_id
@@ -36,7 +36,7 @@ type GetLockRow struct {
 }
 
 func (q *Queries) GetLock(ctx context.Context, arg GetLockParams) (GetLockRow, error) {
-	row := q.db.QueryRow(ctx, getLock, arg.TenantID, arg.LockKey)
+	row := q.db.QueryRow(ctx, GetLock, arg.TenantID, arg.LockKey)
 	var i GetLockRow
 	err := row.Scan(
 		&i.LockKey,
@@ -51,7 +51,7 @@ func (q *Queries) GetLock(ctx context.Context, arg GetLockParams) (GetLockRow, e
 	return i, err
 }
 
-const getQuotas = `-- name: GetQuotas :one
+const GetQuotas = `-- name: GetQuotas :one
 
 SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id = $1::uuid
 `
@@ -62,7 +62,7 @@ type GetQuotasRow struct {
 
 // Reads for people: quotas and locks of one tenant.
 func (q *Queries) GetQuotas(ctx context.Context, tenantID uuid.UUID) (GetQuotasRow, error) {
-	row := q.db.QueryRow(ctx, getQuotas, tenantID)
+	row := q.db.QueryRow(ctx, GetQuotas, tenantID)
 	var i GetQuotasRow
 	err := row.Scan(
 		&i.ServoTenant.ID,
@@ -82,7 +82,7 @@ func (q *Queries) GetQuotas(ctx context.Context, tenantID uuid.UUID) (GetQuotasR
 	return i, err
 }
 
-const listLocks = `-- name: ListLocks :many
+const ListLocks = `-- name: ListLocks :many
 SELECT l.lock_key, l.run_id, l.created_at, l.due_at, l.locked_by, l.pipeline, l.pending, w.name AS workspace
 FROM   servo.live_runs l
 JOIN   servo.workspaces w ON w.tenant_id = l.tenant_id AND w.id = l.workspace_id
@@ -109,7 +109,7 @@ type ListLocksRow struct {
 }
 
 func (q *Queries) ListLocks(ctx context.Context, arg ListLocksParams) ([]ListLocksRow, error) {
-	rows, err := q.db.Query(ctx, listLocks, arg.TenantID, arg.After, arg.Most)
+	rows, err := q.db.Query(ctx, ListLocks, arg.TenantID, arg.After, arg.Most)
 	if err != nil {
 		return nil, err
 	}

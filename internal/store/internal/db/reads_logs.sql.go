@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const droppedLogs = `-- name: DroppedLogs :one
+const DroppedLogs = `-- name: DroppedLogs :one
 SELECT a.dropped_bytes, a.dropped_seq
 FROM   servo.attempt_logs a
 WHERE  a.tenant_id = $1::uuid AND a.run_id = $2::uuid AND a.task_id = $3::uuid AND a.attempt = $4::int
@@ -31,7 +31,7 @@ type DroppedLogsRow struct {
 }
 
 func (q *Queries) DroppedLogs(ctx context.Context, arg DroppedLogsParams) (DroppedLogsRow, error) {
-	row := q.db.QueryRow(ctx, droppedLogs,
+	row := q.db.QueryRow(ctx, DroppedLogs,
 		arg.TenantID,
 		arg.RunID,
 		arg.TaskID,
@@ -42,7 +42,7 @@ func (q *Queries) DroppedLogs(ctx context.Context, arg DroppedLogsParams) (Dropp
 	return i, err
 }
 
-const readLogs = `-- name: ReadLogs :many
+const ReadLogs = `-- name: ReadLogs :many
 
 SELECT l.seq, l.at, l.text
 FROM   servo.task_logs l
@@ -69,7 +69,7 @@ type ReadLogsRow struct {
 
 // The logs of attempts, as their tenant reads them.
 func (q *Queries) ReadLogs(ctx context.Context, arg ReadLogsParams) ([]ReadLogsRow, error) {
-	rows, err := q.db.Query(ctx, readLogs,
+	rows, err := q.db.Query(ctx, ReadLogs,
 		arg.TenantID,
 		arg.RunID,
 		arg.TaskID,

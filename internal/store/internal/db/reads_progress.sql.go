@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const attemptProgress = `-- name: AttemptProgress :many
+const AttemptProgress = `-- name: AttemptProgress :many
 SELECT attempt, updated_at, stage_since, eta, records_extracted, records_transformed, records_loaded, bytes, fraction, stages, phase, stage
 FROM   servo.attempt_progress
 WHERE  tenant_id = $1::uuid AND run_id = $2::uuid AND task_id = $3::uuid
@@ -44,7 +44,7 @@ type AttemptProgressRow struct {
 
 // How far the attempts of a task have come, the latest first.
 func (q *Queries) AttemptProgress(ctx context.Context, arg AttemptProgressParams) ([]AttemptProgressRow, error) {
-	rows, err := q.db.Query(ctx, attemptProgress,
+	rows, err := q.db.Query(ctx, AttemptProgress,
 		arg.TenantID,
 		arg.RunID,
 		arg.TaskID,
@@ -81,7 +81,7 @@ func (q *Queries) AttemptProgress(ctx context.Context, arg AttemptProgressParams
 	return items, nil
 }
 
-const attemptStages = `-- name: AttemptStages :many
+const AttemptStages = `-- name: AttemptStages :many
 SELECT attempt, seq, started_at, phase, stage
 FROM   servo.attempt_stages
 WHERE  tenant_id = $1::uuid AND run_id = $2::uuid AND task_id = $3::uuid
@@ -106,7 +106,7 @@ type AttemptStagesRow struct {
 
 // The stages of the attempts of a task, the latest first.
 func (q *Queries) AttemptStages(ctx context.Context, arg AttemptStagesParams) ([]AttemptStagesRow, error) {
-	rows, err := q.db.Query(ctx, attemptStages,
+	rows, err := q.db.Query(ctx, AttemptStages,
 		arg.TenantID,
 		arg.RunID,
 		arg.TaskID,

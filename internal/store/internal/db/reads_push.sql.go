@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const upstreamOf = `-- name: UpstreamOf :one
+const UpstreamOf = `-- name: UpstreamOf :one
 
 SELECT u.id, u.ix, u.asset, u.partition, coalesce(u.state, 0)::smallint AS state, u.outcome, u.result
 FROM   servo.tasks t
@@ -43,7 +43,7 @@ type UpstreamOfRow struct {
 // What push workers read through their presigned URLs.
 // One upstream of a task: of its own plan, or of an earlier run that did it for a retry.
 func (q *Queries) UpstreamOf(ctx context.Context, arg UpstreamOfParams) (UpstreamOfRow, error) {
-	row := q.db.QueryRow(ctx, upstreamOf,
+	row := q.db.QueryRow(ctx, UpstreamOf,
 		arg.UpstreamRunID,
 		arg.UpstreamID,
 		arg.TenantID,

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const listSubscriptions = `-- name: ListSubscriptions :many
+const ListSubscriptions = `-- name: ListSubscriptions :many
 
 SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
        s.after_epoch, s.after_tx, s.after_position, s.due_at, s.tries, s.failing_since, s.error, s.delivered, s.delivered_at
@@ -54,7 +54,7 @@ type ListSubscriptionsRow struct {
 // What people read of subscriptions.
 // All of a tenant, by name.
 func (q *Queries) ListSubscriptions(ctx context.Context, arg ListSubscriptionsParams) ([]ListSubscriptionsRow, error) {
-	rows, err := q.db.Query(ctx, listSubscriptions, arg.TenantID, arg.Name)
+	rows, err := q.db.Query(ctx, ListSubscriptions, arg.TenantID, arg.Name)
 	if err != nil {
 		return nil, err
 	}

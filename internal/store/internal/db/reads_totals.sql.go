@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const tenantHours = `-- name: TenantHours :many
+const TenantHours = `-- name: TenantHours :many
 SELECT x.hour::timestamptz AS hour, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed, sum(x.timed_out)::bigint AS timed_out,
        sum(x.cancelled)::bigint AS cancelled, sum(x.started)::bigint AS started, sum(x.seconds)::float8 AS seconds, sum(x.breaches)::bigint AS breaches,
        max(x.delay)::float8 AS delay
@@ -48,7 +48,7 @@ type TenantHoursRow struct {
 
 // The sums of a tenant by hour: what was merged, and what is not yet.
 func (q *Queries) TenantHours(ctx context.Context, arg TenantHoursParams) ([]TenantHoursRow, error) {
-	rows, err := q.db.Query(ctx, tenantHours, arg.TenantID, arg.FromHour, arg.ToHour)
+	rows, err := q.db.Query(ctx, TenantHours, arg.TenantID, arg.FromHour, arg.ToHour)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (q *Queries) TenantHours(ctx context.Context, arg TenantHoursParams) ([]Ten
 	return items, nil
 }
 
-const tenantTotals = `-- name: TenantTotals :many
+const TenantTotals = `-- name: TenantTotals :many
 SELECT x.day, x.labels, sum(x.ended)::bigint AS ended, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed,
        sum(x.timed_out)::bigint AS timed_out, sum(x.cancelled)::bigint AS cancelled, sum(x.started)::bigint AS started,
        sum(x.seconds)::float8 AS seconds, sum(x.breached)::bigint AS breached, sum(x.breaches)::bigint AS breaches
@@ -112,7 +112,7 @@ type TenantTotalsRow struct {
 
 // The sums of a tenant by day and labels: what was merged, and what is not yet.
 func (q *Queries) TenantTotals(ctx context.Context, arg TenantTotalsParams) ([]TenantTotalsRow, error) {
-	rows, err := q.db.Query(ctx, tenantTotals, arg.TenantID, arg.FromDay, arg.ToDay)
+	rows, err := q.db.Query(ctx, TenantTotals, arg.TenantID, arg.FromDay, arg.ToDay)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const pauseOfAsset = `-- name: PauseOfAsset :many
+const PauseOfAsset = `-- name: PauseOfAsset :many
 SELECT p.asset, p.paused_at, p.paused_by, p.reason
 FROM   servo.asset_pauses p
 WHERE  p.tenant_id = $1::uuid AND p.workspace_id = $2::uuid AND p.asset = $3::text
@@ -33,7 +33,7 @@ type PauseOfAssetRow struct {
 
 // One row, or none.
 func (q *Queries) PauseOfAsset(ctx context.Context, arg PauseOfAssetParams) ([]PauseOfAssetRow, error) {
-	rows, err := q.db.Query(ctx, pauseOfAsset, arg.TenantID, arg.WorkspaceID, arg.Asset)
+	rows, err := q.db.Query(ctx, PauseOfAsset, arg.TenantID, arg.WorkspaceID, arg.Asset)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (q *Queries) PauseOfAsset(ctx context.Context, arg PauseOfAssetParams) ([]P
 	return items, nil
 }
 
-const unmetUpstream = `-- name: UnmetUpstream :many
+const UnmetUpstream = `-- name: UnmetUpstream :many
 
 WITH page AS (
     SELECT t.tenant_id, t.run_id, t.id, t.ix, t.asset, t.partition, t.outcome
@@ -95,7 +95,7 @@ type UnmetUpstreamRow struct {
 // Upstream tasks that have not succeeded, in the order of the plan. Those that have are told by
 // their own rows, so where a task stands is asked for the page alone.
 func (q *Queries) UnmetUpstream(ctx context.Context, arg UnmetUpstreamParams) ([]UnmetUpstreamRow, error) {
-	rows, err := q.db.Query(ctx, unmetUpstream,
+	rows, err := q.db.Query(ctx, UnmetUpstream,
 		arg.TenantID,
 		arg.RunID,
 		arg.TaskID,
@@ -126,7 +126,7 @@ func (q *Queries) UnmetUpstream(ctx context.Context, arg UnmetUpstreamParams) ([
 	return items, nil
 }
 
-const whereTasksAre = `-- name: WhereTasksAre :many
+const WhereTasksAre = `-- name: WhereTasksAre :many
 SELECT w.state::smallint AS state, w.tasks::int AS tasks, w.task_id::uuid AS task_id
 FROM   (SELECT 1 AS state, count(*) AS tasks, (array_agg(q.task_id ORDER BY q.since, q.task_id))[1] AS task_id
         FROM servo.waiting q WHERE q.tenant_id = $1::uuid AND q.run_id = $2::uuid
@@ -159,7 +159,7 @@ type WhereTasksAreRow struct {
 
 // How many tasks of a run stand where, each place with the task that has been there longest.
 func (q *Queries) WhereTasksAre(ctx context.Context, arg WhereTasksAreParams) ([]WhereTasksAreRow, error) {
-	rows, err := q.db.Query(ctx, whereTasksAre, arg.TenantID, arg.RunID)
+	rows, err := q.db.Query(ctx, WhereTasksAre, arg.TenantID, arg.RunID)
 	if err != nil {
 		return nil, err
 	}

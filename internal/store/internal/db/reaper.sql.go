@@ -12,16 +12,16 @@ import (
 	"github.com/google/uuid"
 )
 
-const deleteCones = `-- name: DeleteCones :exec
+const DeleteCones = `-- name: DeleteCones :exec
 DELETE FROM servo.cones WHERE run_id = ANY($1::uuid[])
 `
 
 func (q *Queries) DeleteCones(ctx context.Context, runIds []uuid.UUID) error {
-	_, err := q.db.Exec(ctx, deleteCones, runIds)
+	_, err := q.db.Exec(ctx, DeleteCones, runIds)
 	return err
 }
 
-const doomed = `-- name: Doomed :many
+const Doomed = `-- name: Doomed :many
 SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
 FROM   servo.edges e
 JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a probe for each edge, as in LeasesOfClaims
@@ -55,7 +55,7 @@ type DoomedRow struct {
 // Waiting tasks of one run with an upstream that ended without success: the next layer of
 // a cone that was cut off.
 func (q *Queries) Doomed(ctx context.Context, arg DoomedParams) ([]DoomedRow, error) {
-	rows, err := q.db.Query(ctx, doomed, arg.TenantID, arg.RunID, arg.Chunk)
+	rows, err := q.db.Query(ctx, Doomed, arg.TenantID, arg.RunID, arg.Chunk)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (q *Queries) Doomed(ctx context.Context, arg DoomedParams) ([]DoomedRow, er
 	return items, nil
 }
 
-const dueLeases = `-- name: DueLeases :many
+const DueLeases = `-- name: DueLeases :many
 SELECT tenant_id, run_id, task_id FROM servo.leases WHERE due_at <= $1::timestamptz ORDER BY due_at LIMIT $2::int
 `
 
@@ -104,7 +104,7 @@ type DueLeasesRow struct {
 
 // Candidates only: each is looked at again under its locks.
 func (q *Queries) DueLeases(ctx context.Context, arg DueLeasesParams) ([]DueLeasesRow, error) {
-	rows, err := q.db.Query(ctx, dueLeases, arg.Now, arg.Most)
+	rows, err := q.db.Query(ctx, DueLeases, arg.Now, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (q *Queries) DueLeases(ctx context.Context, arg DueLeasesParams) ([]DueLeas
 	return items, nil
 }
 
-const dueRetries = `-- name: DueRetries :many
+const DueRetries = `-- name: DueRetries :many
 SELECT tenant_id, run_id, task_id FROM servo.retry_q WHERE due_at <= $1::timestamptz ORDER BY due_at LIMIT $2::int
 `
 
@@ -139,7 +139,7 @@ type DueRetriesRow struct {
 }
 
 func (q *Queries) DueRetries(ctx context.Context, arg DueRetriesParams) ([]DueRetriesRow, error) {
-	rows, err := q.db.Query(ctx, dueRetries, arg.Now, arg.Most)
+	rows, err := q.db.Query(ctx, DueRetries, arg.Now, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (q *Queries) DueRetries(ctx context.Context, arg DueRetriesParams) ([]DueRe
 	return items, nil
 }
 
-const forgetHeartbeats = `-- name: ForgetHeartbeats :execrows
+const ForgetHeartbeats = `-- name: ForgetHeartbeats :execrows
 
 DELETE FROM servo.heartbeats h
 WHERE  h.expires_at <= $1::timestamptz
@@ -168,14 +168,14 @@ AND    NOT EXISTS (SELECT FROM servo.leases q WHERE q.run_id = h.run_id AND q.ta
 // outside, or the index of due times would look as good as the key
 // Heartbeats of leases that are over. A new attempt overwrites the one before it anyway.
 func (q *Queries) ForgetHeartbeats(ctx context.Context, now time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetHeartbeats, now)
+	result, err := q.db.Exec(ctx, ForgetHeartbeats, now)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const insertCones = `-- name: InsertCones :exec
+const InsertCones = `-- name: InsertCones :exec
 INSERT INTO servo.cones (tenant_id, run_id)
 SELECT unnest($1::uuid[]), unnest($2::uuid[])
 ON CONFLICT DO NOTHING
@@ -187,11 +187,11 @@ type InsertConesParams struct {
 }
 
 func (q *Queries) InsertCones(ctx context.Context, arg InsertConesParams) error {
-	_, err := q.db.Exec(ctx, insertCones, arg.TenantIds, arg.RunIds)
+	_, err := q.db.Exec(ctx, InsertCones, arg.TenantIds, arg.RunIds)
 	return err
 }
 
-const lockRetries = `-- name: LockRetries :many
+const LockRetries = `-- name: LockRetries :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
        q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs
 FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
@@ -208,7 +208,7 @@ type LockRetriesParams struct {
 }
 
 func (q *Queries) LockRetries(ctx context.Context, arg LockRetriesParams) ([]ServoRetryQ, error) {
-	rows, err := q.db.Query(ctx, lockRetries, arg.RunIds, arg.TaskIds, arg.Now)
+	rows, err := q.db.Query(ctx, LockRetries, arg.RunIds, arg.TaskIds, arg.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (q *Queries) LockRetries(ctx context.Context, arg LockRetriesParams) ([]Ser
 	return items, nil
 }
 
-const overdue = `-- name: Overdue :one
+const Overdue = `-- name: Overdue :one
 SELECT coalesce((SELECT l.due_at FROM servo.leases l ORDER BY l.due_at LIMIT 1) <= servo.clock(), false)::bool AS leases,
        coalesce((SELECT q.due_at FROM servo.retry_q q ORDER BY q.due_at LIMIT 1) <= servo.clock(), false)::bool AS retries,
        ((SELECT c.run_id FROM servo.cones c ORDER BY c.run_id LIMIT 1) IS NOT NULL)::bool AS cones,
@@ -266,7 +266,7 @@ type OverdueRow struct {
 
 // Whether anything is due, at the cost of six looks at the head of an index.
 func (q *Queries) Overdue(ctx context.Context) (OverdueRow, error) {
-	row := q.db.QueryRow(ctx, overdue)
+	row := q.db.QueryRow(ctx, Overdue)
 	var i OverdueRow
 	err := row.Scan(
 		&i.Leases,
@@ -279,12 +279,12 @@ func (q *Queries) Overdue(ctx context.Context) (OverdueRow, error) {
 	return i, err
 }
 
-const pendingCones = `-- name: PendingCones :many
+const PendingCones = `-- name: PendingCones :many
 SELECT tenant_id, run_id FROM servo.cones ORDER BY run_id LIMIT $1::int
 `
 
 func (q *Queries) PendingCones(ctx context.Context, most int32) ([]ServoCone, error) {
-	rows, err := q.db.Query(ctx, pendingCones, most)
+	rows, err := q.db.Query(ctx, PendingCones, most)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const endedTasks = `-- name: EndedTasks :many
+const EndedTasks = `-- name: EndedTasks :many
 SELECT t.tenant_id, t.run_id, t.id, t.token, t.state, t.outcome, t.late_result, coalesce(t.failure->>'code', '')::text AS code
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
 JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.task_id
@@ -39,7 +39,7 @@ type EndedTasksRow struct {
 
 // For the repeat of a report: how the task ended, and with which token.
 func (q *Queries) EndedTasks(ctx context.Context, arg EndedTasksParams) ([]EndedTasksRow, error) {
-	rows, err := q.db.Query(ctx, endedTasks, arg.TenantIds, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, EndedTasks, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (q *Queries) EndedTasks(ctx context.Context, arg EndedTasksParams) ([]Ended
 	return items, nil
 }
 
-const taskAssets = `-- name: TaskAssets :many
+const TaskAssets = `-- name: TaskAssets :many
 SELECT t.id, t.asset
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
 JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.task_id
@@ -86,7 +86,7 @@ type TaskAssetsRow struct {
 
 // Which asset each task makes: failures are judged by its retry policy.
 func (q *Queries) TaskAssets(ctx context.Context, arg TaskAssetsParams) ([]TaskAssetsRow, error) {
-	rows, err := q.db.Query(ctx, taskAssets, arg.TenantIds, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, TaskAssets, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (q *Queries) TaskAssets(ctx context.Context, arg TaskAssetsParams) ([]TaskA
 	return items, nil
 }
 
-const taskEvents = `-- name: TaskEvents :many
+const TaskEvents = `-- name: TaskEvents :many
 SELECT e.tenant_id, e.run_id, e.subject_id, e.version, e.recorded_at, e.type, e.schema, e.data
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.subject_id = n.task_id
@@ -130,7 +130,7 @@ type TaskEventsRow struct {
 }
 
 func (q *Queries) TaskEvents(ctx context.Context, arg TaskEventsParams) ([]TaskEventsRow, error) {
-	rows, err := q.db.Query(ctx, taskEvents, arg.TenantIds, arg.RunIds, arg.TaskIds)
+	rows, err := q.db.Query(ctx, TaskEvents, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}

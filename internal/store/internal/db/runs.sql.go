@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const endTasks = `-- name: EndTasks :exec
+const EndTasks = `-- name: EndTasks :exec
 UPDATE servo.tasks t
 SET    state = n.state, outcome = n.outcome, version = n.version, attempt = n.attempt, failures = n.failures, fan_outs = n.fan_outs,
        token = n.token, finished_at = n.finished_at, late_result = n.late_result, cursor = nullif(n.cursor, ''),
@@ -47,7 +47,7 @@ type EndTasksParams struct {
 // One statement for a whole batch of finished tasks. Their queue rows are locked; the
 // guard makes it visible if one had ended before.
 func (q *Queries) EndTasks(ctx context.Context, arg EndTasksParams) error {
-	_, err := q.db.Exec(ctx, endTasks,
+	_, err := q.db.Exec(ctx, EndTasks,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.Ids,
@@ -67,7 +67,7 @@ func (q *Queries) EndTasks(ctx context.Context, arg EndTasksParams) error {
 	return err
 }
 
-const existingRuns = `-- name: ExistingRuns :many
+const ExistingRuns = `-- name: ExistingRuns :many
 SELECT r.id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
@@ -80,7 +80,7 @@ type ExistingRunsParams struct {
 
 // After a commit whose answer was lost: which of these runs are there?
 func (q *Queries) ExistingRuns(ctx context.Context, arg ExistingRunsParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, existingRuns, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, ExistingRuns, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -99,19 +99,19 @@ func (q *Queries) ExistingRuns(ctx context.Context, arg ExistingRunsParams) ([]u
 	return items, nil
 }
 
-const forgetIdempotencyKeys = `-- name: ForgetIdempotencyKeys :execrows
+const ForgetIdempotencyKeys = `-- name: ForgetIdempotencyKeys :execrows
 DELETE FROM servo.idempotency_keys WHERE created_at < $1::timestamptz
 `
 
 func (q *Queries) ForgetIdempotencyKeys(ctx context.Context, before time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetIdempotencyKeys, before)
+	result, err := q.db.Exec(ctx, ForgetIdempotencyKeys, before)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const idempotencyKeys = `-- name: IdempotencyKeys :many
+const IdempotencyKeys = `-- name: IdempotencyKeys :many
 SELECT k.tenant_id, k.key, k.digest, k.run_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS key) AS n
 JOIN   servo.idempotency_keys k ON k.tenant_id = n.tenant_id AND k.key = n.key
@@ -130,7 +130,7 @@ type IdempotencyKeysRow struct {
 }
 
 func (q *Queries) IdempotencyKeys(ctx context.Context, arg IdempotencyKeysParams) ([]IdempotencyKeysRow, error) {
-	rows, err := q.db.Query(ctx, idempotencyKeys, arg.TenantIds, arg.Keys)
+	rows, err := q.db.Query(ctx, IdempotencyKeys, arg.TenantIds, arg.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (q *Queries) IdempotencyKeys(ctx context.Context, arg IdempotencyKeysParams
 	return items, nil
 }
 
-const insertEdges = `-- name: InsertEdges :exec
+const InsertEdges = `-- name: InsertEdges :exec
 INSERT INTO servo.edges (tenant_id, run_id, upstream_id, task_id)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[])
 `
@@ -167,7 +167,7 @@ type InsertEdgesParams struct {
 }
 
 func (q *Queries) InsertEdges(ctx context.Context, arg InsertEdgesParams) error {
-	_, err := q.db.Exec(ctx, insertEdges,
+	_, err := q.db.Exec(ctx, InsertEdges,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.UpstreamIds,
@@ -176,7 +176,7 @@ func (q *Queries) InsertEdges(ctx context.Context, arg InsertEdgesParams) error 
 	return err
 }
 
-const insertIdempotencyKeys = `-- name: InsertIdempotencyKeys :many
+const InsertIdempotencyKeys = `-- name: InsertIdempotencyKeys :many
 INSERT INTO servo.idempotency_keys (tenant_id, key, digest, run_id, created_at)
 SELECT tenant_id, key, digest, run_id, $1::timestamptz
 FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::text[]) AS key,
@@ -201,7 +201,7 @@ type InsertIdempotencyKeysRow struct {
 
 // Insert first: the key that is already there wins, and the caller gets its run.
 func (q *Queries) InsertIdempotencyKeys(ctx context.Context, arg InsertIdempotencyKeysParams) ([]InsertIdempotencyKeysRow, error) {
-	rows, err := q.db.Query(ctx, insertIdempotencyKeys,
+	rows, err := q.db.Query(ctx, InsertIdempotencyKeys,
 		arg.Now,
 		arg.TenantIds,
 		arg.Keys,
@@ -226,7 +226,7 @@ func (q *Queries) InsertIdempotencyKeys(ctx context.Context, arg InsertIdempoten
 	return items, nil
 }
 
-const insertRunEvents = `-- name: InsertRunEvents :exec
+const InsertRunEvents = `-- name: InsertRunEvents :exec
 INSERT INTO servo.run_events (tenant_id, run_id, subject_id, recorded_at, version, schema, type, actor, trace, data)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::smallint[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
@@ -247,7 +247,7 @@ type InsertRunEventsParams struct {
 }
 
 func (q *Queries) InsertRunEvents(ctx context.Context, arg InsertRunEventsParams) error {
-	_, err := q.db.Exec(ctx, insertRunEvents,
+	_, err := q.db.Exec(ctx, InsertRunEvents,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.SubjectIds,
@@ -262,7 +262,7 @@ func (q *Queries) InsertRunEvents(ctx context.Context, arg InsertRunEventsParams
 	return err
 }
 
-const insertRuns = `-- name: InsertRuns :exec
+const InsertRuns = `-- name: InsertRuns :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, version,
                         total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at,
                         labels, start_by, start_limit_s, late, window_of)
@@ -306,7 +306,7 @@ type InsertRunsParams struct {
 }
 
 func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
-	_, err := q.db.Exec(ctx, insertRuns,
+	_, err := q.db.Exec(ctx, InsertRuns,
 		arg.TenantIds,
 		arg.Ids,
 		arg.WorkspaceIds,
@@ -336,7 +336,7 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 	return err
 }
 
-const insertTasks = `-- name: InsertTasks :exec
+const InsertTasks = `-- name: InsertTasks :exec
 INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream, inherited)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), $4::timestamptz, unnest($5::int[]),
        unnest($6::int[]), unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
@@ -360,7 +360,7 @@ type InsertTasksParams struct {
 
 // upstreams and inheritances are arrays as text, since arrays of arrays must be rectangles
 func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error {
-	_, err := q.db.Exec(ctx, insertTasks,
+	_, err := q.db.Exec(ctx, InsertTasks,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.Ids,
@@ -377,7 +377,7 @@ func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error 
 	return err
 }
 
-const lockRunsForCount = `-- name: LockRunsForCount :many
+const LockRunsForCount = `-- name: LockRunsForCount :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
 JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
@@ -390,7 +390,7 @@ type LockRunsForCountParams struct {
 
 // For whatever may end a task: the counters are ours until the commit.
 func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountParams) ([]ServoRun, error) {
-	rows, err := q.db.Query(ctx, lockRunsForCount, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, LockRunsForCount, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -444,7 +444,7 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 	return items, nil
 }
 
-const lockRunsForMove = `-- name: LockRunsForMove :many
+const LockRunsForMove = `-- name: LockRunsForMove :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
 JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
@@ -457,7 +457,7 @@ type LockRunsForMoveParams struct {
 
 // For a move backward that ends nothing: only a cancel is kept out.
 func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams) ([]ServoRun, error) {
-	rows, err := q.db.Query(ctx, lockRunsForMove, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, LockRunsForMove, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -511,7 +511,7 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 	return items, nil
 }
 
-const lockRunsForUpdate = `-- name: LockRunsForUpdate :many
+const LockRunsForUpdate = `-- name: LockRunsForUpdate :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
 JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
@@ -524,7 +524,7 @@ type LockRunsForUpdateParams struct {
 
 // The strongest mode, for a cancel: it excludes every move that goes backward or ends.
 func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdateParams) ([]ServoRun, error) {
-	rows, err := q.db.Query(ctx, lockRunsForUpdate, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, LockRunsForUpdate, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -578,7 +578,7 @@ func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdatePa
 	return items, nil
 }
 
-const updateRuns = `-- name: UpdateRuns :exec
+const UpdateRuns = `-- name: UpdateRuns :exec
 UPDATE servo.runs r
 SET    version = n.version, total = n.total, remaining = n.remaining, succeeded = n.succeeded, failed = n.failed,
        skipped = n.skipped, cancelled = n.cancelled, state = n.state, timed_out = n.timed_out, late = n.late, cancel_reason = n.cancel_reason,
@@ -613,7 +613,7 @@ type UpdateRunsParams struct {
 // The tenant = ANY (ARRAY[x]) is = x, but nothing to merge by: with statistics from an empty
 // table the planner would otherwise walk the whole index for each batch.
 func (q *Queries) UpdateRuns(ctx context.Context, arg UpdateRunsParams) error {
-	_, err := q.db.Exec(ctx, updateRuns,
+	_, err := q.db.Exec(ctx, UpdateRuns,
 		arg.TenantIds,
 		arg.Ids,
 		arg.Versions,

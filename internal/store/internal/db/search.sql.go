@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const configsNamed = `-- name: ConfigsNamed :many
+const ConfigsNamed = `-- name: ConfigsNamed :many
 SELECT c.tenant_id, c.id, c.name, w.name AS workspace, CASE WHEN NOT c.enabled THEN 'DISABLED' WHEN c.paused_at IS NOT NULL THEN 'PAUSED' ELSE 'ACTIVE' END::text AS state
 FROM   (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.enabled, x.paused_at FROM servo.configs x
         WHERE  x.deleted_at IS NULL ORDER BY x.tenant_id, x.id LIMIT $1::int) AS c
@@ -40,7 +40,7 @@ type ConfigsNamedRow struct {
 // Along the key, up to a number of configs: there is no index of names alone, which every slot
 // that fires would have to write to. Those that begin with the text come first.
 func (q *Queries) ConfigsNamed(ctx context.Context, arg ConfigsNamedParams) ([]ConfigsNamedRow, error) {
-	rows, err := q.db.Query(ctx, configsNamed,
+	rows, err := q.db.Query(ctx, ConfigsNamed,
 		arg.Walk,
 		arg.Part,
 		arg.Workspace,
@@ -70,7 +70,7 @@ func (q *Queries) ConfigsNamed(ctx context.Context, arg ConfigsNamedParams) ([]C
 	return items, nil
 }
 
-const keysNamed = `-- name: KeysNamed :many
+const KeysNamed = `-- name: KeysNamed :many
 SELECT k.tenant_id, k.public_id, k.name, k.workspace, k.state
 FROM   ((SELECT x.tenant_id, x.public_id, x.name, coalesce(x.workspace, '')::text AS workspace, ''::text AS state
          FROM   (SELECT y.tenant_id, y.public_id, y.name, y.workspace FROM servo.api_keys y
@@ -102,7 +102,7 @@ type KeysNamedRow struct {
 // Keys by a part of the name, and by the beginning of the id that people see. Those that are alive
 // are few; the others are found by their ids.
 func (q *Queries) KeysNamed(ctx context.Context, arg KeysNamedParams) ([]KeysNamedRow, error) {
-	rows, err := q.db.Query(ctx, keysNamed,
+	rows, err := q.db.Query(ctx, KeysNamed,
 		arg.Walk,
 		arg.Part,
 		arg.Low,
@@ -133,7 +133,7 @@ func (q *Queries) KeysNamed(ctx context.Context, arg KeysNamedParams) ([]KeysNam
 	return items, nil
 }
 
-const locksNamed = `-- name: LocksNamed :many
+const LocksNamed = `-- name: LocksNamed :many
 SELECT l.lock_key, l.run_id, l.pending, w.name AS workspace
 FROM   (SELECT x.tenant_id, x.run_id, x.workspace_id, x.lock_key, x.pending FROM servo.live_runs x
         WHERE  x.tenant_id = $1::uuid AND x.lock_key <> '' ORDER BY x.lock_key LIMIT $2::int) AS l
@@ -159,7 +159,7 @@ type LocksNamedRow struct {
 }
 
 func (q *Queries) LocksNamed(ctx context.Context, arg LocksNamedParams) ([]LocksNamedRow, error) {
-	rows, err := q.db.Query(ctx, locksNamed,
+	rows, err := q.db.Query(ctx, LocksNamed,
 		arg.TenantID,
 		arg.Walk,
 		arg.Part,
@@ -189,19 +189,19 @@ func (q *Queries) LocksNamed(ctx context.Context, arg LocksNamedParams) ([]Locks
 	return items, nil
 }
 
-const moreConfigs = `-- name: MoreConfigs :one
+const MoreConfigs = `-- name: MoreConfigs :one
 SELECT EXISTS (SELECT FROM servo.configs x WHERE x.deleted_at IS NULL ORDER BY x.tenant_id, x.id OFFSET $1::int) AS more
 `
 
 // Whether there are more configs than are looked at.
 func (q *Queries) MoreConfigs(ctx context.Context, walk int32) (bool, error) {
-	row := q.db.QueryRow(ctx, moreConfigs, walk)
+	row := q.db.QueryRow(ctx, MoreConfigs, walk)
 	var more bool
 	err := row.Scan(&more)
 	return more, err
 }
 
-const ownersOf = `-- name: OwnersOf :many
+const OwnersOf = `-- name: OwnersOf :many
 
 SELECT t.id AS tenant_id
 FROM   (SELECT x.id FROM servo.tenants x ORDER BY x.id LIMIT $1::int) AS t
@@ -219,7 +219,7 @@ type OwnersOfParams struct {
 // the role of the engine among those of all tenants, under the role of a tenant among its own.
 // Whose an id is: by the keys of each tenant. Everything but a task and a run has events by its id.
 func (q *Queries) OwnersOf(ctx context.Context, arg OwnersOfParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, ownersOf, arg.Walk, arg.ID)
+	rows, err := q.db.Query(ctx, OwnersOf, arg.Walk, arg.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (q *Queries) OwnersOf(ctx context.Context, arg OwnersOfParams) ([]uuid.UUID
 	return items, nil
 }
 
-const ownersOfAddedTask = `-- name: OwnersOfAddedTask :many
+const OwnersOfAddedTask = `-- name: OwnersOfAddedTask :many
 SELECT n.tenant_id, n.run_id
 FROM   ((SELECT l.tenant_id, l.run_id FROM servo.live_runs l LIMIT $1::int)
         UNION ALL
@@ -262,7 +262,7 @@ type OwnersOfAddedTaskRow struct {
 // A task that a fan-out has added is younger than its run, by as much as that took: it is looked for
 // in the live runs, and in the last ones of whatever tenant that were made before it.
 func (q *Queries) OwnersOfAddedTask(ctx context.Context, arg OwnersOfAddedTaskParams) ([]OwnersOfAddedTaskRow, error) {
-	rows, err := q.db.Query(ctx, ownersOfAddedTask,
+	rows, err := q.db.Query(ctx, OwnersOfAddedTask,
 		arg.Live,
 		arg.At,
 		arg.Runs,
@@ -286,7 +286,7 @@ func (q *Queries) OwnersOfAddedTask(ctx context.Context, arg OwnersOfAddedTaskPa
 	return items, nil
 }
 
-const ownersOfTask = `-- name: OwnersOfTask :many
+const OwnersOfTask = `-- name: OwnersOfTask :many
 SELECT t.id AS tenant_id, k.run_id
 FROM   (SELECT x.id FROM servo.tenants x ORDER BY x.id LIMIT $1::int) AS t
 JOIN   LATERAL (SELECT r.id FROM servo.runs r WHERE r.tenant_id = t.id AND r.id >= $2::uuid AND r.id < $3::uuid ORDER BY r.tenant_id DESC, r.id DESC LIMIT $4::int) AS n ON true
@@ -309,7 +309,7 @@ type OwnersOfTaskRow struct {
 // A task has no key without its run. Its id is minted with that of the run, so the run is one of
 // the last that its tenant made before.
 func (q *Queries) OwnersOfTask(ctx context.Context, arg OwnersOfTaskParams) ([]OwnersOfTaskRow, error) {
-	rows, err := q.db.Query(ctx, ownersOfTask,
+	rows, err := q.db.Query(ctx, OwnersOfTask,
 		arg.Walk,
 		arg.Lower,
 		arg.ID,
@@ -333,7 +333,7 @@ func (q *Queries) OwnersOfTask(ctx context.Context, arg OwnersOfTaskParams) ([]O
 	return items, nil
 }
 
-const tenantsNamed = `-- name: TenantsNamed :many
+const TenantsNamed = `-- name: TenantsNamed :many
 SELECT t.id, t.name
 FROM   (SELECT x.id, x.name FROM servo.tenants x ORDER BY x.name LIMIT $1::int) AS t
 WHERE  strpos(lower(t.name), lower($2::text)) > 0
@@ -353,7 +353,7 @@ type TenantsNamedRow struct {
 }
 
 func (q *Queries) TenantsNamed(ctx context.Context, arg TenantsNamedParams) ([]TenantsNamedRow, error) {
-	rows, err := q.db.Query(ctx, tenantsNamed, arg.Walk, arg.Part, arg.Most)
+	rows, err := q.db.Query(ctx, TenantsNamed, arg.Walk, arg.Part, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -372,7 +372,7 @@ func (q *Queries) TenantsNamed(ctx context.Context, arg TenantsNamedParams) ([]T
 	return items, nil
 }
 
-const thingsByID = `-- name: ThingsByID :many
+const ThingsByID = `-- name: ThingsByID :many
 SELECT n.kind::text AS kind, n.name::text AS name, n.state::text AS state, n.number::smallint AS number, coalesce(w.name, n.workspace)::text AS workspace
 FROM   (SELECT 'run' AS kind, x.pipeline AS name, '' AS state, x.state AS number, x.workspace_id, '' AS workspace
         FROM   servo.runs x WHERE x.tenant_id = $1::uuid AND x.id = $2::uuid
@@ -425,7 +425,7 @@ type ThingsByIDRow struct {
 // What has an id, of whatever kind. Whether it was deleted is looked at afterwards, so that no
 // index of what was not is taken for the key.
 func (q *Queries) ThingsByID(ctx context.Context, arg ThingsByIDParams) ([]ThingsByIDRow, error) {
-	rows, err := q.db.Query(ctx, thingsByID, arg.TenantID, arg.ID)
+	rows, err := q.db.Query(ctx, ThingsByID, arg.TenantID, arg.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-const allowPause = `-- name: AllowPause :exec
+const AllowPause = `-- name: AllowPause :exec
 SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)
 `
 
 // For a transaction that has a lot to think about between two statements.
 func (q *Queries) AllowPause(ctx context.Context, most string) error {
-	_, err := q.db.Exec(ctx, allowPause, most)
+	_, err := q.db.Exec(ctx, AllowPause, most)
 	return err
 }
 
-const clock = `-- name: Clock :one
+const Clock = `-- name: Clock :one
 SELECT servo.clock()::timestamptz AS now
 `
 
 func (q *Queries) Clock(ctx context.Context) (time.Time, error) {
-	row := q.db.QueryRow(ctx, clock)
+	row := q.db.QueryRow(ctx, Clock)
 	var now time.Time
 	err := row.Scan(&now)
 	return now, err
 }
 
-const enterEngine = `-- name: EnterEngine :exec
+const EnterEngine = `-- name: EnterEngine :exec
 SELECT set_config('role', 'servo_engine', true),
        set_config('idle_in_transaction_session_timeout', '2s', true),
        set_config('jit', 'off', true),
@@ -49,21 +49,21 @@ SELECT set_config('role', 'servo_engine', true),
 // Between two statements the engine only thinks. One that says nothing for two seconds was
 // stopped or cut off, and everybody else waits for its locks: PostgreSQL ends it.
 func (q *Queries) EnterEngine(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, enterEngine)
+	_, err := q.db.Exec(ctx, EnterEngine)
 	return err
 }
 
-const enterEngineRead = `-- name: EnterEngineRead :exec
+const EnterEngineRead = `-- name: EnterEngineRead :exec
 SELECT set_config('role', 'servo_engine', true), set_config('jit', 'off', true)
 `
 
 // For reads over everything (verify): the role of the engine with plans as the planner likes them.
 func (q *Queries) EnterEngineRead(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, enterEngineRead)
+	_, err := q.db.Exec(ctx, EnterEngineRead)
 	return err
 }
 
-const enterTenant = `-- name: EnterTenant :exec
+const EnterTenant = `-- name: EnterTenant :exec
 SELECT set_config('role', 'servo_tenant', true), set_config('servo.tenant', $1::text, true),
        set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
@@ -76,33 +76,33 @@ SELECT set_config('role', 'servo_tenant', true), set_config('servo.tenant', $1::
 // Reads of one tenant go along keys, whatever the statistics say, and are planned for the
 // arguments that they have: filters that nobody asked for disappear.
 func (q *Queries) EnterTenant(ctx context.Context, tenant string) error {
-	_, err := q.db.Exec(ctx, enterTenant, tenant)
+	_, err := q.db.Exec(ctx, EnterTenant, tenant)
 	return err
 }
 
-const makePartitions = `-- name: MakePartitions :one
+const MakePartitions = `-- name: MakePartitions :one
 SELECT servo.make_partitions($1::int)::int AS made
 `
 
 func (q *Queries) MakePartitions(ctx context.Context, ahead int32) (int32, error) {
-	row := q.db.QueryRow(ctx, makePartitions, ahead)
+	row := q.db.QueryRow(ctx, MakePartitions, ahead)
 	var made int32
 	err := row.Scan(&made)
 	return made, err
 }
 
-const raiseFencingToken = `-- name: RaiseFencingToken :one
+const RaiseFencingToken = `-- name: RaiseFencingToken :one
 SELECT servo.raise_fencing_token()::bigint AS token
 `
 
 func (q *Queries) RaiseFencingToken(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, raiseFencingToken)
+	row := q.db.QueryRow(ctx, RaiseFencingToken)
 	var token int64
 	err := row.Scan(&token)
 	return token, err
 }
 
-const sessionSettings = `-- name: SessionSettings :one
+const SessionSettings = `-- name: SessionSettings :one
 SELECT current_setting('jit')::text AS jit, current_setting('transaction_isolation')::text AS isolation,
        current_setting('transaction_read_only')::text AS read_only, current_setting('synchronous_commit')::text AS synchronous_commit
 `
@@ -116,7 +116,7 @@ type SessionSettingsRow struct {
 
 // The settings of this transaction that correctness, durability and speed rely on.
 func (q *Queries) SessionSettings(ctx context.Context) (SessionSettingsRow, error) {
-	row := q.db.QueryRow(ctx, sessionSettings)
+	row := q.db.QueryRow(ctx, SessionSettings)
 	var i SessionSettingsRow
 	err := row.Scan(
 		&i.Jit,

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const configsOfTemplate = `-- name: ConfigsOfTemplate :many
+const ConfigsOfTemplate = `-- name: ConfigsOfTemplate :many
 SELECT c.tenant_id, c.id, c.name FROM servo.configs c
 WHERE  c.tenant_id = $1::uuid AND c.template = $2::text AND c.deleted_at IS NULL
 ORDER  BY c.id
@@ -31,7 +31,7 @@ type ConfigsOfTemplateRow struct {
 
 // The configs that use a template, in the order in which they are locked.
 func (q *Queries) ConfigsOfTemplate(ctx context.Context, arg ConfigsOfTemplateParams) ([]ConfigsOfTemplateRow, error) {
-	rows, err := q.db.Query(ctx, configsOfTemplate, arg.TenantID, arg.Template)
+	rows, err := q.db.Query(ctx, ConfigsOfTemplate, arg.TenantID, arg.Template)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (q *Queries) ConfigsOfTemplate(ctx context.Context, arg ConfigsOfTemplatePa
 	return items, nil
 }
 
-const deleteTemplate = `-- name: DeleteTemplate :exec
+const DeleteTemplate = `-- name: DeleteTemplate :exec
 DELETE FROM servo.templates x WHERE x.tenant_id = $1::uuid AND x.id = $2::uuid
 `
 
@@ -60,11 +60,11 @@ type DeleteTemplateParams struct {
 }
 
 func (q *Queries) DeleteTemplate(ctx context.Context, arg DeleteTemplateParams) error {
-	_, err := q.db.Exec(ctx, deleteTemplate, arg.TenantID, arg.ID)
+	_, err := q.db.Exec(ctx, DeleteTemplate, arg.TenantID, arg.ID)
 	return err
 }
 
-const lockTemplate = `-- name: LockTemplate :one
+const LockTemplate = `-- name: LockTemplate :one
 
 SELECT x.tenant_id, x.id, x.name, x.version, x.cron, x.description, x.changed_by, x.created_at, x.updated_at FROM servo.templates x WHERE x.tenant_id = $1::uuid AND x.name = $2::text FOR UPDATE
 `
@@ -81,7 +81,7 @@ type LockTemplateRow struct {
 // Templates of schedules that tenants have of their own.
 // Who changes or deletes one waits for those who save configs with it.
 func (q *Queries) LockTemplate(ctx context.Context, arg LockTemplateParams) (LockTemplateRow, error) {
-	row := q.db.QueryRow(ctx, lockTemplate, arg.TenantID, arg.Name)
+	row := q.db.QueryRow(ctx, LockTemplate, arg.TenantID, arg.Name)
 	var i LockTemplateRow
 	err := row.Scan(
 		&i.ServoTemplate.TenantID,
@@ -97,7 +97,7 @@ func (q *Queries) LockTemplate(ctx context.Context, arg LockTemplateParams) (Loc
 	return i, err
 }
 
-const shareTemplates = `-- name: ShareTemplates :many
+const ShareTemplates = `-- name: ShareTemplates :many
 SELECT x.name, x.cron FROM servo.templates x
 WHERE  x.tenant_id = $1::uuid AND x.name = ANY ($2::text[])
 ORDER  BY x.name FOR SHARE
@@ -115,7 +115,7 @@ type ShareTemplatesRow struct {
 
 // Who saves a config with a template holds it until then.
 func (q *Queries) ShareTemplates(ctx context.Context, arg ShareTemplatesParams) ([]ShareTemplatesRow, error) {
-	rows, err := q.db.Query(ctx, shareTemplates, arg.TenantID, arg.Names)
+	rows, err := q.db.Query(ctx, ShareTemplates, arg.TenantID, arg.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +134,12 @@ func (q *Queries) ShareTemplates(ctx context.Context, arg ShareTemplatesParams) 
 	return items, nil
 }
 
-const templateNames = `-- name: TemplateNames :many
+const TemplateNames = `-- name: TemplateNames :many
 SELECT x.name FROM servo.templates x WHERE x.tenant_id = $1::uuid ORDER BY x.name
 `
 
 func (q *Queries) TemplateNames(ctx context.Context, tenantID uuid.UUID) ([]string, error) {
-	rows, err := q.db.Query(ctx, templateNames, tenantID)
+	rows, err := q.db.Query(ctx, TemplateNames, tenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (q *Queries) TemplateNames(ctx context.Context, tenantID uuid.UUID) ([]stri
 	return items, nil
 }
 
-const upsertTemplate = `-- name: UpsertTemplate :exec
+const UpsertTemplate = `-- name: UpsertTemplate :exec
 INSERT INTO servo.templates AS x (tenant_id, id, name, version, cron, description, changed_by, created_at, updated_at)
 VALUES ($1::uuid, $2::uuid, $3::text, $4::int, $5::text, $6::text, $7::text, $8::timestamptz, $9::timestamptz)
 ON CONFLICT (tenant_id, id) DO UPDATE
@@ -178,7 +178,7 @@ type UpsertTemplateParams struct {
 }
 
 func (q *Queries) UpsertTemplate(ctx context.Context, arg UpsertTemplateParams) error {
-	_, err := q.db.Exec(ctx, upsertTemplate,
+	_, err := q.db.Exec(ctx, UpsertTemplate,
 		arg.TenantID,
 		arg.ID,
 		arg.Name,

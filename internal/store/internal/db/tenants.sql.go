@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const activateDeployment = `-- name: ActivateDeployment :exec
+const ActivateDeployment = `-- name: ActivateDeployment :exec
 UPDATE servo.workspaces SET active_deployment_id = $1::uuid, version = $2::int
 WHERE  tenant_id = $3::uuid AND id = $4::uuid
 `
@@ -26,7 +26,7 @@ type ActivateDeploymentParams struct {
 }
 
 func (q *Queries) ActivateDeployment(ctx context.Context, arg ActivateDeploymentParams) error {
-	_, err := q.db.Exec(ctx, activateDeployment,
+	_, err := q.db.Exec(ctx, ActivateDeployment,
 		arg.DeploymentID,
 		arg.Version,
 		arg.TenantID,
@@ -35,7 +35,7 @@ func (q *Queries) ActivateDeployment(ctx context.Context, arg ActivateDeployment
 	return err
 }
 
-const activeDeployments = `-- name: ActiveDeployments :many
+const ActiveDeployments = `-- name: ActiveDeployments :many
 SELECT w.tenant_id, t.name AS tenant, w.name, w.id AS workspace_id, w.active_deployment_id,
        t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS name) AS n
@@ -63,7 +63,7 @@ type ActiveDeploymentsRow struct {
 }
 
 func (q *Queries) ActiveDeployments(ctx context.Context, arg ActiveDeploymentsParams) ([]ActiveDeploymentsRow, error) {
-	rows, err := q.db.Query(ctx, activeDeployments, arg.TenantIds, arg.Names)
+	rows, err := q.db.Query(ctx, ActiveDeployments, arg.TenantIds, arg.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (q *Queries) ActiveDeployments(ctx context.Context, arg ActiveDeploymentsPa
 	return items, nil
 }
 
-const deploymentByDigest = `-- name: DeploymentByDigest :one
+const DeploymentByDigest = `-- name: DeploymentByDigest :one
 SELECT id FROM servo.deployments WHERE tenant_id = $1::uuid AND workspace_id = $2::uuid AND digest = $3::text
 `
 
@@ -105,13 +105,13 @@ type DeploymentByDigestParams struct {
 }
 
 func (q *Queries) DeploymentByDigest(ctx context.Context, arg DeploymentByDigestParams) (uuid.UUID, error) {
-	row := q.db.QueryRow(ctx, deploymentByDigest, arg.TenantID, arg.WorkspaceID, arg.Digest)
+	row := q.db.QueryRow(ctx, DeploymentByDigest, arg.TenantID, arg.WorkspaceID, arg.Digest)
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
 }
 
-const deployments = `-- name: Deployments :many
+const Deployments = `-- name: Deployments :many
 SELECT d.tenant_id, d.id, d.workspace_id, d.digest, d.manifest
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.deployments d ON d.tenant_id = n.tenant_id AND d.id = n.id
@@ -131,7 +131,7 @@ type DeploymentsRow struct {
 }
 
 func (q *Queries) Deployments(ctx context.Context, arg DeploymentsParams) ([]DeploymentsRow, error) {
-	rows, err := q.db.Query(ctx, deployments, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, Deployments, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (q *Queries) Deployments(ctx context.Context, arg DeploymentsParams) ([]Dep
 	return items, nil
 }
 
-const insertDeployment = `-- name: InsertDeployment :execrows
+const InsertDeployment = `-- name: InsertDeployment :execrows
 INSERT INTO servo.deployments (tenant_id, id, workspace_id, digest, manifest, version, created_at)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::text, ($5::text)::jsonb, $6::int, $7::timestamptz)
 ON CONFLICT (tenant_id, workspace_id, digest) DO NOTHING
@@ -173,7 +173,7 @@ type InsertDeploymentParams struct {
 }
 
 func (q *Queries) InsertDeployment(ctx context.Context, arg InsertDeploymentParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertDeployment,
+	result, err := q.db.Exec(ctx, InsertDeployment,
 		arg.TenantID,
 		arg.ID,
 		arg.WorkspaceID,
@@ -188,7 +188,7 @@ func (q *Queries) InsertDeployment(ctx context.Context, arg InsertDeploymentPara
 	return result.RowsAffected(), nil
 }
 
-const insertEntityEvents = `-- name: InsertEntityEvents :exec
+const InsertEntityEvents = `-- name: InsertEntityEvents :exec
 INSERT INTO servo.entity_events (tenant_id, subject_id, version, recorded_at, schema, type, actor, trace, data)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::int[]), unnest($4::timestamptz[]),
        unnest($5::smallint[]), unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[])::jsonb
@@ -207,7 +207,7 @@ type InsertEntityEventsParams struct {
 }
 
 func (q *Queries) InsertEntityEvents(ctx context.Context, arg InsertEntityEventsParams) error {
-	_, err := q.db.Exec(ctx, insertEntityEvents,
+	_, err := q.db.Exec(ctx, InsertEntityEvents,
 		arg.TenantIds,
 		arg.SubjectIds,
 		arg.Versions,
@@ -221,7 +221,7 @@ func (q *Queries) InsertEntityEvents(ctx context.Context, arg InsertEntityEvents
 	return err
 }
 
-const insertTenant = `-- name: InsertTenant :exec
+const InsertTenant = `-- name: InsertTenant :exec
 INSERT INTO servo.tenants (id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs,
                            max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone)
 VALUES ($1::uuid, $2::text, $3::int, $4::timestamptz, $5::int, $6::int, $7::int,
@@ -245,7 +245,7 @@ type InsertTenantParams struct {
 }
 
 func (q *Queries) InsertTenant(ctx context.Context, arg InsertTenantParams) error {
-	_, err := q.db.Exec(ctx, insertTenant,
+	_, err := q.db.Exec(ctx, InsertTenant,
 		arg.ID,
 		arg.Name,
 		arg.Version,
@@ -263,7 +263,7 @@ func (q *Queries) InsertTenant(ctx context.Context, arg InsertTenantParams) erro
 	return err
 }
 
-const insertWorkspace = `-- name: InsertWorkspace :exec
+const InsertWorkspace = `-- name: InsertWorkspace :exec
 INSERT INTO servo.workspaces (tenant_id, id, name, version, created_at)
 VALUES ($1::uuid, $2::uuid, $3::text, $4::int, $5::timestamptz)
 `
@@ -277,7 +277,7 @@ type InsertWorkspaceParams struct {
 }
 
 func (q *Queries) InsertWorkspace(ctx context.Context, arg InsertWorkspaceParams) error {
-	_, err := q.db.Exec(ctx, insertWorkspace,
+	_, err := q.db.Exec(ctx, InsertWorkspace,
 		arg.TenantID,
 		arg.ID,
 		arg.Name,
@@ -287,7 +287,7 @@ func (q *Queries) InsertWorkspace(ctx context.Context, arg InsertWorkspaceParams
 	return err
 }
 
-const listTenants = `-- name: ListTenants :many
+const ListTenants = `-- name: ListTenants :many
 SELECT id, name, created_at FROM servo.tenants WHERE name > $1::text ORDER BY name LIMIT $2::int
 `
 
@@ -303,7 +303,7 @@ type ListTenantsRow struct {
 }
 
 func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]ListTenantsRow, error) {
-	rows, err := q.db.Query(ctx, listTenants, arg.After, arg.Most)
+	rows, err := q.db.Query(ctx, ListTenants, arg.After, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +322,7 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Lis
 	return items, nil
 }
 
-const lockTenant = `-- name: LockTenant :one
+const LockTenant = `-- name: LockTenant :one
 SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id = $1::uuid FOR NO KEY UPDATE
 `
 
@@ -331,7 +331,7 @@ type LockTenantRow struct {
 }
 
 func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (LockTenantRow, error) {
-	row := q.db.QueryRow(ctx, lockTenant, tenantID)
+	row := q.db.QueryRow(ctx, LockTenant, tenantID)
 	var i LockTenantRow
 	err := row.Scan(
 		&i.ServoTenant.ID,
@@ -351,7 +351,7 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (LockTenan
 	return i, err
 }
 
-const lockWorkspace = `-- name: LockWorkspace :one
+const LockWorkspace = `-- name: LockWorkspace :one
 SELECT w.tenant_id, w.id, w.name, w.active_deployment_id, w.version, w.created_at FROM servo.workspaces w WHERE w.tenant_id = $1::uuid AND w.name = $2::text FOR NO KEY UPDATE
 `
 
@@ -365,7 +365,7 @@ type LockWorkspaceRow struct {
 }
 
 func (q *Queries) LockWorkspace(ctx context.Context, arg LockWorkspaceParams) (LockWorkspaceRow, error) {
-	row := q.db.QueryRow(ctx, lockWorkspace, arg.TenantID, arg.Name)
+	row := q.db.QueryRow(ctx, LockWorkspace, arg.TenantID, arg.Name)
 	var i LockWorkspaceRow
 	err := row.Scan(
 		&i.ServoWorkspace.TenantID,
@@ -378,7 +378,7 @@ func (q *Queries) LockWorkspace(ctx context.Context, arg LockWorkspaceParams) (L
 	return i, err
 }
 
-const setQuotas = `-- name: SetQuotas :execrows
+const SetQuotas = `-- name: SetQuotas :execrows
 WITH noted AS (
     INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged) VALUES ($11::uuid, '', '', 0, 0, 0, 0)
 )
@@ -406,7 +406,7 @@ type SetQuotasParams struct {
 
 // The note lets admission look at the tenant again in every pool.
 func (q *Queries) SetQuotas(ctx context.Context, arg SetQuotasParams) (int64, error) {
-	result, err := q.db.Exec(ctx, setQuotas,
+	result, err := q.db.Exec(ctx, SetQuotas,
 		arg.Version,
 		arg.MaxConcurrentTasks,
 		arg.MaxQueuedTasks,
@@ -425,12 +425,12 @@ func (q *Queries) SetQuotas(ctx context.Context, arg SetQuotasParams) (int64, er
 	return result.RowsAffected(), nil
 }
 
-const tenantByName = `-- name: TenantByName :one
+const TenantByName = `-- name: TenantByName :one
 SELECT id FROM servo.tenants WHERE name = $1::text
 `
 
 func (q *Queries) TenantByName(ctx context.Context, name string) (uuid.UUID, error) {
-	row := q.db.QueryRow(ctx, tenantByName, name)
+	row := q.db.QueryRow(ctx, TenantByName, name)
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err

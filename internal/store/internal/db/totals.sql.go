@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const allHours = `-- name: AllHours :many
+const AllHours = `-- name: AllHours :many
 SELECT x.hour::timestamptz AS hour, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed, sum(x.timed_out)::bigint AS timed_out,
        sum(x.cancelled)::bigint AS cancelled, sum(x.started)::bigint AS started, sum(x.seconds)::float8 AS seconds, sum(x.breaches)::bigint AS breaches,
        max(x.delay)::float8 AS delay
@@ -47,7 +47,7 @@ type AllHoursRow struct {
 
 // The sums of all tenants by hour, which are kept together: what was merged, and what is not yet.
 func (q *Queries) AllHours(ctx context.Context, arg AllHoursParams) ([]AllHoursRow, error) {
-	rows, err := q.db.Query(ctx, allHours, arg.FromHour, arg.ToHour)
+	rows, err := q.db.Query(ctx, AllHours, arg.FromHour, arg.ToHour)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (q *Queries) AllHours(ctx context.Context, arg AllHoursParams) ([]AllHoursR
 	return items, nil
 }
 
-const begunInTime = `-- name: BegunInTime :many
+const BegunInTime = `-- name: BegunInTime :many
 SELECT n.run_id::uuid AS run_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::timestamptz[]) AS start_by) AS n
 JOIN   LATERAL (SELECT FROM servo.run_events e
@@ -93,7 +93,7 @@ type BegunInTimeParams struct {
 
 // Which of these runs had a task that was started in time.
 func (q *Queries) BegunInTime(ctx context.Context, arg BegunInTimeParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, begunInTime, arg.TenantIds, arg.RunIds, arg.StartBys)
+	rows, err := q.db.Query(ctx, BegunInTime, arg.TenantIds, arg.RunIds, arg.StartBys)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (q *Queries) BegunInTime(ctx context.Context, arg BegunInTimeParams) ([]uui
 	return items, nil
 }
 
-const forgetHours = `-- name: ForgetHours :execrows
+const ForgetHours = `-- name: ForgetHours :execrows
 DELETE FROM servo.run_hours h
 USING (
     SELECT o.tenant_id, o.hour FROM servo.run_hours o WHERE o.hour < $1::timestamptz
@@ -127,14 +127,14 @@ type ForgetHoursParams struct {
 }
 
 func (q *Queries) ForgetHours(ctx context.Context, arg ForgetHoursParams) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetHours, arg.Before, arg.Most)
+	result, err := q.db.Exec(ctx, ForgetHours, arg.Before, arg.Most)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const insertRunDeltas = `-- name: InsertRunDeltas :exec
+const InsertRunDeltas = `-- name: InsertRunDeltas :exec
 INSERT INTO servo.run_deltas (tenant_id, day, hour, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay)
 SELECT unnest($1::uuid[]), $2::date, $3::smallint, unnest($4::text[]), unnest($5::int[]), unnest($6::int[]),
        unnest($7::int[]), unnest($8::int[]), unnest($9::int[]), unnest($10::int[]), unnest($11::float8[]),
@@ -160,7 +160,7 @@ type InsertRunDeltasParams struct {
 
 // What one transaction adds to the totals.
 func (q *Queries) InsertRunDeltas(ctx context.Context, arg InsertRunDeltasParams) error {
-	_, err := q.db.Exec(ctx, insertRunDeltas,
+	_, err := q.db.Exec(ctx, InsertRunDeltas,
 		arg.TenantIds,
 		arg.Day,
 		arg.Hour,
@@ -179,7 +179,7 @@ func (q *Queries) InsertRunDeltas(ctx context.Context, arg InsertRunDeltasParams
 	return err
 }
 
-const lateRuns = `-- name: LateRuns :many
+const LateRuns = `-- name: LateRuns :many
 
 SELECT l.tenant_id, l.run_id FROM servo.live_runs l WHERE l.late_at < $1::timestamptz ORDER BY l.late_at LIMIT $2::int
 `
@@ -197,7 +197,7 @@ type LateRunsRow struct {
 // Promises about runs, and the sums of those that have ended.
 // Runs that should have begun by now. Candidates only: each is looked at again under its lock.
 func (q *Queries) LateRuns(ctx context.Context, arg LateRunsParams) ([]LateRunsRow, error) {
-	rows, err := q.db.Query(ctx, lateRuns, arg.Now, arg.Most)
+	rows, err := q.db.Query(ctx, LateRuns, arg.Now, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (q *Queries) LateRuns(ctx context.Context, arg LateRunsParams) ([]LateRunsR
 	return items, nil
 }
 
-const lookedLate = `-- name: LookedLate :exec
+const LookedLate = `-- name: LookedLate :exec
 UPDATE servo.live_runs l
 SET    late_at = NULL, breaches = n.breaches
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::smallint[]) AS breaches) AS n
@@ -231,11 +231,11 @@ type LookedLateParams struct {
 
 // Nobody needs to look again.
 func (q *Queries) LookedLate(ctx context.Context, arg LookedLateParams) error {
-	_, err := q.db.Exec(ctx, lookedLate, arg.TenantIds, arg.RunIds, arg.Breaches)
+	_, err := q.db.Exec(ctx, LookedLate, arg.TenantIds, arg.RunIds, arg.Breaches)
 	return err
 }
 
-const mergeRunDeltas = `-- name: MergeRunDeltas :one
+const MergeRunDeltas = `-- name: MergeRunDeltas :one
 WITH taken AS (
     DELETE FROM servo.run_deltas
     WHERE  id = ANY (ARRAY(SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT $1::int FOR UPDATE SKIP LOCKED))
@@ -273,13 +273,13 @@ SELECT count(*)::int AS taken FROM taken
 // Takes what nobody else takes, the oldest first, and adds it up, by day and by hour. Rows are locked
 // in the order of their keys, the totals before the hours, the hours of all tenants together first.
 func (q *Queries) MergeRunDeltas(ctx context.Context, most int32) (int32, error) {
-	row := q.db.QueryRow(ctx, mergeRunDeltas, most)
+	row := q.db.QueryRow(ctx, MergeRunDeltas, most)
 	var taken int32
 	err := row.Scan(&taken)
 	return taken, err
 }
 
-const todayTotals = `-- name: TodayTotals :one
+const TodayTotals = `-- name: TodayTotals :one
 SELECT coalesce(sum(x.ended), 0)::bigint AS ended, coalesce(sum(x.failed + x.timed_out), 0)::bigint AS failed,
        coalesce(sum(x.started), 0)::bigint AS started, coalesce(sum(x.seconds), 0)::float8 AS seconds, coalesce(sum(x.breaches), 0)::bigint AS breaches,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.pending LIMIT $1::int) AS q)::bigint AS pending,
@@ -308,7 +308,7 @@ type TodayTotalsRow struct {
 
 // What has become of the runs of today, and how many have not ended, no further than most.
 func (q *Queries) TodayTotals(ctx context.Context, arg TodayTotalsParams) (TodayTotalsRow, error) {
-	row := q.db.QueryRow(ctx, todayTotals, arg.Most, arg.Day)
+	row := q.db.QueryRow(ctx, TodayTotals, arg.Most, arg.Day)
 	var i TodayTotalsRow
 	err := row.Scan(
 		&i.Ended,

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const dropEdges = `-- name: DropEdges :exec
+const DropEdges = `-- name: DropEdges :exec
 DELETE FROM servo.edges e
 USING  (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS upstream_id,
                unnest($4::uuid[]) AS task_id) AS n
@@ -28,7 +28,7 @@ type DropEdgesParams struct {
 }
 
 func (q *Queries) DropEdges(ctx context.Context, arg DropEdgesParams) error {
-	_, err := q.db.Exec(ctx, dropEdges,
+	_, err := q.db.Exec(ctx, DropEdges,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.UpstreamIds,
@@ -37,17 +37,17 @@ func (q *Queries) DropEdges(ctx context.Context, arg DropEdgesParams) error {
 	return err
 }
 
-const dropLiveRuns = `-- name: DropLiveRuns :exec
+const DropLiveRuns = `-- name: DropLiveRuns :exec
 DELETE FROM servo.live_runs WHERE run_id = $1::uuid
 `
 
 // Whosever it is: what should be there is written anew.
 func (q *Queries) DropLiveRuns(ctx context.Context, runID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, dropLiveRuns, runID)
+	_, err := q.db.Exec(ctx, DropLiveRuns, runID)
 	return err
 }
 
-const dropRuns = `-- name: DropRuns :exec
+const DropRuns = `-- name: DropRuns :exec
 DELETE FROM servo.runs r USING unnest($1::uuid[]) AS n(tenant_id) WHERE r.tenant_id = n.tenant_id AND r.id = $2::uuid
 `
 
@@ -57,11 +57,11 @@ type DropRunsParams struct {
 }
 
 func (q *Queries) DropRuns(ctx context.Context, arg DropRunsParams) error {
-	_, err := q.db.Exec(ctx, dropRuns, arg.TenantIds, arg.RunID)
+	_, err := q.db.Exec(ctx, DropRuns, arg.TenantIds, arg.RunID)
 	return err
 }
 
-const dropTasks = `-- name: DropTasks :exec
+const DropTasks = `-- name: DropTasks :exec
 DELETE FROM servo.tasks t
 USING  (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS id) AS n
 WHERE  t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.id
@@ -74,11 +74,11 @@ type DropTasksParams struct {
 }
 
 func (q *Queries) DropTasks(ctx context.Context, arg DropTasksParams) error {
-	_, err := q.db.Exec(ctx, dropTasks, arg.TenantIds, arg.RunIds, arg.Ids)
+	_, err := q.db.Exec(ctx, DropTasks, arg.TenantIds, arg.RunIds, arg.Ids)
 	return err
 }
 
-const foreignEdges = `-- name: ForeignEdges :many
+const ForeignEdges = `-- name: ForeignEdges :many
 SELECT e.tenant_id, e.upstream_id, e.task_id FROM servo.edges e WHERE e.run_id = $1::uuid AND e.tenant_id <> $2::uuid
 `
 
@@ -94,7 +94,7 @@ type ForeignEdgesRow struct {
 }
 
 func (q *Queries) ForeignEdges(ctx context.Context, arg ForeignEdgesParams) ([]ForeignEdgesRow, error) {
-	rows, err := q.db.Query(ctx, foreignEdges, arg.RunID, arg.TenantID)
+	rows, err := q.db.Query(ctx, ForeignEdges, arg.RunID, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (q *Queries) ForeignEdges(ctx context.Context, arg ForeignEdgesParams) ([]F
 	return items, nil
 }
 
-const foreignEvents = `-- name: ForeignEvents :one
+const ForeignEvents = `-- name: ForeignEvents :one
 SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = $1::uuid AND e.tenant_id <> $2::uuid
 `
 
@@ -123,13 +123,13 @@ type ForeignEventsParams struct {
 }
 
 func (q *Queries) ForeignEvents(ctx context.Context, arg ForeignEventsParams) (int32, error) {
-	row := q.db.QueryRow(ctx, foreignEvents, arg.RunID, arg.TenantID)
+	row := q.db.QueryRow(ctx, ForeignEvents, arg.RunID, arg.TenantID)
 	var events int32
 	err := row.Scan(&events)
 	return events, err
 }
 
-const foreignRuns = `-- name: ForeignRuns :many
+const ForeignRuns = `-- name: ForeignRuns :many
 SELECT r.tenant_id FROM servo.runs r WHERE r.id = $1::uuid AND r.tenant_id <> $2::uuid
 `
 
@@ -141,7 +141,7 @@ type ForeignRunsParams struct {
 // Rows that carry the id of a run and another tenant. The owner comes first in every key, so
 // this reads whole partitions: repair asks before it locks anything.
 func (q *Queries) ForeignRuns(ctx context.Context, arg ForeignRunsParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, foreignRuns, arg.RunID, arg.TenantID)
+	rows, err := q.db.Query(ctx, ForeignRuns, arg.RunID, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (q *Queries) ForeignRuns(ctx context.Context, arg ForeignRunsParams) ([]uui
 	return items, nil
 }
 
-const foreignTasks = `-- name: ForeignTasks :many
+const ForeignTasks = `-- name: ForeignTasks :many
 SELECT t.tenant_id, t.id FROM servo.tasks t WHERE t.run_id = $1::uuid AND t.tenant_id <> $2::uuid
 `
 
@@ -175,7 +175,7 @@ type ForeignTasksRow struct {
 }
 
 func (q *Queries) ForeignTasks(ctx context.Context, arg ForeignTasksParams) ([]ForeignTasksRow, error) {
-	rows, err := q.db.Query(ctx, foreignTasks, arg.RunID, arg.TenantID)
+	rows, err := q.db.Query(ctx, ForeignTasks, arg.RunID, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (q *Queries) ForeignTasks(ctx context.Context, arg ForeignTasksParams) ([]F
 	return items, nil
 }
 
-const planByKey = `-- name: PlanByKey :exec
+const PlanByKey = `-- name: PlanByKey :exec
 
 SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
@@ -204,22 +204,22 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
 // what repair writes to one run besides the statements of the write path.
 // Keyed probes for a chunk of known rows, and walks along a key, whatever the statistics say.
 func (q *Queries) PlanByKey(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, planByKey)
+	_, err := q.db.Exec(ctx, PlanByKey)
 	return err
 }
 
-const planByScan = `-- name: PlanByScan :exec
+const PlanByScan = `-- name: PlanByScan :exec
 SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
        set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)
 `
 
 // Questions about whole tables: plans as the planner likes them.
 func (q *Queries) PlanByScan(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, planByScan)
+	_, err := q.db.Exec(ctx, PlanByScan)
 	return err
 }
 
-const repairRun = `-- name: RepairRun :exec
+const RepairRun = `-- name: RepairRun :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
         triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of)
@@ -281,7 +281,7 @@ type RepairRunParams struct {
 // Every column as the events tell it. The row is updated in place, never replaced: others
 // wait for its lock and must find it.
 func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
-	_, err := q.db.Exec(ctx, repairRun,
+	_, err := q.db.Exec(ctx, RepairRun,
 		arg.TenantID,
 		arg.ID,
 		arg.WorkspaceID,
@@ -319,7 +319,7 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 	return err
 }
 
-const repairTasks = `-- name: RepairTasks :exec
+const RepairTasks = `-- name: RepairTasks :exec
 INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, finished_at, token, ix, timeout_s, version, attempt, failures, fan_outs, state,
         priority, late_result, asset, partition, pool, outcome, cursor, result, failure, upstream, inherited)
 SELECT n.tenant_id, n.run_id, n.id, n.created_at, CASE WHEN n.state > 0 THEN n.finished_at END, CASE WHEN n.state > 0 THEN n.token END,
@@ -367,7 +367,7 @@ type RepairTasksParams struct {
 
 // Whole rows, live (state 0) or ended. Those that were wrong were deleted before.
 func (q *Queries) RepairTasks(ctx context.Context, arg RepairTasksParams) error {
-	_, err := q.db.Exec(ctx, repairTasks,
+	_, err := q.db.Exec(ctx, RepairTasks,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.Ids,
@@ -396,7 +396,7 @@ func (q *Queries) RepairTasks(ctx context.Context, arg RepairTasksParams) error 
 	return err
 }
 
-const sampleRuns = `-- name: SampleRuns :many
+const SampleRuns = `-- name: SampleRuns :many
 SELECT r.tenant_id, r.id FROM servo.runs r WHERE ($1::bool OR r.tenant_id = $2::uuid) ORDER BY random() LIMIT $3::int
 `
 
@@ -412,7 +412,7 @@ type SampleRunsRow struct {
 }
 
 func (q *Queries) SampleRuns(ctx context.Context, arg SampleRunsParams) ([]SampleRunsRow, error) {
-	rows, err := q.db.Query(ctx, sampleRuns, arg.Everybody, arg.TenantID, arg.Most)
+	rows, err := q.db.Query(ctx, SampleRuns, arg.Everybody, arg.TenantID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -431,7 +431,7 @@ func (q *Queries) SampleRuns(ctx context.Context, arg SampleRunsParams) ([]Sampl
 	return items, nil
 }
 
-const verifyAlerts = `-- name: VerifyAlerts :many
+const VerifyAlerts = `-- name: VerifyAlerts :many
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at FROM servo.alerts a WHERE a.tenant_id = ANY($1::uuid[]) ORDER BY a.tenant_id, a.id
 `
 
@@ -440,7 +440,7 @@ type VerifyAlertsRow struct {
 }
 
 func (q *Queries) VerifyAlerts(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyAlertsRow, error) {
-	rows, err := q.db.Query(ctx, verifyAlerts, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyAlerts, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -470,7 +470,7 @@ func (q *Queries) VerifyAlerts(ctx context.Context, tenantIds []uuid.UUID) ([]Ve
 	return items, nil
 }
 
-const verifyAssetPauses = `-- name: VerifyAssetPauses :many
+const VerifyAssetPauses = `-- name: VerifyAssetPauses :many
 SELECT p.tenant_id, p.workspace_id, p.asset, p.paused_at, p.paused_by, p.reason FROM servo.asset_pauses p WHERE p.tenant_id = ANY($1::uuid[]) ORDER BY p.tenant_id, p.workspace_id, p.asset
 `
 
@@ -479,7 +479,7 @@ type VerifyAssetPausesRow struct {
 }
 
 func (q *Queries) VerifyAssetPauses(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyAssetPausesRow, error) {
-	rows, err := q.db.Query(ctx, verifyAssetPauses, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyAssetPauses, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -505,7 +505,7 @@ func (q *Queries) VerifyAssetPauses(ctx context.Context, tenantIds []uuid.UUID) 
 	return items, nil
 }
 
-const verifyChannels = `-- name: VerifyChannels :many
+const VerifyChannels = `-- name: VerifyChannels :many
 SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.secret, c.created_by, c.created_at, c.deleted_at FROM servo.alert_channels c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
 `
 
@@ -514,7 +514,7 @@ type VerifyChannelsRow struct {
 }
 
 func (q *Queries) VerifyChannels(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyChannelsRow, error) {
-	rows, err := q.db.Query(ctx, verifyChannels, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyChannels, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -544,7 +544,7 @@ func (q *Queries) VerifyChannels(ctx context.Context, tenantIds []uuid.UUID) ([]
 	return items, nil
 }
 
-const verifyClaimTokens = `-- name: VerifyClaimTokens :many
+const VerifyClaimTokens = `-- name: VerifyClaimTokens :many
 SELECT (e.data ->> 'token')::text AS token, count(*)::int AS claims
 FROM   servo.run_events e
 WHERE  e.type = 'task.claimed'
@@ -559,7 +559,7 @@ type VerifyClaimTokensRow struct {
 
 // No token was ever given to two attempts.
 func (q *Queries) VerifyClaimTokens(ctx context.Context) ([]VerifyClaimTokensRow, error) {
-	rows, err := q.db.Query(ctx, verifyClaimTokens)
+	rows, err := q.db.Query(ctx, VerifyClaimTokens)
 	if err != nil {
 		return nil, err
 	}
@@ -578,7 +578,7 @@ func (q *Queries) VerifyClaimTokens(ctx context.Context) ([]VerifyClaimTokensRow
 	return items, nil
 }
 
-const verifyCones = `-- name: VerifyCones :many
+const VerifyCones = `-- name: VerifyCones :many
 SELECT c.tenant_id, c.run_id FROM servo.cones c WHERE c.run_id = ANY($1::uuid[]) ORDER BY c.run_id
 `
 
@@ -587,7 +587,7 @@ type VerifyConesRow struct {
 }
 
 func (q *Queries) VerifyCones(ctx context.Context, runIds []uuid.UUID) ([]VerifyConesRow, error) {
-	rows, err := q.db.Query(ctx, verifyCones, runIds)
+	rows, err := q.db.Query(ctx, VerifyCones, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -606,7 +606,7 @@ func (q *Queries) VerifyCones(ctx context.Context, runIds []uuid.UUID) ([]Verify
 	return items, nil
 }
 
-const verifyConfigs = `-- name: VerifyConfigs :many
+const VerifyConfigs = `-- name: VerifyConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template FROM servo.configs c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
 `
 
@@ -615,7 +615,7 @@ type VerifyConfigsRow struct {
 }
 
 func (q *Queries) VerifyConfigs(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyConfigsRow, error) {
-	rows, err := q.db.Query(ctx, verifyConfigs, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyConfigs, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -667,7 +667,7 @@ func (q *Queries) VerifyConfigs(ctx context.Context, tenantIds []uuid.UUID) ([]V
 	return items, nil
 }
 
-const verifyDeployments = `-- name: VerifyDeployments :many
+const VerifyDeployments = `-- name: VerifyDeployments :many
 SELECT d.tenant_id, d.id, d.workspace_id, d.digest, d.manifest, d.version, d.created_at FROM servo.deployments d WHERE d.tenant_id = ANY($1::uuid[]) ORDER BY d.tenant_id, d.id
 `
 
@@ -676,7 +676,7 @@ type VerifyDeploymentsRow struct {
 }
 
 func (q *Queries) VerifyDeployments(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyDeploymentsRow, error) {
-	rows, err := q.db.Query(ctx, verifyDeployments, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyDeployments, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -703,7 +703,7 @@ func (q *Queries) VerifyDeployments(ctx context.Context, tenantIds []uuid.UUID) 
 	return items, nil
 }
 
-const verifyEdges = `-- name: VerifyEdges :many
+const VerifyEdges = `-- name: VerifyEdges :many
 SELECT e.tenant_id, e.run_id, e.upstream_id, e.task_id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
@@ -720,7 +720,7 @@ type VerifyEdgesRow struct {
 }
 
 func (q *Queries) VerifyEdges(ctx context.Context, arg VerifyEdgesParams) ([]VerifyEdgesRow, error) {
-	rows, err := q.db.Query(ctx, verifyEdges, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, VerifyEdges, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -744,7 +744,7 @@ func (q *Queries) VerifyEdges(ctx context.Context, arg VerifyEdgesParams) ([]Ver
 	return items, nil
 }
 
-const verifyEntityEvents = `-- name: VerifyEntityEvents :many
+const VerifyEntityEvents = `-- name: VerifyEntityEvents :many
 SELECT e.tenant_id, e.subject_id AS run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.entity_events e
 WHERE  e.tenant_id = ANY($1::uuid[])
@@ -766,7 +766,7 @@ type VerifyEntityEventsRow struct {
 }
 
 func (q *Queries) VerifyEntityEvents(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyEntityEventsRow, error) {
-	rows, err := q.db.Query(ctx, verifyEntityEvents, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyEntityEvents, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -797,7 +797,7 @@ func (q *Queries) VerifyEntityEvents(ctx context.Context, tenantIds []uuid.UUID)
 	return items, nil
 }
 
-const verifyEntityOrphans = `-- name: VerifyEntityOrphans :many
+const VerifyEntityOrphans = `-- name: VerifyEntityOrphans :many
 SELECT o.source::text AS source, o.tenant_id, count(*)::bigint AS lost
 FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
@@ -841,7 +841,7 @@ type VerifyEntityOrphansRow struct {
 }
 
 func (q *Queries) VerifyEntityOrphans(ctx context.Context, arg VerifyEntityOrphansParams) ([]VerifyEntityOrphansRow, error) {
-	rows, err := q.db.Query(ctx, verifyEntityOrphans, arg.Everybody, arg.TenantID)
+	rows, err := q.db.Query(ctx, VerifyEntityOrphans, arg.Everybody, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -860,7 +860,7 @@ func (q *Queries) VerifyEntityOrphans(ctx context.Context, arg VerifyEntityOrpha
 	return items, nil
 }
 
-const verifyEvents = `-- name: VerifyEvents :many
+const VerifyEvents = `-- name: VerifyEvents :many
 SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
@@ -890,7 +890,7 @@ type VerifyEventsRow struct {
 // transaction ids order a stream: sessions take positions in advance, and a transaction may
 // have its id long before it gets the lock that orders it.
 func (q *Queries) VerifyEvents(ctx context.Context, arg VerifyEventsParams) ([]VerifyEventsRow, error) {
-	rows, err := q.db.Query(ctx, verifyEvents, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, VerifyEvents, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -921,7 +921,7 @@ func (q *Queries) VerifyEvents(ctx context.Context, arg VerifyEventsParams) ([]V
 	return items, nil
 }
 
-const verifyInbox = `-- name: VerifyInbox :many
+const VerifyInbox = `-- name: VerifyInbox :many
 SELECT e.tenant_id, e.id, e.workspace_id, e.name, e.dedupe_key, e.parameters, e.reason, e.version, e.sent_by, e.received_at, e.listeners, e.after_id, e.runs, e.skipped, e.done_at FROM servo.event_inbox e WHERE e.tenant_id = ANY($1::uuid[]) ORDER BY e.tenant_id, e.id
 `
 
@@ -930,7 +930,7 @@ type VerifyInboxRow struct {
 }
 
 func (q *Queries) VerifyInbox(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyInboxRow, error) {
-	rows, err := q.db.Query(ctx, verifyInbox, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyInbox, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -965,7 +965,7 @@ func (q *Queries) VerifyInbox(ctx context.Context, tenantIds []uuid.UUID) ([]Ver
 	return items, nil
 }
 
-const verifyKeys = `-- name: VerifyKeys :many
+const VerifyKeys = `-- name: VerifyKeys :many
 SELECT k.tenant_id, k.id, k.version, k.public_id, k.name, k.role, k.workspace, k.pools, k.digest, k.created_by, k.created_at, k.expires_at, k.replaced_by, k.revoked_at, k.last_used_at FROM servo.api_keys k WHERE k.tenant_id = ANY($1::uuid[]) ORDER BY k.tenant_id, k.id
 `
 
@@ -974,7 +974,7 @@ type VerifyKeysRow struct {
 }
 
 func (q *Queries) VerifyKeys(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyKeysRow, error) {
-	rows, err := q.db.Query(ctx, verifyKeys, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyKeys, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -1009,7 +1009,7 @@ func (q *Queries) VerifyKeys(ctx context.Context, tenantIds []uuid.UUID) ([]Veri
 	return items, nil
 }
 
-const verifyLeaseTokens = `-- name: VerifyLeaseTokens :many
+const VerifyLeaseTokens = `-- name: VerifyLeaseTokens :many
 SELECT l.tenant_id, l.run_id, l.task_id, l.token
 FROM   servo.leases l
 WHERE  l.token IN (SELECT d.token FROM servo.leases d GROUP BY d.token HAVING count(*) > 1)
@@ -1024,7 +1024,7 @@ type VerifyLeaseTokensRow struct {
 }
 
 func (q *Queries) VerifyLeaseTokens(ctx context.Context) ([]VerifyLeaseTokensRow, error) {
-	rows, err := q.db.Query(ctx, verifyLeaseTokens)
+	rows, err := q.db.Query(ctx, VerifyLeaseTokens)
 	if err != nil {
 		return nil, err
 	}
@@ -1048,7 +1048,7 @@ func (q *Queries) VerifyLeaseTokens(ctx context.Context) ([]VerifyLeaseTokensRow
 	return items, nil
 }
 
-const verifyLeases = `-- name: VerifyLeases :many
+const VerifyLeases = `-- name: VerifyLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
@@ -1057,7 +1057,7 @@ type VerifyLeasesRow struct {
 }
 
 func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]VerifyLeasesRow, error) {
-	rows, err := q.db.Query(ctx, verifyLeases, runIds)
+	rows, err := q.db.Query(ctx, VerifyLeases, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -1106,7 +1106,7 @@ func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]Verif
 	return items, nil
 }
 
-const verifyLedger = `-- name: VerifyLedger :many
+const VerifyLedger = `-- name: VerifyLedger :many
 SELECT l.wrong::text AS wrong, l.tenant_id, l.config_id, l.at::timestamptz AS at, l.run_id
 FROM   (SELECT 'run without slot' AS wrong, r.tenant_id, r.config_id, r.slot_at AS at, r.id AS run_id FROM servo.runs r
         WHERE  r.slot_at IS NOT NULL
@@ -1151,7 +1151,7 @@ type VerifyLedgerRow struct {
 // What in the ledger contradicts the runs or itself. A slot outlives its run, whose month may
 // be gone: a run has the time at which its slot was decided.
 func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]VerifyLedgerRow, error) {
-	rows, err := q.db.Query(ctx, verifyLedger, arg.Everybody, arg.TenantID)
+	rows, err := q.db.Query(ctx, VerifyLedger, arg.Everybody, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -1176,7 +1176,7 @@ func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]V
 	return items, nil
 }
 
-const verifyLiveRuns = `-- name: VerifyLiveRuns :many
+const VerifyLiveRuns = `-- name: VerifyLiveRuns :many
 SELECT l.tenant_id, l.run_id, l.workspace_id, l.created_at, l.due_at, l.limit_s, l.priority, l.pending, l.lock_key, l.locked_by, l.pipeline, l.config_id, l.wait_key, l.late_at, l.breaches, l.turn
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.live_runs l ON l.tenant_id = n.tenant_id AND l.run_id = n.id
@@ -1193,7 +1193,7 @@ type VerifyLiveRunsRow struct {
 }
 
 func (q *Queries) VerifyLiveRuns(ctx context.Context, arg VerifyLiveRunsParams) ([]VerifyLiveRunsRow, error) {
-	rows, err := q.db.Query(ctx, verifyLiveRuns, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, VerifyLiveRuns, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -1229,7 +1229,7 @@ func (q *Queries) VerifyLiveRuns(ctx context.Context, arg VerifyLiveRunsParams) 
 	return items, nil
 }
 
-const verifyOrphans = `-- name: VerifyOrphans :many
+const VerifyOrphans = `-- name: VerifyOrphans :many
 WITH orphan AS (
     SELECT 'run_events'::text AS source, x.tenant_id, x.run_id FROM servo.run_events x
     WHERE  ($1::bool OR x.tenant_id = $2::uuid)
@@ -1293,7 +1293,7 @@ type VerifyOrphansRow struct {
 // Rows without their run, counted for each table and run; the owner is whoever has a run
 // with that id, if anybody has.
 func (q *Queries) VerifyOrphans(ctx context.Context, arg VerifyOrphansParams) ([]VerifyOrphansRow, error) {
-	rows, err := q.db.Query(ctx, verifyOrphans, arg.Everybody, arg.TenantID)
+	rows, err := q.db.Query(ctx, VerifyOrphans, arg.Everybody, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -1318,7 +1318,7 @@ func (q *Queries) VerifyOrphans(ctx context.Context, arg VerifyOrphansParams) ([
 	return items, nil
 }
 
-const verifyPlatformEvents = `-- name: VerifyPlatformEvents :many
+const VerifyPlatformEvents = `-- name: VerifyPlatformEvents :many
 SELECT e.subject, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.data
 FROM   servo.platform_events e
 ORDER  BY e.subject, e.version
@@ -1336,7 +1336,7 @@ type VerifyPlatformEventsRow struct {
 }
 
 func (q *Queries) VerifyPlatformEvents(ctx context.Context) ([]VerifyPlatformEventsRow, error) {
-	rows, err := q.db.Query(ctx, verifyPlatformEvents)
+	rows, err := q.db.Query(ctx, VerifyPlatformEvents)
 	if err != nil {
 		return nil, err
 	}
@@ -1364,7 +1364,7 @@ func (q *Queries) VerifyPlatformEvents(ctx context.Context) ([]VerifyPlatformEve
 	return items, nil
 }
 
-const verifyPools = `-- name: VerifyPools :many
+const VerifyPools = `-- name: VerifyPools :many
 SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts FROM servo.pools p ORDER BY p.name
 `
 
@@ -1373,7 +1373,7 @@ type VerifyPoolsRow struct {
 }
 
 func (q *Queries) VerifyPools(ctx context.Context) ([]VerifyPoolsRow, error) {
-	rows, err := q.db.Query(ctx, verifyPools)
+	rows, err := q.db.Query(ctx, VerifyPools)
 	if err != nil {
 		return nil, err
 	}
@@ -1404,7 +1404,7 @@ func (q *Queries) VerifyPools(ctx context.Context) ([]VerifyPoolsRow, error) {
 	return items, nil
 }
 
-const verifyPositions = `-- name: VerifyPositions :many
+const VerifyPositions = `-- name: VerifyPositions :many
 SELECT p.position::bigint AS position, count(*)::int AS events
 FROM   (SELECT x.position FROM servo.run_events x UNION ALL SELECT y.position FROM servo.entity_events y) AS p
 GROUP  BY p.position
@@ -1417,7 +1417,7 @@ type VerifyPositionsRow struct {
 }
 
 func (q *Queries) VerifyPositions(ctx context.Context) ([]VerifyPositionsRow, error) {
-	rows, err := q.db.Query(ctx, verifyPositions)
+	rows, err := q.db.Query(ctx, VerifyPositions)
 	if err != nil {
 		return nil, err
 	}
@@ -1436,7 +1436,7 @@ func (q *Queries) VerifyPositions(ctx context.Context) ([]VerifyPositionsRow, er
 	return items, nil
 }
 
-const verifyQueued = `-- name: VerifyQueued :many
+const VerifyQueued = `-- name: VerifyQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths, q.needs FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
@@ -1445,7 +1445,7 @@ type VerifyQueuedRow struct {
 }
 
 func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]VerifyQueuedRow, error) {
-	rows, err := q.db.Query(ctx, verifyQueued, runIds)
+	rows, err := q.db.Query(ctx, VerifyQueued, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -1485,7 +1485,7 @@ func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]Verif
 	return items, nil
 }
 
-const verifyReady = `-- name: VerifyReady :many
+const VerifyReady = `-- name: VerifyReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
@@ -1494,7 +1494,7 @@ type VerifyReadyRow struct {
 }
 
 func (q *Queries) VerifyReady(ctx context.Context, runIds []uuid.UUID) ([]VerifyReadyRow, error) {
-	rows, err := q.db.Query(ctx, verifyReady, runIds)
+	rows, err := q.db.Query(ctx, VerifyReady, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -1533,7 +1533,7 @@ func (q *Queries) VerifyReady(ctx context.Context, runIds []uuid.UUID) ([]Verify
 	return items, nil
 }
 
-const verifyRetrying = `-- name: VerifyRetrying :many
+const VerifyRetrying = `-- name: VerifyRetrying :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
@@ -1542,7 +1542,7 @@ type VerifyRetryingRow struct {
 }
 
 func (q *Queries) VerifyRetrying(ctx context.Context, runIds []uuid.UUID) ([]VerifyRetryingRow, error) {
-	rows, err := q.db.Query(ctx, verifyRetrying, runIds)
+	rows, err := q.db.Query(ctx, VerifyRetrying, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -1580,7 +1580,7 @@ func (q *Queries) VerifyRetrying(ctx context.Context, runIds []uuid.UUID) ([]Ver
 	return items, nil
 }
 
-const verifyRunIDs = `-- name: VerifyRunIDs :many
+const VerifyRunIDs = `-- name: VerifyRunIDs :many
 SELECT r.tenant_id, r.id
 FROM   servo.runs r
 WHERE  r.id IN (SELECT d.id FROM servo.runs d GROUP BY d.id HAVING count(*) > 1)
@@ -1594,7 +1594,7 @@ type VerifyRunIDsRow struct {
 
 // A run's id belongs to one tenant.
 func (q *Queries) VerifyRunIDs(ctx context.Context) ([]VerifyRunIDsRow, error) {
-	rows, err := q.db.Query(ctx, verifyRunIDs)
+	rows, err := q.db.Query(ctx, VerifyRunIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -1613,7 +1613,7 @@ func (q *Queries) VerifyRunIDs(ctx context.Context) ([]VerifyRunIDsRow, error) {
 	return items, nil
 }
 
-const verifyRuns = `-- name: VerifyRuns :many
+const VerifyRuns = `-- name: VerifyRuns :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   servo.runs r
 WHERE  (r.tenant_id, r.id) > ($1::uuid, $2::uuid) AND r.tenant_id <= $3::uuid
@@ -1633,7 +1633,7 @@ type VerifyRunsRow struct {
 }
 
 func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]VerifyRunsRow, error) {
-	rows, err := q.db.Query(ctx, verifyRuns,
+	rows, err := q.db.Query(ctx, VerifyRuns,
 		arg.TenantID,
 		arg.ID,
 		arg.Until,
@@ -1692,7 +1692,7 @@ func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]Verif
 	return items, nil
 }
 
-const verifyRunsByKey = `-- name: VerifyRunsByKey :many
+const VerifyRunsByKey = `-- name: VerifyRunsByKey :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
@@ -1709,7 +1709,7 @@ type VerifyRunsByKeyRow struct {
 }
 
 func (q *Queries) VerifyRunsByKey(ctx context.Context, arg VerifyRunsByKeyParams) ([]VerifyRunsByKeyRow, error) {
-	rows, err := q.db.Query(ctx, verifyRunsByKey, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, VerifyRunsByKey, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -1763,7 +1763,7 @@ func (q *Queries) VerifyRunsByKey(ctx context.Context, arg VerifyRunsByKeyParams
 	return items, nil
 }
 
-const verifySequences = `-- name: VerifySequences :one
+const VerifySequences = `-- name: VerifySequences :one
 SELECT coalesce(pg_sequence_last_value('servo.fencing_token'::regclass), 0)::bigint AS token,
        coalesce(pg_sequence_last_value('servo.event_position'::regclass), 0)::bigint AS position
 `
@@ -1776,13 +1776,13 @@ type VerifySequencesRow struct {
 // How far tokens and positions have been given out. A sequence is not part of a snapshot:
 // read after the snapshot was taken it is at or past everything the snapshot shows.
 func (q *Queries) VerifySequences(ctx context.Context) (VerifySequencesRow, error) {
-	row := q.db.QueryRow(ctx, verifySequences)
+	row := q.db.QueryRow(ctx, VerifySequences)
 	var i VerifySequencesRow
 	err := row.Scan(&i.Token, &i.Position)
 	return i, err
 }
 
-const verifySigningKeys = `-- name: VerifySigningKeys :many
+const VerifySigningKeys = `-- name: VerifySigningKeys :many
 SELECT k.id, k.secret, k.version, k.created_at, k.signs_from, k.expires_at, k.revoked_at FROM servo.signing_keys k ORDER BY k.id
 `
 
@@ -1791,7 +1791,7 @@ type VerifySigningKeysRow struct {
 }
 
 func (q *Queries) VerifySigningKeys(ctx context.Context) ([]VerifySigningKeysRow, error) {
-	rows, err := q.db.Query(ctx, verifySigningKeys)
+	rows, err := q.db.Query(ctx, VerifySigningKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -1818,7 +1818,7 @@ func (q *Queries) VerifySigningKeys(ctx context.Context) ([]VerifySigningKeysRow
 	return items, nil
 }
 
-const verifySubscriptions = `-- name: VerifySubscriptions :many
+const VerifySubscriptions = `-- name: VerifySubscriptions :many
 SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.secret, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at, s.after_epoch, s.after_tx, s.after_position, s.due_at, s.lease, s.tries, s.failing_since, s.error, s.delivered, s.delivered_at FROM servo.subscriptions s WHERE s.tenant_id = ANY($1::uuid[]) ORDER BY s.tenant_id, s.id
 `
 
@@ -1827,7 +1827,7 @@ type VerifySubscriptionsRow struct {
 }
 
 func (q *Queries) VerifySubscriptions(ctx context.Context, tenantIds []uuid.UUID) ([]VerifySubscriptionsRow, error) {
-	rows, err := q.db.Query(ctx, verifySubscriptions, tenantIds)
+	rows, err := q.db.Query(ctx, VerifySubscriptions, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -1871,7 +1871,7 @@ func (q *Queries) VerifySubscriptions(ctx context.Context, tenantIds []uuid.UUID
 	return items, nil
 }
 
-const verifySwitches = `-- name: VerifySwitches :many
+const VerifySwitches = `-- name: VerifySwitches :many
 SELECT s.name, s.off, s.reason, s.changed_by, s.changed_at, s.version FROM servo.switches s ORDER BY s.name
 `
 
@@ -1880,7 +1880,7 @@ type VerifySwitchesRow struct {
 }
 
 func (q *Queries) VerifySwitches(ctx context.Context) ([]VerifySwitchesRow, error) {
-	rows, err := q.db.Query(ctx, verifySwitches)
+	rows, err := q.db.Query(ctx, VerifySwitches)
 	if err != nil {
 		return nil, err
 	}
@@ -1906,7 +1906,7 @@ func (q *Queries) VerifySwitches(ctx context.Context) ([]VerifySwitchesRow, erro
 	return items, nil
 }
 
-const verifyTasks = `-- name: VerifyTasks :many
+const VerifyTasks = `-- name: VerifyTasks :many
 SELECT t.tenant_id, t.run_id, t.id, t.created_at, t.finished_at, t.token, t.ix, t.timeout_s, t.version, t.attempt, t.failures, t.fan_outs, t.state, t.priority, t.late_result, t.asset, t.partition, t.pool, t.outcome, t.cursor, t.result, t.failure, t.upstream, t.inherited
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.id
@@ -1923,7 +1923,7 @@ type VerifyTasksRow struct {
 }
 
 func (q *Queries) VerifyTasks(ctx context.Context, arg VerifyTasksParams) ([]VerifyTasksRow, error) {
-	rows, err := q.db.Query(ctx, verifyTasks, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, VerifyTasks, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -1967,7 +1967,7 @@ func (q *Queries) VerifyTasks(ctx context.Context, arg VerifyTasksParams) ([]Ver
 	return items, nil
 }
 
-const verifyTemplates = `-- name: VerifyTemplates :many
+const VerifyTemplates = `-- name: VerifyTemplates :many
 SELECT x.tenant_id, x.id, x.name, x.version, x.cron, x.description, x.changed_by, x.created_at, x.updated_at FROM servo.templates x WHERE x.tenant_id = ANY($1::uuid[]) ORDER BY x.tenant_id, x.id
 `
 
@@ -1976,7 +1976,7 @@ type VerifyTemplatesRow struct {
 }
 
 func (q *Queries) VerifyTemplates(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyTemplatesRow, error) {
-	rows, err := q.db.Query(ctx, verifyTemplates, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyTemplates, tenantIds)
 	if err != nil {
 		return nil, err
 	}
@@ -2005,7 +2005,7 @@ func (q *Queries) VerifyTemplates(ctx context.Context, tenantIds []uuid.UUID) ([
 	return items, nil
 }
 
-const verifyTenants = `-- name: VerifyTenants :many
+const VerifyTenants = `-- name: VerifyTenants :many
 SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id > $1::uuid AND t.id <= $2::uuid ORDER BY t.id LIMIT $3::int
 `
 
@@ -2020,7 +2020,7 @@ type VerifyTenantsRow struct {
 }
 
 func (q *Queries) VerifyTenants(ctx context.Context, arg VerifyTenantsParams) ([]VerifyTenantsRow, error) {
-	rows, err := q.db.Query(ctx, verifyTenants, arg.After, arg.Until, arg.Most)
+	rows, err := q.db.Query(ctx, VerifyTenants, arg.After, arg.Until, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -2053,7 +2053,7 @@ func (q *Queries) VerifyTenants(ctx context.Context, arg VerifyTenantsParams) ([
 	return items, nil
 }
 
-const verifyTotals = `-- name: VerifyTotals :many
+const VerifyTotals = `-- name: VerifyTotals :many
 WITH kept AS (
     SELECT x.tenant_id, x.day, x.labels, sum(x.ended) AS ended, sum(x.succeeded) AS succeeded, sum(x.failed) AS failed, sum(x.timed_out) AS timed_out,
            sum(x.cancelled) AS cancelled, sum(x.started) AS started, sum(x.seconds) AS seconds, sum(x.breached) AS breached, sum(x.breaches) AS breaches
@@ -2113,7 +2113,7 @@ type VerifyTotalsRow struct {
 
 // Where the sums of a tenant are not what its runs and their breaches say.
 func (q *Queries) VerifyTotals(ctx context.Context, arg VerifyTotalsParams) ([]VerifyTotalsRow, error) {
-	rows, err := q.db.Query(ctx, verifyTotals, arg.Everybody, arg.TenantID)
+	rows, err := q.db.Query(ctx, VerifyTotals, arg.Everybody, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -2139,7 +2139,7 @@ func (q *Queries) VerifyTotals(ctx context.Context, arg VerifyTotalsParams) ([]V
 	return items, nil
 }
 
-const verifyWaiting = `-- name: VerifyWaiting :many
+const VerifyWaiting = `-- name: VerifyWaiting :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet, q.needs FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
 `
 
@@ -2149,7 +2149,7 @@ type VerifyWaitingRow struct {
 
 // The queue tables by run alone: a row of another tenant shows.
 func (q *Queries) VerifyWaiting(ctx context.Context, runIds []uuid.UUID) ([]VerifyWaitingRow, error) {
-	rows, err := q.db.Query(ctx, verifyWaiting, runIds)
+	rows, err := q.db.Query(ctx, VerifyWaiting, runIds)
 	if err != nil {
 		return nil, err
 	}
@@ -2180,7 +2180,7 @@ func (q *Queries) VerifyWaiting(ctx context.Context, runIds []uuid.UUID) ([]Veri
 	return items, nil
 }
 
-const verifyWorkspaces = `-- name: VerifyWorkspaces :many
+const VerifyWorkspaces = `-- name: VerifyWorkspaces :many
 SELECT w.tenant_id, w.id, w.name, w.active_deployment_id, w.version, w.created_at FROM servo.workspaces w WHERE w.tenant_id = ANY($1::uuid[]) ORDER BY w.tenant_id, w.id
 `
 
@@ -2189,7 +2189,7 @@ type VerifyWorkspacesRow struct {
 }
 
 func (q *Queries) VerifyWorkspaces(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyWorkspacesRow, error) {
-	rows, err := q.db.Query(ctx, verifyWorkspaces, tenantIds)
+	rows, err := q.db.Query(ctx, VerifyWorkspaces, tenantIds)
 	if err != nil {
 		return nil, err
 	}

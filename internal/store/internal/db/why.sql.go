@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const lookOldest = `-- name: LookOldest :many
+const LookOldest = `-- name: LookOldest :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
@@ -63,7 +63,7 @@ type LookOldestRow struct {
 
 // The tasks that are ready longest (TakeOldest), and which of them a round would hold.
 func (q *Queries) LookOldest(ctx context.Context, arg LookOldestParams) ([]LookOldestRow, error) {
-	rows, err := q.db.Query(ctx, lookOldest,
+	rows, err := q.db.Query(ctx, LookOldest,
 		arg.TenantIds,
 		arg.Pools,
 		arg.Mosts,
@@ -107,7 +107,7 @@ func (q *Queries) LookOldest(ctx context.Context, arg LookOldestParams) ([]LookO
 	return items, nil
 }
 
-const lookReady = `-- name: LookReady :many
+const LookReady = `-- name: LookReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
@@ -154,7 +154,7 @@ type LookReadyRow struct {
 
 // The tasks that a round looks at (TakeReady), and which of them it would hold (PausedTasks).
 func (q *Queries) LookReady(ctx context.Context, arg LookReadyParams) ([]LookReadyRow, error) {
-	rows, err := q.db.Query(ctx, lookReady,
+	rows, err := q.db.Query(ctx, LookReady,
 		arg.TenantIds,
 		arg.Pools,
 		arg.Mosts,
@@ -198,7 +198,7 @@ func (q *Queries) LookReady(ctx context.Context, arg LookReadyParams) ([]LookRea
 	return items, nil
 }
 
-const lookRuns = `-- name: LookRuns :many
+const LookRuns = `-- name: LookRuns :many
 SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id OFFSET 0) AS r ON true
@@ -211,7 +211,7 @@ type LookRunsParams struct {
 
 // Runs as they are (LockRunsForCount).
 func (q *Queries) LookRuns(ctx context.Context, arg LookRunsParams) ([]ServoRun, error) {
-	rows, err := q.db.Query(ctx, lookRuns, arg.TenantIds, arg.Ids)
+	rows, err := q.db.Query(ctx, LookRuns, arg.TenantIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func (q *Queries) LookRuns(ctx context.Context, arg LookRunsParams) ([]ServoRun,
 	return items, nil
 }
 
-const poolWorkers = `-- name: PoolWorkers :one
+const PoolWorkers = `-- name: PoolWorkers :one
 SELECT count(*)::int AS workers, coalesce(sum(w.slots), 0)::int AS slots, coalesce(sum(least(w.slots, coalesce(h.held, 0))), 0)::int AS busy
 FROM   servo.workers w
 LEFT   JOIN (SELECT q.worker, count(*) AS held FROM (SELECT x.worker FROM servo.leases x LIMIT $1::int) AS q GROUP BY q.worker) AS h
@@ -288,13 +288,13 @@ type PoolWorkersRow struct {
 // The live workers of a pool, what they can hold and what they hold, of whichever pool. Leases
 // have no index by worker: up to `leases` are looked at.
 func (q *Queries) PoolWorkers(ctx context.Context, arg PoolWorkersParams) (PoolWorkersRow, error) {
-	row := q.db.QueryRow(ctx, poolWorkers, arg.Leases, arg.Pool, arg.Since)
+	row := q.db.QueryRow(ctx, PoolWorkers, arg.Leases, arg.Pool, arg.Since)
 	var i PoolWorkersRow
 	err := row.Scan(&i.Workers, &i.Slots, &i.Busy)
 	return i, err
 }
 
-const queuePlace = `-- name: QueuePlace :one
+const QueuePlace = `-- name: QueuePlace :one
 SELECT (SELECT count(*) FROM (SELECT FROM servo.pool_q o WHERE o.pool = q.pool AND o.rank < q.rank LIMIT $1::int) AS x)::int AS ahead
 FROM   servo.pool_q q
 WHERE  q.tenant_id = $2::uuid AND q.run_id = $3::uuid AND q.task_id = $4::uuid
@@ -309,7 +309,7 @@ type QueuePlaceParams struct {
 
 // How many tasks of anybody come before a queued one in its pool.
 func (q *Queries) QueuePlace(ctx context.Context, arg QueuePlaceParams) (int32, error) {
-	row := q.db.QueryRow(ctx, queuePlace,
+	row := q.db.QueryRow(ctx, QueuePlace,
 		arg.Most,
 		arg.TenantID,
 		arg.RunID,
@@ -320,7 +320,7 @@ func (q *Queries) QueuePlace(ctx context.Context, arg QueuePlaceParams) (int32, 
 	return ahead, err
 }
 
-const readyPlace = `-- name: ReadyPlace :one
+const ReadyPlace = `-- name: ReadyPlace :one
 SELECT q.held, q.lacks_worker, (SELECT count(*) FROM (SELECT FROM servo.ready_q o
                                       WHERE o.tenant_id = q.tenant_id AND o.pool = q.pool AND NOT o.held AND o.rank < q.rank
                                       LIMIT $1::int) AS x)::int AS ahead,
@@ -351,7 +351,7 @@ type ReadyPlaceRow struct {
 // Whether a ready task is held, how many of its tenant come before it in its pool, and how many
 // of these are ready longer, whatever their priority.
 func (q *Queries) ReadyPlace(ctx context.Context, arg ReadyPlaceParams) (ReadyPlaceRow, error) {
-	row := q.db.QueryRow(ctx, readyPlace,
+	row := q.db.QueryRow(ctx, ReadyPlace,
 		arg.Most,
 		arg.TenantID,
 		arg.RunID,
@@ -367,7 +367,7 @@ func (q *Queries) ReadyPlace(ctx context.Context, arg ReadyPlaceParams) (ReadyPl
 	return i, err
 }
 
-const sharesOfTenants = `-- name: SharesOfTenants :many
+const SharesOfTenants = `-- name: SharesOfTenants :many
 SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, (s.pool IS NOT NULL)::bool AS known, coalesce(s.even_at, 0)::float8 AS even_at, coalesce(s.admitted, 0)::bigint AS admitted,
        coalesce(s.waits, false)::bool AS waits, coalesce(s.over_quota, false)::bool AS over_quota, t.max_concurrent_tasks, t.fairness_weight,
        h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = n.tenant_id)::bool AS pauses
@@ -404,7 +404,7 @@ type SharesOfTenantsRow struct {
 // What tenants have of each pool, whether they wait or not, and of the given ones even if it is
 // nothing so far.
 func (q *Queries) SharesOfTenants(ctx context.Context, arg SharesOfTenantsParams) ([]SharesOfTenantsRow, error) {
-	rows, err := q.db.Query(ctx, sharesOfTenants, arg.TenantIds, arg.KeyTenants, arg.KeyPools)
+	rows, err := q.db.Query(ctx, SharesOfTenants, arg.TenantIds, arg.KeyTenants, arg.KeyPools)
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +435,7 @@ func (q *Queries) SharesOfTenants(ctx context.Context, arg SharesOfTenantsParams
 	return items, nil
 }
 
-const startPlace = `-- name: StartPlace :one
+const StartPlace = `-- name: StartPlace :one
 SELECT (SELECT count(*) FROM (SELECT FROM servo.live_runs o
                               WHERE o.tenant_id = l.tenant_id AND o.pending
                               AND (o.priority > l.priority OR o.priority = l.priority AND o.run_id < l.run_id) LIMIT $1::int) AS x)::int AS ahead
@@ -451,13 +451,13 @@ type StartPlaceParams struct {
 
 // How many runs of its tenant start before one that waits, in the order of NextRuns.
 func (q *Queries) StartPlace(ctx context.Context, arg StartPlaceParams) (int32, error) {
-	row := q.db.QueryRow(ctx, startPlace, arg.Most, arg.TenantID, arg.RunID)
+	row := q.db.QueryRow(ctx, StartPlace, arg.Most, arg.TenantID, arg.RunID)
 	var ahead int32
 	err := row.Scan(&ahead)
 	return ahead, err
 }
 
-const unfoldedSettlements = `-- name: UnfoldedSettlements :many
+const UnfoldedSettlements = `-- name: UnfoldedSettlements :many
 
 SELECT s.tenant_id, s.pool, sum(s.left_by)::int AS left_by, sum(s.charged - s.seconds)::float8 AS owed, bool_or(s.arrived)::bool AS arrived,
        bool_or(s.left_by > 0 OR s.pool = '')::bool AS freed
@@ -478,7 +478,7 @@ type UnfoldedSettlementsRow struct {
 // nothing is passed over because of it.
 // What the next round of admission takes in first (FoldSettlements).
 func (q *Queries) UnfoldedSettlements(ctx context.Context, most int32) ([]UnfoldedSettlementsRow, error) {
-	rows, err := q.db.Query(ctx, unfoldedSettlements, most)
+	rows, err := q.db.Query(ctx, UnfoldedSettlements, most)
 	if err != nil {
 		return nil, err
 	}

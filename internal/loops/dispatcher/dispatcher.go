@@ -1,8 +1,8 @@
-// Package dispatch is the loop that sends tasks of push pools to their URLs. Any number of
+// Package dispatcher is the loop that sends tasks of push pools to their URLs. Any number of
 // servers may run it: each claims as a worker does, signs an envelope for every lease and
 // posts it. It decides nothing about tasks: what an endpoint answers becomes a report, and
 // what it says later comes through callbacks, to whichever server.
-package dispatch
+package dispatcher
 
 import (
 	"context"

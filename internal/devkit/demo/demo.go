@@ -1,9 +1,9 @@
-// Package seed is the example of a platform team's own program: it brings an installation to
+// Package demo is the example of a platform team's own program: it brings an installation to
 // life through the API alone. It makes tenants with quotas and shares, deploys the other examples
 // for them, applies their configs, and goes on triggering runs, so that there is something to look
 // at: a queue that three tenants share, tasks that are tried again, a config that fails until it is
 // disabled. `servo dev` runs it. It may be run again and again: what is there already stays.
-package seed
+package demo
 
 import (
 	"context"
@@ -50,14 +50,14 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Seed brings an installation to life.
-type Seed struct {
+// Demo brings an installation to life.
+type Demo struct {
 	options Options
 	streams []stream
 }
 
 // New makes a seed. Nothing is done before Fill.
-func New(o Options) *Seed {
+func New(o Options) *Demo {
 	if o.By == "" {
 		o.By = "seed"
 	}
@@ -67,7 +67,7 @@ func New(o Options) *Seed {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Seed{options: o, streams: streams()}
+	return &Demo{options: o, streams: streams()}
 }
 
 // customer is a tenant of the platform: what it may use, beside what every tenant may.
@@ -93,7 +93,7 @@ func customers() []customer {
 
 // Fill makes tenants, deployments and configs, and triggers the first runs. What is there
 // already is brought to what the examples say, but for quotas that somebody has changed.
-func (s *Seed) Fill(ctx context.Context) error {
+func (s *Demo) Fill(ctx context.Context) error {
 	if err := s.tenant(ctx, Tenant, hello.Manifest); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Seed) Fill(ctx context.Context) error {
 }
 
 // tenant makes a tenant and deploys for it.
-func (s *Seed) tenant(ctx context.Context, name string, manifests ...[]byte) error {
+func (s *Demo) tenant(ctx context.Context, name string, manifests ...[]byte) error {
 	_, err := s.options.Client.Tenants().CreateTenant(ctx, &servov1.CreateTenantRequest{Name: name})
 	if err != nil && !client.Is(err, client.AlreadyExists) {
 		return err
@@ -127,7 +127,7 @@ func (s *Seed) tenant(ctx context.Context, name string, manifests ...[]byte) err
 
 // quotas gives a tenant what it may use. The version says whether anybody has done so before:
 // then it stays. It is sent along, so that nobody's change in between is lost.
-func (s *Seed) quotas(ctx context.Context, c customer) error {
+func (s *Demo) quotas(ctx context.Context, c customer) error {
 	tenants := s.options.Client.Tenants()
 	now, err := tenants.GetQuotas(ctx, &servov1.GetQuotasRequest{Tenant: c.name})
 	if err != nil || now.GetVersion() > 1 {
@@ -141,7 +141,7 @@ func (s *Seed) quotas(ctx context.Context, c customer) error {
 }
 
 // configs makes the configs of a tenant what the files of cloudcost say, all or none.
-func (s *Seed) configs(ctx context.Context, tenant string) error {
+func (s *Demo) configs(ctx context.Context, tenant string) error {
 	requests, err := readConfigs(cloudcost.Configs, "configs/"+tenant)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *Seed) configs(ctx context.Context, tenant string) error {
 
 // Run goes on triggering runs until the context is done: many in the first minutes, then a few,
 // so that it costs next to nothing to leave it running.
-func (s *Seed) Run(ctx context.Context) {
+func (s *Demo) Run(ctx context.Context) {
 	ticker := time.NewTicker(s.options.Every)
 	defer ticker.Stop()
 	for round := 1; ; round++ {
@@ -172,14 +172,14 @@ func (s *Seed) Run(ctx context.Context) {
 	}
 }
 
-func (s *Seed) patiently(ctx context.Context, round int) error {
+func (s *Demo) patiently(ctx context.Context, round int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return s.round(ctx, round)
 }
 
 // round triggers what is due.
-func (s *Seed) round(ctx context.Context, round int) error {
+func (s *Demo) round(ctx context.Context, round int) error {
 	for _, st := range s.streams {
 		if !st.due(round) {
 			continue
@@ -196,7 +196,7 @@ func (s *Seed) round(ctx context.Context, round int) error {
 
 // trigger makes a run, unless enough of them are going on. Where the tenant's quotas leave no
 // room it waits.
-func (s *Seed) trigger(ctx context.Context, st stream, round int) error {
+func (s *Demo) trigger(ctx context.Context, st stream, round int) error {
 	runs := s.options.Client.Runs()
 	going, err := runs.ListRuns(ctx, &servov1.ListRunsRequest{
 		Tenant: st.tenant, Pipeline: st.pipeline, PageSize: st.atOnce,
@@ -217,7 +217,7 @@ func (s *Seed) trigger(ctx context.Context, st stream, round int) error {
 
 // fail triggers the config that always fails, until it has done so often enough for an alert. Its
 // schedule does the rest: after five failures it is disabled. Once it is, it is left alone.
-func (s *Seed) fail(ctx context.Context) error {
+func (s *Demo) fail(ctx context.Context) error {
 	configs := s.options.Client.Configs()
 	c, err := configs.GetConfig(ctx, &servov1.GetConfigRequest{Tenant: failingTenant, Config: failingConfig})
 	if client.Is(err, client.NotFound) { // somebody has deleted it

@@ -1,4 +1,4 @@
-package rate_test
+package ratelimit_test
 
 import (
 	"testing"
@@ -20,22 +20,22 @@ type shared struct {
 	leased int
 }
 
-func (s *shared) lease(now time.Time, want, debt int) rate.Lease {
-	if window := now.Truncate(rate.Window); window != s.window {
+func (s *shared) lease(now time.Time, want, debt int) ratelimit.Lease {
+	if window := now.Truncate(ratelimit.Window); window != s.window {
 		s.window, s.leased = window, 0
 	}
 	granted := max(0, min(want, s.most-s.leased-debt))
 	s.leased += debt + granted
-	return rate.Lease{Granted: granted, Leased: s.leased, Window: s.window, Now: now}
+	return ratelimit.Lease{Granted: granted, Leased: s.leased, Window: s.window, Now: now}
 }
 
 // server is one that has a clock of its own, and a lease that may be on its way.
 type server struct {
-	rate.Meter
+	ratelimit.Meter
 	ahead time.Duration
 	sent  time.Time
 	asked [2]int
-	lease *rate.Lease // given, and not there yet
+	lease *ratelimit.Lease // given, and not there yet
 	flies bool
 }
 
@@ -51,7 +51,7 @@ func TestServersTogether(t *testing.T) {
 			row := &shared{most: limit}
 			servers := make([]*server, rapid.IntRange(1, 4).Draw(rt, "servers"))
 			for i := range servers {
-				servers[i] = &server{Meter: rate.NewMeter(limit), ahead: time.Duration(rapid.IntRange(-300, 300).Draw(rt, "ahead")) * time.Second}
+				servers[i] = &server{Meter: ratelimit.NewMeter(limit), ahead: time.Duration(rapid.IntRange(-300, 300).Draw(rt, "ahead")) * time.Second}
 			}
 			now, passed := noon, map[time.Time]int{}
 			for range rapid.IntRange(1, 600).Draw(rt, "steps") {
@@ -68,8 +68,8 @@ func TestServersTogether(t *testing.T) {
 						s.flies, s.lease = false, nil
 					}
 				default:
-					if s.Take(s.clock(now)) == rate.Pass {
-						passed[now.Truncate(rate.Window)]++
+					if s.Take(s.clock(now)) == ratelimit.Pass {
+						passed[now.Truncate(ratelimit.Window)]++
 					}
 					if s.Needs(s.clock(now)) {
 						s.asked[0], s.asked[1] = s.Ask()
@@ -81,7 +81,7 @@ func TestServersTogether(t *testing.T) {
 				require.LessOrEqual(rt, standing.Remaining, limit)
 			}
 			for _, n := range passed {
-				require.LessOrEqual(rt, n, limit+len(servers)*rate.Chunk(limit))
+				require.LessOrEqual(rt, n, limit+len(servers)*ratelimit.Chunk(limit))
 			}
 		})
 	})
@@ -91,30 +91,30 @@ func TestServersTogether(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			limit := rapid.IntRange(1, 500).Draw(rt, "limit")
 			row := &shared{most: limit}
-			m := rate.NewMeter(limit)
+			m := ratelimit.NewMeter(limit)
 			now, passed := noon.Add(time.Duration(rapid.IntRange(0, 30).Draw(rt, "second"))*time.Second), 0
 			for calls := 0; calls < 2*limit+2; calls++ {
 				verdict := m.Take(now)
-				for ; verdict == rate.Wait; verdict = m.Take(now) {
+				for ; verdict == ratelimit.Wait; verdict = m.Take(now) {
 					require.True(rt, m.Needs(now), "what is waited for must be asked for")
 					want, debt := m.Ask()
 					m.Granted(row.lease(now, want, debt), now, now)
 				}
-				if verdict == rate.Pass {
+				if verdict == ratelimit.Pass {
 					passed++
 				} else {
 					require.GreaterOrEqual(rt, passed, limit)
 					require.Zero(rt, m.Standing(now).Remaining)
-					require.Equal(rt, rate.Window-now.Sub(now.Truncate(rate.Window)), m.Standing(now).Reset)
+					require.Equal(rt, ratelimit.Window-now.Sub(now.Truncate(ratelimit.Window)), m.Standing(now).Reset)
 				}
 				if m.Needs(now) && rapid.Bool().Draw(rt, "at once") {
 					want, debt := m.Ask()
 					m.Granted(row.lease(now, want, debt), now, now)
 				}
 			}
-			require.LessOrEqual(rt, passed, limit+rate.Chunk(limit))
-			next := now.Truncate(rate.Window).Add(rate.Window)
-			require.Equal(rt, rate.Pass, m.Take(next), "the next window is another")
+			require.LessOrEqual(rt, passed, limit+ratelimit.Chunk(limit))
+			next := now.Truncate(ratelimit.Window).Add(ratelimit.Window)
+			require.Equal(rt, ratelimit.Pass, m.Take(next), "the next window is another")
 		})
 	})
 }
@@ -125,39 +125,39 @@ func TestMeter(t *testing.T) {
 	t.Run("the next lease is asked for when half of the chunk is spent, and only once", func(t *testing.T) {
 		t.Parallel()
 		row := &shared{most: 100}
-		m := rate.NewMeter(100)
-		require.Equal(t, rate.Pass, m.Take(noon), "the first call waits for nobody")
+		m := ratelimit.NewMeter(100)
+		require.Equal(t, ratelimit.Pass, m.Take(noon), "the first call waits for nobody")
 		want, debt := m.Ask()
 		require.Equal(t, [2]int{10, 1}, [2]int{want, debt})
 		require.False(t, m.Needs(noon))
 		m.Granted(row.lease(noon, want, debt), noon, noon)
-		require.Equal(t, rate.Standing{Limit: 100, Remaining: 99, Reset: rate.Window}, m.Standing(noon))
+		require.Equal(t, ratelimit.Standing{Limit: 100, Remaining: 99, Reset: ratelimit.Window}, m.Standing(noon))
 		for range 4 {
-			require.Equal(t, rate.Pass, m.Take(noon))
+			require.Equal(t, ratelimit.Pass, m.Take(noon))
 			require.False(t, m.Needs(noon))
 		}
-		require.Equal(t, rate.Pass, m.Take(noon))
+		require.Equal(t, ratelimit.Pass, m.Take(noon))
 		require.True(t, m.Needs(noon))
 	})
 
 	t.Run("credit is a chunk, then a call waits", func(t *testing.T) {
 		t.Parallel()
-		m := rate.NewMeter(100)
-		for range rate.Chunk(100) {
-			require.Equal(t, rate.Pass, m.Take(noon))
+		m := ratelimit.NewMeter(100)
+		for range ratelimit.Chunk(100) {
+			require.Equal(t, ratelimit.Pass, m.Take(noon))
 		}
-		require.Equal(t, rate.Wait, m.Take(noon))
+		require.Equal(t, ratelimit.Wait, m.Take(noon))
 		m.Ask()
-		require.Equal(t, rate.Wait, m.Take(noon))
-		m.Granted(rate.Lease{Granted: 0, Leased: 100, Window: noon, Now: noon}, noon, noon)
-		require.Equal(t, rate.Refuse, m.Take(noon))
+		require.Equal(t, ratelimit.Wait, m.Take(noon))
+		m.Granted(ratelimit.Lease{Granted: 0, Leased: 100, Window: noon, Now: noon}, noon, noon)
+		require.Equal(t, ratelimit.Refuse, m.Take(noon))
 	})
 
 	t.Run("a database that is away leaves the whole limit to each server", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(rt *rapid.T) {
 			limit := rapid.IntRange(1, 50).Draw(rt, "limit")
-			m := rate.NewMeter(limit)
+			m := ratelimit.NewMeter(limit)
 			now := noon
 			for window := range 3 {
 				passed := 0
@@ -167,18 +167,18 @@ func TestMeter(t *testing.T) {
 						m.Failed(now)
 					}
 					switch m.Take(now) {
-					case rate.Pass:
+					case ratelimit.Pass:
 						passed++
-					case rate.Refuse:
+					case ratelimit.Refuse:
 						require.Equal(rt, limit, passed)
-					case rate.Wait:
+					case ratelimit.Wait:
 						require.Failf(rt, "nobody waits for a database that is away", "window %d, call %d", window, calls)
 					}
 				}
 				require.Equal(rt, limit, passed)
-				now = now.Add(rate.Window)
+				now = now.Add(ratelimit.Window)
 			}
-			require.Equal(rt, rate.Pass, m.Take(now))
+			require.Equal(rt, ratelimit.Pass, m.Take(now))
 			require.True(rt, m.Needs(now), "it is asked again")
 			want, debt := m.Ask()
 			require.Equal(rt, 1, debt, "what has passed meanwhile counts")
@@ -189,14 +189,14 @@ func TestMeter(t *testing.T) {
 
 	t.Run("a meter that nothing has passed in this window can be forgotten", func(t *testing.T) {
 		t.Parallel()
-		m := rate.NewMeter(10)
+		m := ratelimit.NewMeter(10)
 		require.True(t, m.Idle(noon))
 		m.Take(noon)
 		want, debt := m.Ask()
 		require.False(t, m.Idle(noon))
 		m.Granted((&shared{most: 10}).lease(noon, want, debt), noon, noon)
-		require.False(t, m.Idle(noon.Add(rate.Window-1)))
-		require.True(t, m.Idle(noon.Add(rate.Window)))
+		require.False(t, m.Idle(noon.Add(ratelimit.Window-1)))
+		require.True(t, m.Idle(noon.Add(ratelimit.Window)))
 	})
 }
 
@@ -208,11 +208,11 @@ func TestSeats(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			limit := rapid.IntRange(1, 20).Draw(rt, "limit")
 			n := rapid.IntRange(1, 4).Draw(rt, "servers")
-			servers, told := make([]rate.Seats, n), make([]int, n)
+			servers, told := make([]ratelimit.Seats, n), make([]int, n)
 			others, flies := make([]int, n), make([]int, n) // 1: asked, 2: answered
 			sent := make([]int, n)
 			for i := range servers {
-				servers[i] = rate.NewSeats(limit)
+				servers[i] = ratelimit.NewSeats(limit)
 			}
 			now, open := noon, make([]int, n)
 			for range rapid.IntRange(1, 300).Draw(rt, "steps") {
@@ -240,7 +240,7 @@ func TestSeats(t *testing.T) {
 						flies[i] = 0
 					}
 				default:
-					if s.Take(now) == rate.Pass {
+					if s.Take(now) == ratelimit.Pass {
 						open[i]++
 					}
 				}
@@ -251,55 +251,55 @@ func TestSeats(t *testing.T) {
 				for _, o := range open {
 					total += o
 				}
-				require.LessOrEqual(rt, total, limit+n*rate.SeatChunk(limit))
+				require.LessOrEqual(rt, total, limit+n*ratelimit.SeatChunk(limit))
 			}
 		})
 	})
 
 	t.Run("one server opens all, refuses one more, and has room when one leaves", func(t *testing.T) {
 		t.Parallel()
-		s := rate.NewSeats(10)
+		s := ratelimit.NewSeats(10)
 		hear := func() {
 			require.True(t, s.Needs(noon))
 			s.Tell()
 			s.Heard(0, noon)
 		}
 		for range 10 {
-			if s.Take(noon) == rate.Wait {
+			if s.Take(noon) == ratelimit.Wait {
 				hear()
-				require.Equal(t, rate.Pass, s.Take(noon))
+				require.Equal(t, ratelimit.Pass, s.Take(noon))
 			}
 		}
 		hear()
-		require.Equal(t, rate.Refuse, s.Take(noon))
+		require.Equal(t, ratelimit.Refuse, s.Take(noon))
 		require.Zero(t, s.Standing().Remaining)
 		s.Leave()
-		require.Equal(t, rate.Pass, s.Take(noon))
+		require.Equal(t, ratelimit.Pass, s.Take(noon))
 	})
 
 	t.Run("who is full by what others said asks again after a second", func(t *testing.T) {
 		t.Parallel()
-		s := rate.NewSeats(2)
+		s := ratelimit.NewSeats(2)
 		s.Tell()
 		s.Heard(2, noon)
-		require.Equal(t, rate.Refuse, s.Take(noon))
+		require.Equal(t, ratelimit.Refuse, s.Take(noon))
 		require.False(t, s.Needs(noon))
-		require.Equal(t, rate.Wait, s.Take(noon.Add(time.Second)))
+		require.Equal(t, ratelimit.Wait, s.Take(noon.Add(time.Second)))
 		require.True(t, s.Needs(noon.Add(time.Second)))
 		s.Tell()
 		s.Heard(1, noon.Add(time.Second))
-		require.Equal(t, rate.Pass, s.Take(noon.Add(time.Second)))
+		require.Equal(t, ratelimit.Pass, s.Take(noon.Add(time.Second)))
 	})
 
 	t.Run("a database that is away leaves the whole limit to each server", func(t *testing.T) {
 		t.Parallel()
-		s := rate.NewSeats(3)
+		s := ratelimit.NewSeats(3)
 		s.Tell()
 		s.Failed(noon)
 		for range 3 {
-			require.Equal(t, rate.Pass, s.Take(noon))
+			require.Equal(t, ratelimit.Pass, s.Take(noon))
 		}
-		require.Equal(t, rate.Refuse, s.Take(noon))
+		require.Equal(t, ratelimit.Refuse, s.Take(noon))
 		require.False(t, s.Needs(noon))
 		require.True(t, s.Needs(noon.Add(time.Second)))
 		require.False(t, s.Idle())
@@ -308,17 +308,17 @@ func TestSeats(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, rate.Limits{}.Check())
-	require.NoError(t, rate.Defaults().Check())
-	for _, c := range []rate.Class{rate.Trigger, rate.List, rate.Deploy, rate.Stream} {
-		require.Zero(t, rate.Limits{}.Of(c), "the zero value has no limits")
-		require.Positive(t, rate.Defaults().Of(c))
+	require.NoError(t, ratelimit.Limits{}.Check())
+	require.NoError(t, ratelimit.Defaults().Check())
+	for _, c := range []ratelimit.Class{ratelimit.Trigger, ratelimit.List, ratelimit.Deploy, ratelimit.Stream} {
+		require.Zero(t, ratelimit.Limits{}.Of(c), "the zero value has no limits")
+		require.Positive(t, ratelimit.Defaults().Of(c))
 		require.NotEmpty(t, c.String())
 	}
-	require.Zero(t, rate.Defaults().Of(rate.Unlimited))
-	err := rate.Limits{Deploy: -1}.Check()
+	require.Zero(t, ratelimit.Defaults().Of(ratelimit.Unlimited))
+	err := ratelimit.Limits{Deploy: -1}.Check()
 	f, ok := fault.As(err)
 	require.True(t, ok)
 	require.Equal(t, "--rate-deploy", f.Violation.Field)
-	require.Error(t, rate.Limits{Streams: 1 << 30}.Check())
+	require.Error(t, ratelimit.Limits{Streams: 1 << 30}.Check())
 }

@@ -1,8 +1,8 @@
-// Package rate is how often a tenant may call, counted by several servers together: which
+// Package ratelimit is how often a tenant may call, counted by several servers together: which
 // classes of calls have a limit, and what a server decides by itself between two looks at what
 // all of them share. It is pure: it reads no clock and no database, and it never waits. Its
 // owner asks for leases when it says so, and guards it with a lock.
-package rate
+package ratelimit
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package pushtest_test
+package dispatcher_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package seed_test
+package demo_test
 
 import (
 	"context"
@@ -31,7 +31,7 @@ const (
 type world struct {
 	*client.Client
 
-	seed *seed.Seed
+	seed *demo.Demo
 }
 
 // setup fills a server. Nothing executes or goes on yet.
@@ -40,7 +40,7 @@ func setup(t *testing.T) *world {
 	c, err := client.New(client.Options{Servers: []string{servertest.Start(t).GRPC}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	w := &world{Client: c, seed: seed.New(seed.Options{Client: c, Every: 100 * time.Millisecond})}
+	w := &world{Client: c, seed: demo.New(demo.Options{Client: c, Every: 100 * time.Millisecond})}
 	require.NoError(t, w.seed.Fill(t.Context()))
 	return w
 }
@@ -51,7 +51,7 @@ func (w *world) live(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() { w.seed.Run(ctx) })
-	for _, worker := range seed.Workers(seed.WorkerOptions{Conn: w.Conn(), Name: "test", Dir: t.TempDir(), Grace: time.Millisecond}) {
+	for _, worker := range demo.Workers(demo.WorkerOptions{Conn: w.Conn(), Name: "test", Dir: t.TempDir(), Grace: time.Millisecond}) {
 		ended.Go(func() {
 			if err := worker.Run(ctx); err != nil {
 				t.Error(err)
@@ -108,7 +108,7 @@ func TestFill(t *testing.T) {
 	require.Equal(t, "4410", w.config(t, "acme", "acme-aws-cost").GetSpec().GetParameters().AsMap()["account"], "texts stay texts")
 
 	t.Log("the first runs are there")
-	for tenant, pipeline := range map[string]string{seed.Tenant: seed.Pipeline, "acme": shards.Pipeline, "globex": shards.Pipeline, "initech": shards.Pipeline} {
+	for tenant, pipeline := range map[string]string{demo.Tenant: demo.Pipeline, "acme": shards.Pipeline, "globex": shards.Pipeline, "initech": shards.Pipeline} {
 		runs, err := w.Runs().ListRuns(t.Context(), &servov1.ListRunsRequest{Tenant: tenant, Pipeline: pipeline})
 		require.NoError(t, err)
 		require.Len(t, runs.GetRuns(), 1, tenant)
@@ -149,12 +149,12 @@ func TestLife(t *testing.T) {
 
 	t.Log("a task was tried again, and succeeded")
 	require.Eventually(t, func() bool {
-		runs, _ := w.Runs().ListRuns(t.Context(), &servov1.ListRunsRequest{Tenant: seed.Tenant, State: []servov1.Run_State{servov1.Run_SUCCEEDED}, PageSize: 100})
+		runs, _ := w.Runs().ListRuns(t.Context(), &servov1.ListRunsRequest{Tenant: demo.Tenant, State: []servov1.Run_State{servov1.Run_SUCCEEDED}, PageSize: 100})
 		for _, run := range runs.GetRuns() {
 			if run.GetParameters().AsMap()["network"] != "bad" {
 				continue
 			}
-			for task, err := range client.AllTasks(t.Context(), w.Client, &servov1.ListTasksRequest{Tenant: seed.Tenant, Run: run.GetId()}) {
+			for task, err := range client.AllTasks(t.Context(), w.Client, &servov1.ListTasksRequest{Tenant: demo.Tenant, Run: run.GetId()}) {
 				if err == nil && task.GetAsset() == "silver/quality" {
 					return task.GetState() == servov1.Task_SUCCEEDED && task.GetAttempt() > 1
 				}
