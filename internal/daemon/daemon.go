@@ -64,7 +64,7 @@ type Config struct {
 	Development     bool               // this is servo dev: callers are told, and the command line then needs no tenant
 	OIDC            oidc.Settings      // whose tokens are believed beside keys; the zero value has nobody's
 	TLS             TLS                // what both addresses are encrypted with; none is plain text
-	Rates           ratelimit.Limits        // what each tenant may do, on all servers together; the zero value has no limits
+	Rates           ratelimit.Limits   // what each tenant may do, on all servers together; the zero value has no limits
 	PublicURL       string             // where push workers and people reach the servers; "" is the HTTP address
 	Breaker         push.BreakerConfig // when the URL of a push pool is left in peace
 	Targets         netguard.Policy    // which addresses URLs of tenants and pools may lead to; the zero value allows public ones only

@@ -37,28 +37,6 @@ func (r *Repo) UndocumentedPackages() ([]Finding, error) {
 	return found, err
 }
 
-// UnplacedPackages finds directories of internal/ that no layer rule speaks of: what is
-// not named there may import anything.
-func (r *Repo) UnplacedPackages() ([]Finding, error) {
-	const rules = ".golangci.yml"
-	config, err := r.read(rules)
-	if err != nil {
-		return nil, err
-	}
-	seen := map[string]bool{}
-	return r.each(isGo, func(name string, _ []byte) []Finding {
-		parts := strings.Split(name, "/")
-		if len(parts) < 3 || parts[0] != "internal" || seen[parts[1]] {
-			return nil
-		}
-		seen[parts[1]] = true
-		if bytes.Contains(config, []byte("**/internal/"+parts[1]+"/**")) {
-			return nil
-		}
-		return []Finding{{File: "internal/" + parts[1], Text: "has no place in the layers: add it to depguard in " + rules}}
-	})
-}
-
 var moduleLine = regexp.MustCompile(`^\s*(?:require|tool)?\s*([\w.-]+\.[\w.-]+/[\w./-]+)( v\S+)?(?:\s*//\s*(.*))?$`)
 
 // UnexplainedDependencies finds direct dependencies and tools that docs/dependencies.md

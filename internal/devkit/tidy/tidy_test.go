@@ -2,6 +2,7 @@ package tidy
 
 import (
 	"maps"
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -111,11 +112,57 @@ var checks = []check{
 		good:  map[string]string{"a/a.go": "package a\n", "a/doc.go": "// Package a is an example.\npackage a\n"},
 	},
 	{
-		claim: "every internal package has its place in the layers",
-		find:  (*Repo).UnplacedPackages,
-		bad:   map[string]string{".golangci.yml": `files: ["**/internal/a/**"]`, "internal/a/a.go": "", "internal/b/c/b.go": ""},
-		want:  []string{"internal/b: has no place in the layers: add it to depguard in .golangci.yml"},
-		good:  map[string]string{".golangci.yml": `files: ["**/internal/a/**"]`, "internal/a/a.go": "", "internal/a/x/x.go": ""},
+		claim: "imports follow the tables of rooms and doors",
+		find:  (*Repo).ForbiddenImports,
+		bad: map[string]string{
+			"internal/base/fault/a.go":    imports("internal/domain/run"),
+			"internal/domain/run/a.go":    imports("internal/domain/asset", "internal/store", "github.com/jackc/pgx/v5", "github.com/x/y", "log"),
+			"internal/engine/a.go":        imports("internal/loops/reaper", "internal/devkit/devpg", "github.com/stretchr/testify/require"),
+			"internal/loops/reaper/a.go":  imports("internal/loops/feed"),
+			"internal/edge/api/a.go":      imports("internal/edge/rest", "internal/daemon"),
+			"internal/worker/a.go":        imports("internal/devkit/servotest"),
+			"internal/daemon/a_test.go":   imports("internal/cli"),
+			"internal/somewhere/a.go":     imports(),
+			"internal/devkit/demo/a.go":   imports("internal/devkit/servotest/certs"),
+			"examples/hello/a.go":         imports("internal/engine"),
+			"cmd/servo/a.go":              imports("internal/daemon", "github.com/x/y"),
+			"internal/proof/verify/a.go":  imports("internal/proof/chaos"),
+			"internal/edge/web/a_test.go": imports("database/sql"),
+		},
+		want: []string{
+			"cmd/servo/a.go:4: room cmd does not import room daemon (go.arco.dev/servo/internal/daemon)",
+			"cmd/servo/a.go:5: room cmd does not use github.com/x/y",
+			"examples/hello/a.go:4: room examples does not import room engine (go.arco.dev/servo/internal/engine)",
+			"internal/base/fault/a.go:4: room base does not import room domain (go.arco.dev/servo/internal/domain/run)",
+			"internal/daemon/a_test.go:4: room daemon does not import room cli (go.arco.dev/servo/internal/cli)",
+			"internal/devkit/demo/a.go:4: imports go.arco.dev/servo/internal/devkit/servotest/certs: tests only",
+			"internal/domain/run/a.go:4: packages of room domain do not import each other: run > asset",
+			"internal/domain/run/a.go:5: room domain does not import room store (go.arco.dev/servo/internal/store)",
+			"internal/domain/run/a.go:6: imports github.com/jackc/pgx/v5: only store has SQL; daemon opens the pool, benchmarks and chaos tests look behind the store",
+			"internal/domain/run/a.go:7: room domain does not use github.com/x/y",
+			"internal/domain/run/a.go:8: imports log: use log/slog, passed in",
+			"internal/edge/api/a.go:4: packages of room edge do not import each other: api > rest",
+			"internal/edge/api/a.go:5: room edge does not import room daemon (go.arco.dev/servo/internal/daemon)",
+			"internal/edge/web/a_test.go:4: imports database/sql: PostgreSQL is used through pgx, in store",
+			"internal/engine/a.go:4: room engine does not import room loops (go.arco.dev/servo/internal/loops/reaper)",
+			"internal/engine/a.go:5: imports go.arco.dev/servo/internal/devkit/devpg: a server uses the database it is given",
+			"internal/engine/a.go:6: imports github.com/stretchr/testify/require: tests only",
+			"internal/loops/reaper/a.go:4: packages of room loops do not import each other: reaper > feed",
+			"internal/proof/verify/a.go:4: imports go.arco.dev/servo/internal/proof/chaos: it has tests only",
+			"internal/somewhere/a.go: belongs to no room: move it, or add a room to internal/devkit/tidy/rooms.go",
+			"internal/worker/a.go:4: imports go.arco.dev/servo/internal/devkit/servotest: tests only",
+		},
+		good: map[string]string{
+			"internal/domain/plan/a.go":             imports("internal/domain/asset", "internal/base/fault", "log/slog", "go.yaml.in/yaml/v3"),
+			"internal/domain/plan/a_test.go":        imports("internal/domain/run", "pgregory.net/rapid"),
+			"internal/store/a.go":                   imports("internal/store/internal/db", "github.com/jackc/pgx/v5/pgxpool"),
+			"internal/loops/feed/a_test.go":         imports("internal/devkit/servotest", "internal/daemon"),
+			"internal/proof/chaos/fleet/a_test.go":  imports("internal/proof/chaos", "internal/daemon", "github.com/jackc/pgx/v5"),
+			"internal/devkit/servotest/verify/a.go": imports("internal/devkit/servotest", "github.com/stretchr/testify/require"),
+			"internal/edge/web/a.go":                imports("internal/edge/web/view", "internal/edge/api"),
+			"a.go":                                  imports("internal/worker"),
+			"cmd/servo/a.go":                        imports("internal/cli", "os"),
+		},
 	},
 	{
 		claim: "every direct dependency and tool is explained",
@@ -135,6 +182,53 @@ var checks = []check{
 			"docs/dependencies.md": "`example.com/one` `example.com/three`\n",
 		},
 	},
+}
+
+// imports is a Go file that imports these packages, those of this module by their folder.
+func imports(packages ...string) string {
+	text := "package a\n\nimport (\n"
+	for _, name := range packages {
+		if strings.HasPrefix(name, "internal/") {
+			name = module + "/" + name
+		}
+		text += "\t_ \"" + name + "\"\n"
+	}
+	return text + ")\n"
+}
+
+// TestPicture compares the picture of the rooms in README.md with the table.
+func TestPicture(t *testing.T) {
+	t.Parallel()
+	const name, begin, end = "../../../README.md", "<!-- rooms: made by UPDATE_DOCS=1 go test ./internal/devkit/tidy -->\n", "<!-- end of rooms -->"
+	page, err := os.ReadFile(name)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(page), begin)
+	require.True(t, found)
+	shown, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	if os.Getenv("UPDATE_DOCS") != "" {
+		require.NoError(t, os.WriteFile(name, []byte(before+begin+Picture()+end+after), 0o600))
+		return
+	}
+	require.Equal(t, Picture(), shown)
+}
+
+// TestRooms: the table has an order, so imports between rooms cannot form a cycle.
+func TestRooms(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, room := range Rooms {
+		for _, name := range room.May {
+			require.True(t, seen[name], "%s imports %s, which stands above it", room.Name, name)
+		}
+		require.False(t, seen[room.Name], "%s is listed twice", room.Name)
+		seen[room.Name] = true
+	}
+	for _, room := range Rooms {
+		for _, name := range room.Tests {
+			require.True(t, seen[name], "tests of %s import %s, which is no room", room.Name, name)
+		}
+	}
 }
 
 func TestRepository(t *testing.T) {

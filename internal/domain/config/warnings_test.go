@@ -12,7 +12,7 @@ import (
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	warned := func(policy config.CatchupPolicy, slots int, overlap config.Overlap) []string {
-		return config.Spec{Overlap: overlap, Catchup: config.Catchup{Policy: policy, MaxSlots: slots}}.Filled(time.Now()).Warnings()
+		return config.Spec{Overlap: overlap, Catchup: config.Catchup{Policy: policy, MaxSlots: slots}}.Filled(time.Unix(1e9, 0)).Warnings()
 	}
 	require.Contains(t, warned(config.CatchupAll, 0, "")[0], "only the oldest missed slot")
 	require.Contains(t, warned(config.CatchupAll, 9, config.OverlapBufferOne)[0], "two oldest")

@@ -30,11 +30,11 @@ type Config struct {
 	Version   string // of this binary
 	Name      string // of this server among the others
 	StartedAt time.Time
-	Tracer    trace.Tracer    // of calls; nil is none
-	Breakers  Breakers        // nil knows of none
-	Guard     *netguard.Guard // says which URLs may be saved; nil allows public ones only
-	Rates     ratelimit.Limits     // of each tenant; the zero value has none
-	Open      bool            // no keys are asked for: whoever calls may do everything
+	Tracer    trace.Tracer     // of calls; nil is none
+	Breakers  Breakers         // nil knows of none
+	Guard     *netguard.Guard  // says which URLs may be saved; nil allows public ones only
+	Rates     ratelimit.Limits // of each tenant; the zero value has none
+	Open      bool             // no keys are asked for: whoever calls may do everything
 
 	Development bool // this is servo dev: callers are told
 
