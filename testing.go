@@ -76,7 +76,7 @@ func (t *TestTask) Cursors() []string {
 // Logged is what the function has logged, a line per record.
 func (t *TestTask) Logged() string { return t.recorder.log.String() }
 
-// IsPartial says whether the function has marked its success as partial.
+// IsPartial reports whether the function has marked its success as partial.
 func (t *TestTask) IsPartial() bool { return t.partial.Load() }
 
 // YieldedAt is the cursor of a Yield that a function under test has returned.

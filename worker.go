@@ -236,7 +236,7 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 // exitRefused is how Main ends a process whose key the server refuses.
 const exitRefused = 6
 
-// IsRefused says whether Run returned because the server refuses the worker's key, or does not
+// IsRefused reports whether Run returned because the server refuses the worker's key, or does not
 // let it serve its pools. Another start with the same key would be refused as well.
 func IsRefused(err error) bool {
 	return fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden)

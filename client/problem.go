@@ -89,7 +89,7 @@ func (p *Problem) Unwrap() error {
 	return nil
 }
 
-// Is says whether err is a problem with that code.
+// Is reports whether err is a problem with that code.
 func Is(err error, code string) bool {
 	p, ok := errors.AsType[*Problem](err)
 	return ok && p.Code == code

@@ -103,7 +103,7 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 	}
 }
 
-// worthRepeating says whether the same call may go well the next time: the server could not take
+// worthRepeating reports whether the same call may go well the next time: the server could not take
 // it, or is still at work on a try of which we have lost the answer.
 func worthRepeating(kind repeat, err error) bool {
 	p, ok := errors.AsType[*Problem](err)

@@ -56,7 +56,7 @@ func TLSFromFiles(files TLSFiles) (*tls.Config, error) {
 	return config, nil
 }
 
-// parseServers checks the addresses, and says whether they ask for TLS. Each is asked for the
+// parseServers checks the addresses, and reports whether they ask for TLS. Each is asked for the
 // name that it was given by, so that the certificates of several servers may differ.
 func parseServers(servers []string) (addresses []resolver.Address, encrypted bool, err error) {
 	if len(servers) == 0 {

@@ -84,7 +84,7 @@ func (c Cloud) Changes(region, day string) []Change {
 	return changes
 }
 
-// limits says whether the cloud turns a call down because there were too many: the first
+// limits reports whether the cloud turns a call down because there were too many: the first
 // attempt of one service in eight, which ones depends on the run.
 func (c Cloud) limits(run, service string, attempt int) bool {
 	return attempt == 1 && c.dice("limits", run, service).IntN(8) == 0

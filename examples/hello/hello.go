@@ -186,7 +186,7 @@ func Quality(ctx context.Context, task *servo.Task, p Params) (Check, error) {
 	return check, nil
 }
 
-// fails says whether the first attempt of a run meets a network that is down: never if it is
+// fails reports whether the first attempt of a run meets a network that is down: never if it is
 // good, always if it is bad, in every third run if it is shaky.
 func fails(network, run string) bool {
 	switch network {

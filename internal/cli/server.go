@@ -206,7 +206,7 @@ func openFault(flag, address, remedy string) error {
 		fault.Field(flag), fault.Remedy(remedy))
 }
 
-// isLoopback says whether only this machine reaches an address.
+// isLoopback reports whether only this machine reaches an address.
 func isLoopback(address string) bool { return daemon.IsLoopback(address) }
 
 // hostPID names a process among all machines.

@@ -43,7 +43,7 @@ func ReadDatabaseTLS(url string) (t DatabaseTLS, err error) {
 	return t, nil
 }
 
-// verifies says whether the certificate is checked: sslmode=verify-ca does so with a function.
+// verifies reports whether the certificate is checked: sslmode=verify-ca does so with a function.
 func verifies(config *tls.Config) bool {
 	return !config.InsecureSkipVerify || config.VerifyPeerCertificate != nil || config.VerifyConnection != nil
 }

@@ -61,7 +61,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, "application/json", map[string]any{"status": "alive"})
 }
 
-// readyz says whether this server should be sent work.
+// readyz reports whether this server should be sent work.
 func (d *Daemon) readyz(w http.ResponseWriter, r *http.Request) {
 	missing := d.Missing(r.Context())
 	if len(missing) == 0 {

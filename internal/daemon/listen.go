@@ -123,7 +123,7 @@ func (c Config) checkOpen() error {
 	return nil
 }
 
-// IsLoopback says whether only this machine reaches an address.
+// IsLoopback reports whether only this machine reaches an address.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

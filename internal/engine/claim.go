@@ -182,7 +182,7 @@ func (e *Engine) recall(ctx context.Context, cmd *claimCommand) ([]Lease, error)
 	return e.refuseMissing(ctx, again.leases, again.Meta)
 }
 
-// takes says whether the claim may take a task, and its worker can run it.
+// takes reports whether the claim may take a task, and its worker can run it.
 func (c *claimCommand) takes(t run.Task) bool {
 	return (c.Tenant == id.Tenant{} || c.Tenant == t.Tenant) && slices.Contains(c.Pools, t.Pool) && c.set.canRun(t.Needs)
 }

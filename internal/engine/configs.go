@@ -228,7 +228,7 @@ func (e *Engine) activeCode(ctx context.Context, tx *store.Tx, w store.Workspace
 	return found[*w.Active], err
 }
 
-// save makes one config what it should be, and says whether that changes anything.
+// save makes one config what it should be, and reports whether that changes anything.
 func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, refs references, now time.Time, r SaveConfigs) (changed bool, err error) {
 	isNew := c.Version == 0
 	switch {

@@ -58,7 +58,7 @@ func (e *Engine) ForceCancelTask(ctx context.Context, c ForceCancel) (Cancelled,
 	return Cancelled{}, err
 }
 
-// forceCancel says whether anybody held the task.
+// forceCancel reports whether anybody held the task.
 func (e *Engine) forceCancel(ctx context.Context, tx *store.Tx, w *working, c ForceCancel) (held bool, err error) {
 	key := []store.TaskKey{c.TaskKey}
 	runs, err := tx.LockRuns(ctx, store.LockForCount, runKeys(key))
@@ -180,7 +180,7 @@ func (p *AssetPause) by() string {
 }
 
 // PauseAsset makes new tasks of an asset wait in READY, in every run of the workspace; what is
-// queued or runs goes on. It says whether that is new.
+// queued or runs goes on. It reports whether that is new.
 func (e *Engine) PauseAsset(ctx context.Context, p AssetPause) (changed bool, err error) {
 	if err := p.check(); err != nil {
 		return false, err

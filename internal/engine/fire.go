@@ -194,7 +194,7 @@ func (f *firing) slotsOf(c *firingConfig, d config.Decision) {
 	c.until = later(c.until, d.Until)
 }
 
-// dependencyMet says whether the config that a slot depends on has succeeded, or may still.
+// dependencyMet reports whether the config that a slot depends on has succeeded, or may still.
 func dependencyMet(c *firingConfig, slot, now time.Time) (met, wait bool) {
 	d := c.Spec.DependsOn
 	if d == nil {

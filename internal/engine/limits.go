@@ -164,7 +164,7 @@ func usageOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQu
 	return used, err
 }
 
-// decide says whether a run may be made, and whether it waits for its start. Runs that wait
+// decide reports whether a run may be made, and whether it waits for its start. Runs that wait
 // count like those that run: nobody overtakes them.
 func (u *usage) decide(t *triggerCommand, now time.Time) (pending bool, err error) {
 	q := u.quotas

@@ -193,7 +193,7 @@ func (tr *track) rows(t testing.TB, keys []store.RunKey) map[store.RunKey]run.Ru
 // score counts who won.
 type score map[string]int
 
-// lacks says whether a side has never won.
+// lacks reports whether a side has never won.
 func (s score) lacks(sides ...string) func() bool {
 	return func() bool { return slices.ContainsFunc(sides, func(side string) bool { return s[side] == 0 }) }
 }

@@ -134,7 +134,7 @@ func endingOf(t run.Task) ending {
 	return end
 }
 
-// repeats says whether this ending came from such a report, rather than from the reaper or
+// repeats reports whether this ending came from such a report, rather than from the reaper or
 // a cancel.
 func (end ending) repeats(a Action) bool {
 	switch a := a.(type) {

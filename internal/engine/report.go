@@ -115,7 +115,7 @@ func (r *reportCommand) weight() int {
 	return 1
 }
 
-// needsRun says whether the report may end the task, move it backward or add to the run:
+// needsRun reports whether the report may end the task, move it backward or add to the run:
 // then the run's row is locked. Forward moves do without.
 func (r *reportCommand) needsRun() bool {
 	switch r.Action.(type) {

@@ -36,7 +36,7 @@ func newSeenWorkers() *seenWorkers {
 	return &seenWorkers{known: map[string]knownWorker{}, fresh: map[freshWorker]knownWorker{}, heard: map[string]bool{}}
 }
 
-// claimed takes note of a claim, and says whether it tells anything new. A worker that does
+// claimed takes note of a claim, and reports whether it tells anything new. A worker that does
 // not say how many tasks it can hold can hold the most that it has ever asked for.
 func (s *seenWorkers) claimed(r ClaimRequest, set *capabilitySet) (news bool) {
 	s.mu.Lock()

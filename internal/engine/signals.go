@@ -225,7 +225,7 @@ func (s *signals) after(w *working) {
 	s.far.tell(topics, s.changed(w))
 }
 
-// endings signals the runs that a working set has ended, and says whether there are any. A run
+// endings signals the runs that a working set has ended, and reports whether there are any. A run
 // that begins to wait for its start makes the ends worth hearing of.
 func (s *signals) endings(w *working) bool {
 	for _, r := range w.changes.NewRuns {
@@ -242,7 +242,7 @@ func (s *signals) endings(w *working) bool {
 	return len(w.changes.EndedRuns) > 0
 }
 
-// makesRoom says whether a move leaves room for the next task: in a queue, or in what a
+// makesRoom reports whether a move leaves room for the next task: in a queue, or in what a
 // tenant may have in flight.
 func makesRoom(from, to run.TaskState) bool {
 	return from == run.Queued && to != run.Queued || from.Leased() && !to.Leased()
@@ -279,7 +279,7 @@ type waiter struct {
 	each []<-chan struct{}
 }
 
-// fired says whether any of the topics was signalled, also if ch is not closed yet.
+// fired reports whether any of the topics was signalled, also if ch is not closed yet.
 func (w waiter) fired() bool {
 	for _, ch := range w.each {
 		select {

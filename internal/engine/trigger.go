@@ -56,7 +56,7 @@ type ForConfig struct {
 	Within time.Duration
 	Delay  time.Duration // of the slot, by the config's jitter
 	Labels string        // the config's, as run.Run has them
-	// Overlap says whether it excludes the config's other runs, and waits for them.
+	// Overlap reports whether it excludes the config's other runs, and waits for them.
 	Overlap config.Overlap
 	// Window is what the code of the run is told.
 	Window *run.Window

@@ -82,7 +82,7 @@ func (t *triggerCommand) overlap() config.Overlap {
 	return t.For.Overlap
 }
 
-// mayWait says whether a run waits for its lock, with so many of its config ahead of it. With
+// mayWait reports whether a run waits for its lock, with so many of its config ahead of it. With
 // cancel_running only the newest does.
 func (t *triggerCommand) mayWait(ahead int, newest bool) bool {
 	switch t.overlap() {
@@ -168,7 +168,7 @@ func compareWithHolders(ctx context.Context, tx *store.Tx, late []*call[controlC
 	return nil
 }
 
-// sameAs says whether a run does what the trigger asks for: the same parameters and, by the same
+// sameAs reports whether a run does what the trigger asks for: the same parameters and, by the same
 // code, the same tasks.
 func (t *triggerCommand) sameAs(r run.Run) (bool, error) {
 	if t.deployment == r.Deployment && t.planned.Fingerprint != r.Fingerprint {

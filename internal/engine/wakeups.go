@@ -207,7 +207,7 @@ func (w *wakeups) watch() {
 	}
 }
 
-// watched says whether somebody elsewhere may wait for runs. Who does not hear others has
+// watched reports whether somebody elsewhere may wait for runs. Who does not hear others has
 // to think so.
 func (w *wakeups) watched() bool {
 	if w == nil || !w.others.Load() {
@@ -216,11 +216,11 @@ func (w *wakeups) watched() bool {
 	return !w.listening.Load() || time.Since(time.Unix(0, w.watchedAt.Load())) < watchingLasts
 }
 
-// SetOthers says whether there are other servers: they are told what commits of this one
+// SetOthers reports whether there are other servers: they are told what commits of this one
 // make possible.
 func (e *Engine) SetOthers(others bool) { e.signals.far.others.Store(others) }
 
-// SetListening says whether notices of other servers are heard from now on. Before that some
+// SetListening reports whether notices of other servers are heard from now on. Before that some
 // may have been missed, so everybody here looks for themselves; and the others are told that
 // somebody listens.
 func (e *Engine) SetListening(listening bool) {
@@ -252,7 +252,7 @@ func (e *Engine) OnSessionEnd(fn func(session string, until time.Time)) {
 	e.signals.far.logout.Store(&fn)
 }
 
-// Hear takes a notice that came to this server, and says whether it was its own. One that
+// Hear takes a notice that came to this server, and reports whether it was its own. One that
 // cannot be read wakes everybody: it may be of a newer version.
 func (e *Engine) Hear(text string) (own bool) {
 	var n notice

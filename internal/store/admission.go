@@ -54,7 +54,7 @@ type ReadyPools struct {
 	Rooms []PoolRoom
 }
 
-// AdmissionWork says whether there is anything to admit or any run to start: a server that has
+// AdmissionWork reports whether there is anything to admit or any run to start: a server that has
 // nothing to do asks nothing more.
 func (s *Store) AdmissionWork(ctx context.Context) (admits, starts bool, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {

@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// WatchAlone says whether this transaction may look after alerts: one at a time does.
+// WatchAlone reports whether this transaction may look after alerts: one at a time does.
 func (tx *Tx) WatchAlone(ctx context.Context) (bool, error) { return tx.q.TryWatch(ctx) }
 
 // Conditions are everything that holds now and that somebody must hear of.
@@ -137,7 +137,7 @@ func (tx *Tx) DeleteChannel(ctx context.Context, c alert.Channel, now time.Time)
 	return tx.q.DeleteChannel(ctx, db.DeleteChannelParams{Now: now, TenantID: c.Tenant.UUID, ID: c.ID.UUID})
 }
 
-// MessagesDue says whether anything is to be sent, at the cost of one look.
+// MessagesDue reports whether anything is to be sent, at the cost of one look.
 func (s *Store) MessagesDue(ctx context.Context) (due bool, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		due, err = tx.q.DeliveriesDue(ctx)

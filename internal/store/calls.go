@@ -42,7 +42,7 @@ func (tx *Tx) answeredCall(ctx context.Context, of Call) (answer []byte, same, k
 	return row.Answer, bytes.Equal(row.Digest, of.Digest), err == nil, err
 }
 
-// insertAnsweredCall says whether the key was free.
+// insertAnsweredCall reports whether the key was free.
 func (tx *Tx) insertAnsweredCall(ctx context.Context, of Call, answer []byte) (bool, error) {
 	if answer == nil { // an empty message is an answer
 		answer = []byte{}
@@ -115,14 +115,14 @@ func claimOf(ctx context.Context) *Claim {
 	return c
 }
 
-// Claimed says whether the next transaction of the engine under a context is one with the
+// Claimed reports whether the next transaction of the engine under a context is one with the
 // answer of its call. What would be done elsewhere, together with others, must be done in it.
 func Claimed(ctx context.Context) bool {
 	c := claimOf(ctx)
 	return c != nil && c.state.Load() != claimOver
 }
 
-// Uncommitted says whether reads under a context see what may never be committed. Nobody
+// Uncommitted reports whether reads under a context see what may never be committed. Nobody
 // remembers what they have seen.
 func Uncommitted(ctx context.Context) bool {
 	c := claimOf(ctx)

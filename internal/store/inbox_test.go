@@ -15,7 +15,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// sendEvent writes an event with what change makes of it, and says whether its key was new.
+// sendEvent writes an event with what change makes of it, and reports whether its key was new.
 func (w *world) sendEvent(t testing.TB, a account, key string, change func(*config.OutsideEvent)) (o config.OutsideEvent, inserted bool) {
 	t.Helper()
 	o = config.OutsideEvent{

@@ -110,7 +110,7 @@ type LockRequest struct {
 
 // TakeLocks gives each lock to the run that asks for it, unless another holds it or waits for it,
 // and says which run holds those that it could not give, or gets them next. A run that got its lock is live and running from then on:
-// Changes says whether it waits after all. Each key may be asked for once. A key that is in
+// Changes reports whether it waits after all. Each key may be asked for once. A key that is in
 // neither answer was released while we looked: ask again.
 func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Time) (taken map[id.Run]bool, holders map[LockKey]id.Run, err error) {
 	if len(requests) == 0 {

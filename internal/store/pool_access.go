@@ -15,7 +15,7 @@ type PoolAccess struct {
 	Tenants []id.Tenant
 }
 
-// Accepts says whether tasks of a tenant may use the pool.
+// Accepts reports whether tasks of a tenant may use the pool.
 func (a PoolAccess) Accepts(tenant id.Tenant) bool { return slices.Contains(a.Tenants, tenant) }
 
 // PoolAccess reads which of the named pools do not accept all tenants, and which ones they

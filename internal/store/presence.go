@@ -107,7 +107,7 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 	return servers, err
 }
 
-// ServerLives says whether a server was seen lately.
+// ServerLives reports whether a server was seen lately.
 func (tx *Tx) ServerLives(ctx context.Context, name string, now time.Time) (bool, error) {
 	rows, err := tx.q.Servers(ctx, db.ServersParams{Since: now.Add(-ServerLives), Most: maxServers})
 	return slices.ContainsFunc(rows, func(r db.ServoServer) bool { return r.Name == name }), err

@@ -25,7 +25,7 @@ type PulseKey struct {
 	Token int64
 }
 
-// PulseAnswer says whether a lease is still held, and whether its worker should stop.
+// PulseAnswer reports whether a lease is still held, and whether its worker should stop.
 type PulseAnswer struct {
 	Alive        bool
 	ShouldCancel bool

@@ -26,7 +26,7 @@ type reader struct {
 	seen  []string // subject and version of each
 }
 
-// read reads pages until there are no more for now, and says whether the end was reached.
+// read reads pages until there are no more for now, and reports whether the end was reached.
 func (r *reader) read(t testing.TB, most int) (done bool) {
 	t.Helper()
 	for {

@@ -159,7 +159,7 @@ func (s *Store) FindTenants(ctx context.Context, part string, most int) (found [
 	return found, err
 }
 
-// MoreConfigs says whether there are more configs than FindConfigs compares names of.
+// MoreConfigs reports whether there are more configs than FindConfigs compares names of.
 func (s *Store) MoreConfigs(ctx context.Context, tenant id.Tenant) (more bool, err error) {
 	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
 		more, err = tx.q.MoreConfigs(ctx, searchedNames)

@@ -168,7 +168,7 @@ func stack() string {
 
 const module = "go.arco.dev/servo"
 
-// machinery says whether a function is part of what calls an author's code.
+// machinery reports whether a function is part of what calls an author's code.
 func machinery(function string) bool {
 	for _, prefix := range []string{module + "/internal/worker.", module + ".Asset["} {
 		if strings.HasPrefix(function, prefix) {

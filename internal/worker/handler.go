@@ -20,7 +20,7 @@ type logHandler struct {
 	attrs  string // formatted already, with a leading space
 }
 
-// Enabled says whether records of that level are kept.
+// Enabled reports whether records of that level are kept.
 func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= h.task.worker.config.LogLevel.Level()
 }

@@ -17,7 +17,7 @@ const (
 	maxEnviron    = 8 << 20
 )
 
-// prSetDumpable is the option of prctl that says whether others may look into a process.
+// prSetDumpable is the option of prctl that reports whether others may look into a process.
 const prSetDumpable = 4
 
 // Hide keeps other processes of this user from reading the keys that this one was started

@@ -43,7 +43,7 @@ type logBuffer struct {
 	budgeted time.Time
 }
 
-// mayUse says whether the attempt may send so many bytes now. A budget that is used up may be
+// mayUse reports whether the attempt may send so many bytes now. A budget that is used up may be
 // overdrawn by one chunk, which is smaller than what the server allows beyond it.
 func (b *logBuffer) mayUse(now time.Time, bytes int) bool {
 	if b.budgeted.IsZero() {

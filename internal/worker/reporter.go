@@ -103,7 +103,7 @@ func (r *reporter) enqueue(a *attempt) {
 	r.work.Signal()
 }
 
-// overloaded says whether so much waits to be said that more work should not be taken on.
+// overloaded reports whether so much waits to be said that more work should not be taken on.
 func (r *reporter) overloaded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -144,7 +144,7 @@ func (w *Worker) deny(err error) {
 	})
 }
 
-// isDenied says whether the server has refused the worker's key.
+// isDenied reports whether the server has refused the worker's key.
 func (w *Worker) isDenied() bool {
 	select {
 	case <-w.denied:
@@ -154,7 +154,7 @@ func (w *Worker) isDenied() bool {
 	}
 }
 
-// isDenied says whether the server knows the caller, and refuses it.
+// isDenied reports whether the server knows the caller, and refuses it.
 func isDenied(err error) bool {
 	code := codeOf(err)
 	return code == codes.Unauthenticated || code == codes.PermissionDenied

@@ -34,7 +34,7 @@ func JSON(input []byte) ([]byte, error) {
 	return transform(input)
 }
 
-// Check says whether JSON would take a document, without making its canonical form: for
+// Check reports whether JSON would take a document, without making its canonical form: for
 // those who read the document as it is.
 func Check(input []byte) error { return check(input) }
 

@@ -35,7 +35,7 @@ func check(input []byte) error {
 	return err
 }
 
-// checkNumbers checks a document, and says whether all its numbers are exact.
+// checkNumbers checks a document, and reports whether all its numbers are exact.
 func checkNumbers(input []byte, refuseInexact bool) (exact bool, err error) {
 	c := &checker{input: input, refuseInexact: refuseInexact}
 	err = c.document()
@@ -384,7 +384,7 @@ func (c *checker) place() string {
 	return text.String()
 }
 
-// plain says whether a key can stand in a path without quotes.
+// plain reports whether a key can stand in a path without quotes.
 func plain(key string) bool {
 	for _, b := range []byte(key) {
 		if b != '_' && b != '-' && !digit(b) && (b|0x20 < 'a' || b|0x20 > 'z') {

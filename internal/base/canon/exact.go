@@ -51,7 +51,7 @@ func ExactNumber(text string) bool {
 	return kept == digits && at == exponent
 }
 
-// based says whether an integer is written in another base than ten, as YAML allows.
+// based reports whether an integer is written in another base than ten, as YAML allows.
 func based(text string) bool {
 	text = strings.TrimPrefix(text, "-")
 	return len(text) > 1 && text[0] == '0' && text[1] != '.' && text[1] != 'e' && text[1] != 'E'
@@ -92,7 +92,7 @@ func CheckExact(input []byte) error {
 	return err
 }
 
-// CheckNumbers is Check that also says whether all numbers are exact, for those who know more of
+// CheckNumbers is Check that also reports whether all numbers are exact, for those who know more of
 // the document: a field that holds integers of 64 bits keeps what a double does not.
 func CheckNumbers(input []byte) (exact bool, err error) { return checkNumbers(input, false) }
 

@@ -166,7 +166,7 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// Is says whether err is a fault with that code.
+// Is reports whether err is a fault with that code.
 func Is(err error, code Code) bool {
 	f, ok := As(err)
 	return ok && f.Code == code

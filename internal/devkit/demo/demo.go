@@ -125,7 +125,7 @@ func (s *Demo) tenant(ctx context.Context, name string, manifests ...[]byte) err
 	return err
 }
 
-// quotas gives a tenant what it may use. The version says whether anybody has done so before:
+// quotas gives a tenant what it may use. The version reports whether anybody has done so before:
 // then it stays. It is sent along, so that nobody's change in between is lost.
 func (s *Demo) quotas(ctx context.Context, c customer) error {
 	tenants := s.options.Client.Tenants()

@@ -18,7 +18,7 @@ type stream struct {
 	values           func(round int) map[string]any
 }
 
-// due says whether it is time for another run.
+// due reports whether it is time for another run.
 func (s stream) due(round int) bool { return round < s.first || round%s.thin == 0 }
 
 // parameters are those of the run of a round.

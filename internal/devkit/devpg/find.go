@@ -44,7 +44,7 @@ func (i installation) String() string {
 	return fmt.Sprintf("PostgreSQL %d.%d in %s", i.major, i.minor, i.bin)
 }
 
-// hasExtension says whether the extension came with this installation.
+// hasExtension reports whether the extension came with this installation.
 func (i installation) hasExtension(name string) bool {
 	_, err := os.Stat(filepath.Join(i.share, "extension", name+".control"))
 	return err == nil
@@ -174,7 +174,7 @@ func (f finder) candidates() []string {
 	return dirs
 }
 
-// inspect says whether a directory holds a whole and new enough server: the three programs,
+// inspect reports whether a directory holds a whole and new enough server: the three programs,
 // and the files that initdb makes a cluster from. A copied binary or a wrapper lacks them.
 func (f finder) inspect(ctx context.Context, bin string) (installation, error) {
 	found := installation{bin: bin}

@@ -136,7 +136,7 @@ func (o owner) openPath(dir string) error {
 	}
 }
 
-// passes says whether the owner may traverse a directory, by its mode bits.
+// passes reports whether the owner may traverse a directory, by its mode bits.
 func (o owner) passes(dir string) bool {
 	holder, err := statOwner(dir)
 	if err != nil {

@@ -46,7 +46,7 @@ func parsePidFile(content string) (pidFile, bool) {
 	return pidFile{pid: pid, ready: ready}, true
 }
 
-// alive says whether a process runs. A zombie does not: it only waits for its parent.
+// alive reports whether a process runs. A zombie does not: it only waits for its parent.
 func alive(pid int) bool {
 	if err := syscall.Kill(pid, 0); err != nil && !errors.Is(err, syscall.EPERM) {
 		return false
@@ -55,7 +55,7 @@ func alive(pid int) bool {
 	return err != nil || !strings.Contains(string(stat), ") Z ")
 }
 
-// isPostmaster says whether a process is a PostgreSQL of this data directory: PostgreSQL
+// isPostmaster reports whether a process is a PostgreSQL of this data directory: PostgreSQL
 // works inside it. Without /proc its command line tells.
 func isPostmaster(ctx context.Context, pid int, data string) bool {
 	if at, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {

@@ -107,7 +107,7 @@ func (p *process) end(ctx context.Context, first syscall.Signal) error {
 		fault.Remedy("look at its disk: it may be waiting for it"))
 }
 
-// wait says whether the process ended within its patience.
+// wait reports whether the process ended within its patience.
 func (p *process) wait(ctx context.Context, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -53,7 +53,7 @@ func blocks(page string) ([]block, error) {
 	return found, nil
 }
 
-// known says whether a block is one that this package understands: a typing error in an
+// known reports whether a block is one that this package understands: a typing error in an
 // info string must not make a command that nobody runs.
 func known(b *block) bool {
 	switch {
@@ -82,10 +82,10 @@ func after(text, prefix string) string {
 	return rest
 }
 
-// typed says whether the block is typed in the first terminal.
+// typed reports whether the block is typed in the first terminal.
 func (b block) typed() bool { return b.kind == "sh" && b.word == "" }
 
-// promised says whether b is the output of the block before it.
+// promised reports whether b is the output of the block before it.
 func (b block) promised(before block) bool {
 	return b.next && b.word == "" && (b.kind == "text" || b.kind == "json") && before.typed()
 }

@@ -50,7 +50,7 @@ func DB(t testing.TB) *Database {
 // clients, so that they are handed on.
 const PoolerConnections = 5
 
-// ThroughPooler says whether stores and servers of tests go through a PgBouncer in transaction
+// ThroughPooler reports whether stores and servers of tests go through a PgBouncer in transaction
 // mode: if SERVO_TEST_PGBOUNCER is 1. The URL of a Database leads past it.
 func ThroughPooler() bool { return os.Getenv("SERVO_TEST_PGBOUNCER") == "1" }
 

@@ -46,7 +46,7 @@ func (r *Repo) MissingPaths() ([]Finding, error) {
 	})
 }
 
-// pathExists says whether a backticked word is no path at all, or one that is there.
+// pathExists reports whether a backticked word is no path at all, or one that is there.
 func (r *Repo) pathExists(doc, word string) bool {
 	if !pathLike.MatchString(word) {
 		return true

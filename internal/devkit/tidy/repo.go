@@ -85,7 +85,7 @@ func (r *Repo) read(name string) ([]byte, error) {
 	return data, err
 }
 
-// exists says whether a path is a file, a directory or a pattern that matches one.
+// exists reports whether a path is a file, a directory or a pattern that matches one.
 func (r *Repo) exists(name string) bool {
 	name = path.Clean(name)
 	if name == "." {
@@ -130,7 +130,7 @@ func isTestdata(name string) bool {
 	return strings.HasPrefix(name, "testdata/") || strings.Contains(name, "/testdata/")
 }
 
-// isProduct says whether a file is shipped: text that is neither a test nor a checksum list.
+// isProduct reports whether a file is shipped: text that is neither a test nor a checksum list.
 func isProduct(name string) bool {
 	return !isTestdata(name) && !strings.HasSuffix(name, "_test.go") && path.Base(name) != "go.sum"
 }

@@ -62,7 +62,7 @@ func Missing(kind, name string) error {
 // defaultWorkspace is the one that is meant when none is named.
 const defaultWorkspace = "default"
 
-// May says whether a caller may make a call that names this: nil, or what it is told instead.
+// May reports whether a caller may make a call that names this: nil, or what it is told instead.
 // A call that names no tenant where it could is for ForAll to judge, once the request is known
 // to be one.
 func (c Caller) May(m Method, r Request) error {
@@ -147,7 +147,7 @@ func (c Caller) within(m Method, r Request) error {
 		fault.Value("permission", string(m.Permission)), fault.Value("workspace", own))
 }
 
-// ForAll says whether a caller may make a call about the installation, which names no tenant.
+// ForAll reports whether a caller may make a call about the installation, which names no tenant.
 func (c Caller) ForAll(m Method, r Request) error {
 	if c.Everywhere() || m.Scope != OfTenant || r.Tenant != "" || m.Workers && c.Role == Worker {
 		return nil
@@ -155,7 +155,7 @@ func (c Caller) ForAll(m Method, r Request) error {
 	return c.forbidden(Admin)
 }
 
-// Reaches says whether something in a workspace of the caller's tenant may be shown.
+// Reaches reports whether something in a workspace of the caller's tenant may be shown.
 func (c Caller) Reaches(workspace string) bool {
 	return len(c.Workspaces) == 0 || slices.Contains(c.Workspaces, workspace)
 }

@@ -43,7 +43,7 @@ type Method struct {
 	Workers    bool // worker keys may call it too: workers read what their tasks stand on
 }
 
-// Audited says whether calls are written down: all that change something, but for the work of
+// Audited reports whether calls are written down: all that change something, but for the work of
 // workers, whose every step is an event already.
 func (m Method) Audited() bool { return !m.Permission.Reads() && m.Scope != OfWorker }
 

@@ -116,10 +116,10 @@ func (r Role) Permissions() (all []Permission) {
 	return nil
 }
 
-// Has says whether a role may do something.
+// Has reports whether a role may do something.
 func (r Role) Has(p Permission) bool { return slices.Contains(r.Permissions(), p) }
 
-// Known says whether there is such a role.
+// Known reports whether there is such a role.
 func (r Role) Known() bool { return slices.Contains(Roles(), r) }
 
 // Least is the weakest role that may do something.

@@ -67,7 +67,7 @@ func (c Channel) Evolve(e event.Event) (Channel, error) {
 	return c, nil
 }
 
-// Hears says whether a channel is told of an alert.
+// Hears reports whether a channel is told of an alert.
 func (c Channel) Hears(a Alert) bool {
 	everybody := c.Tenant == (id.Tenant{})
 	return c.DeletedAt.IsZero() && a.Severity >= c.Severity && (everybody || c.Tenant == a.Tenant)

@@ -14,7 +14,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Overlap says whether runs of a pipeline exclude each other.
+// Overlap reports whether runs of a pipeline exclude each other.
 type Overlap string
 
 // The overlaps. Unsaid is lock.

@@ -15,7 +15,7 @@ import (
 
 const parameterTypeNames = "string, integer, number, boolean, object, array"
 
-// known says whether the type is one of the six.
+// known reports whether the type is one of the six.
 func (t ParameterType) known() bool {
 	switch t {
 	case TypeString, TypeInteger, TypeNumber, TypeBoolean, TypeObject, TypeArray:
@@ -24,7 +24,7 @@ func (t ParameterType) known() bool {
 	return false
 }
 
-// enumerable says whether a parameter of the type may list its values.
+// enumerable reports whether a parameter of the type may list its values.
 func (t ParameterType) enumerable() bool {
 	return t == TypeString || t == TypeInteger || t == TypeNumber
 }
@@ -136,7 +136,7 @@ func (p *Parameter) check(found *violations, path string, raw json.RawMessage) (
 	return value, true
 }
 
-// lists says whether a value is in the enum.
+// lists reports whether a value is in the enum.
 func (p *Parameter) lists(value any) bool {
 	return slices.ContainsFunc(p.Enum, func(raw json.RawMessage) bool {
 		var listed any

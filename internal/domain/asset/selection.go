@@ -227,7 +227,7 @@ func (t term) match(g *Graph) []int {
 	return nil
 }
 
-// any says whether match would find something.
+// any reports whether match would find something.
 func (t term) any(g *Graph) bool {
 	if t.kind == termAll {
 		return g.Len() > 0

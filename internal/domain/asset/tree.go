@@ -220,7 +220,7 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// plainField says whether a field can stand in a path without quotes.
+// plainField reports whether a field can stand in a path without quotes.
 func plainField(field string) bool {
 	for _, b := range []byte(field) {
 		if b != '_' && b != '-' && (b < '0' || b > '9') && (b|0x20 < 'a' || b|0x20 > 'z') {

@@ -137,7 +137,7 @@ func (c Config) Evolve(e event.Event) (Config, error) {
 	return c, nil
 }
 
-// Fires says whether the slots of the config fire at all now.
+// Fires reports whether the slots of the config fire at all now.
 func (c Config) Fires() bool { return c.Enabled && c.PausedAt.IsZero() && c.DeletedAt.IsZero() }
 
 // Delay is how long after its slots the config is due.

@@ -72,7 +72,7 @@ func (c Config) catchUp(s *schedule.Schedule, d Decision, horizon time.Time, tot
 	return d
 }
 
-// wanted says whether a slot that is due still fires.
+// wanted reports whether a slot that is due still fires.
 func (c Config) wanted(slot, now time.Time) bool {
 	late := now.Sub(slot)
 	if c.Spec.Catchup.Policy == CatchupNone {

@@ -115,7 +115,7 @@ func join(chapters []chapter, history []event.Event) []chapter {
 	return joined
 }
 
-// SameTimes says whether two specs have the same slots.
+// SameTimes reports whether two specs have the same slots.
 func (s Spec) SameTimes(other Spec) bool {
 	a, b := s.Trigger, other.Trigger
 	anchors := (a.Anchor == nil) == (b.Anchor == nil) && (a.Anchor == nil || a.Anchor.Equal(*b.Anchor))

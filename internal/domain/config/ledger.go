@@ -40,7 +40,7 @@ type Range struct {
 	Run      *id.Run // that held the lock
 }
 
-// Continues says whether a range goes on with the cause of the one before it.
+// Continues reports whether a range goes on with the cause of the one before it.
 func (r Range) Continues(before Range) bool {
 	same := (r.Run == nil) == (before.Run == nil) && (r.Run == nil || *r.Run == *before.Run)
 	return same && r.Outcome == before.Outcome && r.Reason == before.Reason && r.Version == before.Version

@@ -1,5 +1,5 @@
 // Package plan turns a manifest and a request into the list of tasks to run: which assets,
-// in which order, with a fingerprint that says whether two plans are the same. It is pure:
+// in which order, with a fingerprint that reports whether two plans are the same. It is pure:
 // the same request gives the same bytes, whatever the order of anything in it. It never
 // looks at what has run before.
 package plan

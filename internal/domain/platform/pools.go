@@ -45,7 +45,7 @@ func (s PoolSettings) Accepts() []id.Tenant {
 	return s.Tenants
 }
 
-// Equal says whether two pools are configured alike.
+// Equal reports whether two pools are configured alike.
 func (s PoolSettings) Equal(o PoolSettings) bool { return reflect.DeepEqual(s, o) }
 
 // DefaultPoolTimeout is how long one call of a push pool's URL may take.

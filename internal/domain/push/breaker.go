@@ -105,7 +105,7 @@ func (b *Breaker) Begin(now time.Time) (Call, bool) {
 	return Call{era: b.era}, true
 }
 
-// End says whether a call has shown the endpoint to work.
+// End reports whether a call has shown the endpoint to work.
 func (b *Breaker) End(call Call, worked bool, now time.Time) {
 	if call.era != b.era {
 		return // from before the last change: what it says is old

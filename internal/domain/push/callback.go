@@ -174,7 +174,7 @@ func readCallback(u *url.URL) (Presented, string, error) {
 	return p, sig, nil
 }
 
-// Renew says whether the worker that came with a URL should get new ones: half of their
+// Renew reports whether the worker that came with a URL should get new ones: half of their
 // time is over, or the key will not be believed for as long as they say.
 func (r Keyring) Renew(p Presented, now time.Time) bool {
 	if p.ExpiresAt.Sub(now) < CallbackLifetime/2 {

@@ -60,7 +60,7 @@ func NewKey(random io.Reader, now time.Time) (Key, error) {
 	return Key{ID: "sk-" + hex.EncodeToString(raw[:6]), Secret: Secret(raw[6:]), CreatedAt: now}, nil
 }
 
-// usable says whether the key is believed at a time.
+// usable reports whether the key is believed at a time.
 func (k Key) usable(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt)) && len(k.Secret) >= secretBytes
 }
@@ -141,7 +141,7 @@ func (r Keyring) Signing(now time.Time) (Key, error) {
 	return newest, nil
 }
 
-// Has says whether a key is among them, believed or not: an unknown one may be new.
+// Has reports whether a key is among them, believed or not: an unknown one may be new.
 func (r Keyring) Has(keyID string) bool {
 	for _, k := range r {
 		if k.ID == keyID {

@@ -45,7 +45,7 @@ type TaskSpec struct {
 	Priority  int16   `json:"prio"`
 	Timeout   int32   `json:"timeout"` // seconds
 	Upstream  []int32 `json:"up,omitempty"`
-	// Dependents says whether any task waits for this one when it is made.
+	// Dependents reports whether any task waits for this one when it is made.
 	Dependents bool `json:"deps,omitempty"`
 	// Inherited are the upstreams that the run does not execute, with the tasks that did.
 	Inherited []Inherited `json:"in,omitempty"`

@@ -87,7 +87,7 @@ func (p RetryPolicy) or(weaker RetryPolicy) RetryPolicy {
 	return p
 }
 
-// retries says whether a failure with this code is worth another attempt. The class
+// retries reports whether a failure with this code is worth another attempt. The class
 // decides; the policy's lists overrule it; a worker's hint can only say no, unless the
 // policy lists the code.
 func (p RetryPolicy) retries(code string, hint *bool) bool {

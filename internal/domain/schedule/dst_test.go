@@ -134,7 +134,7 @@ func TestChangesOfTheClock(t *testing.T) {
 		mustCron(t, "30 2 * 3 0L", "Europe/Berlin")  // whose slots go to its end
 	})
 
-	t.Run("a slot says whether a change moved it", func(t *testing.T) {
+	t.Run("a slot reports whether a change moved it", func(t *testing.T) {
 		t.Parallel()
 		berlin := mustCron(t, "30 2 * * *", "Europe/Berlin")
 		require.Equal(t, schedule.GapShift, berlin.Shift(at("2026-03-29T01:00:00Z")))

@@ -156,7 +156,7 @@ func (s *Schedule) Kind() Kind { return s.kind }
 // Zone is the name of the time zone.
 func (s *Schedule) Zone() string { return s.zone.name }
 
-// Timed says whether there are slots at all.
+// Timed reports whether there are slots at all.
 func (s *Schedule) Timed() bool { return s.fields != nil || s.every != nil }
 
 // Slots lists the slots in (after, until], in UTC, oldest first, at most limit; more says

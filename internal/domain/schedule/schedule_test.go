@@ -98,7 +98,7 @@ func TestLimits(t *testing.T) {
 		require.False(t, more)
 	})
 
-	t.Run("a full list says whether there are more", func(t *testing.T) {
+	t.Run("a full list reports whether there are more", func(t *testing.T) {
 		t.Parallel()
 		slots, more := s.Slots(at("2026-01-01T00:00:00Z"), at("2026-01-01T00:02:00Z"), 2)
 		require.Len(t, slots, 2)

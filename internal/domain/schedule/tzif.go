@@ -238,7 +238,7 @@ func (r *reader) err() error {
 	return nil
 }
 
-// take removes a prefix and says whether it was there.
+// take removes a prefix and reports whether it was there.
 func (r *reader) take(prefix string) bool {
 	rest, ok := strings.CutPrefix(r.rest, prefix)
 	r.rest = rest

@@ -36,7 +36,7 @@ type Recorded struct {
 // ByOrigin says that the filter asks for workspaces or pipelines of runs.
 func (s Settings) ByOrigin() bool { return s.Workspace != "" || s.Pipeline != "" }
 
-// Wants says whether a subscription asks for an event. One of a tenant never gets another's.
+// Wants reports whether a subscription asks for an event. One of a tenant never gets another's.
 func (s Subscription) Wants(e Recorded) bool {
 	if s.Tenant != (id.Tenant{}) && s.Tenant != e.Tenant {
 		return false

@@ -147,7 +147,7 @@ func (s Settings) Validate(known []string) error {
 	return nil
 }
 
-// matches says whether a type is the one that a pattern asks for, or begins with it.
+// matches reports whether a type is the one that a pattern asks for, or begins with it.
 func matches(pattern, of string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasSuffix(prefix, ".") && strings.HasPrefix(of, prefix)

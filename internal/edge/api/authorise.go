@@ -36,7 +36,7 @@ func named(req any) access.Request {
 	return r
 }
 
-// authorise says whether the caller may make a call. It comes before the request is checked,
+// authorise reports whether the caller may make a call. It comes before the request is checked,
 // so that whoever may not learns nothing about it.
 func (s *Server) authorise(ctx context.Context, method string, req any) error {
 	m, known := s.methods[method]
@@ -46,7 +46,7 @@ func (s *Server) authorise(ctx context.Context, method string, req any) error {
 	return callerOf(ctx).May(m, named(req))
 }
 
-// checked says whether a request can be, and whether the caller may ask for what it leaves out.
+// checked reports whether a request can be, and whether the caller may ask for what it leaves out.
 func (s *Server) checked(ctx context.Context, method string, req any) error {
 	if err := s.validator.check(req); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (s *Server) checked(ctx context.Context, method string, req any) error {
 	return callerOf(ctx).ForAll(s.methods[method], named(req))
 }
 
-// Operator says whether a request that is no call of the contract comes from an operator of the
+// Operator reports whether a request that is no call of the contract comes from an operator of the
 // installation.
 func (s *Server) Operator(ctx context.Context, path string, authorization, apiKey []string) error {
 	md := metadata.MD{}

@@ -166,7 +166,7 @@ func setPaths(spec protoreflect.Message) (paths [][]string) {
 	return paths
 }
 
-// touches says whether a field of the spec changes.
+// touches reports whether a field of the spec changes.
 func (p patch) touches(parts ...string) bool {
 	return p.whole || slices.ContainsFunc(p.paths, func(path []string) bool {
 		return slices.Equal(path, parts) || len(path) < len(parts) && slices.Equal(path, parts[:len(path)])

@@ -57,7 +57,7 @@ func Cut(req listRequest, entries []string) (kept []string, next string, err err
 // MaxPageBytes bounds a page.
 const MaxPageBytes = maxPageBytes
 
-// Check checks a request, Rules does so by the contract alone, and Plain says whether that
+// Check checks a request, Rules does so by the contract alone, and Plain reports whether that
 // was needed.
 func Check(req any) error           { return newValidator().check(req) }
 func Rules(req proto.Message) error { return newValidator().rules.Validate(req) }

@@ -32,7 +32,7 @@ const (
 	twinRetry    = time.Second
 )
 
-// TakesKey says whether a call can carry an idempotency key: all that change something, but for
+// TakesKey reports whether a call can carry an idempotency key: all that change something, but for
 // those of workers, which are known by their leases.
 func TakesKey(m access.Method) bool { return m.Audited() }
 

@@ -26,7 +26,7 @@ func keyed(ctx context.Context, key string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "idempotency-key", key)
 }
 
-// replayed says whether an answer was given before.
+// replayed reports whether an answer was given before.
 func replayed(md metadata.MD) bool { return len(md.Get(api.Replayed)) == 1 }
 
 const lockedManifest = manifestText + `  - {name: locked, select: [s/one]}

@@ -268,7 +268,7 @@ func get(t testing.TB, url string) *http.Response {
 	return res
 }
 
-// open opens a stream on a server, and says whether it was let in.
+// open opens a stream on a server, and reports whether it was let in.
 func open(ctx context.Context, r *replica, run string) error {
 	stream, err := r.runs.WatchRun(ctx, &servov1.WatchRunRequest{Tenant: "acme", Run: run})
 	if err != nil {

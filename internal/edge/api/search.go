@@ -111,7 +111,7 @@ func (s searchService) Search(ctx context.Context, req *servov1.SearchRequest) (
 	return answer, nil
 }
 
-// more says whether names were left out that may have the text too: there are more configs than
+// more reports whether names were left out that may have the text too: there are more configs than
 // are looked at, and not so many were found that others are left out anyway.
 func (s searchService) more(ctx context.Context, tenant id.Tenant, found []store.Found, text string) (bool, error) {
 	configs := 0
@@ -126,13 +126,13 @@ func (s searchService) more(ctx context.Context, tenant id.Tenant, found []store
 	return s.store.MoreConfigs(ctx, tenant)
 }
 
-// isID says whether a text is an id, and cannot be meant as a name.
+// isID reports whether a text is an id, and cannot be meant as a name.
 func isID(text string) bool {
 	_, err := uuid.Parse(text)
 	return err == nil && len(text) == len(uuid.Nil.String())
 }
 
-// mayFind says whether the caller may read what was found, and has asked for it.
+// mayFind reports whether the caller may read what was found, and has asked for it.
 func (s searchService) mayFind(ctx context.Context, req *servov1.SearchRequest, f *servov1.Found) bool {
 	if req.GetWorkspace() != "" && f.GetWorkspace() != req.GetWorkspace() {
 		return false
@@ -187,7 +187,7 @@ func (s searchService) byName(ctx context.Context, tenant id.Tenant, workspace, 
 	return found, nil
 }
 
-// has says whether a text is in a name, whatever its case.
+// has reports whether a text is in a name, whatever its case.
 func has(name, text string) bool {
 	return strings.Contains(strings.ToLower(name), strings.ToLower(text))
 }

@@ -85,7 +85,7 @@ func (c Claims) checkTypes() error {
 	return nil
 }
 
-// has says whether a claim is a value, or a list with the value in it.
+// has reports whether a claim is a value, or a list with the value in it.
 func (c Claims) has(name, value string) bool {
 	is := func(claim any) bool {
 		text, ok := scalar(claim)

@@ -37,7 +37,7 @@ type Config struct {
 	Now    func() time.Time // nil is the clock
 }
 
-// Verifier says whether tokens are believed. It is safe for use by many at once.
+// Verifier reports whether tokens are believed. It is safe for use by many at once.
 type Verifier struct {
 	now     func() time.Time
 	log     *slog.Logger
@@ -115,7 +115,7 @@ func (v *Verifier) Stop() {
 	}
 }
 
-// IsToken says whether a text has the shape of a token.
+// IsToken reports whether a text has the shape of a token.
 func IsToken(text string) bool { return strings.Count(text, ".") == 2 }
 
 // Verify says who shows a token, or the reason why it is not believed, which is for the log. An
@@ -279,7 +279,7 @@ func (c Claims) instant(name string) (time.Time, error) {
 	return time.Unix(int64(seconds), 0), nil
 }
 
-// ours says whether tokens of a type are about who calls. Issuers sign other things, too.
+// ours reports whether tokens of a type are about who calls. Issuers sign other things, too.
 func ours(kind string) bool {
 	switch strings.ToLower(strings.TrimPrefix(strings.ToLower(kind), "application/")) {
 	case "", "jwt", "at+jwt":

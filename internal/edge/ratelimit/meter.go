@@ -76,7 +76,7 @@ func (m *Meter) turn(now time.Time) {
 // mayBeOver is in the moments between the earliest and the latest end of a window.
 func (m *Meter) mayBeOver(now time.Time) bool { return !m.late.IsZero() && !now.Before(m.early) }
 
-// Needs says whether it is time to ask for a lease: when half of the chunk is spent.
+// Needs reports whether it is time to ask for a lease: when half of the chunk is spent.
 func (m *Meter) Needs(now time.Time) bool {
 	m.turn(now)
 	switch {
@@ -153,7 +153,7 @@ func (m *Meter) Standing(now time.Time) Standing {
 	return s
 }
 
-// Idle says whether nothing is lost by forgetting the meter.
+// Idle reports whether nothing is lost by forgetting the meter.
 func (m *Meter) Idle(now time.Time) bool {
 	m.turn(now)
 	return !m.asking && m.passed == 0

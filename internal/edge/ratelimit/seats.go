@@ -53,7 +53,7 @@ func (s *Seats) Take(now time.Time) Verdict {
 // Leave says that a stream is over.
 func (s *Seats) Leave() { s.open-- }
 
-// Needs says whether it is time to tell the others.
+// Needs reports whether it is time to tell the others.
 func (s *Seats) Needs(now time.Time) bool {
 	switch {
 	case s.asking || s.away && now.Before(s.retry):
@@ -90,5 +90,5 @@ func (s *Seats) Standing() Standing {
 	return Standing{Limit: s.limit, Remaining: max(0, s.limit-s.open-s.others), Reset: seatsFresh}
 }
 
-// Idle says whether nothing is lost by forgetting them.
+// Idle reports whether nothing is lost by forgetting them.
 func (s *Seats) Idle() bool { return !s.asking && s.open == 0 && s.told == 0 }

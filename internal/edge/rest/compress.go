@@ -24,7 +24,7 @@ const (
 	minCompressed = 1 << 10
 )
 
-// isCompressed says whether a body has to be decompressed. One coding is understood, once:
+// isCompressed reports whether a body has to be decompressed. One coding is understood, once:
 // a body that was compressed twice is made by nobody who means well.
 func isCompressed(w http.ResponseWriter, h http.Header) (bool, error) {
 	given := h.Values("Content-Encoding")
@@ -88,7 +88,7 @@ func newGzip() any {
 	return w
 }
 
-// AcceptsGzip says whether a caller would rather have an answer compressed.
+// AcceptsGzip reports whether a caller would rather have an answer compressed.
 func AcceptsGzip(h http.Header) bool {
 	compressed, plain, others := -1.0, -1.0, -1.0 // what was not said
 	for _, header := range h.Values("Accept-Encoding") {
@@ -126,7 +126,7 @@ func weight(params string) float64 {
 	return q
 }
 
-// compressible says whether an answer is worth it. One that goes on has no length, and is
+// compressible reports whether an answer is worth it. One that goes on has no length, and is
 // never compressed: its events must arrive one by one.
 func compressible(status int, h http.Header) bool {
 	if status < http.StatusOK || status == http.StatusNoContent || status == http.StatusPartialContent || status == http.StatusNotModified || h.Get("Content-Encoding") != "" {

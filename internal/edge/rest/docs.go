@@ -68,7 +68,7 @@ func serve(kind string, body []byte) servedFile {
 	return servedFile{kind: kind, body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`}
 }
 
-// has says whether a path is of the page.
+// has reports whether a path is of the page.
 func (p page) has(path string) bool {
 	_, ok := p.files[strings.TrimSuffix(path, "/")]
 	return ok

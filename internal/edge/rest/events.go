@@ -27,7 +27,7 @@ const eventsCall = "servo.v1.RunService.ListRunEvents"
 
 const streamType = "text/event-stream"
 
-// wantsStream says whether a caller asks for server-sent events by name.
+// wantsStream reports whether a caller asks for server-sent events by name.
 func wantsStream(h http.Header) bool {
 	for _, header := range h.Values("Accept") {
 		for one := range strings.SplitSeq(header, ",") {
@@ -40,7 +40,7 @@ func wantsStream(h http.Header) bool {
 	return false
 }
 
-// refusedByWeight says whether a weight is 0: "anything but this".
+// refusedByWeight reports whether a weight is 0: "anything but this".
 func refusedByWeight(q string) bool {
 	weight, err := strconv.ParseFloat(q, 64)
 	return err == nil && weight == 0

@@ -316,7 +316,7 @@ func (f *finisher) requestBody(r *route, o object) error {
 	return nil
 }
 
-// refusesNothing says whether a property's rules are broken by a value that is not there:
+// refusesNothing reports whether a property's rules are broken by a value that is not there:
 // the contract takes that for the empty one.
 func refusesNothing(property object) bool {
 	for _, rule := range []string{"minLength", "minItems", "minimum"} {

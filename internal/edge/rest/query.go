@@ -95,7 +95,7 @@ func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	return m.Fields().ByJSONName(name)
 }
 
-// inQuery says whether a field can be written as name=value.
+// inQuery reports whether a field can be written as name=value.
 func inQuery(field protoreflect.FieldDescriptor) bool {
 	if field.Message() == nil {
 		return true

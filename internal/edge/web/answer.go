@@ -92,7 +92,7 @@ func (s *Web) write(w http.ResponseWriter, r *http.Request, status int, c templ.
 // docOf is what went wrong, in the words of the API.
 func docOf(err error) (int, problem.Doc) { return problem.Document(problem.Status(err)) }
 
-// hasCode says whether a call failed of a reason.
+// hasCode reports whether a call failed of a reason.
 func hasCode(err error, code fault.Code) bool {
 	if err == nil {
 		return false

@@ -98,7 +98,7 @@ func (s *seats) end(session string, until, now time.Time) {
 	}
 }
 
-// hasEnded says whether a session was logged out on this server.
+// hasEnded reports whether a session was logged out on this server.
 func (s *seats) hasEnded(session string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,7 +76,7 @@ func (s *sessions) seal(ctx context.Context, name string, value any) (string, er
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, raw, []byte(name))), nil
 }
 
-// open reads what was sealed. It says whether there is something, and it is one of ours.
+// open reads what was sealed. It reports whether there is something, and it is one of ours.
 func (s *sessions) open(r *http.Request, name string, value any) (bool, error) {
 	held, err := r.Cookie(name)
 	if err != nil {

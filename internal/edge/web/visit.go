@@ -107,7 +107,7 @@ func (v *visit) tenants() (names []string) {
 	return names
 }
 
-// may says whether the visitor has a permission in the tenant that he looks at. It only hides
+// may reports whether the visitor has a permission in the tenant that he looks at. It only hides
 // what would be refused.
 func (v *visit) may(p access.Permission) bool {
 	if v.who.GetOpen() || len(v.who.GetGrants()) == 0 || v.scope.Tenant == v.who.GetTenant() {
@@ -118,7 +118,7 @@ func (v *visit) may(p access.Permission) bool {
 	})
 }
 
-// everywhere says whether the visitor may look across tenants.
+// everywhere reports whether the visitor may look across tenants.
 func (v *visit) everywhere() bool { return v.may(access.PlatformRead) }
 
 // query is a parameter of the page's address.

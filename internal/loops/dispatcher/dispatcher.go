@@ -203,7 +203,7 @@ func (d *Dispatch) runOnce(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// due says whether it is time to look.
+// due reports whether it is time to look.
 func (d *Dispatch) due(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -241,7 +241,7 @@ func (d *Dispatch) releaseFormer(ctx context.Context) error {
 // worker is the name by which this server serves a pool.
 func (d *Dispatch) worker(pool string) string { return engine.DispatcherName(d.config.Server, pool) }
 
-// adopt keeps the endpoints as the pools say, and says whether there are new ones.
+// adopt keeps the endpoints as the pools say, and reports whether there are new ones.
 func (d *Dispatch) adopt(pools []store.PushPool) (news bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -171,7 +171,7 @@ func (s *stream) step(e event.Event, complain func(string, ...any)) int64 {
 	return token
 }
 
-// endOf says whether an event ends an attempt, and the state in which the task is then. A
+// endOf reports whether an event ends an attempt, and the state in which the task is then. A
 // return leads to READY or QUEUED: the answer says which.
 func endOf(body event.Body) (run.TaskState, bool) {
 	switch body.(type) {

@@ -160,7 +160,7 @@ func (w *worker) end(ctx context.Context, l engine.Lease) {
 	}
 }
 
-// beat keeps a lease alive for a while. It says whether to go on: a worker that was asked
+// beat keeps a lease alive for a while. It reports whether to go on: a worker that was asked
 // to stop, or has lost its lease, should not.
 func (w *worker) beat(ctx context.Context, l engine.Lease, d time.Duration) bool {
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {

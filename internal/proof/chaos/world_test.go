@@ -369,7 +369,7 @@ func (s *process) end() {
 	}
 }
 
-// isQuiet says whether the server asks for nothing new.
+// isQuiet reports whether the server asks for nothing new.
 func (s *process) isQuiet() bool {
 	select {
 	case <-s.quiet:

@@ -82,7 +82,7 @@ func Explore(w World, rules Rules) Result {
 	return x.result(Holds, node{parent: -1})
 }
 
-// visit gives a state its number, and says whether it is new.
+// visit gives a state its number, and reports whether it is new.
 func (x *search) visit(s *State, n node) (id int32, isNew bool) {
 	k := key{maphash.Comparable(x.seeds[0], *s), maphash.Comparable(x.seeds[1], *s)}
 	if id, ok := x.ids[k]; ok {

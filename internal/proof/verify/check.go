@@ -73,7 +73,7 @@ func (c *check) diverges(kind Kind, table, column string, subject uuid.UUID, wan
 	c.report(Divergence{Kind: kind, Table: table, Column: column, Tenant: c.key.Tenant, Run: c.key.Run, Subject: subject, Want: want, Got: got})
 }
 
-// compare reports the columns that differ, and says whether any does.
+// compare reports the columns that differ, and reports whether any does.
 func compare[R any](c *check, columns columns[R], subject uuid.UUID, want, got *R) bool {
 	differences := columns.diff(want, got)
 	for _, d := range differences {

@@ -14,7 +14,7 @@ import (
 // kindConfig is beside the kinds of package tenant: a config is an entity with a fold of its own.
 const kindConfig tenant.Kind = "config"
 
-// configMay says whether an event may happen to a config. What cannot be folded at all is for
+// configMay reports whether an event may happen to a config. What cannot be folded at all is for
 // Evolve to say.
 func configMay(c config.Config, body event.Body) bool {
 	switch body.(type) {

@@ -200,7 +200,7 @@ func (en *entity) fold(e event.Event) (err error) {
 	return err
 }
 
-// may says whether an event may happen to an entity.
+// may reports whether an event may happen to an entity.
 func (en *entity) may(body event.Body) bool {
 	switch en.Kind { //nolint:exhaustive // the others are judged by the event
 	case kindConfig:

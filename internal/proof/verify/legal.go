@@ -12,7 +12,7 @@ import (
 // Therefore the events are judged too: by the machines, written down a second time from
 // the side of the events, and by what must be true of a run as a whole.
 
-// taskMay says whether an event may happen to a task in a state.
+// taskMay reports whether an event may happen to a task in a state.
 func taskMay(from run.TaskState, body event.Body) bool {
 	switch b := body.(type) {
 	case run.TaskReadied:
@@ -35,7 +35,7 @@ func taskMay(from run.TaskState, body event.Body) bool {
 	return true // not an event of a task: Evolve says so
 }
 
-// runMay says whether an event may happen to a run in a state; 0 is before its first.
+// runMay reports whether an event may happen to a run in a state; 0 is before its first.
 func runMay(from run.State, body event.Body) bool {
 	switch b := body.(type) {
 	case run.RunCreated:

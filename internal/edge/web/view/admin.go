@@ -44,7 +44,7 @@ func (m AdminModel) sampleText() string {
 	return m.VerifySample
 }
 
-// dutyLook says whether somebody has a duty.
+// dutyLook reports whether somebody has a duty.
 func dutyLook(d *servov1.Duty) Look {
 	if d.GetHolder() == "" {
 		return Look{toneLate, "ring", "nobody"}

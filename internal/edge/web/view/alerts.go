@@ -74,7 +74,7 @@ func AlertPath(tenant, alert string) string {
 	return "/ui/alerts?" + query.Encode()
 }
 
-// alertState says whether an alert is over.
+// alertState reports whether an alert is over.
 func alertState(a *servov1.Alert) string {
 	if a.GetResolvedAt() != nil {
 		return "RESOLVED"

@@ -67,7 +67,7 @@ func narrowed(s Scope, selection string, picture bool) string {
 	return at + "?" + query.Encode()
 }
 
-// AssetHas says whether a text is somewhere in an asset: its key, description, tags or owners.
+// AssetHas reports whether a text is somewhere in an asset: its key, description, tags or owners.
 func AssetHas(a *servov1.Asset, text string) bool {
 	if text == "" {
 		return true
@@ -222,12 +222,12 @@ type Family struct {
 	Upstream, Downstream []*servov1.Asset
 }
 
-// SelectsKin says whether a pipeline selects assets by what they have to do with others.
+// SelectsKin reports whether a pipeline selects assets by what they have to do with others.
 func SelectsKin(p *servov1.Pipeline) bool {
 	return slices.ContainsFunc(p.GetSelect(), func(e string) bool { return strings.Contains(e, "+") })
 }
 
-// In says whether a selection has the asset: by itself, as an upstream of something that is
+// In reports whether a selection has the asset: by itself, as an upstream of something that is
 // selected with its upstreams, or the other way round.
 func (f Family) In(selection []string) bool {
 	for _, expression := range selection {
@@ -243,7 +243,7 @@ func (f Family) In(selection []string) bool {
 	return false
 }
 
-// selects says whether a word of the selection language, without its plus signs, means an asset.
+// selects reports whether a word of the selection language, without its plus signs, means an asset.
 func selects(term string, a *servov1.Asset) bool {
 	kind, value, named := strings.Cut(term, ":")
 	switch {

@@ -191,7 +191,7 @@ func (m ConfigFormModel) title() string {
 	return "Edit " + m.Config.GetName()
 }
 
-// offered says whether a pipeline is one of those that are deployed.
+// offered reports whether a pipeline is one of those that are deployed.
 func (m ConfigFormModel) offered(name string) bool {
 	for _, p := range m.Pipelines {
 		if p.GetName() == name {

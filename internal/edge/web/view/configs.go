@@ -143,7 +143,7 @@ func expressionOf(t *servov1.ConfigTrigger) string {
 	return t.GetExpression()
 }
 
-// timedTrigger says whether a config has slots.
+// timedTrigger reports whether a config has slots.
 func timedTrigger(t *servov1.ConfigTrigger) bool {
 	return t.GetCron() != "" || t.GetTemplate() != "" || t.GetInterval() != ""
 }
@@ -227,7 +227,7 @@ func failingText(c *servov1.Config) string {
 	return text
 }
 
-// runFailed says whether a run has ended badly.
+// runFailed reports whether a run has ended badly.
 func runFailed(state servov1.Run_State) bool {
 	return state == servov1.Run_FAILED || state == servov1.Run_TIMED_OUT
 }

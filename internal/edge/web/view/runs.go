@@ -50,11 +50,11 @@ type TaskModel struct {
 	MayRetry     bool
 }
 
-// Dear says whether a look at the run costs more than it is worth every other second: the
+// Dear reports whether a look at the run costs more than it is worth every other second: the
 // timeline of many tasks reads page after page of events, and what has ended changes no more.
 func (m RunModel) Dear() bool { return len(m.Gantt.Rows) > 50 || !unfinished(m.Run) }
 
-// unfinished says whether a run goes on.
+// unfinished reports whether a run goes on.
 func unfinished(r *servov1.Run) bool { return r.GetFinishedAt() == nil }
 
 // doneTasks is how many tasks of a run have ended.

@@ -102,7 +102,7 @@ type AuditModel struct {
 // SecretModel is a secret that is shown once.
 type SecretModel struct{ Title, Text, Secret, At string }
 
-// keyAlive says whether something can be done about a key.
+// keyAlive reports whether something can be done about a key.
 func keyAlive(k *servov1.Key) bool {
 	return k.GetState() == servov1.Key_ACTIVE || k.GetState() == servov1.Key_RETIRING
 }

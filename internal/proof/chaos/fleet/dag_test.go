@@ -203,10 +203,10 @@ func timeOf(key string, of place, attempt int) time.Duration {
 	return time.Duration(mix("time", key, of, attempt) % uint64(most))
 }
 
-// failsFirst says whether the first attempt of a task fails with a code that is retried.
+// failsFirst reports whether the first attempt of a task fails with a code that is retried.
 func failsFirst(key string, of place) bool { return mix("fails", key, of)%12 == 0 }
 
-// yieldsAt says whether a task gives itself back after a page.
+// yieldsAt reports whether a task gives itself back after a page.
 func yieldsAt(key string, of place, page int) bool { return mix("yields", key, of, page)%3 == 0 }
 
 func TestExpectations(t *testing.T) {

@@ -181,7 +181,7 @@ func (p *process) awaitEnd(l *life, allowed ...int) error {
 	return fmt.Errorf("%s was asked to end and ended as %v: see its log", l.name, l.cmd.ProcessState)
 }
 
-// lure asks a worker to do something in the task that comes next, and says whether it does.
+// lure asks a worker to do something in the task that comes next, and reports whether it does.
 // Without a task for a while it is told to behave.
 func (p *process) lure(ctx context.Context, word string) (life *life, caught bool) {
 	l := p.current()

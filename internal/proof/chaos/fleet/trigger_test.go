@@ -30,7 +30,7 @@ func newTrigger(seed uint64, number int) trigger {
 	}
 }
 
-// twice says whether two programs send a trigger at the same time.
+// twice reports whether two programs send a trigger at the same time.
 func (t trigger) twice() bool { return mix("twice", t.key)%4 == 0 }
 
 // The load: a trigger comes every so often, while the faults last and until there are enough.

@@ -125,7 +125,7 @@ func (h *hands) hear(word string) {
 	}
 }
 
-// caught says whether a task should do one of these now. It tells the test, once.
+// caught reports whether a task should do one of these now. It tells the test, once.
 func (h *hands) caught(words ...string) string {
 	for _, word := range words {
 		if h.lure.CompareAndSwap(word, "") {
@@ -342,5 +342,5 @@ func actionOf(item *servov1.ReportItem) string {
 	return actOther
 }
 
-// ends says whether an action ends its attempt.
+// ends reports whether an action ends its attempt.
 func ends(action string) bool { return action != actOther }
