@@ -177,8 +177,8 @@ var checks = []check{
 			`a.go:1: "Nobody": name the subject: the caller, the operator, a worker, another server`,
 			`a.go:1: "hears": receive, be notified`,
 			`b.sql:1: "short way": handoff`,
-			`docs/a.md:1: "said": report, state, set, specify, name, define`,
-			`docs/a.md:1: "goes on": continue, proceed`,
+			`guide/a.md:1: "said": report, state, set, specify, name, define`,
+			`guide/a.md:1: "goes on": continue, proceed`,
 			`x/a.templ:1: "Whoever": name the subject: the caller, the operator, a worker, another server`,
 		},
 		good: map[string]string{
