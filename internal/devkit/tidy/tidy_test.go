@@ -168,10 +168,10 @@ var checks = []check{
 		claim: "texts use the vocabulary of the field",
 		find:  (*Repo).UnusualWords,
 		bad: map[string]string{
-			"a.go":      "// Nobody hears of it.\npackage a\n",
-			"docs/a.md": "If not said, the run goes on.\n",
-			"x/a.templ": "<p>Whoever comes</p>\n",
-			"b.sql":     "-- the short way\n",
+			"a.go":       "// Nobody hears of it.\npackage a\n",
+			"guide/a.md": "If not said, the run goes on.\n",
+			"x/a.templ":  "<p>Whoever comes</p>\n",
+			"b.sql":      "-- the short way\n",
 		},
 		want: []string{
 			`a.go:1: "Nobody": name the subject: the caller, the operator, a worker, another server`,
