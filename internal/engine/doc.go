@@ -6,6 +6,6 @@
 // that overload never looks like death, and so have logs, which nothing waits for. The loops call Admit, Expire, RetryDue and
 // SkipDoomed.
 //
-// The rules of locking are those of docs/adr/0002-the-write-path.md, which internal/proof/model
+// The rules of locking are those of docs/adr/0002-write-path.md, which internal/proof/model
 // checks over every interleaving. The engine never decides what may happen to a task.
 package engine

@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// The short way (docs/adr/0025-the-short-way.md): a transaction that makes a few tasks ready
+// The short way (docs/adr/0025-handoff.md): a transaction that makes a few tasks ready
 // queues them itself, if nobody waits for their pools, and leases them to claims that wait in
 // this process. It holds the admission duty for that, and whatever it does a round of
 // admission and a claim would have done; it waits for nobody, and leaves everything as it is

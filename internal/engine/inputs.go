@@ -13,7 +13,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Inputs from outside of a run (docs/adr/0036-inputs-from-outside.md): an upstream that a run does
+// Inputs from outside of a run (docs/adr/0036-inputs-outside-the-run.md): an upstream that a run does
 // not execute is read where it was executed. The task is chosen when the run is created and
 // recorded with it, so that all attempts of a task read the same.
 

@@ -13,7 +13,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Which tenants may use a pool is a property of the pool (docs/adr/0026-who-may-use-a-pool.md).
+// Which tenants may use a pool is a property of the pool (docs/adr/0026-pool-access.md).
 // It is checked where tasks are created, so that people learn of it, and enforced where tasks are
 // admitted and claimed: the pool may have changed in between.
 

@@ -1,5 +1,5 @@
 // Package model is an executable model of the write path that
-// docs/adr/0002-the-write-path.md decides on. It takes small worlds of two to four tasks,
+// docs/adr/0002-write-path.md decides on. It takes small worlds of two to four tasks,
 // lets several servers, workers and loops act in them, visits every interleaving of their
 // statements and looks after each step whether the promises hold. It is a proof for small
 // numbers and nothing else: the product never imports it, and it imports nothing of the
@@ -95,7 +95,7 @@
 //
 // # The short way
 //
-// docs/adr/0025-the-short-way.md, for reports, retries that are due, batches and starts of
+// docs/adr/0025-handoff.md, for reports, retries that are due, batches and starts of
 // runs. A worker that holds nothing and is in no transaction is a claim that waits in memory,
 // even if it has not looked; it may be sent again while a transaction has it. A claim is
 // taken and its id tried in one step, which leaves out the claim that is repeated, served and

@@ -2,7 +2,7 @@ package model
 
 import "reflect"
 
-// Rules are the rules of docs/adr/0002-the-write-path.md, each of which can be switched
+// Rules are the rules of docs/adr/0002-write-path.md, each of which can be switched
 // off to see what it is there for. A field's comment says what happens without it.
 type Rules struct {
 	// Locks on the run's row.
@@ -55,7 +55,7 @@ type Rules struct {
 	DutyExclusive bool // off: the duty's row is locked FOR SHARE
 	QuotaAtOnce   bool // off: leases and pool_q are counted by two statements
 
-	// The short way of docs/adr/0025-the-short-way.md.
+	// The short way of docs/adr/0025-handoff.md.
 
 	ShortWaySkips        bool // off: it waits for the duty's row
 	ShortWayHoldsDuty    bool // off: it does not touch the duty's row

@@ -1,6 +1,6 @@
 package model
 
-// The short way of docs/adr/0025-the-short-way.md: a transaction that readies tasks tries to
+// The short way of docs/adr/0025-handoff.md: a transaction that readies tasks tries to
 // hold the duty, and queues or leases them itself where nobody waits.
 
 // shortWay is what a transaction that readies tasks does at its end. The id of a claim and
