@@ -26,7 +26,7 @@ var Rooms = []Room{
 	{
 		Name: "domain", Dir: "internal/domain", Holds: "the rules, pure: runs, assets, plans, schedules, configs, tenants, access, fairness, alerts",
 		May: []string{"base"}, Siblings: []string{"config > asset", "config > schedule", "plan > asset", "simulate > schedule"},
-		Libraries: []string{"github.com/google/cel-go", "github.com/google/uuid", "github.com/netresearch/go-cron", "go.yaml.in/yaml"},
+		Libraries: []string{"github.com/google/cel-go", "github.com/google/uuid", "go.yaml.in/yaml"},
 	},
 	{Name: "store", Dir: "internal/store", Holds: "all SQL: migrations, queries, transactions", May: []string{"base", "domain"}, Tests: []string{"devkit"}},
 	{

@@ -3,8 +3,6 @@ package schedule
 import (
 	"math/bits"
 	"time"
-
-	cron "github.com/netresearch/go-cron"
 )
 
 // The calendar knows no zones: its times are readings of a local clock that never jumps,
@@ -71,23 +69,12 @@ func (f *fields) matchingDays(weekday, length, month int) uint32 {
 		return 0
 	}
 	all := uint32(1)<<length - 1
-	byDate := uint32(f.days >> 1) //nolint:gosec // 31 bits
-	for _, rule := range f.dayRules {
-		byDate |= dateOf(rule, weekday, length)
-	}
-	byWeekday := uint32(0)
-	for first := range 7 { // the first seven days, and all that share their weekday
+	byDate := uint32(f.days>>1) | daysOf(f.dayRules, weekday, length) //nolint:gosec // 31 bits
+	byWeekday := daysOf(f.weekdayRules, weekday, length)
+	for first := range 7 { // the first seven days, and all with the same weekday
 		if f.weekdays>>((weekday+first)%7)&1 == 1 {
 			byWeekday |= 0x10204081 << first
 		}
-	}
-	for _, rule := range f.weekdayRules {
-		first := (rule.Weekday - weekday + 7) % 7
-		nth := rule.N
-		if nth < 0 {
-			nth = (length-1-first)/7 + 1
-		}
-		byWeekday |= 1 << (first + 7*(nth-1))
 	}
 	if f.eitherDay {
 		return (byDate | byWeekday) & all
@@ -95,35 +82,14 @@ func (f *fields) matchingDays(weekday, length, month int) uint32 {
 	return byDate & byWeekday & all
 }
 
-// dateOf is the day of a month that a rule picks, or none.
-func dateOf(rule cron.DomConstraint, weekday, length int) uint32 {
-	day := length - 1 // counted from 0
-	switch rule.Type {
-	case cron.DomLast:
-	case cron.DomLastOffset:
-		day -= rule.N
-	case cron.DomLastWeekday, cron.DomNearestWeekday:
-		if rule.Type == cron.DomNearestWeekday {
-			day = rule.N - 1
-		}
-		if day >= length {
-			return 0 // a month that has no such day has none near it either
-		}
-		switch (weekday + day) % 7 {
-		case 6: // Saturday: the day before, but never in another month
-			if day--; day < 0 {
-				day = 2
-			}
-		case 0: // Sunday
-			if day++; day >= length {
-				day = length - 3
-			}
+// daysOf returns the days that the rules select. Bit 0 is the first day of the month.
+func daysOf(rules []dayRule, weekday, length int) (days uint32) {
+	for _, rule := range rules {
+		if day := rule(weekday, length); day >= 0 {
+			days |= 1 << day
 		}
 	}
-	if day < 0 {
-		return 0
-	}
-	return 1 << day
+	return days
 }
 
 // next is the first matching reading from "from" on, and not after limit.

@@ -93,40 +93,40 @@ func TestExpressions(t *testing.T) {
 func TestRefusedExpressions(t *testing.T) {
 	t.Parallel()
 	for expression, reason := range map[string]string{
-		"":                                   "5 fields are needed",
-		"* * * *":                            "5 fields are needed, or 6 with seconds, not 4",
-		"0 0 * * * * 2030":                   "not 7",
-		"hourly":                             "5 fields are needed",
-		"60 * * * *":                         "60 is not from 0 to 59",
-		"* 24 * * *":                         "24 is not from 0 to 23",
-		"* * 0 * *":                          "0 is not from 1 to 31",
-		"* * * 13 *":                         "13 is not from 1 to 12",
-		"* * * * 8":                          "8 is not from 0 to 7",
-		"*/0 * * * *":                        "a step is at least 1, not 0",
-		"*/61 * * * *":                       "a step of 61 does not fit the range from 0 to 59",
+		"":                                   "expected 5 fields",
+		"* * * *":                            "expected 5 fields, or 6 with seconds, found 4",
+		"0 0 * * * * 2030":                   "found 7",
+		"hourly":                             "expected 5 fields",
+		"60 * * * *":                         "60 is out of range (0 to 59)",
+		"* 24 * * *":                         "24 is out of range (0 to 23)",
+		"* * 0 * *":                          "0 is out of range (1 to 31)",
+		"* * * 13 *":                         "13 is out of range (1 to 12)",
+		"* * * * 8":                          "8 is out of range (0 to 7)",
+		"*/0 * * * *":                        "step 0 is less than 1",
+		"*/61 * * * *":                       "step 61 does not fit the range 0 to 59",
 		"30-10 * * * *":                      `minute "30-10": the range "30-10" ends before it begins`,
 		"* 22-2 * * *":                       "ends before it begins",
 		"* * * NOV-FEB *":                    "ends before it begins",
 		"* * * * FRI-MON":                    "ends before it begins",
 		"1,,2 * * * *":                       "an item of the list is empty",
 		", * * * *":                          "an item of the list is empty",
-		"*-5 * * * *":                        "not understood",
-		"+5 * * * *":                         "not understood",
-		"-5 * * * *":                         "not understood",
-		"1-2-3 * * * *":                      "not understood",
-		"1/2/3 * * * *":                      "not understood",
+		"*-5 * * * *":                        "invalid item",
+		"+5 * * * *":                         "invalid item",
+		"-5 * * * *":                         "invalid item",
+		"1-2-3 * * * *":                      "invalid item",
+		"1/2/3 * * * *":                      "invalid item",
 		"? * * * *":                          "? is for the day of month and the day of week",
-		"0 0 ?,1 * *":                        "? must stand alone",
-		"0 0 ?/2 * *":                        "not understood",
-		"0 0 H * *":                          "not understood",
-		"H H * * *":                          "not understood",
-		"0 0 L-31 * *":                       "31 is not a day",
-		"0 0 32W * *":                        "32 is not a day",
-		"0 0 0W * *":                         "0 is not a day",
-		"0 0 W * *":                          "not understood",
+		"0 0 ?,1 * *":                        "? cannot be combined",
+		"0 0 ?/2 * *":                        "invalid item",
+		"0 0 H * *":                          "invalid item",
+		"H H * * *":                          "invalid item",
+		"0 0 L-31 * *":                       "31 is out of range (1 to 30)",
+		"0 0 32W * *":                        "32 is out of range (1 to 31)",
+		"0 0 0W * *":                         "0 is out of range (1 to 31)",
+		"0 0 W * *":                          "invalid item",
 		"0 0 * * 1#6":                        "1 to 5 times",
 		"0 0 * * 1#0":                        "1 to 5 times",
-		"0 0 * * 8L":                         "not understood",
+		"0 0 * * 8L":                         "invalid item",
 		"0 0 * * FOO":                        "FOO",
 		"0 MON * * *":                        "MON",
 		"TZ=UTC 0 0 * * *":                   "TZ= is not a part of an expression",
@@ -143,8 +143,8 @@ func TestRefusedExpressions(t *testing.T) {
 		"0 0 31 2,4,6,9,11 ?":                "never fires: there is no such date",
 		"* * L-30 2,4 *":                     "never fires: there is no such date",
 		"0 0 31W 4 *":                        "never fires: there is no such date",
-		"0 0 30 2 *\n":                       "not understood",
-		"0 0 * * \x00":                       "not understood",
+		"0 0 30 2 *\n":                       "invalid item",
+		"0 0 * * \x00":                       "invalid item",
 		strings.Repeat("1,", 130) + "* * *":  "longer than 256 bytes",
 		"@every " + strings.Repeat("1", 300): "longer than 256 bytes",
 	} {
@@ -161,7 +161,7 @@ func TestRefusedExpressions(t *testing.T) {
 	}
 }
 
-// TestHints: what is often meant by an expression that is refused is said with it.
+// TestHints: the error of a range that wraps, or of a zone prefix, suggests a valid expression.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	for expression, remedy := range map[string]string{
@@ -192,7 +192,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestPlainReasons: whatever is written, the words of parsers do not come out.
+// TestPlainReasons: errors of any input contain no messages of parsers and formatters.
 func TestPlainReasons(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
