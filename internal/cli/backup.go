@@ -36,7 +36,7 @@ Exits with 1 if a backup would fail.`,
 		Example: `  servo admin backup check --database postgres://backup@localhost/servo`,
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := databaseURL(database)
+			url, err := databaseURL(cmd.Context(), database)
 			if err != nil {
 				return err
 			}

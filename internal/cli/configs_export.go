@@ -192,8 +192,10 @@ func edited(ctx context.Context, cmd *cobra.Command, text []byte) (name string, 
 	if err = errors.Join(err, file.Close()); err != nil {
 		return "", wrote(err)
 	}
-	command := strings.Fields(firstText(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"))
+	env := environmentOf(ctx)
+	command := strings.Fields(firstText(env.Getenv("VISUAL"), env.Getenv("EDITOR"), "vi"))
 	editor := exec.CommandContext(ctx, command[0], append(command[1:], file.Name())...) //nolint:gosec // the user names the editor
+	editor.Dir = env.Dir
 	editor.Stdin, editor.Stdout, editor.Stderr = cmd.InOrStdin(), io.Writer(os.Stderr), cmd.ErrOrStderr()
 	if err := editor.Run(); err != nil {
 		_ = os.Remove(file.Name())

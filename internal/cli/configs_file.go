@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func (d document) place() string { return fmt.Sprintf("%s, document %d", clean(d
 // readConfigs reads all configs of a file, of the files below a directory, or of standard
 // input, in the order of their names. All mistakes are told at once.
 func readConfigs(cmd *cobra.Command, name, workspace string) ([]document, error) {
-	files, err := configFiles(name)
+	files, err := configFiles(cmd.Context(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -75,19 +76,20 @@ func readConfigs(cmd *cobra.Command, name, workspace string) ([]document, error)
 }
 
 // configFiles are the files that a name stands for.
-func configFiles(name string) (files []string, err error) {
+func configFiles(ctx context.Context, name string) (files []string, err error) {
 	if name == stdinName {
 		return []string{name}, nil
 	}
-	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+	root := environmentOf(ctx).path(name)
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		ending := strings.ToLower(filepath.Ext(path))
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != name && strings.HasPrefix(entry.Name(), "."):
+		case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
 			return filepath.SkipDir
-		case !entry.IsDir() && (path == name || ending == ".yaml" || ending == ".yml" || ending == ".json"):
-			files = append(files, path)
+		case !entry.IsDir() && (path == root || ending == ".yaml" || ending == ".yml" || ending == ".json"):
+			files = append(files, filepath.Join(name, strings.TrimPrefix(path, root)))
 		}
 		return nil
 	})

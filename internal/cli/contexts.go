@@ -47,20 +47,10 @@ type serverContext struct {
 	Command string   `yaml:"token_command,omitempty"` // prints a token, instead of a key
 }
 
-// variable is the value of an environment variable.
-func variable(environ func() []string, name string) string {
-	for _, entry := range slices.Backward(environ()) {
-		if found, value, _ := strings.Cut(entry, "="); found == name {
-			return value
-		}
-	}
-	return ""
-}
-
 // readContexts reads the contexts; there may be none.
-func readContexts(environ func() []string) (contexts, error) {
+func readContexts(env Environment) (contexts, error) {
 	c := contexts{Contexts: map[string]serverContext{}}
-	settings, _ := settingsPath(environ)
+	settings, _ := settingsPath(env)
 	if settings == "" || settings == os.DevNull {
 		return c, nil
 	}
@@ -167,7 +157,7 @@ func newContextList() *cobra.Command {
 		Short: "List the contexts",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := readContexts(os.Environ)
+			c, err := readContexts(environmentOf(cmd.Context()))
 			if err != nil {
 				return err
 			}
@@ -207,7 +197,7 @@ func newContextUse() *cobra.Command {
 		Example: "  servo context use prod",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := readContexts(os.Environ)
+			c, err := readContexts(environmentOf(cmd.Context()))
 			if err != nil {
 				return err
 			}
@@ -231,11 +221,11 @@ func newContextShow() *cobra.Command {
 		Short: "Show the context that is used, or another",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := readContexts(os.Environ)
+			c, err := readContexts(environmentOf(cmd.Context()))
 			if err != nil {
 				return err
 			}
-			name := firstText(append(args, variable(os.Environ, contextVariable), c.Current)...)
+			name := firstText(append(args, environmentOf(cmd.Context()).Getenv(contextVariable), c.Current)...)
 			if name == "" {
 				return fault.New(fault.NotFound, "no context is used", fault.Field("context"), fault.Remedy("servo login makes one, servo context use chooses one"))
 			}
@@ -257,7 +247,7 @@ func newContextDelete() *cobra.Command {
 		Long:  "Forget a context and its key. The key itself lives on: servo keys revoke ends it.",
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := readContexts(os.Environ)
+			c, err := readContexts(environmentOf(cmd.Context()))
 			if err != nil {
 				return err
 			}

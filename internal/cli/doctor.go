@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,7 +61,8 @@ Exits with 1 if a check fails.`,
   servo doctor --production --server https://servo.example.com:8081 --http https://servo.example.com:8080`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d.serverGiven = cmd.Flags().Changed("server") || os.Getenv("SERVO_SERVER") != ""
+			d.env = environmentOf(cmd.Context())
+			d.serverGiven = cmd.Flags().Changed("server") || d.env.Getenv("SERVO_SERVER") != ""
 			d.httpGiven = cmd.Flags().Changed("http")
 			d.flags = cmd.Flags()
 			report := d.examine(cmd.Context())

@@ -37,6 +37,7 @@ const (
 
 // doctor makes the checks of servo doctor.
 type doctor struct {
+	env                    Environment
 	flags                  *pflag.FlagSet
 	http, database, dir    string
 	oidc                   string // a file, as servers have it
@@ -49,10 +50,10 @@ type doctor struct {
 
 // configuration: the file and the environment can be read.
 func (d *doctor) configuration(context.Context) []finding {
-	if _, err := readSettings(d.flags, os.Environ); err != nil {
+	if _, err := readSettings(d.flags, d.env); err != nil {
 		return failing(err)
 	}
-	path, _ := settingsPath(os.Environ)
+	path, _ := settingsPath(d.env)
 	if _, err := os.Stat(path); err != nil {
 		return one(passed, "no configuration file; the defaults and the environment hold", "")
 	}
@@ -61,7 +62,7 @@ func (d *doctor) configuration(context.Context) []finding {
 
 // server: one answers, and is of this version.
 func (d *doctor) server(ctx context.Context) []finding {
-	settings, err := readSettings(d.flags, os.Environ)
+	settings, err := readSettings(d.flags, d.env)
 	if err != nil {
 		return one(skipped, "the configuration cannot be read", "")
 	}
@@ -169,7 +170,7 @@ func skew(whose string, begun, theirs time.Time) finding {
 // visitor visits REST, and believes whom the command line believes.
 func (d *doctor) visitor() *http.Client {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DisableKeepAlives: true}
-	if settings, err := readSettings(d.flags, os.Environ); err == nil {
+	if settings, err := readSettings(d.flags, d.env); err == nil {
 		transport.TLSClientConfig, _ = settings.encryption() // what is wrong with the files was said of the server
 	}
 	return &http.Client{Transport: transport}
@@ -213,7 +214,7 @@ func (d *doctor) readiness(ctx context.Context) []finding {
 
 // databases: the one that was named answers, is new enough, migrated, and on time.
 func (d *doctor) databases(ctx context.Context) []finding {
-	url, err := databaseURL(d.database)
+	url, err := databaseURL(ctx, d.database)
 	if err != nil {
 		return one(skipped, "none is named by --database or "+databaseVariable, "")
 	}
@@ -327,7 +328,7 @@ func (d *doctor) addresses(ctx context.Context) []finding {
 
 // disk: there is room for the database of servo dev.
 func (d *doctor) disk(context.Context) []finding {
-	dir := d.dir
+	dir := d.env.path(d.dir)
 	for dir != "" { // the nearest that is there
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
 			break

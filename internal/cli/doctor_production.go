@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +26,7 @@ const (
 
 // production walks the list of what an installation must have before others depend on it.
 func (d *doctor) production(ctx context.Context) []finding {
-	settings, err := readSettings(d.flags, os.Environ)
+	settings, err := readSettings(d.flags, d.env)
 	if err != nil {
 		return one(failed, "the configuration cannot be read", "")
 	}
@@ -148,7 +147,7 @@ func authenticated(ctx context.Context, settings settings) finding {
 
 // guarded are the checks that need the database.
 func (d *doctor) guarded(ctx context.Context) []finding {
-	url, err := databaseURL(d.database)
+	url, err := databaseURL(ctx, d.database)
 	if err != nil {
 		return []finding{{Check: "database", Verdict: failed, Message: "none is named", Remedy: "name it with --database or " + databaseVariable + ", as the servers do"}}
 	}

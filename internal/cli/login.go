@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/charmbracelet/x/term"
@@ -44,7 +45,8 @@ to its own servers and to no others.`,
   servo login --server servo.example.com:8081 --token-command 'gcloud auth print-identity-token'`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings, err := readSettings(cmd.Flags(), os.Environ)
+			env := environmentOf(cmd.Context())
+			settings, err := readSettings(cmd.Flags(), env)
 			if err != nil {
 				return err
 			}
@@ -58,12 +60,14 @@ to its own servers and to no others.`,
 			if err := tryKey(cmd.Context(), settings, key); err != nil {
 				return err
 			}
-			c, err := readContexts(os.Environ)
+			c, err := readContexts(env)
 			if err != nil {
 				return err
 			}
-			if settings.TLS.CA, err = absolute(settings.TLS.CA); err != nil {
-				return err
+			if settings.TLS.CA != "" {
+				if settings.TLS.CA, err = filepath.Abs(settings.TLS.CA); err != nil {
+					return err
+				}
 			}
 			c.Contexts[name] = serverContext{Servers: settings.Servers, CA: settings.TLS.CA, Tenant: tenant, Key: kept, Command: command}
 			c.Current = name

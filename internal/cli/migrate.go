@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -23,9 +22,9 @@ func addDatabase(cmd *cobra.Command, to *string) {
 }
 
 // databaseURL is the database of the flag, or of the environment.
-func databaseURL(flag string) (string, error) {
+func databaseURL(ctx context.Context, flag string) (string, error) {
 	if flag == "" {
-		flag = os.Getenv(databaseVariable)
+		flag = environmentOf(ctx).Getenv(databaseVariable)
 	}
 	if flag == "" {
 		return "", fault.New(fault.InvalidArgument, "is missing", fault.Field("--database"),
@@ -36,7 +35,7 @@ func databaseURL(flag string) (string, error) {
 
 // openDatabase connects to the database of the flag, or of the environment.
 func openDatabase(ctx context.Context, flag string) (*store.Store, error) {
-	address, err := databaseURL(flag)
+	address, err := databaseURL(ctx, flag)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -21,14 +20,14 @@ func addOIDC(cmd *cobra.Command, path *string) {
 }
 
 // readOIDC reads the issuers that are trusted; there may be none.
-func readOIDC(path string) (oidc.Settings, error) {
+func readOIDC(ctx context.Context, path string) (oidc.Settings, error) {
 	if path == "" {
-		path = os.Getenv(oidcVariable)
+		path = environmentOf(ctx).Getenv(oidcVariable)
 	}
 	if path == "" {
 		return oidc.Settings{}, nil
 	}
-	return oidc.Read(path, oidcFlag)
+	return oidc.Read(environmentOf(ctx).path(path), oidcFlag)
 }
 
 // openOIDC refuses tokens where nobody is asked for any.
@@ -41,7 +40,7 @@ func openOIDC(open bool, settings oidc.Settings) error {
 
 // trusted: the issuers can be reached, and have keys.
 func (d *doctor) trusted(ctx context.Context) []finding {
-	settings, err := readOIDC(d.oidc)
+	settings, err := readOIDC(ctx, d.oidc)
 	if err != nil {
 		return under("OIDC", failing(err))
 	}

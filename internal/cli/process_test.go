@@ -25,10 +25,9 @@ import (
 // certain is the longest that something certain may take on a busy machine.
 const certain = time.Minute
 
-// TestProcesses runs the scenarios under testdata/process: commands that run until somebody
-// ends them, as processes of their own.
+// TestProcesses runs the scenarios under testdata/process: commands that run until they are
+// stopped, as processes. Besides the commands of TestScripts they have:
 //
-//	exits CODE CMD... run a command and look at its exit code
 //	database          a migrated database, in $SERVO_DATABASE_URL; "database empty" a bare one
 //	free NAME...      addresses that nobody listens on, in $NAME, and their ports, in $NAME_PORT
 //	keep NAME         a directory that PostgreSQL's user can reach, in $NAME
@@ -63,6 +62,7 @@ func TestProcesses(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits,
+			"servo": inProcess,
 			"database": func(ts *testscript.TestScript, _ bool, args []string) {
 				url := ""
 				if len(args) == 1 && args[0] == "empty" {
@@ -175,15 +175,13 @@ func TestProcesses(t *testing.T) {
 	})
 }
 
-// wait waits for something that is certain to happen.
 // until repeats a command until it succeeds and its output matches.
 func until(ts *testscript.TestScript, limit time.Duration, args []string) {
 	want := regexp.MustCompile(`(?m)` + args[0])
-	waitFor(ts, limit, strings.Join(args, " "), func() bool {
-		return ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout"))
-	})
+	repeat(ts, args[1:], want.MatchString, func(yes func() bool) { waitFor(ts, limit, strings.Join(args, " "), yes) })
 }
 
+// wait waits for something that is certain to happen.
 func wait(ts *testscript.TestScript, what string, yes func() bool) { waitFor(ts, certain, what, yes) }
 
 func waitFor(ts *testscript.TestScript, limit time.Duration, what string, yes func() bool) {

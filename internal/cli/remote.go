@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -105,11 +104,12 @@ func run(do func(ctx context.Context, s *session, args []string) error) func(*co
 
 // connect reads the settings and makes a client; it calls nobody yet.
 func connect(cmd *cobra.Command, patience time.Duration) (*session, error) {
-	read, err := readSettings(cmd.Flags(), os.Environ)
+	env := environmentOf(cmd.Context())
+	read, err := readSettings(cmd.Flags(), env)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{settings: read, cmd: cmd, paint: paletteOf(cmd.OutOrStdout(), os.LookupEnv)}
+	s := &session{settings: read, cmd: cmd, paint: paletteOf(cmd.OutOrStdout(), env.Getenv)}
 	s.note = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) }
 	encryption, err := read.encryption()
 	if err != nil {

@@ -2,10 +2,12 @@ package cli_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,12 +25,12 @@ import (
 )
 
 // TestRemote runs the scenarios under testdata/remote, each with a server of its own, in
-// $SERVO_SERVER.
+// $SERVO_SERVER. Besides the commands of TestScripts they have:
 //
-//	exits CODE CMD...   run a command and look at its exit code
 //	worker              begin to work on what is queued, by the names of the assets:
 //	                    fail fails, flaky fails at first, stuck waits to be cancelled
 //	waitfor TEXT CMD... run a command until it prints a text
+//	connected           wait until the last background command has a connection, and so hears signals
 //	run NAME            put the id of the newest run, as the last command printed it, in $NAME
 //	head NAME ID N      put the first letters of an id in $NAME
 //	tail NAME ID N      put the last letters of an id in $NAME
@@ -52,6 +54,7 @@ func TestRemote(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits,
+			"servo": inProcess,
 			"worker": func(ts *testscript.TestScript, _ bool, _ []string) {
 				c, err := client.New(client.Options{Servers: []string{ts.Getenv("SERVO_SERVER")}})
 				ts.Check(err)
@@ -65,9 +68,13 @@ func TestRemote(t *testing.T) {
 				})
 			},
 			"waitfor": func(ts *testscript.TestScript, _ bool, args []string) {
-				wait(ts, args[0], func() bool {
-					return ts.Exec(args[1], args[2:]...) == nil && strings.Contains(ts.ReadFile("stdout"), args[0])
-				})
+				repeat(ts, args[1:], func(stdout string) bool { return strings.Contains(stdout, args[0]) },
+					func(yes func() bool) { wait(ts, args[0], yes) })
+			},
+			"connected": func(ts *testscript.TestScript, _ bool, _ []string) {
+				background := ts.BackgroundCmds()
+				process := background[len(background)-1].Process.Pid
+				wait(ts, "connection", func() bool { return hasSocket(process) })
 			},
 			"head": func(ts *testscript.TestScript, _ bool, args []string) {
 				n, err := strconv.Atoi(args[2])
@@ -89,6 +96,15 @@ func TestRemote(t *testing.T) {
 				ts.Fatalf("no id of a run was printed")
 			},
 		},
+	})
+}
+
+// hasSocket reports whether a process has an open connection.
+func hasSocket(process int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", process)) // the pattern is well-formed
+	return slices.ContainsFunc(files, func(file string) bool {
+		to, err := os.Readlink(file)
+		return err == nil && strings.HasPrefix(to, "socket:")
 	})
 }
 

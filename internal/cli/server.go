@@ -93,18 +93,18 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	if o.config.DatabaseURL, err = databaseURL(o.config.DatabaseURL); err != nil {
+	if o.config.DatabaseURL, err = databaseURL(ctx, o.config.DatabaseURL); err != nil {
 		return err
 	}
 	if o.config.ListenURL == "" {
-		o.config.ListenURL = os.Getenv("SERVO_LISTEN_DATABASE_URL")
+		o.config.ListenURL = environmentOf(ctx).Getenv("SERVO_LISTEN_DATABASE_URL")
 	}
 	if o.config.ListenURL != "" && o.config.ListenURL != daemon.NoListening {
 		if err := store.CheckURL("--listen-database", o.config.ListenURL); err != nil {
 			return err
 		}
 	}
-	if o.config.OIDC, err = readOIDC(o.oidc); err != nil {
+	if o.config.OIDC, err = readOIDC(ctx, o.oidc); err != nil {
 		return err
 	}
 	if o.config.Targets.Networks, err = netguard.ParseNetworks(flagPrivateNetworks, o.networks); err != nil {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
@@ -45,27 +44,23 @@ type settings struct {
 }
 
 // readSettings gathers the settings of a command with these flags.
-func readSettings(flags *pflag.FlagSet, environ func() []string) (settings, error) {
+func readSettings(flags *pflag.FlagSet, env Environment) (settings, error) {
 	k := koanf.New("/") // no setting has a slash, so none is taken apart
-	if err := readSettingsFile(k, environ); err != nil {
+	if err := readSettingsFile(k, env); err != nil {
 		return settings{}, err
 	}
-	chosen, err := chooseContext(k, environ)
+	chosen, err := chooseContext(k, env)
 	if err != nil {
 		return settings{}, err
 	}
-	variables := env.Provider("/", env.Opt{Prefix: "SERVO_", EnvironFunc: environ, TransformFunc: func(name, value string) (string, any) {
-		name = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "SERVO_")), "_", "-")
-		if !slices.Contains(settingNames, name) || value == "" {
-			return "", nil
+	for _, name := range settingNames {
+		value := env.Getenv("SERVO_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		if value == "" {
+			continue
 		}
-		if name == "server" {
-			return name, strings.Split(value, ",")
+		if err := k.Set(name, value); err != nil {
+			return settings{}, fmt.Errorf("read the environment: %w", err)
 		}
-		return name, value
-	}})
-	if err := k.Load(variables, nil); err != nil {
-		return settings{}, fmt.Errorf("read the environment: %w", err)
 	}
 	given := posflag.ProviderWithFlag(flags, "/", nil, func(f *pflag.Flag) (string, any) {
 		if !slices.Contains(settingNames, f.Name) {
@@ -76,12 +71,12 @@ func readSettings(flags *pflag.FlagSet, environ func() []string) (settings, erro
 	if err := k.Load(given, nil); err != nil {
 		return settings{}, fmt.Errorf("read the flags: %w", err)
 	}
-	read, err := checkSettings(k)
+	read, err := checkSettings(k, env)
 	if err != nil {
 		return read, err
 	}
-	if read.APIKey = variable(environ, keyVariable); read.APIKey == "" {
-		if read.APIKey, err = worker.ReadKey(keyFileVariable, variable(environ, keyFileVariable)); err != nil {
+	if read.APIKey = env.Getenv(keyVariable); read.APIKey == "" {
+		if read.APIKey, err = worker.ReadKey(keyFileVariable, env.path(env.Getenv(keyFileVariable))); err != nil {
 			return read, err
 		}
 	}
@@ -103,12 +98,12 @@ func (s settings) shown(ctx context.Context, stderr io.Writer) (string, error) {
 }
 
 // chooseContext takes the settings of the context that is used, if one is.
-func chooseContext(k *koanf.Koanf, environ func() []string) (serverContext, error) {
-	all, err := readContexts(environ)
+func chooseContext(k *koanf.Koanf, env Environment) (serverContext, error) {
+	all, err := readContexts(env)
 	if err != nil {
 		return serverContext{}, err
 	}
-	name := firstText(variable(environ, contextVariable), all.Current)
+	name := firstText(env.Getenv(contextVariable), all.Current)
 	if name == "" {
 		return serverContext{}, nil
 	}
@@ -128,9 +123,9 @@ func chooseContext(k *koanf.Koanf, environ func() []string) (serverContext, erro
 }
 
 // checkSettings reads what was gathered. Names are checked by the server.
-func checkSettings(k *koanf.Koanf) (settings, error) {
+func checkSettings(k *koanf.Koanf, env Environment) (settings, error) {
 	s := settings{Tenant: k.String("tenant"), Workspace: k.String("workspace"), Form: outputTable}
-	s.TLS = client.TLSFiles{CA: k.String("tls-ca"), Cert: k.String("tls-cert"), Key: k.String("tls-key")}
+	s.TLS = client.TLSFiles{CA: env.path(k.String("tls-ca")), Cert: env.path(k.String("tls-cert")), Key: env.path(k.String("tls-key"))}
 	if s.Servers = k.Strings("server"); len(s.Servers) == 0 {
 		s.Servers = []string{defaultServer}
 		if one := k.String("server"); one != "" {
@@ -149,8 +144,8 @@ func checkSettings(k *koanf.Koanf) (settings, error) {
 }
 
 // readSettingsFile loads the file, if there is one. One that was asked for must be there.
-func readSettingsFile(k *koanf.Koanf, environ func() []string) error {
-	path, asked := settingsPath(environ)
+func readSettingsFile(k *koanf.Koanf, env Environment) error {
+	path, asked := settingsPath(env)
 	if path == "" {
 		return nil
 	}
@@ -176,19 +171,15 @@ func readSettingsFile(k *koanf.Koanf, environ func() []string) error {
 }
 
 // settingsPath is where the file is, and whether somebody has said so.
-func settingsPath(environ func() []string) (path string, asked bool) {
-	values := map[string]string{}
-	for _, entry := range environ() {
-		name, value, _ := strings.Cut(entry, "=")
-		values[name] = value
+func settingsPath(env Environment) (path string, asked bool) {
+	if named := env.Getenv(configVariable); named != "" {
+		return env.path(named), true
 	}
-	switch {
-	case values[configVariable] != "":
-		return values[configVariable], true
-	case values["XDG_CONFIG_HOME"] != "":
-		return filepath.Join(values["XDG_CONFIG_HOME"], "servo", "config.yaml"), false
-	case values["HOME"] != "":
-		return filepath.Join(values["HOME"], ".config", "servo", "config.yaml"), false
+	if dir := env.Getenv("XDG_CONFIG_HOME"); dir != "" {
+		return filepath.Join(dir, "servo", "config.yaml"), false
+	}
+	if home := env.Getenv("HOME"); home != "" {
+		return filepath.Join(home, ".config", "servo", "config.yaml"), false
 	}
 	return "", false
 }

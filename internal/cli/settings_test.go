@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,14 @@ func TestReadSettings(t *testing.T) {
 		if err := cmd.ParseFlags(args); err != nil {
 			return settings{}, err
 		}
-		return readSettings(cmd.Flags(), func() []string { return environ })
+		return readSettings(cmd.Flags(), Environment{Getenv: func(name string) string {
+			for _, entry := range environ {
+				if value, found := strings.CutPrefix(entry, name+"="); found {
+					return value
+				}
+			}
+			return ""
+		}})
 	}
 	const whole = "server: [a:1, b:2]\ntenant: acme\nworkspace: prod\noutput: yaml\n"
 

@@ -20,17 +20,15 @@ type palette struct {
 }
 
 // paletteOf looks at where the output goes. NO_COLOR, whatever its value, means what it says.
-func paletteOf(w io.Writer, lookup func(string) (string, bool)) palette {
+func paletteOf(w io.Writer, getenv func(string) string) palette {
 	out, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(out.Fd()) {
 		return palette{}
 	}
-	kind, _ := lookup("TERM")
-	if kind == "dumb" {
+	if getenv("TERM") == "dumb" {
 		return palette{}
 	}
-	no, _ := lookup("NO_COLOR")
-	return palette{terminal: true, colour: no == ""}
+	return palette{terminal: true, colour: getenv("NO_COLOR") == ""}
 }
 
 // look is how a state is shown.

@@ -76,7 +76,7 @@ func TestPalette(t *testing.T) {
 		file, err := os.CreateTemp(t.TempDir(), "")
 		require.NoError(t, err)
 		defer file.Close()
-		for _, p := range []palette{paletteOf(file, os.LookupEnv), paletteOf(&strings.Builder{}, os.LookupEnv)} {
+		for _, p := range []palette{paletteOf(file, os.Getenv), paletteOf(&strings.Builder{}, os.Getenv)} {
 			require.Equal(t, "FAILED", p.state("FAILED"))
 			require.Equal(t, "+ x", p.mark("+ x", "+"))
 		}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -44,14 +43,6 @@ func (s settings) encryption() (*tls.Config, error) {
 		return nil, fault.New(fault.InvalidArgument, p.Message, fault.Field("--"+strings.ReplaceAll(p.Field, "_", "-")), fault.Remedy(p.Remedy), fault.Cause(err))
 	}
 	return config, err
-}
-
-// absolute is a file as it can be found from everywhere; "" stays.
-func absolute(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	return filepath.Abs(path)
 }
 
 // reloadOnHangup reads a server's TLS files again whenever SIGHUP comes, until the context ends.

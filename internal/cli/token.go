@@ -28,6 +28,7 @@ func tokenFrom(ctx context.Context, command string, stderr io.Writer) (string, e
 	defer cancel()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // whoever keeps the context has written it
+	cmd.Dir = environmentOf(ctx).Dir
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, stderr, time.Second
 	err := cmd.Run()
 	token := strings.TrimSpace(out.String())

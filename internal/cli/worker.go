@@ -52,7 +52,7 @@ them at once.`,
   servo worker --server a:8081 --server b:8081 --pool big --pool default --pass-env AWS_REGION`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings, err := readSettings(cmd.Flags(), os.Environ)
+			settings, err := readSettings(cmd.Flags(), environmentOf(cmd.Context()))
 			if err != nil {
 				return err
 			}

@@ -88,6 +88,7 @@ func describeWorker(ctx context.Context, args []string) (d worker.Description, e
 	defer cancel()
 	program := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the caller's own program
 	var out, problems bytes.Buffer
+	program.Dir = environmentOf(ctx).Dir
 	program.Env, program.Stdout, program.Stderr = append(os.Environ(), worker.DescribeVariable+"=1"), &out, &problems
 	if err := program.Run(); err != nil {
 		message := fmt.Sprintf("%s failed: %s", args[0], strings.TrimSpace(problems.String()))
