@@ -9,19 +9,16 @@ MAKEFLAGS += --no-print-directory
 bin := .bin
 generators := $(addprefix $(bin)/,sqlc buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-gen-connect-openapi templ)
 packages ?= ./...
-# Tests begin in this order: the dearest first, so that none of them is left alone at the end.
-dearest := $(addprefix ./internal/,cli engine proof/verify edge/web devkit/guides proof/chaos/requests proof/chaos/slots proof/chaos proof/chaos/quota edge/rest store proof/chaos/fleet edge/api)
-tested = $(if $(filter ./...,$(packages)),$(dearest)) $(packages)
-# What a test run may take as a whole; a hanging test shows its goroutines then.
+# The limit of a test run; a test that hangs prints its goroutines then.
 timeout := 20m
 soak ?= 20m
 
 # A cache for each directory: results of another clone would be reported with its paths.
 export GOLANGCI_LINT_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/servo-lint/$(shell pwd | cksum | cut -d ' ' -f 1)
 
-# The tests share one throwaway PostgreSQL, or the server in SERVO_DATABASE_URL.
+# Tests share one throwaway PostgreSQL, or the server in SERVO_DATABASE_URL.
 withpg = go run ./internal/devkit/servotest/withpg --
-gotest = $(withpg) $(bin)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -timeout $(timeout)
+gotestsum = $(withpg) $(bin)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg
 
 .PHONY: help
 help: ## list the targets
@@ -62,24 +59,31 @@ fmt: $(bin)/golangci-lint ## format the code
 
 .PHONY: test
 test: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests (packages=./internal/domain/run/... for some)
-	$(gotest) $(tested)
-
-.PHONY: test/pooler
-test/pooler: setup $(bin)/gotestsum ## run the tests of the API through PgBouncer in transaction mode
-	SERVO_TEST_PGBOUNCER=1 $(gotest) ./internal/edge/api ./internal/edge/problem ./internal/edge/rest ./internal/edge/callbacks
+	$(gotestsum) -- -timeout $(timeout) $(packages)
 
 .PHONY: test/race
-test/race: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests with the race detector
-	CGO_ENABLED=1 $(gotest) -race $(tested)
+test/race: setup $(bin)/gotestsum ## run the tests, with the race detector where there is concurrency
+	TIMEOUT=$(timeout) $(gotestsum) --raw-command -- scripts/test.sh
+
+# The calls that depend on how connections are used: prepared statements, roles that are set in a
+# transaction, notifications, streams.
+pooled := ^(TestTrigger|TestClaim|TestReport|TestHeartbeat|TestCancelAndRetry|TestConfigs|TestApplyConfigs|TestTenants|TestWatch|TestStreams|TestEvents|TestKeyService|TestKeysOfCalls|TestLogs|TestFewConnections|TestCommitsThatAreCut|TestEveryChangeIsMadeOnce|TestUnheldLeases|TestQuotas|TestRates|TestListRuns|TestListTasks)
+.PHONY: test/pooler
+test/pooler: setup $(bin)/gotestsum ## run a part of the API's tests through PgBouncer in transaction mode
+	SERVO_TEST_PGBOUNCER=1 $(gotestsum) -- -timeout $(timeout) -vet=off -ldflags=-w -run '$(pooled)' ./internal/edge/api
 
 .PHONY: soak
-soak: setup ## run the chaos tests for long (soak=20m for each): servers, workers and PostgreSQL killed
+soak: setup ## run the long forms of the tests (soak=20m for each that has a duration)
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestChaos -timeout 24h ./internal/proof/chaos
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestFleet -timeout 24h ./internal/proof/chaos/fleet
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestSilentServer -timeout 24h ./internal/proof/chaos/fleet
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestRace -timeout 1h ./internal/engine
-	SERVO_REQUESTS=18000 go test -v -count=1 -run TestGeneratedRequests -timeout 1h ./internal/proof/chaos/requests
+	SERVO_SOAK=1m go test -v -count=1 -tags soak -timeout 1h ./internal/proof/chaos/slots
+	SERVO_SOAK=1m go test -v -count=1 -timeout 1h ./internal/proof/chaos/quota
+	SERVO_SOAK=1m SERVO_REQUESTS=18000 go test -v -count=1 -timeout 1h ./internal/proof/chaos/requests
 	SERVO_CONFIGS=10000 go test -v -count=1 -run TestApplyManyConfigs -timeout 1h ./internal/cli
+	SERVO_TEST_PGBOUNCER=1 $(withpg) go test -count=1 -timeout 1h ./internal/edge/api ./internal/edge/rest ./internal/edge/callbacks
+	CGO_ENABLED=1 $(withpg) go test -race -count=1 -timeout 2h ./...
 
 .PHONY: bench
 bench: setup ## measure the engine against a PostgreSQL with fsync on
@@ -90,7 +94,7 @@ screenshots: setup build ## write pictures of every page of a busy server to doc
 	@scripts/screenshots.sh
 
 .PHONY: check
-check: verify lint test/race ## everything a change must pass; the test summary comes last
+check: verify lint test/pooler test/race ## everything a change must pass; the test summary comes last
 
 .PHONY: clean
 clean: ## remove what was built, the tools included

@@ -13,19 +13,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/devkit/servotest"
 	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
 
-// Each race is run this often, in rounds of many at once: 1,000 races a test, and more while
-// one side has never won. With SERVO_SOAK there are 5,000.
+// Each race runs in rounds of many at once: 400 races a test, and more while one side has never
+// won. In make soak there are 5,000.
 const (
 	raceRounds = 4
 	mostRounds = 20
-	racesEach  = 250
 )
+
+var racesEach = servotest.Size(100, 250)
 
 // The runs that race: one task, one task and what waits for it, two tasks and their join.
 const raceManifest = `

@@ -19,6 +19,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/servotest"
 	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
 	"go.arco.dev/servo/internal/domain/run"
 )
@@ -32,9 +33,8 @@ func TestMain(m *testing.M) {
 
 // What people set to make the test longer or to replay it.
 const (
-	soakVariable = "SERVO_SOAK"
 	seedVariable = "SERVO_CHAOS_SEED"
-	defaultTime  = time.Minute
+	smokeTime    = 15 * time.Second // of faults in make test; make soak sets a longer one
 )
 
 // drainTime is how long everything may take to end once nothing breaks any more. It is a
@@ -47,18 +47,13 @@ func longestWait(pace time.Duration) time.Duration { return 2*reaperTick + 10*pa
 
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	total, seed := defaultTime, randomSeed()
-	if text := os.Getenv(soakVariable); text != "" {
-		var err error
-		total, err = time.ParseDuration(text)
-		require.NoError(t, err, soakVariable)
-	}
+	total, seed := servotest.Duration(t, smokeTime), randomSeed()
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error
 		seed, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err, seedVariable)
 	}
-	t.Logf("seed %d, %v: replay with %s=%d %s=%v go test -v -count=1 -run TestChaos ./internal/proof/chaos", seed, total, seedVariable, seed, soakVariable, total)
+	t.Logf("seed %d, %v: replay with %s=%d SERVO_SOAK=%v go test -v -count=1 -run TestChaos ./internal/proof/chaos", seed, total, seedVariable, seed, total)
 
 	w := newWorld(t, seed)
 	t.Cleanup(func() { w.explain(t) })

@@ -28,9 +28,8 @@ import (
 
 // What people set to make the test longer or to replay it.
 const (
-	soakVariable = "SERVO_SOAK"
 	seedVariable = "SERVO_CHAOS_SEED"
-	defaultTime  = 30 * time.Second
+	smokeTime    = 12 * time.Second // of faults in make test; make soak sets a longer one
 )
 
 // Deadlines for what is stuck; no measures of speed.
@@ -85,17 +84,13 @@ func settings(t *testing.T) (total time.Duration, seed uint64) {
 	t.Helper()
 	var raw [8]byte
 	_, _ = crand.Read(raw[:]) // never fails: crypto/rand panics instead
-	total, seed = defaultTime, binary.BigEndian.Uint64(raw[:])>>1
-	var err error
-	if text := os.Getenv(soakVariable); text != "" {
-		total, err = time.ParseDuration(text)
-		require.NoError(t, err, soakVariable)
-	}
+	total, seed = servotest.Duration(t, smokeTime), binary.BigEndian.Uint64(raw[:])>>1
 	if text := os.Getenv(seedVariable); text != "" {
+		var err error
 		seed, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err, seedVariable)
 	}
-	t.Logf("seed %d, %v: replay with %s=%d %s=%v go test -v -count=1 -run TestFleet ./internal/proof/chaos/fleet", seed, total, seedVariable, seed, soakVariable, total)
+	t.Logf("seed %d, %v: replay with %s=%d SERVO_SOAK=%v go test -v -count=1 -run TestFleet ./internal/proof/chaos/fleet", seed, total, seedVariable, seed, total)
 	return total, seed
 }
 

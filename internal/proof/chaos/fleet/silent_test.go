@@ -30,7 +30,7 @@ const (
 	shortSilence   = 4 * time.Second  // of any server
 	betweenSilence = time.Second
 	gapBound       = 15 * time.Second
-	shortSilences  = 3
+	shortSilences  = 2
 
 	slotConfigs = 8
 	slotTask    = 1150 * time.Millisecond // longer than the interval of the configs: slots wait for each other
@@ -67,7 +67,7 @@ func TestSilentServer(t *testing.T) {
 	beside.Go(func() { require.NoError(t, slow.Run(working)) })
 	configs := w.scheduleSlots(t)
 	gap := time.Duration(0)
-	for begun, n := time.Now(), 0; n < shortSilences || total > defaultTime && time.Since(begun) < total; n++ {
+	for begun, n := time.Now(), 0; n < shortSilences || total > smokeTime && time.Since(begun) < total; n++ {
 		at, lasts := dice.IntN(len(w.servers)), shortSilence
 		if n == 0 {
 			holder, err := w.holder(t.Context())

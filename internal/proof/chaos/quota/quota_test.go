@@ -29,8 +29,12 @@ import (
 const (
 	replicas = 8
 	limit    = 100
-	tasks    = 10_000
-	between  = 300 // tasks that end between two kills, so that there are more than thirty
+)
+
+// The long form kills more than thirty servers, one whenever 300 tasks have ended.
+var (
+	tasks   = servotest.Size(3_000, 10_000)
+	between = servotest.Size(150, 300)
 )
 
 // serverVariable turns the test binary into a server; its value is a serverConfig.

@@ -23,7 +23,7 @@ import (
 
 const (
 	// Some thirty for each path; make soak sends 18,000 and 4,000.
-	restRequests = 4_500
+	restRequests = 2_500 // make soak sends more
 	grpcCalls    = 1_000
 	senders      = 12
 	// mostGrowth is what a server may hold on to between the first quarter and the end: what it

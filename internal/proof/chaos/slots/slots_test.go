@@ -27,7 +27,7 @@ const (
 	replicas = 8
 	configs  = 1000
 	period   = 2 * time.Second // in which all configs are due at the same second
-	rounds   = 6
+	rounds   = 4
 )
 
 // serverVariable turns the test binary into a server; its value is a serverConfig.
@@ -66,12 +66,7 @@ func serve(ctx context.Context, config serverConfig, ready func()) error {
 // all the time. Each slot has one row, and each that fired one run.
 func TestSlots(t *testing.T) {
 	t.Parallel()
-	lasting := rounds * period
-	if text := os.Getenv("SERVO_SOAK"); text != "" {
-		var err error
-		lasting, err = time.ParseDuration(text)
-		require.NoError(t, err)
-	}
+	lasting := servotest.Duration(t, rounds*period)
 	db := servotest.DB(t)
 	owner := prepare(t, db)
 	cast := lives.New(replicas, serverVariable, func(name string) any { return serverConfig{Name: name, Database: db.URL} })
