@@ -1,4 +1,4 @@
-# Everything a contributor or a CI runs. `make` alone lists the targets.
+# All targets for contributors and CI. `make` alone lists the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,7 +13,7 @@ packages ?= ./...
 timeout := 20m
 soak ?= 20m
 
-# A cache for each directory: results of another clone would be reported with its paths.
+# One cache per directory: cached results of another clone would contain its paths.
 export GOLANGCI_LINT_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/servo-lint/$(shell pwd | cksum | cut -d ' ' -f 1)
 
 # Tests share one throwaway PostgreSQL, or the server in SERVO_DATABASE_URL.
@@ -25,7 +25,7 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z\/]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## find or install what tests need beside Go (PostgreSQL >= 15, PgBouncer, Chromium, a C compiler, curl, python3)
+setup: ## find or install the tools that tests need beside Go (PostgreSQL >= 15, PgBouncer, Chromium, a C compiler, curl, python3)
 	@scripts/setup.sh
 
 .PHONY: build
@@ -37,7 +37,7 @@ binary:
 	CGO_ENABLED=0 go build -trimpath -o servo ./cmd/servo
 
 .PHONY: dev
-dev: binary ## run a server, PostgreSQL and an example on this machine (args="--no-demo" for more)
+dev: binary ## run PostgreSQL, a server and a demo on this machine (args="--no-demo" without the demo)
 	@scripts/setup.sh postgresql
 	./servo dev $(args)
 
@@ -46,7 +46,7 @@ generate: $(generators) ## run the generators (SQL, the contract and pages to Go
 	scripts/generate.sh
 
 .PHONY: verify
-verify: $(generators) ## check that what is generated is up to date and the contract compatible
+verify: $(generators) ## check that generated files are up to date and the contract is compatible
 	@scripts/verify.sh
 
 .PHONY: lint
@@ -90,20 +90,19 @@ bench: setup ## measure the engine against a PostgreSQL with fsync on
 	go run ./cmd/servo bench engine
 
 .PHONY: screenshots
-screenshots: setup build ## write pictures of every page of a busy server to docs/ui
+screenshots: setup build ## write screenshots of every page to docs/ui
 	@scripts/screenshots.sh
 
 .PHONY: check
-check: verify lint test/pooler test/race ## everything a change must pass; the test summary comes last
+check: verify lint test/pooler test/race ## run all checks of CI; the test summary comes last
 
 .PHONY: clean
-clean: ## remove what was built, the tools included
+clean: ## remove built files and tools
 	rm -rf $(bin) servo
 
-# The tools are built from modules of their own, so that their dependencies stay out of the
-# product's (and the contract's tools out of the linter's), and again only when a pin changes.
-# Without cgo sqlc takes its parser as WebAssembly: it generates in seconds rather than at
-# once, but needs no C compiler.
+# Tools are built from their own modules, so that their dependencies stay out of the product, and
+# only when a version changes. Without cgo, sqlc uses its parser as WebAssembly, which is slower but
+# needs no C compiler.
 contract_tools := $(filter-out $(bin)/sqlc $(bin)/templ,$(generators))
 $(bin)/sqlc: tool = github.com/sqlc-dev/sqlc/cmd/sqlc
 $(bin)/golangci-lint: tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes a picture of every page, in light and dark, to docs/ui: it starts `servo dev` on
-# addresses of its own, lets the examples run for a while, and has the tests' browser look.
+# Writes a screenshot of every page, in light and dark, to docs/ui. It starts `servo dev` on its
+# own addresses, lets the demo run for a while and loads the pages in the browser of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Finds what the tests need beside Go, and installs what is missing where that can be
-# done: the server binaries of PostgreSQL 15 or newer, PgBouncer, a C compiler for the race
-# detector, Chromium for the tests of the pages, and what the guides' commands call. It creates no cluster and starts no server:
-# tests have private ones.
+# Finds the tools that tests need beside Go, and installs missing ones where possible: the server
+# binaries of PostgreSQL 15 or newer, PgBouncer, a C compiler for the race detector, Chromium for
+# tests of the pages, and the programs that the guides call. It creates no cluster and starts no
+# server: tests have private ones.
 #
-#   scripts/setup.sh             all of it
-#   scripts/setup.sh postgresql  PostgreSQL alone: all that `servo dev` needs
+#   scripts/setup.sh             everything
+#   scripts/setup.sh postgresql  only PostgreSQL, which `servo dev` needs
 #
-# With SERVO_DATABASE_URL set an existing server is used and none is looked for;
-# SERVO_PG_BIN names the directory of binaries that stand in an unusual place.
+# With SERVO_DATABASE_URL an existing server is used. SERVO_PG_BIN sets the directory of the
+# PostgreSQL binaries.
 set -euo pipefail
 
 readonly oldest=15
 
-# server_dir prints the directory of a PostgreSQL server that is new enough. It looks
-# where package devpg looks.
+# server_dir prints the directory of a PostgreSQL server that is new enough. It searches the same
+# folders as package devpg.
 server_dir() {
   local path dir version
   path=$(command -v postgres || true)
@@ -38,7 +38,7 @@ has_compiler() {
   command -v "$cc" >/dev/null && echo '#include <stdlib.h>' | "$cc" -E - >/dev/null 2>&1
 }
 
-# as_root runs a command with the rights that apt needs, without ever asking.
+# as_root runs a command as root, without a password prompt.
 as_root() {
   if [[ $(id -u) -eq 0 ]]; then
     "$@"
@@ -56,20 +56,20 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" </dev/null
 }
 
-# install_postgresql installs the server while the packages' wish to create and start a
-# cluster is switched off; afterwards that setting is as it was.
+# install_postgresql installs the server with automatic creation of a cluster disabled, and
+# restores that setting afterwards.
 install_postgresql() {
   local drop_in=/etc/postgresql-common/createcluster.d/servo-setup.conf
   apt_install postgresql-common
   as_root mkdir -p "$(dirname "$drop_in")"
-  # shellcheck disable=SC2064 # the name is meant to be expanded now
+  # shellcheck disable=SC2064 # expand the name now
   trap "as_root rm -f '$drop_in'" EXIT
   echo 'create_main_cluster = false' | as_root tee "$drop_in" >/dev/null
   apt_install postgresql
 }
 
 has_pgbouncer() {
-  command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]] # not everybody looks there
+  command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]] # outside the PATH of ordinary users
 }
 
 has_browser() { # the names that the tests of the pages look for
@@ -77,8 +77,8 @@ has_browser() { # the names that the tests of the pages look for
     [[ -n ${SERVO_BROWSER:-} ]]
 }
 
-# install_pgbouncer installs it while packages may not start services; afterwards they may
-# again, if they could before.
+# install_pgbouncer installs PgBouncer with automatic start of services disabled, and restores that
+# setting afterwards.
 install_pgbouncer() {
   local policy=/usr/sbin/policy-rc.d
   if [[ -e $policy ]]; then
@@ -93,7 +93,7 @@ install_pgbouncer() {
   return "$failed"
 }
 
-# advise says what to type where nothing can be installed from here, and gives up.
+# advise prints the command to install missing tools, and exits.
 advise() {
   local missing=$1 apt_packages=$2 brew_packages=$3 dnf_packages=$4
   echo "setup: $missing. Install it with:" >&2
@@ -113,7 +113,7 @@ what=${1:-all}
 case $what in
 all | postgresql) ;;
 *)
-  echo "setup: $what is not known; give nothing, or postgresql" >&2
+  echo "setup: unknown argument $what; pass none or postgresql" >&2
   exit 2
   ;;
 esac
@@ -123,7 +123,7 @@ need_compiler=false
 need_pgbouncer=false
 missing_programs=() # whose packages have their names
 if [[ $what == postgresql ]]; then
-  # a server elsewhere does not help: `servo dev` runs its own
+  # an existing server does not help: `servo dev` runs its own
   [[ -n $(server_dir) ]] || need_postgresql=true
 else
   [[ -n ${SERVO_DATABASE_URL:-} || -n $(server_dir) ]] || need_postgresql=true

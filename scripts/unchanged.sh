@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails if the files of a Git work tree differ from its index: one is changed, missing or new.
+# Fails if the files of a Git work tree differ from its index: changed, missing or new.
 set -euo pipefail
 cd "$1"
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Checks that what is generated is up to date: it runs the generators in a copy of the
-# tree and fails with the difference. The tree itself is not touched, so this can be run
-# with work half done.
+# Checks that generated files are up to date: it runs the generators in a copy of the tree and
+# fails with the difference. It does not change the tree, so it works with uncommitted changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +15,7 @@ git ls-files -z --cached --others --exclude-standard |
   done |
   tar --null --files-from=- -cf - | tar -xf - -C "$copy"
 
-# The contract: in style, and with everything that was released still in it.
+# The contract passes the linter and is compatible with the released one.
 "$root/.bin/buf" lint
 "$root/.bin/buf" breaking proto --against proto/released.binpb
 echo "verify: the contract is additive"
@@ -25,7 +24,7 @@ cd "$copy"
 git init -q
 git add -A
 
-# A query that is gone leaves its Go file behind; starting empty shows that too.
+# A deleted query leaves its Go file; an empty folder at the start detects that.
 rm -rf internal/store/internal/db gen internal/edge/rest/openapi.json internal/edge/web/view/*_templ.go
 "$root/scripts/generate.sh"
 

@@ -45,10 +45,13 @@ var allowed = []*regexp.Regexp{
 // unreviewed are folders whose texts are still to be rewritten.
 var unreviewed = []string{
 	"client",
-	"docs",
+	"docs/cli.md",
+	"docs/guides/backup.md",
+	"docs/guides/operate.md",
+	"docs/guides/schedule.md",
+	"docs/runbooks",
 	"examples",
 	"proto",
-	"scripts",
 	"internal/base",
 	"internal/domain",
 	"internal/store",
@@ -74,10 +77,6 @@ var unreviewed = []string{
 	"task.go",
 	"testing.go",
 	"worker.go",
-	"Makefile",
-	"README.md",
-	"CHANGELOG.md",
-	"CONTRIBUTING.md",
 }
 
 // UnusualWords finds words that Servo does not use, in what people read: code, comments, pages and
