@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store/internal/db"
@@ -23,18 +22,13 @@ const (
 // endOfTime is after everything.
 func endOfTime() time.Time { return time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC) }
 
-// across runs fn in a read-only transaction that sees the rows of one tenant or, if it is the
-// zero one, of all, with plans that walk indexes.
-func (s *Store) across(ctx context.Context, tenant id.Tenant, fn func(ctx context.Context, tx *Tx) error) error {
+// scoped reads one moment of the rows of one tenant or, for the zero tenant, of all tenants, with
+// plans that walk indexes.
+func (s *Store) scoped(tenant id.Tenant) within {
 	if tenant != (id.Tenant{}) {
-		return s.tenantSnapshot(ctx, tenant, fn)
+		return s.tenantSnapshot(tenant)
 	}
-	return s.in(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(ctx context.Context, tx *Tx) error {
-		if err := tx.q.EnterAcross(ctx); err != nil {
-			return err
-		}
-		return fn(ctx, tx)
-	})
+	return s.entered(snapshot, (*db.Queries).EnterAllTenants)
 }
 
 // RunPlace is a place among the runs of all tenants, by age. The zero one is before the newest.
@@ -57,7 +51,7 @@ func (s *Store) ListAllRuns(ctx context.Context, f RunFilter, before RunPlace, m
 	if params.ToAt.IsZero() {
 		params.ToAt = endOfTime()
 	}
-	err = s.across(ctx, id.Tenant{}, func(ctx context.Context, tx *Tx) error {
+	err = s.scoped(id.Tenant{})(ctx, func(ctx context.Context, tx *Tx) error {
 		var bound []time.Time
 		if f.Workspace != "" || f.Pipeline != "" || len(f.States) > 0 {
 			if bound, err = tx.q.RunsOfAllBound(ctx, db.RunsOfAllBoundParams{
@@ -77,7 +71,7 @@ func (s *Store) ListAllRuns(ctx context.Context, f RunFilter, before RunPlace, m
 			rows = rows[:most]
 			next = &RunPlace{At: rows[most-1].ServoRun.CreatedAt, Run: rows[most-1].ServoRun.ID}
 		}
-		runs, err = convert(rows, func(r db.RunsOfAllRow) (RunView, error) { return runView(r.ServoRun, r.Workspace, r.Config) })
+		runs, err = convert(rows, func(r db.RunsOfAllRow) (RunView, error) { return runView(db.GetRunRow(r)) })
 		return err
 	})
 	return runs, next, err
@@ -88,18 +82,15 @@ func (tx *Tx) runsByKey(ctx context.Context, tenants, runs []uuid.UUID) (map[uui
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.RunsByKey(ctx, db.RunsByKeyParams{TenantIds: tenants, RunIds: runs})
-	found := make(map[uuid.UUID]db.ServoRun, len(rows))
-	for _, r := range rows {
-		found[r.ID] = r
-	}
-	return found, err
+	return index(func(r db.ServoRun) (uuid.UUID, db.ServoRun) {
+		return r.ID, r
+	})(tx.q.RunsByKey(ctx, db.RunsByKeyParams{TenantIds: tenants, RunIds: runs}))
 }
 
 // ListLateRuns reads live runs that should have begun and have not, the longest first, after a
 // place: of one tenant, or of all if it is the zero one. Now is the database's time.
 func (s *Store) ListLateRuns(ctx context.Context, tenant id.Tenant, workspace string, after RunPlace, most int) (late []RunView, now time.Time, err error) {
-	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+	err = s.scoped(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.LateNow(ctx, db.LateNowParams{Walk: triedLate, AfterAt: after.At, AfterID: after.Run, Workspace: workspace, Most: int32(most)}) //nolint:gosec // a page size
 		if err != nil {
 			return err
@@ -108,7 +99,9 @@ func (s *Store) ListLateRuns(ctx context.Context, tenant id.Tenant, workspace st
 		if err != nil {
 			return err
 		}
-		if late, err = convert(rows, func(r db.LateNowRow) (RunView, error) { return runView(found[r.RunID], r.Workspace, r.Config) }); err != nil {
+		if late, err = convert(rows, func(r db.LateNowRow) (RunView, error) {
+			return runView(db.GetRunRow{ServoRun: found[r.RunID], Workspace: r.Workspace, Config: r.Config})
+		}); err != nil {
 			return err
 		}
 		now, err = tx.Clock(ctx)
@@ -133,7 +126,7 @@ func (s *Store) RunningRuns(ctx context.Context, tenant id.Tenant, workspace str
 	if after != nil {
 		params.After = after.UUID
 	}
-	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+	err = s.scoped(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.RunningNow(ctx, params)
 		if err != nil {
 			return err
@@ -143,7 +136,7 @@ func (s *Store) RunningRuns(ctx context.Context, tenant id.Tenant, workspace str
 			return err
 		}
 		running, err = convert(rows, func(r db.RunningNowRow) (RunningRun, error) {
-			view, err := runView(found[r.RunID], r.Workspace, r.Config)
+			view, err := runView(db.GetRunRow{ServoRun: found[r.RunID], Workspace: r.Workspace, Config: r.Config})
 			out := RunningRun{RunView: view, Asset: r.Asset}
 			if r.TaskID != uuid.Nil {
 				task := id.Of[id.Task](r.TaskID)

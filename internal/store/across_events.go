@@ -53,7 +53,7 @@ func (s *Store) RecordedEvents(ctx context.Context, f RecordedFilter, before Eve
 		f.To = endOfTime()
 	}
 	tx1 := strconv.FormatInt(before.Tx, 10)
-	err = s.across(ctx, id.Tenant{}, func(ctx context.Context, tx *Tx) error {
+	err = s.scoped(id.Tenant{})(ctx, func(ctx context.Context, tx *Tx) error {
 		floor, err := tx.q.EventsFloor(ctx, db.EventsFloorParams{Tx: tx1, Walk: triedEvents})
 		if err != nil {
 			return err

@@ -280,7 +280,7 @@ func TestAcrossPlans(t *testing.T) {
 					tx, err := conn.Begin(t.Context())
 					require.NoError(t, err)
 					defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-					require.NoError(t, db.New(tx).EnterAcross(t.Context()))
+					require.NoError(t, db.New(tx).EnterAllTenants(t.Context()))
 					root := explain(t, tx, name, sent[name])
 					used := map[string]bool{}
 					root.walk(func(n *node) {

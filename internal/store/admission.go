@@ -127,13 +127,9 @@ func (tx *Tx) TakeReady(ctx context.Context, shares []ShareKey, mosts []int32) (
 	if len(shares) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.TakeReady(ctx, db.TakeReadyParams{
+	return list(readyTask)(tx.q.TakeReady(ctx, db.TakeReadyParams{
 		TenantIds: column(shares, ShareKey.tenantID), Pools: column(shares, ShareKey.pool), Mosts: mosts,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, readyTask), nil
+	}))
 }
 
 // TakeOldest locks the tasks that are ready longest, whatever their priority, at most so many of
@@ -142,10 +138,9 @@ func (tx *Tx) TakeOldest(ctx context.Context, shares []ShareKey, mosts []int32) 
 	if len(shares) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.TakeOldest(ctx, db.TakeOldestParams{
+	return list(func(r db.TakeOldestRow) ReadyTask { return readyTask(db.TakeReadyRow(r)) })(tx.q.TakeOldest(ctx, db.TakeOldestParams{
 		TenantIds: column(shares, ShareKey.tenantID), Pools: column(shares, ShareKey.pool), Mosts: mosts,
-	})
-	return column(rows, func(r db.TakeOldestRow) ReadyTask { return readyTask(db.TakeReadyRow(r)) }), err
+	}))
 }
 
 func readyTask(r db.TakeReadyRow) ReadyTask {

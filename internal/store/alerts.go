@@ -42,8 +42,7 @@ func alertFromRow(r db.ServoAlert) alert.Alert {
 
 // OpenAlerts are those of everybody that are not over.
 func (tx *Tx) OpenAlerts(ctx context.Context) ([]alert.Alert, error) {
-	rows, err := tx.q.OpenAlerts(ctx)
-	return column(rows, func(r db.OpenAlertsRow) alert.Alert { return alertFromRow(r.ServoAlert) }), err
+	return list(alertFromRow)(tx.q.OpenAlerts(ctx))
 }
 
 // ChangeAlerts writes alerts that begin and alerts that end, with the messages about them.
@@ -86,8 +85,7 @@ func idOfAlert(a alert.Alert) uuid.UUID     { return a.ID.UUID }
 
 // ChannelsOf are the channels of tenants; the zero one has those of the installation.
 func (tx *Tx) ChannelsOf(ctx context.Context, tenants []id.Tenant) ([]alert.Channel, error) {
-	rows, err := tx.q.ChannelsOf(ctx, column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID }))
-	return column(rows, channelFromRow), err
+	return list(channelFromRow)(tx.q.ChannelsOf(ctx, column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })))
 }
 
 func channelFromRow(r db.ChannelsOfRow) alert.Channel {
@@ -138,12 +136,10 @@ func (tx *Tx) DeleteChannel(ctx context.Context, c alert.Channel, now time.Time)
 }
 
 // MessagesDue reports whether anything is to be sent, at the cost of one look.
-func (s *Store) MessagesDue(ctx context.Context) (due bool, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		due, err = tx.q.DeliveriesDue(ctx)
-		return err
+func (s *Store) MessagesDue(ctx context.Context) (bool, error) {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (bool, error) {
+		return tx.q.DeliveriesDue(ctx)
 	})
-	return due, err
 }
 
 // TakeMessages takes up to most messages that are due. Nobody else does until the lease is over.

@@ -59,11 +59,7 @@ const forgottenAtOnce = 1000
 // ForgetAnsweredCalls deletes answers that nobody can ask for any more. More says that there
 // may be others.
 func (s *Store) ForgetAnsweredCalls(ctx context.Context) (n int64, more bool, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
+	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		n, err = tx.q.ForgetAnsweredCalls(ctx, db.ForgetAnsweredCallsParams{Before: now.Add(-CallsKept), Most: forgottenAtOnce})
 		return err
 	})

@@ -37,12 +37,9 @@ func (tx *Tx) seeCapabilities(ctx context.Context, workers []SeenWorker, now tim
 
 // CapabilitySets reads lists of capabilities by their digests.
 func (tx *Tx) CapabilitySets(ctx context.Context, digests []string) (map[string][]string, error) {
-	rows, err := tx.q.CapabilitySets(ctx, digests)
-	found := make(map[string][]string, len(rows))
-	for _, r := range rows {
-		found[r.Digest] = r.Capabilities
-	}
-	return found, err
+	return index(func(r db.CapabilitySetsRow) (string, []string) {
+		return r.Digest, r.Capabilities
+	})(tx.q.CapabilitySets(ctx, digests))
 }
 
 // LivePoolSets reads what the workers of pools have declared that were seen within alive: the
@@ -115,14 +112,12 @@ func (tx *Tx) ReleaseCapable(ctx context.Context, duty string, alive time.Durati
 // QueuedWithoutWorker are candidates: queued tasks that no worker of their pool can run which was
 // seen within alive. Pools without workers are left out.
 func (tx *Tx) QueuedWithoutWorker(ctx context.Context, alive time.Duration, most int) ([]TaskKey, error) {
-	rows, err := tx.q.QueuedWithoutWorker(ctx, db.QueuedWithoutWorkerParams{Alive: alive.Seconds(), Most: int32(most)}) //nolint:gosec // a batch size
-	return column(rows, func(r db.QueuedWithoutWorkerRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) }), err
+	return list(func(r db.QueuedWithoutWorkerRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) })(tx.q.QueuedWithoutWorker(ctx, db.QueuedWithoutWorkerParams{Alive: alive.Seconds(), Most: int32(most)})) //nolint:gosec // a batch size
 }
 
 // LockQueued locks queued tasks, and skips rows that are locked.
 func (tx *Tx) LockQueued(ctx context.Context, keys []TaskKey) ([]run.Task, error) {
-	rows, err := tx.q.LockQueued(ctx, db.LockQueuedParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID)})
-	return column(rows, func(r db.LockQueuedRow) run.Task { return queuedTask(db.LockQueuedWithoutAccessRow(r)) }), err
+	return list(taskFromQueued)(tx.q.LockQueued(ctx, db.LockQueuedParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID)}))
 }
 
 // UnservedNeed is a capability that tasks of a pool wait for.
@@ -134,13 +129,10 @@ type UnservedNeed struct {
 
 // UnservedNeeds are what waiting tasks need and no worker of their pool has that was seen within
 // alive.
-func (s *Store) UnservedNeeds(ctx context.Context, alive time.Duration) (needs []UnservedNeed, err error) {
-	err = s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.UnservedNeeds(ctx, db.UnservedNeedsParams{Most: MaxDepth, Looked: MaxDepth, Alive: alive.Seconds()})
-		needs = column(rows, func(r db.UnservedNeedsRow) UnservedNeed {
+func (s *Store) UnservedNeeds(ctx context.Context, alive time.Duration) ([]UnservedNeed, error) {
+	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) ([]UnservedNeed, error) {
+		return list(func(r db.UnservedNeedsRow) UnservedNeed {
 			return UnservedNeed{Pool: r.Pool, Needs: r.Needs, Tasks: int(r.Tasks)}
-		})
-		return err
+		})(tx.q.UnservedNeeds(ctx, db.UnservedNeedsParams{Most: MaxDepth, Looked: MaxDepth, Alive: alive.Seconds()}))
 	})
-	return needs, err
 }

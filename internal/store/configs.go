@@ -47,11 +47,7 @@ func (c ConfigState) Key() ConfigKey { return ConfigKey{Tenant: c.Tenant, Config
 
 // LockDueConfigs locks up to most configs that are due by now, waiting for nobody.
 func (tx *Tx) LockDueConfigs(ctx context.Context, now time.Time, most int) ([]ConfigState, error) {
-	rows, err := tx.q.LockDueConfigs(ctx, db.LockDueConfigsParams{Now: now, Most: int32(most)}) //nolint:gosec // a batch size
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, configFromRow)
+	return tryList(configFromRow)(tx.q.LockDueConfigs(ctx, db.LockDueConfigsParams{Now: now, Most: int32(most)})) //nolint:gosec // a batch size
 }
 
 // LockConfigs locks configs by their ids. Those that do not exist are left out.
@@ -59,20 +55,12 @@ func (tx *Tx) LockConfigs(ctx context.Context, keys []ConfigKey) ([]ConfigState,
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.LockConfigs(ctx, db.LockConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)})
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, func(r db.LockConfigsRow) (ConfigState, error) { return configFromRow(db.LockDueConfigsRow(r)) })
+	return tryList(func(r db.LockConfigsRow) (ConfigState, error) { return configFromRow(db.LockDueConfigsRow(r)) })(tx.q.LockConfigs(ctx, db.LockConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)}))
 }
 
 // LockFreeConfigs locks configs by their ids, but for those that somebody else holds.
 func (tx *Tx) LockFreeConfigs(ctx context.Context, keys []ConfigKey) ([]ConfigState, error) {
-	rows, err := tx.q.LockFreeConfigs(ctx, db.LockFreeConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)})
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, func(r db.LockFreeConfigsRow) (ConfigState, error) { return configFromRow(db.LockDueConfigsRow(r)) })
+	return tryList(func(r db.LockFreeConfigsRow) (ConfigState, error) { return configFromRow(db.LockDueConfigsRow(r)) })(tx.q.LockFreeConfigs(ctx, db.LockFreeConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)}))
 }
 
 func configFromRow(r db.LockDueConfigsRow) (ConfigState, error) {
@@ -284,12 +272,9 @@ func (tx *Tx) LiveOfConfigs(ctx context.Context, keys []ConfigKey) (map[id.Confi
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.LiveOfConfigs(ctx, db.LiveOfConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), ConfigIds: column(keys, ConfigKey.configID)})
-	found := make(map[id.Config]ConfigLoad, len(rows))
-	for _, r := range rows {
-		found[id.Of[id.Config](r.ConfigID)] = ConfigLoad{Live: int(r.Live), Behind: int(r.Behind)}
-	}
-	return found, err
+	return index(func(r db.LiveOfConfigsRow) (id.Config, ConfigLoad) {
+		return id.Of[id.Config](r.ConfigID), ConfigLoad{Live: int(r.Live), Behind: int(r.Behind)}
+	})(tx.q.LiveOfConfigs(ctx, db.LiveOfConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), ConfigIds: column(keys, ConfigKey.configID)}))
 }
 
 // ConfigEdges are the configs of a workspace that name others, with those that they name.
@@ -370,14 +355,11 @@ func (tx *Tx) ClaimedRuns(ctx context.Context, runs []RunKey) (map[id.Run]bool, 
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.ClaimedRuns(ctx, db.ClaimedRunsParams{
+	return index(func(r uuid.UUID) (id.Run, bool) {
+		return id.Of[id.Run](r), true
+	})(tx.q.ClaimedRuns(ctx, db.ClaimedRunsParams{
 		TenantIds: column(runs, func(r RunKey) uuid.UUID { return r.Tenant.UUID }), RunIds: column(runs, func(r RunKey) uuid.UUID { return r.Run.UUID }),
-	})
-	claimed := make(map[id.Run]bool, len(rows))
-	for _, r := range rows {
-		claimed[id.Of[id.Run](r)] = true
-	}
-	return claimed, err
+	}))
 }
 
 // LeaveConfigResults puts results back that have to wait. Of one with After the listeners up to
@@ -415,10 +397,9 @@ func (tx *Tx) ConfigNames(ctx context.Context, w Workspace, most int) ([]string,
 // ConfigsOfOtherZoneData are configs whose next slot was computed with older zone data, or with
 // newer as well, after the one that is given, in the order of their keys.
 func (tx *Tx) ConfigsOfOtherZoneData(ctx context.Context, version string, newer bool, after ConfigKey, most int) ([]ConfigKey, error) {
-	rows, err := tx.q.ConfigsOfOtherZoneData(ctx, db.ConfigsOfOtherZoneDataParams{
-		ZoneData: version, Newer: newer, AfterTenant: after.Tenant.UUID, AfterID: after.Config.UUID, Most: int32(most), //nolint:gosec // a batch size
-	})
-	return column(rows, func(r db.ConfigsOfOtherZoneDataRow) ConfigKey {
+	return list(func(r db.ConfigsOfOtherZoneDataRow) ConfigKey {
 		return ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)}
-	}), err
+	})(tx.q.ConfigsOfOtherZoneData(ctx, db.ConfigsOfOtherZoneDataParams{
+		ZoneData: version, Newer: newer, AfterTenant: after.Tenant.UUID, AfterID: after.Config.UUID, Most: int32(most), //nolint:gosec // a batch size
+	}))
 }

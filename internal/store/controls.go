@@ -50,7 +50,7 @@ func (tx *Tx) Switch(ctx context.Context, name string) (Switch, error) {
 	if err != nil || len(rows) == 0 {
 		return Switch{Name: name}, err
 	}
-	r := rows[0].ServoSwitch
+	r := rows[0]
 	return Switch{
 		Name: r.Name, Version: r.Version,
 		Switch: platform.Switch{Off: r.Off, Reason: r.Reason, ChangedBy: r.ChangedBy, ChangedAt: r.ChangedAt},
@@ -62,21 +62,14 @@ func (tx *Tx) WriteSwitch(ctx context.Context, s Switch) error {
 	n, err := tx.q.UpsertSwitch(ctx, db.UpsertSwitchParams{
 		Name: s.Name, Off: s.Off, Reason: s.Reason, ChangedBy: s.ChangedBy, Now: s.ChangedAt, Version: s.Version,
 	})
-	if err == nil && n != 1 {
-		return &MismatchError{Statement: "UpsertSwitch", Want: 1, Got: int(n)}
-	}
-	return err
+	return exactlyOne("UpsertSwitch", n, err)
 }
 
 // GetSwitch reads a switch by itself.
 func (s *Store) GetSwitch(ctx context.Context, name string) (Switch, error) {
-	var found Switch
-	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
-		var err error
-		found, err = tx.Switch(ctx, name)
-		return err
+	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) (Switch, error) {
+		return tx.Switch(ctx, name)
 	})
-	return found, err
 }
 
 // BusyTask is a task that a worker holds, as an operator sees it.
@@ -122,10 +115,7 @@ type AssetPause struct {
 // WriteWorkspaceVersion counts an event of a workspace that this transaction has locked.
 func (tx *Tx) WriteWorkspaceVersion(ctx context.Context, w Workspace) error {
 	n, err := tx.q.BumpWorkspace(ctx, db.BumpWorkspaceParams{TenantID: w.Tenant.UUID, ID: w.ID.UUID, Version: w.Version})
-	if err == nil && n != 1 {
-		return &MismatchError{Statement: "BumpWorkspace", Want: 1, Got: int(n)}
-	}
-	return err
+	return exactlyOne("BumpWorkspace", n, err)
 }
 
 // PauseAsset makes new tasks of an asset wait; false if they do already.
@@ -155,15 +145,11 @@ const maxAssetPauses = 10_000
 
 // ListAssetPauses reads which assets of a workspace are paused, by key.
 func (s *Store) ListAssetPauses(ctx context.Context, owner id.Tenant, workspace string) ([]AssetPause, error) {
-	var pauses []AssetPause
-	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListAssetPauses(ctx, db.ListAssetPausesParams{TenantID: owner.UUID, Workspace: workspace, Most: maxAssetPauses})
-		pauses = column(rows, func(r db.ListAssetPausesRow) AssetPause {
+	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) ([]AssetPause, error) {
+		return list(func(r db.ListAssetPausesRow) AssetPause {
 			return AssetPause{Asset: r.Asset, PausedAt: r.PausedAt, PausedBy: r.PausedBy, Reason: r.Reason}
-		})
-		return err
+		})(tx.q.ListAssetPauses(ctx, db.ListAssetPausesParams{TenantID: owner.UUID, Workspace: workspace, Most: maxAssetPauses}))
 	})
-	return pauses, err
 }
 
 // TenantUsage is what a tenant uses of its quotas.

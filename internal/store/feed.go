@@ -22,12 +22,7 @@ var noEvent = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // feed runs fn in a transaction that walks the feed.
 func (s *Store) feed(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	return s.in(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(ctx context.Context, tx *Tx) error {
-		if err := tx.q.EnterFeed(ctx); err != nil {
-			return err
-		}
-		return fn(ctx, tx)
-	})
+	return s.entered(pgx.TxOptions{AccessMode: pgx.ReadOnly}, (*db.Queries).EnterFeed)(ctx, fn)
 }
 
 // Feed reads the events of everybody after a place, in the order of the feed. It stops before
@@ -83,10 +78,9 @@ func (tx *Tx) origins(ctx context.Context, events []subscription.Recorded) error
 }
 
 func (tx *Tx) epochs(ctx context.Context) (event.Epochs, error) {
-	rows, err := tx.q.FeedEpochs(ctx)
-	return column(rows, func(r db.FeedEpochsRow) event.Epoch {
+	return list(func(r db.FeedEpochsRow) event.Epoch {
 		return event.Epoch{Number: r.Epoch, From: r.FromTx, Cluster: r.Cluster}
-	}), err
+	})(tx.q.FeedEpochs(ctx))
 }
 
 // FeedLag is how long an event after a place waits already; zero if there is none.
@@ -191,12 +185,10 @@ func (s *Store) RaiseFeedEpoch(ctx context.Context, reason string) (int32, error
 	return s.raiseEpoch(ctx, "", func(event.Epoch) (string, bool) { return reason, true })
 }
 
-func (s *Store) raiseEpoch(ctx context.Context, cluster string, raise func(last event.Epoch) (reason string, yes bool)) (number int32, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		number, err = tx.raiseEpoch(ctx, cluster, raise)
-		return err
+func (s *Store) raiseEpoch(ctx context.Context, cluster string, raise func(last event.Epoch) (reason string, yes bool)) (int32, error) {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (int32, error) {
+		return tx.raiseEpoch(ctx, cluster, raise)
 	})
-	return number, err
 }
 
 // raiseEpoch begins a new epoch if raise says so, and raises the fencing tokens with it: both are

@@ -17,12 +17,10 @@ const PageTokenSecret = "page_tokens"
 const keepRates = 10 * time.Minute
 
 // InstallationSecret is a secret that all servers of this database share.
-func (s *Store) InstallationSecret(ctx context.Context, name string) (secret []byte, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		secret, err = tx.q.InstallationSecret(ctx, name)
-		return err
+func (s *Store) InstallationSecret(ctx context.Context, name string) ([]byte, error) {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]byte, error) {
+		return tx.q.InstallationSecret(ctx, name)
 	})
-	return secret, err
 }
 
 // RateKey names what has a rate of its own: calls of a class for a tenant, and within it for
@@ -51,11 +49,7 @@ type RateLease struct {
 
 // LeaseRate leases calls of a rate to a server. It commits without waiting for the disk.
 func (s *Store) LeaseRate(ctx context.Context, key RateKey, req RateRequest) (lease RateLease, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
+	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		window := now.Truncate(req.Window)
 		row, err := tx.q.LeaseRate(ctx, db.LeaseRateParams{
 			TenantID: key.Tenant.UUID, Class: key.Class, Scope: key.Scope, WindowAt: window, NextAt: window.Add(req.Window),
@@ -92,11 +86,7 @@ func (s *Store) ReportStreams(ctx context.Context, tenant id.Tenant, holder uuid
 
 // ForgetRates deletes what nobody has used for a while.
 func (s *Store) ForgetRates(ctx context.Context) (forgotten int64, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
+	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		leases, err := tx.q.ForgetRateLeases(ctx, now.Add(-keepRates))
 		if err != nil {
 			return err

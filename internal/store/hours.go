@@ -25,22 +25,16 @@ type Hour struct {
 // Hours reads the sums of a tenant, or of all together, from one hour to another, both included.
 // Hours in which nothing happened are left out. They are exact: what was not added up yet is
 // added here.
-func (s *Store) Hours(ctx context.Context, owner id.Tenant, from, to time.Time) (hours []Hour, err error) {
+func (s *Store) Hours(ctx context.Context, owner id.Tenant, from, to time.Time) ([]Hour, error) {
 	from, to = from.UTC().Truncate(time.Hour), to.UTC().Truncate(time.Hour)
 	if owner == (id.Tenant{}) {
-		err = s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
-			rows, err := tx.q.AllHours(ctx, db.AllHoursParams{FromHour: from, ToHour: to})
-			hours = column(rows, func(r db.AllHoursRow) Hour { return hourOf(db.TenantHoursRow(r)) })
-			return err
+		return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) ([]Hour, error) {
+			return list(func(r db.AllHoursRow) Hour { return hourOf(db.TenantHoursRow(r)) })(tx.q.AllHours(ctx, db.AllHoursParams{FromHour: from, ToHour: to}))
 		})
-		return hours, err
 	}
-	err = s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.TenantHours(ctx, db.TenantHoursParams{TenantID: owner.UUID, FromHour: from, ToHour: to})
-		hours = column(rows, hourOf)
-		return err
+	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) ([]Hour, error) {
+		return list(hourOf)(tx.q.TenantHours(ctx, db.TenantHoursParams{TenantID: owner.UUID, FromHour: from, ToHour: to}))
 	})
-	return hours, err
 }
 
 func hourOf(r db.TenantHoursRow) Hour {
@@ -53,11 +47,7 @@ func hourOf(r db.TenantHoursRow) Hour {
 // ForgetHours deletes sums by hour that are too old to be shown. More says that there may be
 // others.
 func (s *Store) ForgetHours(ctx context.Context) (n int64, more bool, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
+	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		n, err = tx.q.ForgetHours(ctx, db.ForgetHoursParams{Before: now.Add(-HoursKept), Most: forgottenAtOnce})
 		return err
 	})

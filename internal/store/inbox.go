@@ -53,7 +53,7 @@ func (tx *Tx) EventByKey(ctx context.Context, k EventKey) (found config.OutsideE
 	if err != nil {
 		return found, false, err
 	}
-	found, err = eventFromRow(row.ServoEventInbox)
+	found, err = eventFromRow(row)
 	return found, true, err
 }
 
@@ -70,26 +70,18 @@ type EventListener struct {
 
 // SomeEventListeners are the first configs that listen to an event of this name.
 func (tx *Tx) SomeEventListeners(ctx context.Context, k EventKey, most int) ([]EventListener, error) {
-	rows, err := tx.q.SomeEventListeners(ctx, db.SomeEventListenersParams{
-		TenantID: k.Tenant.UUID, WorkspaceID: k.Workspace.UUID, Name: k.Name, Most: int32(most), //nolint:gosec // a few
-	})
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, func(r db.SomeEventListenersRow) (EventListener, error) {
+	return tryList(func(r db.SomeEventListenersRow) (EventListener, error) {
 		l := EventListener{Name: r.Name}
 		err := json.Unmarshal(r.Spec, &l.Spec)
 		return l, err
-	})
+	})(tx.q.SomeEventListeners(ctx, db.SomeEventListenersParams{
+		TenantID: k.Tenant.UUID, WorkspaceID: k.Workspace.UUID, Name: k.Name, Most: int32(most), //nolint:gosec // a few
+	}))
 }
 
 // TakeEvents locks up to most events that are not done, the oldest first, waiting for nobody.
 func (tx *Tx) TakeEvents(ctx context.Context, most int) ([]config.OutsideEvent, error) {
-	rows, err := tx.q.TakeEvents(ctx, int32(most)) //nolint:gosec // a batch size
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, func(r db.TakeEventsRow) (config.OutsideEvent, error) { return eventFromRow(r.ServoEventInbox) })
+	return tryList(eventFromRow)(tx.q.TakeEvents(ctx, int32(most))) //nolint:gosec // a batch size
 }
 
 // EventListeners are the configs that listen to each of these events, up to most of each after
@@ -138,11 +130,7 @@ func (tx *Tx) UpdateEvents(ctx context.Context, rows []config.OutsideEvent) erro
 // ForgetEvents deletes up to most events that are done and were received longer ago than keep:
 // their keys are free again.
 func (s *Store) ForgetEvents(ctx context.Context, keep time.Duration, most int) (forgotten int64, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
+	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		forgotten, err = tx.q.ForgetEvents(ctx, db.ForgetEventsParams{Before: now.Add(-keep), Most: int32(most)}) //nolint:gosec // a batch size
 		return err
 	})

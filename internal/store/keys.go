@@ -33,14 +33,12 @@ func (s *Store) SigningKeys(ctx context.Context) (keys []SigningKey, now time.Ti
 
 // SigningKeys reads all keys, oldest first.
 func (tx *Tx) SigningKeys(ctx context.Context) ([]SigningKey, error) {
-	rows, err := tx.q.SigningKeys(ctx)
-	return column(rows, func(r db.SigningKeysRow) SigningKey {
-		k := r.ServoSigningKey
+	return list(func(k db.ServoSigningKey) SigningKey {
 		return SigningKey{
 			ID: k.ID, Secret: k.Secret, Version: k.Version, CreatedAt: k.CreatedAt,
 			Key: platform.Key{SignsFrom: k.SignsFrom, ExpiresAt: timeOf(k.ExpiresAt), RevokedAt: timeOf(k.RevokedAt)},
 		}
-	}), err
+	})(tx.q.SigningKeys(ctx))
 }
 
 // LockSigningKeys lets one transaction at a time change keys.

@@ -154,15 +154,12 @@ func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Ti
 // LockHolders are the runs that hold locks, or get them next; keys of which there is no such run
 // are left out.
 func (tx *Tx) LockHolders(ctx context.Context, keys []LockKey) (map[LockKey]id.Run, error) {
-	found, err := tx.q.LockHolders(ctx, db.LockHoldersParams{
+	return index(func(r db.LockHoldersRow) (LockKey, id.Run) {
+		return LockKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.LockKey}, id.Of[id.Run](r.RunID)
+	})(tx.q.LockHolders(ctx, db.LockHoldersParams{
 		TenantIds: column(keys, func(k LockKey) uuid.UUID { return k.Tenant.UUID }),
 		LockKeys:  column(keys, func(k LockKey) string { return k.Key }),
-	})
-	holders := make(map[LockKey]id.Run, len(found))
-	for _, r := range found {
-		holders[LockKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.LockKey}] = id.Of[id.Run](r.RunID)
-	}
-	return holders, err
+	}))
 }
 
 // LockTurns draws the places of n runs that wait for locks, in the order in which they came.
@@ -226,23 +223,17 @@ func tenantIDs(tenants []id.Tenant) []uuid.UUID {
 
 // RunQuotasOf reads what binds the runs of tenants.
 func (tx *Tx) RunQuotasOf(ctx context.Context, tenants []id.Tenant) (map[id.Tenant]RunQuotas, error) {
-	rows, err := tx.q.TenantQuotas(ctx, tenantIDs(tenants))
-	quotas := make(map[id.Tenant]RunQuotas, len(rows))
-	for _, r := range rows {
-		quotas[id.Of[id.Tenant](r.ID)] = runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
-	}
-	return quotas, err
+	return index(func(r db.TenantQuotasRow) (id.Tenant, RunQuotas) {
+		return id.Of[id.Tenant](r.ID), runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
+	})(tx.q.TenantQuotas(ctx, tenantIDs(tenants)))
 }
 
 // LockTenants locks tenants in id order, so that what is counted of them stays true until the
 // transaction ends, and reads what binds their runs.
 func (tx *Tx) LockTenants(ctx context.Context, tenants []id.Tenant) (map[id.Tenant]RunQuotas, error) {
-	rows, err := tx.q.LockTenants(ctx, tenantIDs(tenants))
-	quotas := make(map[id.Tenant]RunQuotas, len(rows))
-	for _, r := range rows {
-		quotas[id.Of[id.Tenant](r.ID)] = runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
-	}
-	return quotas, err
+	return index(func(r db.LockTenantsRow) (id.Tenant, RunQuotas) {
+		return id.Of[id.Tenant](r.ID), runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
+	})(tx.q.LockTenants(ctx, tenantIDs(tenants)))
 }
 
 // UsageQuestion asks what a tenant uses, each kind counted up to a limit; 0 is not counted.
@@ -262,7 +253,9 @@ type Usage struct {
 
 // CountUsage counts what tenants use.
 func (tx *Tx) CountUsage(ctx context.Context, questions []UsageQuestion) (map[id.Tenant]Usage, error) {
-	rows, err := tx.q.CountUsage(ctx, db.CountUsageParams{
+	return index(func(r db.CountUsageRow) (id.Tenant, Usage) {
+		return id.Of[id.Tenant](r.TenantID), Usage{Live: r.Live, Running: r.Running, Queued: r.Queued, Daily: r.Daily}
+	})(tx.q.CountUsage(ctx, db.CountUsageParams{
 		TenantIds: column(questions, func(q UsageQuestion) uuid.UUID { return q.Tenant.UUID }),
 		Lives:     column(questions, func(q UsageQuestion) int32 { return q.Live }),
 		Runnings:  column(questions, func(q UsageQuestion) int32 { return q.Running }),
@@ -270,12 +263,7 @@ func (tx *Tx) CountUsage(ctx context.Context, questions []UsageQuestion) (map[id
 		Dailies:   column(questions, func(q UsageQuestion) int32 { return q.Daily }),
 		DayFroms:  column(questions, func(q UsageQuestion) uuid.UUID { return firstID(q.DayFrom) }),
 		DayUntils: column(questions, func(q UsageQuestion) uuid.UUID { return firstID(q.DayUntil) }),
-	})
-	usage := make(map[id.Tenant]Usage, len(rows))
-	for _, r := range rows {
-		usage[id.Of[id.Tenant](r.TenantID)] = Usage{Live: r.Live, Running: r.Running, Queued: r.Queued, Daily: r.Daily}
-	}
-	return usage, err
+	}))
 }
 
 // firstID is below every id that is minted from t on, and above every one before.
@@ -301,13 +289,12 @@ type DueRun struct {
 
 // DueRuns are runs that have taken longer than they may.
 func (tx *Tx) DueRuns(ctx context.Context, now time.Time, most int) ([]DueRun, error) {
-	rows, err := tx.q.DueRuns(ctx, db.DueRunsParams{Now: now, Most: int32(most)}) //nolint:gosec // a batch size
-	return column(rows, func(r db.DueRunsRow) DueRun {
+	return list(func(r db.DueRunsRow) DueRun {
 		return DueRun{
 			RunKey: runKey(r.TenantID, r.RunID), Limit: time.Duration(r.LimitS) * time.Second, Pipeline: r.Pipeline,
 			Deployment: id.Of[id.Deployment](r.DeploymentID),
 		}
-	}), err
+	})(tx.q.DueRuns(ctx, db.DueRunsParams{Now: now, Most: int32(most)})) //nolint:gosec // a batch size
 }
 
 func runKey(tenant, run uuid.UUID) RunKey {
@@ -316,14 +303,12 @@ func runKey(tenant, run uuid.UUID) RunKey {
 
 // WaitingTenants are the tenants with runs that wait for their start.
 func (tx *Tx) WaitingTenants(ctx context.Context) ([]id.Tenant, error) {
-	rows, err := tx.q.WaitingTenants(ctx)
-	return column(rows, id.Of[id.Tenant]), err
+	return list(id.Of[id.Tenant])(tx.q.WaitingTenants(ctx))
 }
 
 // NextRuns are the runs of tenants that start next, at most so many of each, in their order.
 func (tx *Tx) NextRuns(ctx context.Context, tenants []id.Tenant, mosts []int32) ([]RunKey, error) {
-	rows, err := tx.q.NextRuns(ctx, db.NextRunsParams{TenantIds: tenantIDs(tenants), Mosts: mosts})
-	return column(rows, func(r db.NextRunsRow) RunKey { return runKey(r.TenantID, r.RunID) }), err
+	return list(func(r db.NextRunsRow) RunKey { return runKey(r.TenantID, r.RunID) })(tx.q.NextRuns(ctx, db.NextRunsParams{TenantIds: tenantIDs(tenants), Mosts: mosts}))
 }
 
 // WithLive gives locked runs what their rows among the live runs say. Those that do not wait
@@ -351,8 +336,7 @@ func (tx *Tx) WithLive(ctx context.Context, runs []run.Run) ([]run.Run, error) {
 
 // Roots are the tasks of locked runs that wait for nothing but the start.
 func (tx *Tx) Roots(ctx context.Context, runs []RunKey) ([]run.Task, error) {
-	rows, err := tx.q.Roots(ctx, db.RootsParams{TenantIds: column(runs, RunKey.tenantID), RunIds: column(runs, RunKey.runID)})
-	return column(rows, taskFromWaiting), err
+	return list(taskFromWaiting)(tx.q.Roots(ctx, db.RootsParams{TenantIds: column(runs, RunKey.tenantID), RunIds: column(runs, RunKey.runID)}))
 }
 
 // ForgetTriggerKeys frees the idempotency keys of triggers that made no run.
@@ -391,7 +375,7 @@ func (tx *Tx) LockQuotas(ctx context.Context, owner id.Tenant) (tenant.Quotas, i
 	if err != nil {
 		return tenant.Quotas{}, 0, notFound(err, "tenant", owner.String())
 	}
-	return quotasFromRow(row.ServoTenant), row.ServoTenant.Version, nil
+	return quotasFromRow(row), row.Version, nil
 }
 
 // SetQuotas writes the quotas of a tenant that is locked.
@@ -402,17 +386,14 @@ func (tx *Tx) SetQuotas(ctx context.Context, owner id.Tenant, version int32, quo
 		MaxDailyRuns: quotas.MaxDailyRuns, MaxRunDurationS: seconds(quotas.MaxRunDuration), MaxTasksPerRun: quotas.MaxTasksPerRun,
 		MaxBackfillRuns: quotas.MaxBackfillRuns, FairnessWeight: quotas.FairnessWeight, Zone: quotas.Zone,
 	})
-	if err == nil && n != 1 {
-		return &MismatchError{Statement: "set quotas", Want: 1, Got: int(n)}
-	}
-	return err
+	return exactlyOne("set quotas", n, err)
 }
 
 // GetQuotas reads what a tenant may use, and the version to change it by.
 func (s *Store) GetQuotas(ctx context.Context, owner id.Tenant) (quotas tenant.Quotas, version int32, err error) {
 	err = s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
 		row, err := tx.q.GetQuotas(ctx, owner.UUID)
-		quotas, version = quotasFromRow(row.ServoTenant), row.ServoTenant.Version
+		quotas, version = quotasFromRow(row), row.Version
 		return notFound(err, "tenant", owner.String())
 	})
 	return quotas, version, err
@@ -432,13 +413,9 @@ type LockView struct {
 
 // ListLocks reads the locks of a tenant by their keys, after the key given.
 func (s *Store) ListLocks(ctx context.Context, owner id.Tenant, after string, most int) ([]LockView, error) {
-	var locks []LockView
-	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListLocks(ctx, db.ListLocksParams{TenantID: owner.UUID, After: after, Most: int32(most)}) //nolint:gosec // a page size
-		locks = column(rows, func(r db.ListLocksRow) LockView { return lockView(db.GetLockRow(r)) })
-		return err
+	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) ([]LockView, error) {
+		return list(func(r db.ListLocksRow) LockView { return lockView(db.GetLockRow(r)) })(tx.q.ListLocks(ctx, db.ListLocksParams{TenantID: owner.UUID, After: after, Most: int32(most)})) //nolint:gosec // a page size
 	})
-	return locks, err
 }
 
 // GetLock reads one lock.

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,42 +50,20 @@ func (tx *Tx) LockRuns(ctx context.Context, lock RunLock, keys []RunKey) ([]run.
 	return convert(rows, runFromRow)
 }
 
-// convert maps rows with a function that may fail.
-func convert[R, T any](rows []R, of func(R) (T, error)) ([]T, error) {
-	out := make([]T, len(rows))
-	for i, row := range rows {
-		var err error
-		if out[i], err = of(row); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
 // LockLeases locks the leases of these tasks in id order. A task that is not leased is
 // left out.
 func (tx *Tx) LockLeases(ctx context.Context, keys []TaskKey) ([]run.Task, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.LockLeasesOnly(ctx, db.LockLeasesOnlyParams{
+	return list(taskFromLease)(tx.q.LockLeasesOnly(ctx, db.LockLeasesOnlyParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, taskFromLease), nil
+	}))
 }
 
 // LockLeasesWithHeartbeats is LockLeases where a later heartbeat counts as the expiry.
 func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]run.Task, error) {
-	rows, err := tx.q.LockLeases(ctx, db.LockLeasesParams{
-		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.LockLeasesRow) run.Task {
+	return list(func(r db.LockLeasesRow) run.Task {
 		t := taskFromLease(db.ServoLease{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
@@ -95,7 +75,9 @@ func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]r
 			t.ExpiresAt = r.HeartbeatExpiresAt
 		}
 		return t
-	}), nil
+	})(tx.q.LockLeases(ctx, db.LockLeasesParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+	}))
 }
 
 // Dependent is a waiting task and one upstream of it.
@@ -106,94 +88,44 @@ type Dependent struct {
 
 // Dependents reads who waits for these tasks, once for each upstream. Their runs must be locked: that is what guards waiting rows.
 func (tx *Tx) Dependents(ctx context.Context, keys []TaskKey) ([]Dependent, error) {
-	rows, err := tx.q.Dependents(ctx, db.DependentsParams{
+	return list(dependent)(tx.q.Dependents(ctx, db.DependentsParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.DependentsRow) Dependent {
-		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(db.ServoWaiting{
-			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Unmet: r.Unmet,
-		})}
-	}), nil
+	}))
+}
+
+func dependent(r db.DependentsRow) Dependent {
+	return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(db.ServoWaiting{
+		TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
+		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Unmet: r.Unmet,
+	})}
 }
 
 // Cone reads up to chunk waiting tasks downstream of these, however far.
 func (tx *Tx) Cone(ctx context.Context, keys []TaskKey, chunk int) ([]run.Task, error) {
-	rows, err := tx.q.Cone(ctx, db.ConeParams{
+	return list(taskFromWaiting)(tx.q.Cone(ctx, db.ConeParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
 		Chunk: int32(chunk), //nolint:gosec // a small constant
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, taskFromWaiting), nil
+	}))
 }
 
 // Doomed reads up to chunk waiting tasks of one run that have an upstream
 // which ended without success.
 func (tx *Tx) Doomed(ctx context.Context, key RunKey, chunk int) ([]Dependent, error) {
-	rows, err := tx.q.Doomed(ctx, db.DoomedParams{
+	return list(func(r db.DoomedRow) Dependent { return dependent(db.DependentsRow(r)) })(tx.q.Doomed(ctx, db.DoomedParams{
 		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Chunk: int32(chunk), //nolint:gosec // a small constant
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.DoomedRow) Dependent {
-		return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(db.ServoWaiting{
-			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Unmet: r.Unmet,
-		})}
-	}), nil
+	}))
 }
 
 // Sweep locks and reads every queue row of these runs, in the order in which tasks move,
 // a statement for each table (docs/adr/0002 says why that meets every task).
 func (tx *Tx) Sweep(ctx context.Context, runs []id.Run) ([]run.Task, error) {
 	ids := column(runs, func(r id.Run) uuid.UUID { return r.UUID })
-	var tasks []run.Task
-	waiting, err := tx.q.SweepWaiting(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range waiting {
-		tasks = append(tasks, taskFromWaiting(r.ServoWaiting))
-	}
-	ready, err := tx.q.SweepReady(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range ready {
-		tasks = append(tasks, taskFromReady(r.ServoReadyQ))
-	}
-	queued, err := tx.q.SweepQueued(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range queued {
-		tasks = append(tasks, taskFromQueued(r.ServoPoolQ))
-	}
-	leases, err := tx.q.SweepLeases(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range leases {
-		tasks = append(tasks, taskFromLease(r.ServoLease))
-	}
-	retrying, err := tx.q.SweepRetrying(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range retrying {
-		t, err := taskFromRetry(r.ServoRetryQ)
-		if err != nil {
-			return nil, err
-		}
-		tasks = append(tasks, t)
-	}
-	return tasks, nil
+	waiting, err1 := list(taskFromWaiting)(tx.q.SweepWaiting(ctx, ids))
+	ready, err2 := list(taskFromReady)(tx.q.SweepReady(ctx, ids))
+	queued, err3 := list(taskFromQueued)(tx.q.SweepQueued(ctx, ids))
+	leased, err4 := list(taskFromLease)(tx.q.SweepLeases(ctx, ids))
+	retrying, err5 := tryList(taskFromRetry)(tx.q.SweepRetrying(ctx, ids))
+	return slices.Concat(waiting, ready, queued, leased, retrying), cmp.Or(err1, err2, err3, err4, err5)
 }
 
 // Assignment is what a worker needs to know of a task besides its lease.
@@ -233,14 +165,7 @@ type Demand struct {
 // TakeQueued locks the tasks that come next in a pool, waiting for nobody: those of tenants that
 // may use it, and that the claims can run.
 func (tx *Tx) TakeQueued(ctx context.Context, d Demand) ([]Offer, error) {
-	rows, err := tx.q.TakeQueued(ctx, db.TakeQueuedParams{
-		Pool: d.Pool, TenantID: d.Tenant.UUID, Everything: d.Everything, Capabilities: append([]string{}, d.Capabilities...),
-		Taken: column(d.Taken, func(t id.Task) uuid.UUID { return t.UUID }), Most: int32(d.Most), //nolint:gosec // a batch size
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.TakeQueuedRow) Offer {
+	return list(func(r db.TakeQueuedRow) Offer {
 		queued := db.ServoPoolQ{
 			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
@@ -251,7 +176,10 @@ func (tx *Tx) TakeQueued(ctx context.Context, d Demand) ([]Offer, error) {
 			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters, Trace: r.Trace,
 			TriggerType: r.TriggerType, Window: windowOf(r.WindowOf),
 		}}
-	}), nil
+	})(tx.q.TakeQueued(ctx, db.TakeQueuedParams{
+		Pool: d.Pool, TenantID: d.Tenant.UUID, Everything: d.Everything, Capabilities: append([]string{}, d.Capabilities...),
+		Taken: column(d.Taken, func(t id.Task) uuid.UUID { return t.UUID }), Most: int32(d.Most), //nolint:gosec // a batch size
+	}))
 }
 
 // windowOf reads what a run was told about its config. What the engine wrote can be read.
@@ -284,24 +212,16 @@ func claimLock(c id.Claim) int64 {
 
 // LeasesOfClaims are the leases that were given for these claims.
 func (tx *Tx) LeasesOfClaims(ctx context.Context, claims []id.Claim) ([]Offer, error) {
-	rows, err := tx.q.LeasesOfClaims(ctx, column(claims, func(c id.Claim) uuid.UUID { return c.UUID }))
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.LeasesOfClaimsRow) Offer {
+	return list(func(r db.LeasesOfClaimsRow) Offer {
 		return Offer{Task: taskFromLease(r.ServoLease), Token: r.ServoLease.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.ServoLease.TenantID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
 			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters, Trace: r.Trace,
 			TriggerType: r.TriggerType, Window: windowOf(r.WindowOf),
 		}}
-	}), nil
+	})(tx.q.LeasesOfClaims(ctx, column(claims, func(c id.Claim) uuid.UUID { return c.UUID })))
 }
 
 // LockRetries locks the retries among these that are due, skipping what others work on.
 func (tx *Tx) LockRetries(ctx context.Context, keys []TaskKey, now time.Time) ([]run.Task, error) {
-	rows, err := tx.q.LockRetries(ctx, db.LockRetriesParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID), Now: now})
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, taskFromRetry)
+	return tryList(taskFromRetry)(tx.q.LockRetries(ctx, db.LockRetriesParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID), Now: now}))
 }

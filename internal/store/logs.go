@@ -64,12 +64,8 @@ func (s *Store) WriteLogs(ctx context.Context, chunks []LogChunk) ([]bool, error
 // WriteLogs says for each chunk whether its lease is held, and which logs have grown beyond
 // most bytes. Their books are locked.
 func (tx *Tx) WriteLogs(ctx context.Context, chunks []LogChunk, most int64) (held []bool, full []AttemptKey, err error) {
-	nths := make([]int32, len(chunks))
-	for i := range nths {
-		nths[i] = int32(i)
-	}
 	rows, err := tx.q.WriteLogs(ctx, db.WriteLogsParams{
-		Most: most, Overhead: chunkOverhead, Nths: nths,
+		Most: most, Overhead: chunkOverhead, Nths: ordinals(len(chunks)),
 		TenantIds: column(chunks, func(c LogChunk) uuid.UUID { return c.Tenant.UUID }),
 		RunIds:    column(chunks, func(c LogChunk) uuid.UUID { return c.Run.UUID }),
 		TaskIds:   column(chunks, func(c LogChunk) uuid.UUID { return c.Task.UUID }),

@@ -24,6 +24,8 @@ const (
 	tables
 )
 
+var tableNames = [tables]string{waitingTable: "waiting", readyTable: "ready_q", poolTable: "pool_q", leaseTable: "leases", retryTable: "retry_q"}
+
 func tableOf(s run.TaskState) table {
 	switch s {
 	case run.Pending:
@@ -87,32 +89,26 @@ func (tx *Tx) moveTasks(ctx context.Context, c Changes) error {
 }
 
 func (tx *Tx) deleteFrom(ctx context.Context, t table, rows []run.Task) error {
-	runs := column(rows, func(t run.Task) uuid.UUID { return t.Run.UUID })
-	ids := column(rows, func(t run.Task) uuid.UUID { return t.ID.UUID })
-	switch t {
-	case waitingTable:
-		return tx.writes.write("delete waiting", len(rows), func(q *db.Queries) error {
-			return q.DeleteWaiting(ctx, db.DeleteWaitingParams{RunIds: runs, TaskIds: ids})
-		})
-	case readyTable:
-		return tx.writes.write("delete ready_q", len(rows), func(q *db.Queries) error {
-			return q.DeleteReady(ctx, db.DeleteReadyParams{RunIds: runs, TaskIds: ids})
-		})
-	case poolTable:
-		return tx.writes.write("delete pool_q", len(rows), func(q *db.Queries) error {
-			return q.DeleteQueued(ctx, db.DeleteQueuedParams{RunIds: runs, TaskIds: ids})
-		})
-	case leaseTable:
-		return tx.writes.write("delete leases", len(rows), func(q *db.Queries) error {
-			return q.DeleteLeases(ctx, db.DeleteLeasesParams{RunIds: runs, TaskIds: ids})
-		})
-	case retryTable:
-		return tx.writes.write("delete retry_q", len(rows), func(q *db.Queries) error {
-			return q.DeleteRetrying(ctx, db.DeleteRetryingParams{RunIds: runs, TaskIds: ids})
-		})
-	case noTable, tables:
+	keys := db.DeleteWaitingParams{
+		RunIds:  column(rows, func(t run.Task) uuid.UUID { return t.Run.UUID }),
+		TaskIds: column(rows, func(t run.Task) uuid.UUID { return t.ID.UUID }),
 	}
-	return nil
+	return tx.writes.write("delete "+tableNames[t], len(rows), func(q *db.Queries) error {
+		switch t {
+		case waitingTable:
+			return q.DeleteWaiting(ctx, keys)
+		case readyTable:
+			return q.DeleteReady(ctx, db.DeleteReadyParams(keys))
+		case poolTable:
+			return q.DeleteQueued(ctx, db.DeleteQueuedParams(keys))
+		case leaseTable:
+			return q.DeleteLeases(ctx, db.DeleteLeasesParams(keys))
+		case retryTable:
+			return q.DeleteRetrying(ctx, db.DeleteRetryingParams(keys))
+		case noTable, tables:
+		}
+		return nil
+	})
 }
 
 func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/platform"
 	"go.arco.dev/servo/internal/store/internal/db"
@@ -59,25 +60,20 @@ func ownerID(p Pool) *uuid.UUID {
 
 // Pools reads all configured pools, by name.
 func (s *Store) Pools(ctx context.Context) ([]Pool, error) {
-	var pools []Pool
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		var err error
-		pools, err = tx.Pools(ctx)
-		return err
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]Pool, error) {
+		return tx.Pools(ctx)
 	})
-	return pools, err
 }
 
 // Pools reads all configured pools, by name: one statement over a few rows.
 func (tx *Tx) Pools(ctx context.Context) ([]Pool, error) {
-	rows, err := tx.q.Pools(ctx)
-	return column(rows, func(r db.PoolsRow) Pool { return poolFromRow(r.ServoPool) }), err
+	return list(poolFromRow)(tx.q.Pools(ctx))
 }
 
 // LockPool locks a configured pool by name.
 func (tx *Tx) LockPool(ctx context.Context, name string) (Pool, error) {
 	row, err := tx.q.LockPool(ctx, name)
-	return poolFromRow(row.ServoPool), notFound(err, "pool", name)
+	return poolFromRow(row), notFound(err, "pool", name)
 }
 
 // InsertPool writes a new pool and gives the version that its first event has: one more than
@@ -130,30 +126,22 @@ type PushPool struct {
 
 // PushPools reads the pools that are called.
 func (s *Store) PushPools(ctx context.Context) ([]PushPool, error) {
-	var pools []PushPool
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]PushPool, error) {
 		now, err := tx.Clock(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rows, err := tx.q.PushPools(ctx, now.Add(-ServerLives))
-		pools = column(rows, func(r db.PushPoolsRow) PushPool {
+		return list(func(r db.PushPoolsRow) PushPool {
 			return PushPool{Pool: poolFromRow(r.ServoPool), Queued: r.Queued, Servers: int(r.Servers)}
-		})
-		return err
+		})(tx.q.PushPools(ctx, now.Add(-ServerLives)))
 	})
-	return pools, err
 }
 
 // AppendPlatformEvents records events of pools, signing keys and switches.
 func (tx *Tx) AppendPlatformEvents(ctx context.Context, events ...platform.Event) error {
-	schemas, datas := make([]int16, len(events)), make([]string, len(events))
-	for i, e := range events {
-		schema, data, err := tx.codec.Encode(e.Body)
-		if err != nil {
-			return err
-		}
-		schemas[i], datas[i] = schema, string(data)
+	schemas, datas, err := tx.encode(column(events, func(e platform.Event) event.Body { return e.Body }))
+	if err != nil {
+		return err
 	}
 	return tx.q.InsertPlatformEvents(ctx, db.InsertPlatformEventsParams{
 		Subjects:    column(events, func(e platform.Event) string { return e.Subject }),

@@ -53,11 +53,7 @@ type Presence struct {
 // RenewPresence says that a server is there, and whom it has seen. It answers whether there
 // are other servers.
 func (s *Store) RenewPresence(ctx context.Context, p Presence) (others bool, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
+	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		others, err = tx.q.RenewServer(ctx, db.RenewServerParams{
 			Name: p.Name, Version: p.Version, StartedAt: p.StartedAt, Now: now, Since: now.Add(-ServerLives),
 		})
@@ -94,17 +90,13 @@ func (s *Store) RemoveServer(ctx context.Context, name string) error {
 
 // Servers are the servers that are alive, by name.
 func (s *Store) Servers(ctx context.Context) ([]Server, error) {
-	var servers []Server
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]Server, error) {
 		now, err := tx.Clock(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rows, err := tx.q.Servers(ctx, db.ServersParams{Since: now.Add(-ServerLives), Most: maxServers})
-		servers = column(rows, func(r db.ServoServer) Server { return Server(r) })
-		return err
+		return list(func(r db.ServoServer) Server { return Server(r) })(tx.q.Servers(ctx, db.ServersParams{Since: now.Add(-ServerLives), Most: maxServers}))
 	})
-	return servers, err
 }
 
 // ServerLives reports whether a server was seen lately.
@@ -122,26 +114,20 @@ type Capacity struct {
 
 // PoolCapacities are the capacities of the pools that have live workers.
 func (s *Store) PoolCapacities(ctx context.Context) (map[string]Capacity, error) {
-	var capacities map[string]Capacity
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (map[string]Capacity, error) {
 		now, err := tx.Clock(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		capacities, err = tx.PoolCapacities(ctx, now)
-		return err
+		return tx.PoolCapacities(ctx, now)
 	})
-	return capacities, err
 }
 
 // PoolCapacities are the capacities of the pools that have live workers.
 func (tx *Tx) PoolCapacities(ctx context.Context, now time.Time) (map[string]Capacity, error) {
-	rows, err := tx.q.PoolCapacities(ctx, db.PoolCapacitiesParams{Since: now.Add(-WorkerLives), Most: maxPools})
-	capacities := make(map[string]Capacity, len(rows))
-	for _, r := range rows {
-		capacities[r.Pool] = Capacity{Workers: int(r.Workers), Slots: int(r.Slots)}
-	}
-	return capacities, err
+	return index(func(r db.PoolCapacitiesRow) (string, Capacity) {
+		return r.Pool, Capacity{Workers: int(r.Workers), Slots: int(r.Slots)}
+	})(tx.q.PoolCapacities(ctx, db.PoolCapacitiesParams{Since: now.Add(-WorkerLives), Most: maxPools}))
 }
 
 // WorkerView is a live worker as operators see it.
@@ -161,33 +147,25 @@ type WorkerView struct {
 // ListWorkers are up to most live workers in the order of their names, beginning after one;
 // those of one pool if it is named.
 func (s *Store) ListWorkers(ctx context.Context, pool, after string, most int) ([]WorkerView, error) {
-	var workers []WorkerView
-	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) ([]WorkerView, error) {
 		now, err := tx.Clock(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rows, err := tx.q.Workers(ctx, db.WorkersParams{
-			Leases: MaxDepth, After: after, Since: now.Add(-WorkerLives), Pool: pool, Most: int32(most), //nolint:gosec // a page
-		})
-		workers = column(rows, func(r db.WorkersRow) WorkerView {
+		return list(func(r db.WorkersRow) WorkerView {
 			return WorkerView{
 				Name: r.Name, Pools: r.Pools, Slots: r.Slots, FirstSeen: r.FirstSeen, SeenAt: r.SeenAt, Leases: r.Leases,
 				LeasesEndAt: r.LeasesEndAt, Capabilities: r.Capabilities, Silent: now.Sub(r.SeenAt) > workerSilent,
 			}
-		})
-		return err
+		})(tx.q.Workers(ctx, db.WorkersParams{
+			Leases: MaxDepth, After: after, Since: now.Add(-WorkerLives), Pool: pool, Most: int32(most), //nolint:gosec // a page
+		}))
 	})
-	return workers, err
 }
 
 // ForgetPresence deletes servers and workers that have not been seen for a while.
 func (s *Store) ForgetPresence(ctx context.Context) (servers, workers int64, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
+	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		if servers, err = tx.q.ForgetServers(ctx, now.Add(-keepPresence)); err != nil {
 			return err
 		}

@@ -53,11 +53,7 @@ type ProgressReport struct {
 // are held. Each lease may appear once.
 func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]PulseAnswer, error) {
 	answers := make(map[PulseKey]PulseAnswer, len(pulses))
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
+	err := s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		rows, err := tx.q.Heartbeat(ctx, db.HeartbeatParams{
 			Now:       now,
 			TenantIds: column(pulses, func(p Pulse) uuid.UUID { return p.Key.Tenant.UUID }),
@@ -76,43 +72,31 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]Pul
 
 // LeasesOfClaimRange reads what claims from first to last have leased to a worker, up to most of them.
 func (s *Store) LeasesOfClaimRange(ctx context.Context, worker string, first, last id.Claim, most int) ([]PulseKey, error) {
-	var held []PulseKey
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.LeasesOfClaimRange(ctx, db.LeasesOfClaimRangeParams{
-			FirstID: first.UUID, LastID: last.UUID, Worker: worker, Most: int32(most), //nolint:gosec // a batch size
-		})
-		held = column(rows, func(r db.LeasesOfClaimRangeRow) PulseKey {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]PulseKey, error) {
+		return list(func(r db.LeasesOfClaimRangeRow) PulseKey {
 			return PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}
-		})
-		return err
+		})(tx.q.LeasesOfClaimRange(ctx, db.LeasesOfClaimRangeParams{
+			FirstID: first.UUID, LastID: last.UUID, Worker: worker, Most: int32(most), //nolint:gosec // a batch size
+		}))
 	})
-	return held, err
 }
 
 // UnstartedLeases reads leases that workers whose names begin with prefix hold and have not started,
 // up to most of them.
 func (s *Store) UnstartedLeases(ctx context.Context, prefix string, most int) ([]PulseKey, error) {
-	var held []PulseKey
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.UnstartedLeases(ctx, db.UnstartedLeasesParams{Prefix: prefix, Most: int32(most)}) //nolint:gosec // a batch size
-		held = column(rows, func(r db.UnstartedLeasesRow) PulseKey {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]PulseKey, error) {
+		return list(func(r db.UnstartedLeasesRow) PulseKey {
 			return PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}
-		})
-		return err
+		})(tx.q.UnstartedLeases(ctx, db.UnstartedLeasesParams{Prefix: prefix, Most: int32(most)})) //nolint:gosec // a batch size
 	})
-	return held, err
 }
 
 // LeasePools is the pool of each lease that is held; "" of the others.
 func (s *Store) LeasePools(ctx context.Context, leases []PulseKey) ([]string, error) {
 	pools := make([]string, len(leases))
 	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
-		nths := make([]int32, len(leases))
-		for i := range nths {
-			nths[i] = int32(i)
-		}
 		rows, err := tx.q.PoolsOfLeases(ctx, db.PoolsOfLeasesParams{
-			Nths:      nths,
+			Nths:      ordinals(len(leases)),
 			TenantIds: column(leases, func(l PulseKey) uuid.UUID { return l.Tenant.UUID }),
 			RunIds:    column(leases, func(l PulseKey) uuid.UUID { return l.Run.UUID }),
 			TaskIds:   column(leases, func(l PulseKey) uuid.UUID { return l.Task.UUID }),
@@ -130,13 +114,9 @@ func (s *Store) LeasePools(ctx context.Context, leases []PulseKey) ([]string, er
 // that are held. A lease that was not renewed for a while is renewed by it. Each lease may
 // appear once.
 func (s *Store) WriteProgress(ctx context.Context, reports []ProgressReport) (map[PulseKey]PulseAnswer, error) {
-	var answers map[PulseKey]PulseAnswer
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		var err error
-		answers, err = tx.WriteProgress(ctx, reports)
-		return err
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (map[PulseKey]PulseAnswer, error) {
+		return tx.WriteProgress(ctx, reports)
 	})
-	return answers, err
 }
 
 // WriteProgress is that of the store, inside of a transaction.
@@ -145,7 +125,9 @@ func (tx *Tx) WriteProgress(ctx context.Context, reports []ProgressReport) (map[
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.q.WriteProgress(ctx, db.WriteProgressParams{
+	return index(func(r db.WriteProgressRow) (PulseKey, PulseAnswer) {
+		return PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}, PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
+	})(tx.q.WriteProgress(ctx, db.WriteProgressParams{
 		Now:       now,
 		TenantIds: column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Tenant.UUID }),
 		RunIds:    column(reports, func(p ProgressReport) uuid.UUID { return p.Key.Run.UUID }),
@@ -160,12 +142,7 @@ func (tx *Tx) WriteProgress(ctx context.Context, reports []ProgressReport) (map[
 		RecordsLoadeds:      column(reports, func(p ProgressReport) int64 { return p.RecordsLoaded }),
 		Bytes:               column(reports, func(p ProgressReport) int64 { return p.Bytes }),
 		Etas:                column(reports, func(p ProgressReport) time.Time { return p.ETA }),
-	})
-	answers := make(map[PulseKey]PulseAnswer, len(rows))
-	for _, r := range rows {
-		answers[PulseKey{taskKey(r.TenantID, r.RunID, r.TaskID), r.Token}] = PulseAnswer{Alive: true, ShouldCancel: r.CancelRequested}
-	}
-	return answers, err
+	}))
 }
 
 // ProgressView is the progress of an attempt as it was last said.

@@ -44,20 +44,16 @@ func earlier(a, b uuid.UUID) uuid.UUID {
 	return a
 }
 
-func runView(r db.ServoRun, workspace, config string) (RunView, error) {
-	found, err := runFromRow(r)
-	return RunView{Run: found, WorkspaceName: workspace, ConfigName: config}, err
+func runView(r db.GetRunRow) (RunView, error) {
+	found, err := runFromRow(r.ServoRun)
+	return RunView{Run: found, WorkspaceName: r.Workspace, ConfigName: r.Config}, err
 }
 
 // GetRun reads a run as its tenant sees it.
 func (s *Store) GetRun(ctx context.Context, key RunKey) (RunView, error) {
-	var found RunView
-	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		var err error
-		found, err = tx.getRun(ctx, key)
-		return err
+	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) (RunView, error) {
+		return tx.getRun(ctx, key)
 	})
-	return found, err
 }
 
 func (tx *Tx) getRun(ctx context.Context, key RunKey) (RunView, error) {
@@ -65,7 +61,7 @@ func (tx *Tx) getRun(ctx context.Context, key RunKey) (RunView, error) {
 	if err != nil {
 		return RunView{}, notFound(err, "run", key.Run.String())
 	}
-	return runView(row.ServoRun, row.Workspace, row.Config)
+	return runView(row)
 }
 
 // TaskView is a task as people read it.
@@ -118,30 +114,19 @@ const BeforeFirst int32 = -1
 // ListTasks reads tasks of a run in the order of its plan, after an index. The run itself is
 // not looked for: a run that is not there has no tasks.
 func (s *Store) ListTasks(ctx context.Context, key RunKey, f TaskFilter, after int32, most int) ([]TaskView, error) {
-	var tasks []TaskView
-	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListTasks(ctx, db.ListTasksParams{
+	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) ([]TaskView, error) {
+		return tryList(taskView)(tx.q.ListTasks(ctx, db.ListTasksParams{
 			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Asset: f.Asset, After: after,
 			States: column(f.States, func(s run.TaskState) int16 { return int16(s) }), Most: int32(most), //nolint:gosec // a page size
-		})
-		if err != nil {
-			return err
-		}
-		tasks, err = convert(rows, taskView)
-		return err
+		}))
 	})
-	return tasks, err
 }
 
 // GetTask reads a task as its tenant sees it.
 func (s *Store) GetTask(ctx context.Context, key TaskKey) (TaskView, error) {
-	var found TaskView
-	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		var err error
-		found, err = tx.getTask(ctx, key)
-		return err
+	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) (TaskView, error) {
+		return tx.getTask(ctx, key)
 	})
-	return found, err
 }
 
 func (tx *Tx) getTask(ctx context.Context, key TaskKey) (TaskView, error) {
@@ -214,18 +199,14 @@ type UpstreamTask struct {
 // UpstreamTasks reads whom a task waits or waited for, in the order of the plan, after an
 // index. What a fan-out with a barrier added is among them.
 func (s *Store) UpstreamTasks(ctx context.Context, key TaskKey, after int32, most int) ([]UpstreamTask, error) {
-	var tasks []UpstreamTask
-	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.UpstreamTasks(ctx, db.UpstreamTasksParams{
-			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, After: after, Most: int32(most), //nolint:gosec // a page size
-		})
-		tasks = column(rows, func(r db.UpstreamTasksRow) UpstreamTask {
+	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) ([]UpstreamTask, error) {
+		return list(func(r db.UpstreamTasksRow) UpstreamTask {
 			return UpstreamTask{
 				Task: id.Of[id.Task](r.ID), Index: r.Ix, Asset: r.Asset, Partition: r.Partition, State: run.TaskState(r.State),
 				Outcome: outcomeOf(r.Outcome), Result: r.Result,
 			}
-		})
-		return err
+		})(tx.q.UpstreamTasks(ctx, db.UpstreamTasksParams{
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, After: after, Most: int32(most), //nolint:gosec // a page size
+		}))
 	})
-	return tasks, err
 }

@@ -26,7 +26,7 @@ func (s *Store) Keys(ctx context.Context, owner id.Tenant, everything bool, befo
 	if upper == uuid.Nil {
 		upper = uuid.Max
 	}
-	err = s.as(ctx, owner, func(ctx context.Context, tx *Tx) error {
+	err = s.ownedBy(owner)(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.ListKeys(ctx, db.ListKeysParams{TenantID: owner.UUID, Before: upper, Everything: everything, Most: int32(most)}) //nolint:gosec // a page
 		if err != nil {
 			return err
@@ -57,14 +57,14 @@ func (s *Store) Audit(ctx context.Context, f AuditFilter, most int) (found []Aud
 	if before == uuid.Nil {
 		before = uuid.Max
 	}
-	err = s.as(ctx, f.Tenant, func(ctx context.Context, tx *Tx) error {
+	err = s.ownedBy(f.Tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		if f.Actor != "" {
 			rows, err := tx.q.ListAuditOf(ctx, db.ListAuditOfParams{TenantID: f.Tenant.UUID, Actor: f.Actor, Before: before, Since: firstAt(f.Since), Most: int32(most)}) //nolint:gosec // a page
-			found = column(rows, func(r db.ListAuditOfRow) Audit { return auditFromRow(r.ServoAuditLog) })
+			found = column(rows, auditFromRow)
 			return err
 		}
 		rows, err := tx.q.ListAudit(ctx, db.ListAuditParams{TenantID: f.Tenant.UUID, Before: before, Since: firstAt(f.Since), Most: int32(most)}) //nolint:gosec // a page
-		found = column(rows, func(r db.ListAuditRow) Audit { return auditFromRow(r.ServoAuditLog) })
+		found = column(rows, auditFromRow)
 		return err
 	})
 	return found, err

@@ -22,12 +22,12 @@ type Delivery struct {
 	Error     string    // of the last try
 }
 
-// as reads as a tenant does, or for the installation as the engine.
-func (s *Store) as(ctx context.Context, tenant id.Tenant, fn func(ctx context.Context, tx *Tx) error) error {
+// ownedBy reads the rows of a tenant with its role, those of the installation with the engine's.
+func (s *Store) ownedBy(tenant id.Tenant) within {
 	if tenant == (id.Tenant{}) {
-		return s.engine(ctx, fn)
+		return s.engine
 	}
-	return s.Tenant(ctx, tenant.String(), fn)
+	return s.tenant(tenant)
 }
 
 // AlertFilter says which alerts of a tenant are listed. The zero tenant is the installation.
@@ -44,14 +44,14 @@ func (s *Store) Alerts(ctx context.Context, f AlertFilter, most int) (found []al
 	if before == uuid.Nil {
 		before = uuid.Max
 	}
-	err = s.as(ctx, f.Tenant, func(ctx context.Context, tx *Tx) error {
+	err = s.ownedBy(f.Tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		if f.Open {
 			rows, err := tx.q.ListOpenAlerts(ctx, db.ListOpenAlertsParams{TenantID: f.Tenant.UUID, Before: before, Kind: string(f.Kind), Most: int32(most)}) //nolint:gosec // a page
-			found = column(rows, func(r db.ListOpenAlertsRow) alert.Alert { return alertFromRow(r.ServoAlert) })
+			found = column(rows, alertFromRow)
 			return err
 		}
 		rows, err := tx.q.ListAlerts(ctx, db.ListAlertsParams{TenantID: f.Tenant.UUID, Before: before, Kind: string(f.Kind), Most: int32(most)}) //nolint:gosec // a page
-		found = column(rows, func(r db.ListAlertsRow) alert.Alert { return alertFromRow(r.ServoAlert) })
+		found = column(rows, alertFromRow)
 		return err
 	})
 	return found, err
@@ -66,29 +66,26 @@ type OwnedAlert struct {
 
 // AllOpenAlerts lists the open alerts of all tenants and of the installation, the newest first. Of
 // the filter, kind and beginning hold.
-func (s *Store) AllOpenAlerts(ctx context.Context, f AlertFilter, most int) (found []OwnedAlert, err error) {
+func (s *Store) AllOpenAlerts(ctx context.Context, f AlertFilter, most int) ([]OwnedAlert, error) {
 	before := f.Before.UUID
 	if before == uuid.Nil {
 		before = uuid.Max
 	}
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListAllOpenAlerts(ctx, db.ListAllOpenAlertsParams{Before: before, Kind: string(f.Kind), Most: int32(most)}) //nolint:gosec // a page
-		found = column(rows, func(r db.ListAllOpenAlertsRow) OwnedAlert {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]OwnedAlert, error) {
+		return list(func(r db.ListAllOpenAlertsRow) OwnedAlert {
 			return OwnedAlert{Alert: alertFromRow(r.ServoAlert), TenantName: r.Tenant}
-		})
-		return err
+		})(tx.q.ListAllOpenAlerts(ctx, db.ListAllOpenAlertsParams{Before: before, Kind: string(f.Kind), Most: int32(most)})) //nolint:gosec // a page
 	})
-	return found, err
 }
 
 // GetAlert reads an alert, with what became of the messages about it.
 func (s *Store) GetAlert(ctx context.Context, tenant id.Tenant, of id.Alert) (found alert.Alert, sent []Delivery, err error) {
-	err = s.as(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+	err = s.ownedBy(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		row, err := tx.q.GetAlert(ctx, db.GetAlertParams{TenantID: tenant.UUID, ID: of.UUID})
 		if err != nil {
 			return notFound(err, "alert", of.String())
 		}
-		found = alertFromRow(row.ServoAlert)
+		found = alertFromRow(row)
 		rows, err := tx.q.DeliveriesOf(ctx, db.DeliveriesOfParams{TenantID: tenant.UUID, AlertID: of.UUID})
 		sent = column(rows, func(r db.DeliveriesOfRow) Delivery {
 			return Delivery{
@@ -102,10 +99,8 @@ func (s *Store) GetAlert(ctx context.Context, tenant id.Tenant, of id.Alert) (fo
 }
 
 // Channels lists the channels of a tenant, or those of the installation, by name.
-func (s *Store) Channels(ctx context.Context, tenant id.Tenant) (found []alert.Channel, err error) {
-	err = s.as(ctx, tenant, func(ctx context.Context, tx *Tx) error {
-		found, err = tx.ChannelsOf(ctx, []id.Tenant{tenant})
-		return err
+func (s *Store) Channels(ctx context.Context, tenant id.Tenant) ([]alert.Channel, error) {
+	return read(ctx, s.ownedBy(tenant), func(ctx context.Context, tx *Tx) ([]alert.Channel, error) {
+		return tx.ChannelsOf(ctx, []id.Tenant{tenant})
 	})
-	return found, err
 }

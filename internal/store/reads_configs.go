@@ -30,21 +30,17 @@ func configView(c db.ServoConfig, workspace string) (ConfigView, error) {
 }
 
 // GetConfig reads a config by its id.
-func (s *Store) GetConfig(ctx context.Context, key ConfigKey) (found ConfigView, err error) {
-	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		found, err = tx.Config(ctx, key)
-		return err
+func (s *Store) GetConfig(ctx context.Context, key ConfigKey) (ConfigView, error) {
+	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) (ConfigView, error) {
+		return tx.Config(ctx, key)
 	})
-	return found, err
 }
 
 // GetAnyConfig reads a config that may be deleted.
-func (s *Store) GetAnyConfig(ctx context.Context, key ConfigKey) (found ConfigView, err error) {
-	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		found, err = tx.config(ctx, key, true)
-		return err
+func (s *Store) GetAnyConfig(ctx context.Context, key ConfigKey) (ConfigView, error) {
+	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) (ConfigView, error) {
+		return tx.config(ctx, key, true)
 	})
-	return found, err
 }
 
 // Config reads a config as its tenant sees it.
@@ -61,12 +57,10 @@ func (tx *Tx) config(ctx context.Context, key ConfigKey, deleted bool) (ConfigVi
 }
 
 // GetConfigByName reads a config by its name.
-func (s *Store) GetConfigByName(ctx context.Context, tenant id.Tenant, workspace, name string) (found ConfigView, err error) {
-	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		found, err = tx.ConfigByName(ctx, tenant, workspace, name)
-		return err
+func (s *Store) GetConfigByName(ctx context.Context, tenant id.Tenant, workspace, name string) (ConfigView, error) {
+	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) (ConfigView, error) {
+		return tx.ConfigByName(ctx, tenant, workspace, name)
 	})
-	return found, err
 }
 
 // ConfigByName reads a config as its tenant sees it.
@@ -99,23 +93,17 @@ func (f ConfigFilter) labelText() (string, error) {
 }
 
 // ListAllConfigs reads configs of all tenants in the order of their keys, after one.
-func (s *Store) ListAllConfigs(ctx context.Context, f ConfigFilter, after ConfigKey, most int) (configs []ConfigView, err error) {
+func (s *Store) ListAllConfigs(ctx context.Context, f ConfigFilter, after ConfigKey, most int) ([]ConfigView, error) {
 	labels, err := f.labelText()
 	if err != nil {
 		return nil, err
 	}
-	err = s.across(ctx, id.Tenant{}, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.AllConfigs(ctx, db.AllConfigsParams{
+	return read(ctx, s.scoped(id.Tenant{}), func(ctx context.Context, tx *Tx) ([]ConfigView, error) {
+		return tryList(func(r db.AllConfigsRow) (ConfigView, error) { return configView(r.ServoConfig, r.Workspace) })(tx.q.AllConfigs(ctx, db.AllConfigsParams{
 			AfterTenant: after.Tenant.UUID, AfterID: after.Config.UUID, Workspace: f.Workspace, Pipeline: f.Pipeline, Prefix: f.Prefix, State: f.State,
 			Labels: labels, Failing: f.Failing, Deleted: f.Deleted, Most: int32(most), //nolint:gosec // a page size
-		})
-		if err != nil {
-			return err
-		}
-		configs, err = convert(rows, func(r db.AllConfigsRow) (ConfigView, error) { return configView(r.ServoConfig, r.Workspace) })
-		return err
+		}))
 	})
-	return configs, err
 }
 
 // RecentSlot is what became of a slot, or of consecutive slots that did not fire.
@@ -137,7 +125,7 @@ func (s *Store) RecentSlots(ctx context.Context, tenant id.Tenant, of []ConfigKe
 	if len(of) == 0 {
 		return recent, nil
 	}
-	err := s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+	err := s.scoped(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		clear(recent)
 		rows, err := tx.q.RecentSlots(ctx, db.RecentSlotsParams{
 			TenantIds: column(of, func(k ConfigKey) uuid.UUID { return k.Tenant.UUID }), ConfigIds: column(of, func(k ConfigKey) uuid.UUID { return k.Config.UUID }),
@@ -161,37 +149,28 @@ func (s *Store) RecentSlots(ctx context.Context, tenant id.Tenant, of []ConfigKe
 }
 
 // ListConfigs reads configs, the oldest first, that are younger than after.
-func (s *Store) ListConfigs(ctx context.Context, tenant id.Tenant, f ConfigFilter, after id.Config, most int) (configs []ConfigView, err error) {
+func (s *Store) ListConfigs(ctx context.Context, tenant id.Tenant, f ConfigFilter, after id.Config, most int) ([]ConfigView, error) {
 	labels, err := f.labelText()
 	if err != nil {
 		return nil, err
 	}
-	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListConfigs(ctx, db.ListConfigsParams{
+	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) ([]ConfigView, error) {
+		return tryList(func(r db.ListConfigsRow) (ConfigView, error) { return configView(r.ServoConfig, r.Workspace) })(tx.q.ListConfigs(ctx, db.ListConfigsParams{
 			TenantID: tenant.UUID, After: after.UUID, Workspace: f.Workspace, Pipeline: f.Pipeline, Prefix: f.Prefix, State: f.State,
 			Labels: labels, Failing: f.Failing, Deleted: f.Deleted, Most: int32(most), //nolint:gosec // a page size
-		})
-		if err != nil {
-			return err
-		}
-		configs, err = convert(rows, func(r db.ListConfigsRow) (ConfigView, error) { return configView(r.ServoConfig, r.Workspace) })
-		return err
+		}))
 	})
-	return configs, err
 }
 
 // OrphanedConfig is an active config whose pipeline is not deployed.
 type OrphanedConfig struct{ Name, Pipeline string }
 
 // OrphanedConfigs are up to most active configs of a workspace that name none of the pipelines.
-func (s *Store) OrphanedConfigs(ctx context.Context, tenant id.Tenant, workspace string, pipelines []string, most int) (configs []OrphanedConfig, err error) {
-	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		named := append([]string{}, pipelines...)                                                                                                          // none would be NULL, which nothing is compared with
-		rows, err := tx.q.OrphanedConfigs(ctx, db.OrphanedConfigsParams{TenantID: tenant.UUID, Workspace: workspace, Pipelines: named, Most: int32(most)}) //nolint:gosec // a page size
-		configs = column(rows, func(r db.OrphanedConfigsRow) OrphanedConfig { return OrphanedConfig(r) })
-		return err
+func (s *Store) OrphanedConfigs(ctx context.Context, tenant id.Tenant, workspace string, pipelines []string, most int) ([]OrphanedConfig, error) {
+	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) ([]OrphanedConfig, error) {
+		named := append([]string{}, pipelines...)                                                                                                                                                                                     // none would be NULL, which nothing is compared with
+		return list(func(r db.OrphanedConfigsRow) OrphanedConfig { return OrphanedConfig(r) })(tx.q.OrphanedConfigs(ctx, db.OrphanedConfigsParams{TenantID: tenant.UUID, Workspace: workspace, Pipelines: named, Most: int32(most)})) //nolint:gosec // a page size
 	})
-	return configs, err
 }
 
 // LedgerEntry is a slot that fired, or a range of slots that did not.
@@ -223,16 +202,15 @@ func (tx *Tx) listSlots(ctx context.Context, key ConfigKey, from, before time.Ti
 	return ledgerOf(fired, ranges), nil
 }
 
-func ledgerOf(fired []db.ListSlotsRow, ranges []db.ListSlotRangesRow) (entries []LedgerEntry) {
+func ledgerOf(fired []db.ServoSlot, ranges []db.ServoSlotRange) (entries []LedgerEntry) {
 	for _, r := range fired {
-		made := id.Of[id.Run](r.ServoSlot.RunID)
+		made := id.Of[id.Run](r.RunID)
 		entries = append(entries, LedgerEntry{
-			Range:     config.Range{From: r.ServoSlot.SlotAt, To: r.ServoSlot.SlotAt, Slots: 1, Outcome: config.Fired, Run: &made},
-			DecidedAt: r.ServoSlot.DecidedAt, DecidedBy: r.ServoSlot.DecidedBy,
+			Range:     config.Range{From: r.SlotAt, To: r.SlotAt, Slots: 1, Outcome: config.Fired, Run: &made},
+			DecidedAt: r.DecidedAt, DecidedBy: r.DecidedBy,
 		})
 	}
-	for _, row := range ranges {
-		r := row.ServoSlotRange
+	for _, r := range ranges {
 		entries = append(entries, LedgerEntry{
 			Range: config.Range{
 				From: r.FromAt, To: r.ToAt, Slots: r.Slots, Outcome: config.Outcome(r.Outcome), Reason: r.Reason, Version: r.ConfigVersion, Run: runOf(r.RunID),
@@ -278,24 +256,18 @@ func (s *Store) ReadLedger(ctx context.Context, key ConfigKey, most int) (l Ledg
 }
 
 // ConfigEvents reads the events of a config after a version, the oldest first.
-func (s *Store) ConfigEvents(ctx context.Context, key ConfigKey, after int32, most int) (events []event.Event, err error) {
-	err = s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		events, err = tx.configEvents(ctx, key, after, most)
-		return err
+func (s *Store) ConfigEvents(ctx context.Context, key ConfigKey, after int32, most int) ([]event.Event, error) {
+	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) ([]event.Event, error) {
+		return tx.configEvents(ctx, key, after, most)
 	})
-	return events, err
 }
 
 func (tx *Tx) configEvents(ctx context.Context, key ConfigKey, after int32, most int) ([]event.Event, error) {
-	rows, err := tx.q.ConfigEvents(ctx, db.ConfigEventsParams{TenantID: key.Tenant.UUID, SubjectID: key.Config.UUID, After: after, Most: int32(most)}) //nolint:gosec // a page size
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, func(r db.ConfigEventsRow) (event.Event, error) {
+	return tryList(func(r db.ConfigEventsRow) (event.Event, error) {
 		body, err := tx.codec.Decode(event.Type(r.Type), r.Schema, r.Data)
 		return event.Event{
 			Tenant: key.Tenant, Subject: key.Config.UUID, Version: r.Version, At: r.RecordedAt,
 			Meta: event.Meta{Actor: r.Actor, Trace: r.Trace}, Body: body,
 		}, err
-	})
+	})(tx.q.ConfigEvents(ctx, db.ConfigEventsParams{TenantID: key.Tenant.UUID, SubjectID: key.Config.UUID, After: after, Most: int32(most)})) //nolint:gosec // a page size
 }

@@ -80,15 +80,11 @@ type DutyView struct {
 
 // Duties reads who holds what.
 func (s *Store) Duties(ctx context.Context) ([]DutyView, error) {
-	var duties []DutyView
-	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.Duties(ctx)
-		duties = column(rows, func(r db.DutiesRow) DutyView {
+	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) ([]DutyView, error) {
+		return list(func(r db.DutiesRow) DutyView {
 			return DutyView{Duty: Duty{Name: r.Name, Holder: r.Holder, Epoch: r.Epoch}, ExpiresAt: r.ExpiresAt}
-		})
-		return err
+		})(tx.q.Duties(ctx))
 	})
-	return duties, err
 }
 
 // Ping asks the database for a sign of life.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/run"
@@ -62,21 +61,9 @@ type GraphGroup struct {
 	Tasks int32
 }
 
-// tenantSnapshot runs fn in a read-only transaction that sees one tenant's rows as they are at
-// one moment.
-func (s *Store) tenantSnapshot(ctx context.Context, tenant id.Tenant, fn func(ctx context.Context, tx *Tx) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return s.in(ctx, options, func(ctx context.Context, tx *Tx) error {
-		if err := tx.q.EnterTenant(ctx, tenant.String()); err != nil {
-			return err
-		}
-		return fn(ctx, tx)
-	})
-}
-
 // RunGraph reads the graph of a run. It costs as much as the run has tasks.
 func (s *Store) RunGraph(ctx context.Context, key RunKey) (g Graph, err error) {
-	err = s.tenantSnapshot(ctx, key.Tenant, func(ctx context.Context, tx *Tx) error {
+	err = s.tenantSnapshot(key.Tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		g = Graph{}
 		if g.Run, err = tx.getRun(ctx, key); err != nil {
 			return err

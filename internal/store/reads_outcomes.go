@@ -33,7 +33,7 @@ func (s *Store) SlotOutcomes(ctx context.Context, key ConfigKey, bounds []time.T
 
 func (s *Store) slotOutcomes(ctx context.Context, key ConfigKey, bounds []time.Time, most int64) (outcomes []SlotOutcome, oldest time.Time, err error) {
 	var rows []db.SlotOutcomesRow
-	err = s.across(ctx, key.Tenant, func(ctx context.Context, tx *Tx) error {
+	err = s.scoped(key.Tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err = tx.q.SlotOutcomes(ctx, db.SlotOutcomesParams{
 			Bounds: bounds, TenantID: key.Tenant.UUID, ConfigID: key.Config.UUID, FromAt: bounds[0], Before: bounds[len(bounds)-1],
 			Walk: int32(most), //nolint:gosec // a constant
@@ -71,7 +71,7 @@ func (s *Store) RunStates(ctx context.Context, tenant id.Tenant, runs []id.Run) 
 	if len(runs) == 0 {
 		return states, nil
 	}
-	err := s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+	err := s.scoped(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		found, err := tx.runsByKey(ctx, column(runs, func(id.Run) uuid.UUID { return tenant.UUID }), column(runs, func(r id.Run) uuid.UUID { return r.UUID }))
 		for _, r := range found {
 			states[id.Of[id.Run](r.ID)] = run.State(r.State)

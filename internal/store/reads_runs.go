@@ -50,7 +50,7 @@ func (s *Store) ListRuns(ctx context.Context, tenant id.Tenant, f RunFilter, bef
 	if !f.From.IsZero() {
 		w.lower = floor(f.From)
 	}
-	err = s.tenantSnapshot(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+	err = s.tenantSnapshot(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		if next, err = tx.boundRuns(ctx, &w); err != nil {
 			return err
 		}
@@ -123,29 +123,17 @@ func (tx *Tx) listRuns(ctx context.Context, w runWalk) ([]RunView, error) {
 		if w.Config != nil {
 			params.Config = w.Config.UUID
 		}
-		rows, err := tx.q.ListRetries(ctx, params)
-		if err != nil {
-			return nil, err
-		}
-		return convert(rows, func(r db.ListRetriesRow) (RunView, error) { return runView(r.ServoRun, r.Workspace, r.Config) })
+		return tryList(func(r db.ListRetriesRow) (RunView, error) { return runView(db.GetRunRow(r)) })(tx.q.ListRetries(ctx, params))
 	case w.inStates():
 		return tx.runsInStates(ctx, w)
 	case w.Config != nil: // which is in one workspace
-		rows, err := tx.q.ListConfigRuns(ctx, db.ListConfigRunsParams{
+		return tryList(func(r db.ListConfigRunsRow) (RunView, error) { return runView(db.GetRunRow(r)) })(tx.q.ListConfigRuns(ctx, db.ListConfigRunsParams{
 			TenantID: w.tenant.UUID, ConfigID: w.Config.UUID, Lower: w.lower, Upper: w.upper, Pipeline: w.Pipeline, States: stateNumbers(w.States), Most: w.most,
-		})
-		if err != nil {
-			return nil, err
-		}
-		return convert(rows, func(r db.ListConfigRunsRow) (RunView, error) { return runView(r.ServoRun, r.Workspace, r.Config) })
+		}))
 	default:
-		rows, err := tx.q.ListRuns(ctx, db.ListRunsParams{
+		return tryList(func(r db.ListRunsRow) (RunView, error) { return runView(db.GetRunRow(r)) })(tx.q.ListRuns(ctx, db.ListRunsParams{
 			TenantID: w.tenant.UUID, Lower: w.lower, Upper: w.upper, Workspace: w.Workspace, Pipeline: w.Pipeline, States: stateNumbers(w.States), Most: w.most,
-		})
-		if err != nil {
-			return nil, err
-		}
-		return convert(rows, func(r db.ListRunsRow) (RunView, error) { return runView(r.ServoRun, r.Workspace, r.Config) })
+		}))
 	}
 }
 
@@ -166,5 +154,7 @@ func (tx *Tx) runsInStates(ctx context.Context, w runWalk) ([]RunView, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convert(rows, func(r db.RunsInStatesRow) (RunView, error) { return runView(found[r.ID], r.Workspace, r.Config) })
+	return convert(rows, func(r db.RunsInStatesRow) (RunView, error) {
+		return runView(db.GetRunRow{ServoRun: found[r.ID], Workspace: r.Workspace, Config: r.Config})
+	})
 }

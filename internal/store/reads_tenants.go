@@ -27,30 +27,22 @@ func (s *Store) ListDeployments(ctx context.Context, tenant id.Tenant, workspace
 	if before != nil {
 		upper = before.UUID
 	}
-	var deployments []DeploymentView
-	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListDeployments(ctx, db.ListDeploymentsParams{
-			TenantID: tenant.UUID, Workspace: workspace, Upper: upper, Most: int32(most), //nolint:gosec // a page size
-		})
-		deployments = column(rows, func(r db.ListDeploymentsRow) DeploymentView {
+	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) ([]DeploymentView, error) {
+		return list(func(r db.ListDeploymentsRow) DeploymentView {
 			return deploymentView(tenant, db.GetDeploymentRow{
 				ID: r.ID, WorkspaceID: r.WorkspaceID, Workspace: r.Workspace, Digest: r.Digest, CreatedAt: r.CreatedAt, Active: r.Active,
 			})
-		})
-		return err
+		})(tx.q.ListDeployments(ctx, db.ListDeploymentsParams{
+			TenantID: tenant.UUID, Workspace: workspace, Upper: upper, Most: int32(most), //nolint:gosec // a page size
+		}))
 	})
-	return deployments, err
 }
 
 // GetDeployment reads a deployment with its manifest.
 func (s *Store) GetDeployment(ctx context.Context, tenant id.Tenant, deployment id.Deployment) (DeploymentView, error) {
-	var found DeploymentView
-	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		var err error
-		found, err = tx.getDeployment(ctx, tenant, deployment.UUID)
-		return err
+	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) (DeploymentView, error) {
+		return tx.getDeployment(ctx, tenant, deployment.UUID)
 	})
-	return found, err
 }
 
 func (tx *Tx) getDeployment(ctx context.Context, tenant id.Tenant, deployment uuid.UUID) (DeploymentView, error) {
@@ -100,10 +92,8 @@ const maxWorkspaces = 1000
 
 // ListWorkspaces reads the workspaces of a tenant by name.
 func (s *Store) ListWorkspaces(ctx context.Context, tenant id.Tenant) ([]WorkspaceView, error) {
-	var workspaces []WorkspaceView
-	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListWorkspaces(ctx, db.ListWorkspacesParams{TenantID: tenant.UUID, Most: maxWorkspaces})
-		workspaces = column(rows, func(r db.ListWorkspacesRow) WorkspaceView {
+	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) ([]WorkspaceView, error) {
+		return list(func(r db.ListWorkspacesRow) WorkspaceView {
 			w := WorkspaceView{
 				Workspace: Workspace{Tenant: tenant, ID: id.Of[id.Workspace](r.ID), Name: r.Name, Version: r.Version}, CreatedAt: r.CreatedAt,
 			}
@@ -112,10 +102,8 @@ func (s *Store) ListWorkspaces(ctx context.Context, tenant id.Tenant) ([]Workspa
 				w.Active = &active
 			}
 			return w
-		})
-		return err
+		})(tx.q.ListWorkspaces(ctx, db.ListWorkspacesParams{TenantID: tenant.UUID, Most: maxWorkspaces}))
 	})
-	return workspaces, err
 }
 
 // TenantName is the name of a tenant, for those who work for all of them.

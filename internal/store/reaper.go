@@ -25,20 +25,12 @@ func (s *Store) Overdue(ctx context.Context) (o Overdue, err error) {
 
 // DueLeases are candidates for expiry or timeout: to be looked at again under locks.
 func (tx *Tx) DueLeases(ctx context.Context, now time.Time, most int) ([]TaskKey, error) {
-	rows, err := tx.q.DueLeases(ctx, db.DueLeasesParams{Now: now, Most: int32(most)}) //nolint:gosec // a batch size
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.DueLeasesRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) }), nil
+	return list(func(r db.DueLeasesRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) })(tx.q.DueLeases(ctx, db.DueLeasesParams{Now: now, Most: int32(most)})) //nolint:gosec // a batch size
 }
 
 // DueRetries are candidates whose backoff is over.
 func (tx *Tx) DueRetries(ctx context.Context, now time.Time, most int) ([]TaskKey, error) {
-	rows, err := tx.q.DueRetries(ctx, db.DueRetriesParams{Now: now, Most: int32(most)}) //nolint:gosec // a batch size
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.DueRetriesRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) }), nil
+	return list(func(r db.DueRetriesRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) })(tx.q.DueRetries(ctx, db.DueRetriesParams{Now: now, Most: int32(most)})) //nolint:gosec // a batch size
 }
 
 func taskKey(tenant, run, task uuid.UUID) TaskKey {
@@ -47,23 +39,15 @@ func taskKey(tenant, run, task uuid.UUID) TaskKey {
 
 // PendingCones are runs with tasks that are still to be skipped.
 func (tx *Tx) PendingCones(ctx context.Context, most int) ([]RunKey, error) {
-	rows, err := tx.q.PendingCones(ctx, int32(most)) //nolint:gosec // a batch size
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.ServoCone) RunKey {
+	return list(func(r db.ServoCone) RunKey {
 		return RunKey{Tenant: id.Of[id.Tenant](r.TenantID), Run: id.Of[id.Run](r.RunID)}
-	}), nil
+	})(tx.q.PendingCones(ctx, int32(most))) //nolint:gosec // a batch size
 }
 
 // Forget deletes what only repeats needed: heartbeats of leases that are over, and
 // idempotency keys older than keep.
 func (s *Store) Forget(ctx context.Context, keep time.Duration) (heartbeats, keys int64, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
+	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		if heartbeats, err = tx.q.ForgetHeartbeats(ctx, now); err != nil {
 			return err
 		}

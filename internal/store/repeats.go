@@ -25,18 +25,14 @@ type Ended struct {
 
 // EndedTasks reads those of these tasks that have ended.
 func (tx *Tx) EndedTasks(ctx context.Context, keys []TaskKey) ([]Ended, error) {
-	rows, err := tx.q.EndedTasks(ctx, db.EndedTasksParams{
-		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.EndedTasksRow) Ended {
+	return list(func(r db.EndedTasksRow) Ended {
 		return Ended{
 			TaskKey: taskKey(r.TenantID, r.RunID, r.ID), Token: *r.Token, State: run.TaskState(*r.State),
 			Outcome: run.Outcome(*r.Outcome), LateResult: r.LateResult, Code: r.Code,
 		}
-	}), nil
+	})(tx.q.EndedTasks(ctx, db.EndedTasksParams{
+		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
+	}))
 }
 
 // TaskEvents reads the streams of these tasks, each in order.
@@ -83,33 +79,23 @@ func (tx *Tx) TakeTriggerKeys(ctx context.Context, keys []TriggerKey, now time.T
 	if err != nil || len(inserted) == len(keys) {
 		return nil, err
 	}
-	rows, err := tx.q.IdempotencyKeys(ctx, db.IdempotencyKeysParams{TenantIds: tenants, Keys: names})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.IdempotencyKeysRow) TriggerKey {
+	return list(func(r db.IdempotencyKeysRow) TriggerKey {
 		return TriggerKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.Key, Digest: r.Digest, Run: id.Of[id.Run](r.RunID)}
-	}), nil
+	})(tx.q.IdempotencyKeys(ctx, db.IdempotencyKeysParams{TenantIds: tenants, Keys: names}))
 }
 
 // ExistingRuns says which of these runs are there: after a commit whose answer was lost.
 func (tx *Tx) ExistingRuns(ctx context.Context, keys []RunKey) (map[id.Run]bool, error) {
-	ids, err := tx.q.ExistingRuns(ctx, db.ExistingRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)})
-	existing := make(map[id.Run]bool, len(ids))
-	for _, u := range ids {
-		existing[id.Of[id.Run](u)] = true
-	}
-	return existing, err
+	return index(func(u uuid.UUID) (id.Run, bool) {
+		return id.Of[id.Run](u), true
+	})(tx.q.ExistingRuns(ctx, db.ExistingRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
 }
 
 // TaskAssets says which asset each task makes.
 func (tx *Tx) TaskAssets(ctx context.Context, keys []TaskKey) (map[id.Task]string, error) {
-	rows, err := tx.q.TaskAssets(ctx, db.TaskAssetsParams{
+	return index(func(r db.TaskAssetsRow) (id.Task, string) {
+		return id.Of[id.Task](r.ID), r.Asset
+	})(tx.q.TaskAssets(ctx, db.TaskAssetsParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
-	})
-	assets := make(map[id.Task]string, len(rows))
-	for _, r := range rows {
-		assets[id.Of[id.Task](r.ID)] = r.Asset
-	}
-	return assets, err
+	}))
 }

@@ -33,6 +33,54 @@ func column[R, C any](rows []R, of func(R) C) []C {
 	return out
 }
 
+// ordinals are the places of n rows, from 0 on.
+func ordinals(n int) []int32 {
+	places := make([]int32, n)
+	for i := range places {
+		places[i] = int32(i)
+	}
+	return places
+}
+
+// index maps the result of a query to keys and values, as list does.
+func index[R any, K comparable, V any](of func(R) (K, V)) func([]R, error) (map[K]V, error) {
+	return func(rows []R, err error) (map[K]V, error) {
+		found := make(map[K]V, len(rows))
+		for _, row := range rows {
+			key, value := of(row)
+			found[key] = value
+		}
+		return found, err
+	}
+}
+
+// convert maps rows with a function that may fail.
+func convert[R, T any](rows []R, of func(R) (T, error)) ([]T, error) {
+	out := make([]T, len(rows))
+	for i, row := range rows {
+		var err error
+		if out[i], err = of(row); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// list maps the result of a query: list(f)(tx.q.Query(ctx, …)).
+func list[R, T any](of func(R) T) func([]R, error) ([]T, error) {
+	return tryList(func(row R) (T, error) { return of(row), nil })
+}
+
+// tryList is list with a function that may fail.
+func tryList[R, T any](of func(R) (T, error)) func([]R, error) ([]T, error) {
+	return func(rows []R, err error) ([]T, error) {
+		if err != nil {
+			return nil, err
+		}
+		return convert(rows, of)
+	}
+}
+
 func (k TaskKey) runID() uuid.UUID    { return k.Run.UUID }
 func (k TaskKey) taskID() uuid.UUID   { return k.Task.UUID }
 func (k TaskKey) tenantID() uuid.UUID { return k.Tenant.UUID }

@@ -63,7 +63,7 @@ type Found struct {
 // FindByID reads what has an id: of one tenant, or of any if it is the zero one.
 func (s *Store) FindByID(ctx context.Context, tenant id.Tenant, of uuid.UUID) (found []Found, err error) {
 	var task *TaskKey
-	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
+	err = s.scoped(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		owners, err := tx.q.OwnersOf(ctx, db.OwnersOfParams{ID: of, Walk: searchedTenants})
 		if err != nil {
 			return err
@@ -148,29 +148,24 @@ func (s *Store) foundTask(ctx context.Context, key TaskKey) ([]Found, error) {
 }
 
 // FindTenants reads tenants whose names have a text in them.
-func (s *Store) FindTenants(ctx context.Context, part string, most int) (found []Found, err error) {
-	err = s.across(ctx, id.Tenant{}, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.TenantsNamed(ctx, db.TenantsNamedParams{Part: part, Walk: searchedTenants, Most: int32(most)}) //nolint:gosec // a handful
-		found = column(rows, func(r db.TenantsNamedRow) Found {
+func (s *Store) FindTenants(ctx context.Context, part string, most int) ([]Found, error) {
+	return read(ctx, s.scoped(id.Tenant{}), func(ctx context.Context, tx *Tx) ([]Found, error) {
+		return list(func(r db.TenantsNamedRow) Found {
 			return Found{Kind: KindTenant, Name: r.Name, Tenant: id.Of[id.Tenant](r.ID), ID: r.ID}
-		})
-		return err
+		})(tx.q.TenantsNamed(ctx, db.TenantsNamedParams{Part: part, Walk: searchedTenants, Most: int32(most)})) //nolint:gosec // a handful
 	})
-	return found, err
 }
 
 // MoreConfigs reports whether there are more configs than FindConfigs compares names of.
-func (s *Store) MoreConfigs(ctx context.Context, tenant id.Tenant) (more bool, err error) {
-	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
-		more, err = tx.q.MoreConfigs(ctx, searchedNames)
-		return err
+func (s *Store) MoreConfigs(ctx context.Context, tenant id.Tenant) (bool, error) {
+	return read(ctx, s.scoped(tenant), func(ctx context.Context, tx *Tx) (bool, error) {
+		return tx.q.MoreConfigs(ctx, searchedNames)
 	})
-	return more, err
 }
 
 // FindKeys reads keys that have a text in their names, or whose public ids begin with it: of one
 // tenant, or of everybody if it is the zero one.
-func (s *Store) FindKeys(ctx context.Context, tenant id.Tenant, text string, most int) (found []Found, err error) {
+func (s *Store) FindKeys(ctx context.Context, tenant id.Tenant, text string, most int) ([]Found, error) {
 	params := db.KeysNamedParams{Part: text, Walk: searchedNames, Most: int32(most), Low: "", High: ""} //nolint:gosec // a handful
 	digits := strings.ToLower(strings.TrimPrefix(text, "sk_"))
 	if public, _, whole := strings.Cut(digits, "_"); whole && digits != text {
@@ -180,42 +175,33 @@ func (s *Store) FindKeys(ctx context.Context, tenant id.Tenant, text string, mos
 		missing := publicDigits - len(digits)
 		params.Low, params.High = digits+strings.Repeat("0", missing), digits+strings.Repeat("f", missing)
 	}
-	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.KeysNamed(ctx, params)
-		found = column(rows, func(r db.KeysNamedRow) Found {
+	return read(ctx, s.scoped(tenant), func(ctx context.Context, tx *Tx) ([]Found, error) {
+		return list(func(r db.KeysNamedRow) Found {
 			return Found{Kind: KindKey, Name: r.Name, Tenant: id.Of[id.Tenant](r.TenantID), Workspace: r.Workspace, Public: r.PublicID, State: r.State}
-		})
-		return err
+		})(tx.q.KeysNamed(ctx, params))
 	})
-	return found, err
 }
 
 // FindConfigs reads configs whose names have a text in them: of one tenant, or of all if it is the
 // zero one; in one workspace, or in all if it is "".
-func (s *Store) FindConfigs(ctx context.Context, tenant id.Tenant, workspace, part string, most int) (found []Found, err error) {
-	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ConfigsNamed(ctx, db.ConfigsNamedParams{Part: part, Workspace: workspace, Walk: searchedNames, Most: int32(most)}) //nolint:gosec // a handful
-		found = column(rows, func(r db.ConfigsNamedRow) Found {
+func (s *Store) FindConfigs(ctx context.Context, tenant id.Tenant, workspace, part string, most int) ([]Found, error) {
+	return read(ctx, s.scoped(tenant), func(ctx context.Context, tx *Tx) ([]Found, error) {
+		return list(func(r db.ConfigsNamedRow) Found {
 			return Found{Kind: KindConfig, Name: r.Name, Tenant: id.Of[id.Tenant](r.TenantID), Workspace: r.Workspace, ID: r.ID, State: r.State}
-		})
-		return err
+		})(tx.q.ConfigsNamed(ctx, db.ConfigsNamedParams{Part: part, Workspace: workspace, Walk: searchedNames, Most: int32(most)})) //nolint:gosec // a handful
 	})
-	return found, err
 }
 
 // FindLocks reads locks of a tenant whose keys have a text in them; of runs in one workspace, or in
 // all if it is "".
-func (s *Store) FindLocks(ctx context.Context, tenant id.Tenant, workspace, part string, most int) (found []Found, err error) {
-	err = s.across(ctx, tenant, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.LocksNamed(ctx, db.LocksNamedParams{TenantID: tenant.UUID, Part: part, Workspace: workspace, Walk: searchedNames, Most: int32(most)}) //nolint:gosec // a handful
-		found = column(rows, func(r db.LocksNamedRow) Found {
+func (s *Store) FindLocks(ctx context.Context, tenant id.Tenant, workspace, part string, most int) ([]Found, error) {
+	return read(ctx, s.scoped(tenant), func(ctx context.Context, tx *Tx) ([]Found, error) {
+		return list(func(r db.LocksNamedRow) Found {
 			state := "HELD"
 			if r.Pending {
 				state = "PENDING"
 			}
 			return Found{Kind: KindLock, Name: r.LockKey, Tenant: tenant, Workspace: r.Workspace, Run: id.Of[id.Run](r.RunID), State: state}
-		})
-		return err
+		})(tx.q.LocksNamed(ctx, db.LocksNamedParams{TenantID: tenant.UUID, Part: part, Workspace: workspace, Walk: searchedNames, Most: int32(most)})) //nolint:gosec // a handful
 	})
-	return found, err
 }

@@ -17,6 +17,7 @@ import (
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
 	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/domain/alert"
 	"go.arco.dev/servo/internal/domain/config"
@@ -214,25 +215,69 @@ func (s *Store) engine(ctx context.Context, fn func(ctx context.Context, tx *Tx)
 	})
 }
 
-// Snapshot runs fn in a read-only transaction of the engine's role that sees one moment.
-func (s *Store) Snapshot(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return s.in(ctx, options, func(ctx context.Context, tx *Tx) error {
-		if err := tx.q.EnterEngineRead(ctx); err != nil {
+// engineAt is engine for functions that need the database's time.
+func (s *Store) engineAt(ctx context.Context, fn func(ctx context.Context, tx *Tx, now time.Time) error) error {
+	return s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+		now, err := tx.Clock(ctx)
+		if err != nil {
 			return err
 		}
-		return fn(ctx, tx)
+		return fn(ctx, tx, now)
 	})
 }
 
-// Tenant runs fn in a transaction that sees one tenant's rows and nobody else's.
+// snapshot is a read-only transaction that sees one moment.
+var snapshot = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+
+// Snapshot runs fn in a read-only transaction of the engine's role that sees one moment.
+func (s *Store) Snapshot(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	return s.entered(snapshot, (*db.Queries).EnterEngineRead)(ctx, fn)
+}
+
+// Tenant runs fn in a transaction that sees the rows of one tenant only.
 func (s *Store) Tenant(ctx context.Context, tenant string, fn func(ctx context.Context, tx *Tx) error) error {
-	return s.in(ctx, pgx.TxOptions{}, func(ctx context.Context, tx *Tx) error {
-		if err := tx.q.EnterTenant(ctx, tenant); err != nil {
-			return err
-		}
-		return fn(ctx, tx)
+	return s.entered(pgx.TxOptions{}, enterTenant(tenant))(ctx, fn)
+}
+
+// tenant is Tenant for functions that take the kind of transaction.
+func (s *Store) tenant(tenant id.Tenant) within {
+	return s.entered(pgx.TxOptions{}, enterTenant(tenant.String()))
+}
+
+// tenantSnapshot runs functions in read-only transactions that see one moment of a tenant's rows.
+func (s *Store) tenantSnapshot(tenant id.Tenant) within {
+	return s.entered(snapshot, enterTenant(tenant.String()))
+}
+
+// enter is a statement that sets the role of a transaction.
+type enter func(q *db.Queries, ctx context.Context) error
+
+func enterTenant(tenant string) enter {
+	return func(q *db.Queries, ctx context.Context) error { return q.EnterTenant(ctx, tenant) }
+}
+
+// within runs a function in a transaction of some kind.
+type within func(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error
+
+// entered runs functions in transactions that begin by setting their role.
+func (s *Store) entered(options pgx.TxOptions, role enter) within {
+	return func(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+		return s.in(ctx, options, func(ctx context.Context, tx *Tx) error {
+			if err := role(tx.q, ctx); err != nil {
+				return err
+			}
+			return fn(ctx, tx)
+		})
+	}
+}
+
+// read returns the result of a function that runs in a transaction.
+func read[T any](ctx context.Context, in within, fn func(ctx context.Context, tx *Tx) (T, error)) (found T, err error) {
+	err = in(ctx, func(ctx context.Context, tx *Tx) error {
+		found, err = fn(ctx, tx)
+		return err
 	})
+	return found, err
 }
 
 func (s *Store) in(ctx context.Context, options pgx.TxOptions, fn func(ctx context.Context, tx *Tx) error) error {

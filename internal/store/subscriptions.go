@@ -88,15 +88,12 @@ func (tx *Tx) UpdateSubscription(ctx context.Context, s Follower, now time.Time,
 
 // SubscriptionsDue are the places of subscriptions that are to be looked after, at the cost of
 // one look.
-func (s *Store) SubscriptionsDue(ctx context.Context, most int) (places []event.Position, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.SubscriptionsDue(ctx, int32(most)) //nolint:gosec // a batch size
-		places = column(rows, func(r db.SubscriptionsDueRow) event.Position {
+func (s *Store) SubscriptionsDue(ctx context.Context, most int) ([]event.Position, error) {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]event.Position, error) {
+		return list(func(r db.SubscriptionsDueRow) event.Position {
 			return event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}
-		})
-		return err
+		})(tx.q.SubscriptionsDue(ctx, int32(most))) //nolint:gosec // a batch size
 	})
-	return places, err
 }
 
 // TakeSubscriptions takes up to most that are due. Nobody else does until the lease is over.
@@ -105,8 +102,7 @@ func (tx *Tx) TakeSubscriptions(ctx context.Context, now time.Time, lease time.D
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.q.TakeSubscriptions(ctx, db.TakeSubscriptionsParams{Now: now, Until: now.Add(lease), Most: int32(most)}) //nolint:gosec // a batch size
-	return column(rows, func(r db.TakeSubscriptionsRow) Follower {
+	return list(func(r db.TakeSubscriptionsRow) Follower {
 		return Follower{
 			Subscription: subscription.Subscription{
 				Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Subscription](r.ID), Version: r.Version,
@@ -116,7 +112,7 @@ func (tx *Tx) TakeSubscriptions(ctx context.Context, now time.Time, lease time.D
 			After: epochs.Current(event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}),
 			Lease: r.Lease, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince), Secret: r.Secret,
 		}
-	}), err
+	})(tx.q.TakeSubscriptions(ctx, db.TakeSubscriptionsParams{Now: now, Until: now.Add(lease), Most: int32(most)})) //nolint:gosec // a batch size
 }
 
 // Moved is where a taken subscription stands now, and when it is looked after again.
@@ -152,10 +148,9 @@ func (tx *Tx) FailSubscription(ctx context.Context, s Follower, now, again time.
 
 // Subscriptions are those of a tenant, or of the installation, by name; only one of them if a
 // name is given.
-func (s *Store) Subscriptions(ctx context.Context, owner id.Tenant, name string) (found []FollowerView, err error) {
-	err = s.as(ctx, owner, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListSubscriptions(ctx, db.ListSubscriptionsParams{TenantID: owner.UUID, Name: name})
-		found = column(rows, func(r db.ListSubscriptionsRow) FollowerView {
+func (s *Store) Subscriptions(ctx context.Context, owner id.Tenant, name string) ([]FollowerView, error) {
+	return read(ctx, s.ownedBy(owner), func(ctx context.Context, tx *Tx) ([]FollowerView, error) {
+		return list(func(r db.ListSubscriptionsRow) FollowerView {
 			return FollowerView{
 				Follower: Follower{
 					Subscription: subscription.Subscription{
@@ -167,8 +162,6 @@ func (s *Store) Subscriptions(ctx context.Context, owner id.Tenant, name string)
 				},
 				DueAt: timeOf(r.DueAt), Error: r.Error, Delivered: r.Delivered, DeliveredAt: timeOf(r.DeliveredAt),
 			}
-		})
-		return err
+		})(tx.q.ListSubscriptions(ctx, db.ListSubscriptionsParams{TenantID: owner.UUID, Name: name}))
 	})
-	return found, err
 }

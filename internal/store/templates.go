@@ -24,7 +24,7 @@ func (tx *Tx) LockTemplate(ctx context.Context, owner id.Tenant, name string) (f
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, false, nil
 	}
-	return templateFromRow(row.ServoTemplate), err == nil, err
+	return templateFromRow(row), err == nil, err
 }
 
 // ShareTemplates are the expressions of those of these names that there are. They stay as they
@@ -33,12 +33,9 @@ func (tx *Tx) ShareTemplates(ctx context.Context, owner id.Tenant, names []strin
 	if len(names) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.ShareTemplates(ctx, db.ShareTemplatesParams{TenantID: owner.UUID, Names: names})
-	found := make(map[string]string, len(rows))
-	for _, r := range rows {
-		found[r.Name] = r.Cron
-	}
-	return found, err
+	return index(func(r db.ShareTemplatesRow) (string, string) {
+		return r.Name, r.Cron
+	})(tx.q.ShareTemplates(ctx, db.ShareTemplatesParams{TenantID: owner.UUID, Names: names}))
 }
 
 // TemplateNames are the names of a tenant's own templates.
@@ -69,18 +66,14 @@ type NamedConfig struct {
 
 // ConfigsOfTemplate are the configs that use a template, in the order of their ids.
 func (tx *Tx) ConfigsOfTemplate(ctx context.Context, owner id.Tenant, name string) ([]NamedConfig, error) {
-	rows, err := tx.q.ConfigsOfTemplate(ctx, db.ConfigsOfTemplateParams{TenantID: owner.UUID, Template: name})
-	return column(rows, func(r db.ConfigsOfTemplateRow) NamedConfig {
+	return list(func(r db.ConfigsOfTemplateRow) NamedConfig {
 		return NamedConfig{ConfigKey: ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)}, Name: r.Name}
-	}), err
+	})(tx.q.ConfigsOfTemplate(ctx, db.ConfigsOfTemplateParams{TenantID: owner.UUID, Template: name}))
 }
 
 // ListTemplates reads a tenant's own templates, by their names.
-func (s *Store) ListTemplates(ctx context.Context, owner id.Tenant) (found []config.Template, err error) {
-	err = s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListTemplates(ctx, owner.UUID)
-		found = column(rows, func(r db.ListTemplatesRow) config.Template { return templateFromRow(r.ServoTemplate) })
-		return err
+func (s *Store) ListTemplates(ctx context.Context, owner id.Tenant) ([]config.Template, error) {
+	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) ([]config.Template, error) {
+		return list(templateFromRow)(tx.q.ListTemplates(ctx, owner.UUID))
 	})
-	return found, err
 }

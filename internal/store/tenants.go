@@ -76,7 +76,7 @@ func (tx *Tx) LockWorkspace(ctx context.Context, tenant id.Tenant, name string) 
 	if err != nil {
 		return Workspace{}, notFound(err, "workspace", name)
 	}
-	w := row.ServoWorkspace
+	w := row
 	out := Workspace{Tenant: tenant, ID: id.Of[id.Workspace](w.ID), Name: w.Name, Version: w.Version}
 	if w.ActiveDeploymentID != nil {
 		active := id.Of[id.Deployment](*w.ActiveDeploymentID)
@@ -94,13 +94,9 @@ func (tx *Tx) ActivateDeployment(ctx context.Context, w Workspace) error {
 
 // AppendEntityEvents records events of tenants, workspaces and deployments.
 func (tx *Tx) AppendEntityEvents(ctx context.Context, events ...event.Event) error {
-	schemas, datas := make([]int16, len(events)), make([]string, len(events))
-	for i, e := range events {
-		schema, data, err := tx.codec.Encode(e.Body)
-		if err != nil {
-			return err
-		}
-		schemas[i], datas[i] = schema, string(data)
+	schemas, datas, err := tx.encode(column(events, func(e event.Event) event.Body { return e.Body }))
+	if err != nil {
+		return err
 	}
 	return tx.q.InsertEntityEvents(ctx, db.InsertEntityEventsParams{
 		TenantIds:   column(events, func(e event.Event) uuid.UUID { return e.Tenant.UUID }),
@@ -122,14 +118,7 @@ type WorkspaceName struct {
 
 // Workspaces reads workspaces by name, with what binds the runs of their tenants.
 func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspace, error) {
-	rows, err := tx.q.ActiveDeployments(ctx, db.ActiveDeploymentsParams{
-		TenantIds: column(names, func(n WorkspaceName) uuid.UUID { return n.Tenant.UUID }),
-		Names:     column(names, func(n WorkspaceName) string { return n.Name }),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.ActiveDeploymentsRow) Workspace {
+	return list(func(r db.ActiveDeploymentsRow) Workspace {
 		w := Workspace{
 			Tenant: id.Of[id.Tenant](r.TenantID), TenantName: r.Tenant, ID: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name,
 			Quotas: runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone),
@@ -139,7 +128,10 @@ func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspac
 			w.Active = &active
 		}
 		return w
-	}), nil
+	})(tx.q.ActiveDeployments(ctx, db.ActiveDeploymentsParams{
+		TenantIds: column(names, func(n WorkspaceName) uuid.UUID { return n.Tenant.UUID }),
+		Names:     column(names, func(n WorkspaceName) string { return n.Name }),
+	}))
 }
 
 // DeploymentKey finds a deployment.
@@ -150,19 +142,15 @@ type DeploymentKey struct {
 
 // Deployments reads deployments with their manifests.
 func (tx *Tx) Deployments(ctx context.Context, keys []DeploymentKey) ([]Deployment, error) {
-	rows, err := tx.q.Deployments(ctx, db.DeploymentsParams{
-		TenantIds: column(keys, func(k DeploymentKey) uuid.UUID { return k.Tenant.UUID }),
-		Ids:       column(keys, func(k DeploymentKey) uuid.UUID { return k.Deployment.UUID }),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return column(rows, func(r db.DeploymentsRow) Deployment {
+	return list(func(r db.DeploymentsRow) Deployment {
 		return Deployment{
 			Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Deployment](r.ID), Workspace: id.Of[id.Workspace](r.WorkspaceID),
 			Digest: r.Digest, Manifest: r.Manifest,
 		}
-	}), nil
+	})(tx.q.Deployments(ctx, db.DeploymentsParams{
+		TenantIds: column(keys, func(k DeploymentKey) uuid.UUID { return k.Tenant.UUID }),
+		Ids:       column(keys, func(k DeploymentKey) uuid.UUID { return k.Deployment.UUID }),
+	}))
 }
 
 // TenantByName finds a tenant.
@@ -185,15 +173,11 @@ type TenantView struct {
 
 // ListTenants reads tenants by name, after the name given.
 func (s *Store) ListTenants(ctx context.Context, after string, most int) ([]TenantView, error) {
-	var tenants []TenantView
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.ListTenants(ctx, db.ListTenantsParams{After: after, Most: int32(most)}) //nolint:gosec // a page size
-		tenants = column(rows, func(r db.ListTenantsRow) TenantView {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]TenantView, error) {
+		return list(func(r db.ListTenantsRow) TenantView {
 			return TenantView{ID: id.Of[id.Tenant](r.ID), Name: r.Name, CreatedAt: r.CreatedAt}
-		})
-		return err
+		})(tx.q.ListTenants(ctx, db.ListTenantsParams{After: after, Most: int32(most)})) //nolint:gosec // a page size
 	})
-	return tenants, err
 }
 
 func notFound(err error, kind, name string) error {

@@ -34,8 +34,7 @@ func BreachesOf(r run.Run) (breaches int16) {
 
 // LateRuns are runs that should have begun by now: to be looked at again under their locks.
 func (tx *Tx) LateRuns(ctx context.Context, now time.Time, most int) ([]RunKey, error) {
-	rows, err := tx.q.LateRuns(ctx, db.LateRunsParams{Now: now, Most: int32(most)}) //nolint:gosec // a batch size
-	return column(rows, func(r db.LateRunsRow) RunKey { return runKey(r.TenantID, r.RunID) }), err
+	return list(func(r db.LateRunsRow) RunKey { return runKey(r.TenantID, r.RunID) })(tx.q.LateRuns(ctx, db.LateRunsParams{Now: now, Most: int32(most)})) //nolint:gosec // a batch size
 }
 
 // BegunInTime says which runs had a task that was started by the time that they were promised.
@@ -43,16 +42,13 @@ func (tx *Tx) BegunInTime(ctx context.Context, runs []run.Run) (map[id.Run]bool,
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.q.BegunInTime(ctx, db.BegunInTimeParams{
+	return index(func(r uuid.UUID) (id.Run, bool) {
+		return id.Of[id.Run](r), true
+	})(tx.q.BegunInTime(ctx, db.BegunInTimeParams{
 		TenantIds: column(runs, func(r run.Run) uuid.UUID { return r.Tenant.UUID }),
 		RunIds:    column(runs, func(r run.Run) uuid.UUID { return r.ID.UUID }),
 		StartBys:  column(runs, func(r run.Run) time.Time { return r.StartBy }),
-	})
-	begun := make(map[id.Run]bool, len(rows))
-	for _, r := range rows {
-		begun[id.Of[id.Run](r)] = true
-	}
-	return begun, err
+	}))
 }
 
 // LockStarts waits for whoever is about to start a task of these runs, and keeps others from
@@ -64,7 +60,7 @@ func (tx *Tx) LockStarts(ctx context.Context, runs []run.Run) (pools []string, e
 		return nil, err
 	}
 	for _, q := range queued {
-		pools = append(pools, q.ServoPoolQ.Pool)
+		pools = append(pools, q.Pool)
 	}
 	_, err = tx.q.SweepLeases(ctx, ids)
 	return pools, err
@@ -147,12 +143,10 @@ func dayOf(t time.Time) pgtype.Date {
 
 // MergeTotals adds up to most of what transactions have added to the totals, by day and by hour,
 // and says how many it took. Any server may do it at any time.
-func (s *Store) MergeTotals(ctx context.Context, most int) (taken int, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
-		taken, err = tx.MergeTotals(ctx, most)
-		return err
+func (s *Store) MergeTotals(ctx context.Context, most int) (int, error) {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (int, error) {
+		return tx.MergeTotals(ctx, most)
 	})
-	return taken, err
 }
 
 // MergeTotals does it in a transaction.
@@ -172,18 +166,14 @@ type DayTotals struct {
 // TenantTotals reads the sums of a tenant from one day to another, both included, by day and
 // labels. They are exact: what was not added up yet is added here.
 func (s *Store) TenantTotals(ctx context.Context, owner id.Tenant, from, to time.Time) ([]DayTotals, error) {
-	var days []DayTotals
-	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.TenantTotals(ctx, db.TenantTotalsParams{TenantID: owner.UUID, FromDay: dayOf(from), ToDay: dayOf(to)})
-		days = column(rows, func(r db.TenantTotalsRow) DayTotals {
+	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) ([]DayTotals, error) {
+		return list(func(r db.TenantTotalsRow) DayTotals {
 			return DayTotals{Day: r.Day.Time, Labels: r.Labels, Totals: Totals{
 				Ended: r.Ended, Succeeded: r.Succeeded, Failed: r.Failed, TimedOut: r.TimedOut, Cancelled: r.Cancelled,
 				Started: r.Started, Seconds: r.Seconds, Breached: r.Breached, Breaches: r.Breaches,
 			}}
-		})
-		return err
+		})(tx.q.TenantTotals(ctx, db.TenantTotalsParams{TenantID: owner.UUID, FromDay: dayOf(from), ToDay: dayOf(to)}))
 	})
-	return days, err
 }
 
 // Today is what has become of the runs of all tenants on a day in UTC.
@@ -219,5 +209,5 @@ type TotalsRow = db.VerifyTotalsRow
 // of all.
 func (tx *Tx) WrongTotals(ctx context.Context, tenant *id.Tenant, each func(TotalsRow) error) error {
 	first, _ := bounds(tenant)
-	return stream(ctx, tx, each, with((*db.Queries).VerifyTotals, db.VerifyTotalsParams{Everybody: tenant == nil, TenantID: first}))
+	return stream(ctx, tx, each, db.VerifyTotals, tenant == nil, first)()
 }

@@ -44,12 +44,8 @@ func (tx *Tx) UpstreamResults(ctx context.Context, tasks []UpstreamsOf, most int
 	if len(all) == 0 {
 		return nil
 	}
-	nths := make([]int32, len(all))
-	for i := range nths {
-		nths[i] = int32(i)
-	}
 	rows, err := tx.q.UpstreamResults(ctx, db.UpstreamResultsParams{
-		Most: int64(most), Nths: nths,
+		Most: int64(most), Nths: ordinals(len(all)),
 		Leases:    column(all, func(w wanted) int32 { return w.task }),
 		TenantIds: column(all, func(w wanted) uuid.UUID { return w.tenant.UUID }),
 		RunIds:    column(all, func(w wanted) uuid.UUID { return w.result.Run.UUID }),
@@ -75,21 +71,14 @@ func (tx *Tx) LatestResults(ctx context.Context, assets []AssetOf) (map[int]Task
 	if len(assets) == 0 {
 		return nil, nil
 	}
-	nths := make([]int32, len(assets))
-	for i := range nths {
-		nths[i] = int32(i)
-	}
-	rows, err := tx.q.LatestResults(ctx, db.LatestResultsParams{
-		Nths:         nths,
+	return index(func(r db.LatestResultsRow) (int, TaskKey) {
+		return int(r.Nth), taskKey(assets[r.Nth].Tenant.UUID, r.RunID, r.ID)
+	})(tx.q.LatestResults(ctx, db.LatestResultsParams{
+		Nths:         ordinals(len(assets)),
 		TenantIds:    column(assets, func(a AssetOf) uuid.UUID { return a.Tenant.UUID }),
 		WorkspaceIds: column(assets, func(a AssetOf) uuid.UUID { return a.Workspace.UUID }),
 		Assets:       column(assets, func(a AssetOf) string { return a.Asset }),
-	})
-	found := make(map[int]TaskKey, len(rows))
-	for _, r := range rows {
-		found[int(r.Nth)] = taskKey(assets[r.Nth].Tenant.UUID, r.RunID, r.ID)
-	}
-	return found, err
+	}))
 }
 
 // TaskInputs are the tasks whose results a task is given, by asset, without the results.

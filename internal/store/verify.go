@@ -3,19 +3,19 @@ package store
 import (
 	"bytes"
 	"context"
-	"errors"
+	"reflect"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
 type (
-	// RunRow is a row of runs as it is, column by column. These rows are for verify alone:
-	// everybody else reads runs and tasks.
+	// RunRow is a row of runs, column by column. These row types are for verify alone: all other
+	// code reads runs and tasks.
 	RunRow = db.ServoRun
 	// TaskRow is a row of tasks.
 	TaskRow = db.ServoTask
@@ -53,11 +53,11 @@ type (
 	SubscriptionRow = db.ServoSubscription
 	// KeyRow is a row of api_keys.
 	KeyRow = db.ServoApiKey
-	// OutsideEventRow is a row of event_inbox.
-	OutsideEventRow = db.ServoEventInbox
+	// ExternalEventRow is a row of event_inbox.
+	ExternalEventRow = db.ServoEventInbox
 	// TemplateRow is a row of templates.
 	TemplateRow = db.ServoTemplate
-	// LedgerRow is something in the ledger that contradicts the runs or itself.
+	// LedgerRow is an entry of the ledger that contradicts the runs or another entry.
 	LedgerRow = db.VerifyLedgerRow
 	// EventRow is a recorded event of a run or of an entity.
 	EventRow = db.VerifyEventsRow
@@ -67,27 +67,27 @@ type (
 	EntityOrphanRow = db.VerifyEntityOrphansRow
 	// RunIDRow is a run whose id a run of another tenant has too.
 	RunIDRow = db.VerifyRunIDsRow
-	// PositionRow is a position that several events have.
+	// PositionRow is a position that more than one event has.
 	PositionRow = db.VerifyPositionsRow
-	// ClaimTokenRow is a token that was given to several attempts.
+	// ClaimTokenRow is a token that more than one attempt has.
 	ClaimTokenRow = db.VerifyClaimTokensRow
 	// LeaseTokenRow is a lease whose token another lease has too.
 	LeaseTokenRow = db.VerifyLeaseTokensRow
 )
 
-// PlanByKey makes the transaction read known rows by their keys, PlanByScan undoes it.
+// PlanByKey makes the transaction read known rows by their keys. PlanByScan undoes it.
 func (tx *Tx) PlanByKey(ctx context.Context) error { return tx.q.PlanByKey(ctx) }
 
-// PlanByScan leaves plans to the planner.
+// PlanByScan lets the planner choose plans again.
 func (tx *Tx) PlanByScan(ctx context.Context) error { return tx.q.PlanByScan(ctx) }
 
-// Sequences are the last token and the last position that were given out.
+// Sequences reads the last token and the last position that were allocated.
 func (tx *Tx) Sequences(ctx context.Context) (token, position int64, err error) {
 	row, err := tx.q.VerifySequences(ctx)
 	return row.Token, row.Position, err
 }
 
-// bounds are the keys of tenants between which to read: one tenant, or all.
+// bounds are the first and the last tenant to read: one tenant, or all.
 func bounds(tenant *id.Tenant) (first, last uuid.UUID) {
 	if tenant == nil {
 		return uuid.Nil, uuid.Max
@@ -101,46 +101,47 @@ func (tx *Tx) RunsAfter(ctx context.Context, after RunKey, tenant *id.Tenant, mo
 	if bytes.Compare(after.Tenant.UUID[:], first[:]) < 0 {
 		after = RunKey{Tenant: id.Of[id.Tenant](first)}
 	}
-	rows, err := tx.q.VerifyRuns(ctx, db.VerifyRunsParams{
-		TenantID: after.Tenant.UUID, ID: after.Run.UUID, Until: last, Most: int32(most), //nolint:gosec // a chunk size
-	})
-	return column(rows, func(r db.VerifyRunsRow) RunRow { return r.ServoRun }), err
+	return wholeRows[RunRow](ctx, tx, "servo.runs q WHERE (q.tenant_id, q.id) > ($1, $2) AND q.tenant_id <= $3 ORDER BY q.tenant_id, q.id LIMIT $4",
+		after.Tenant.UUID, after.Run.UUID, last, most)
 }
 
-// SampleRuns picks runs by chance, of one tenant or of all.
+// SampleRuns picks random runs, of one tenant or of all.
 func (tx *Tx) SampleRuns(ctx context.Context, tenant *id.Tenant, most int) ([]RunKey, error) {
 	first, _ := bounds(tenant)
-	rows, err := tx.q.SampleRuns(ctx, db.SampleRunsParams{
-		Everybody: tenant == nil, TenantID: first, Most: int32(most), //nolint:gosec // a sample size
-	})
-	return column(rows, func(r db.SampleRunsRow) RunKey {
-		return RunKey{Tenant: id.Of[id.Tenant](r.TenantID), Run: id.Of[id.Run](r.ID)}
-	}), err
+	return list(func(r db.SampleRunsRow) RunKey { return runKey(r.TenantID, r.ID) })(tx.q.SampleRuns(ctx, db.SampleRunsParams{
+		AllTenants: tenant == nil, TenantID: first, Most: int32(most), //nolint:gosec // a sample size
+	}))
+}
+
+// keyed is a FROM clause for the rows of a table that belong to runs: $1 are the tenants of the
+// runs, $2 the runs.
+func keyed(table, run string) string {
+	return "(SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n JOIN servo." + table +
+		" q ON q.tenant_id = n.tenant_id AND q." + run + " = n.id ORDER BY q.tenant_id, q." + run
 }
 
 // RunsByKey reads the rows of these runs.
 func (tx *Tx) RunsByKey(ctx context.Context, keys []RunKey) ([]RunRow, error) {
-	rows, err := tx.q.VerifyRunsByKey(ctx, db.VerifyRunsByKeyParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)})
-	return column(rows, func(r db.VerifyRunsByKeyRow) RunRow { return r.ServoRun }), err
+	return wholeRows[RunRow](ctx, tx, keyed("runs", "id"), column(keys, RunKey.tenantID), column(keys, RunKey.runID))
 }
 
-// EachEvent streams the events of runs: of each the run's own stream first, then those of
-// its tasks, by version.
+// EachEvent streams the events of runs: the run's own stream first, then those of its tasks, by
+// version.
 func (tx *Tx) EachEvent(ctx context.Context, keys []RunKey, each func(EventRow) error) error {
-	return stream(ctx, tx, each, with((*db.Queries).VerifyEvents, db.VerifyEventsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
+	return stream(ctx, tx, each, db.VerifyEvents, column(keys, RunKey.tenantID), column(keys, RunKey.runID))()
 }
 
 // EachTask streams the task rows of runs.
 func (tx *Tx) EachTask(ctx context.Context, keys []RunKey, each func(TaskRow) error) error {
-	return stream(ctx, tx, each, with((*db.Queries).VerifyTasks, db.VerifyTasksParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
+	return streamWhole(ctx, tx, each, keyed("tasks", "run_id")+", q.id", column(keys, RunKey.tenantID), column(keys, RunKey.runID))()
 }
 
 // EachEdge streams the edges of runs, by run, upstream and task.
 func (tx *Tx) EachEdge(ctx context.Context, keys []RunKey, each func(EdgeRow) error) error {
-	return stream(ctx, tx, each, with((*db.Queries).VerifyEdges, db.VerifyEdgesParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
+	return streamWhole(ctx, tx, each, keyed("edges", "run_id")+", q.upstream_id, q.task_id", column(keys, RunKey.tenantID), column(keys, RunKey.runID))()
 }
 
-// QueueRows take the rows of the queue tables, of cones and of live runs, as they come.
+// QueueRows receives the rows of the queue tables, of cones and of live runs.
 type QueueRows struct {
 	Waiting func(WaitingRow) error
 	Ready   func(ReadyRow) error
@@ -151,41 +152,43 @@ type QueueRows struct {
 	Live    func(LiveRunRow) error // by tenant and run
 }
 
-// EachQueueRow streams the queue rows of runs, whosever they are.
+// EachQueueRow streams the queue rows of runs, of any tenant: a row that carries the wrong tenant
+// shows too.
 func (tx *Tx) EachQueueRow(ctx context.Context, keys []RunKey, each QueueRows) error {
+	const ofRuns = " q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id"
 	runs := column(keys, RunKey.runID)
 	return inOrder(
-		streaming(ctx, tx, each.Waiting, with((*db.Queries).VerifyWaiting, runs)),
-		streaming(ctx, tx, each.Ready, with((*db.Queries).VerifyReady, runs)),
-		streaming(ctx, tx, each.Queued, with((*db.Queries).VerifyQueued, runs)),
-		streaming(ctx, tx, each.Lease, with((*db.Queries).VerifyLeases, runs)),
-		streaming(ctx, tx, each.Retry, with((*db.Queries).VerifyRetrying, runs)),
-		streaming(ctx, tx, each.Cone, with((*db.Queries).VerifyCones, runs)),
-		streaming(ctx, tx, each.Live, with((*db.Queries).VerifyLiveRuns, db.VerifyLiveRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: runs})),
+		streamWhole(ctx, tx, each.Waiting, "servo.waiting"+ofRuns+", q.task_id", runs),
+		streamWhole(ctx, tx, each.Ready, "servo.ready_q"+ofRuns+", q.task_id", runs),
+		streamWhole(ctx, tx, each.Queued, "servo.pool_q"+ofRuns+", q.task_id", runs),
+		streamWhole(ctx, tx, each.Lease, "servo.leases"+ofRuns+", q.task_id", runs),
+		streamWhole(ctx, tx, each.Retry, "servo.retry_q"+ofRuns+", q.task_id", runs),
+		streamWhole(ctx, tx, each.Cone, "servo.cones"+ofRuns, runs),
+		streamWhole(ctx, tx, each.Live, keyed("live_runs", "run_id"), column(keys, RunKey.tenantID), runs),
 	)
 }
 
 // Orphans counts the rows without their run, of one tenant or of all.
 func (tx *Tx) Orphans(ctx context.Context, tenant *id.Tenant, each func(OrphanRow) error) error {
 	first, _ := bounds(tenant)
-	return stream(ctx, tx, each, with((*db.Queries).VerifyOrphans, db.VerifyOrphansParams{Everybody: tenant == nil, TenantID: first}))
+	return stream(ctx, tx, each, db.VerifyOrphans, tenant == nil, first)()
 }
 
-// Doubles finds what must be there once in the whole database and is there more often.
-type Doubles struct {
+// Duplicates receives values that must be unique in the whole database and are not.
+type Duplicates struct {
 	Run        func(RunIDRow) error
 	Position   func(PositionRow) error
 	ClaimToken func(ClaimTokenRow) error
 	LeaseToken func(LeaseTokenRow) error
 }
 
-// EachDouble streams them.
-func (tx *Tx) EachDouble(ctx context.Context, each Doubles) error {
+// EachDuplicate streams the duplicates.
+func (tx *Tx) EachDuplicate(ctx context.Context, each Duplicates) error {
 	return inOrder(
-		streaming(ctx, tx, each.Run, plain((*db.Queries).VerifyRunIDs)),
-		streaming(ctx, tx, each.Position, plain((*db.Queries).VerifyPositions)),
-		streaming(ctx, tx, each.ClaimToken, plain((*db.Queries).VerifyClaimTokens)),
-		streaming(ctx, tx, each.LeaseToken, plain((*db.Queries).VerifyLeaseTokens)),
+		stream(ctx, tx, each.Run, db.VerifyRunIDs),
+		stream(ctx, tx, each.Position, db.VerifyPositions),
+		stream(ctx, tx, each.ClaimToken, db.VerifyClaimTokens),
+		stream(ctx, tx, each.LeaseToken, db.VerifyLeaseTokens),
 	)
 }
 
@@ -195,8 +198,7 @@ func (tx *Tx) TenantsAfter(ctx context.Context, after id.Tenant, tenant *id.Tena
 	if tenant != nil && after.UUID == uuid.Nil {
 		after.UUID = before(first)
 	}
-	rows, err := tx.q.VerifyTenants(ctx, db.VerifyTenantsParams{After: after.UUID, Until: last, Most: int32(most)}) //nolint:gosec // a chunk size
-	return column(rows, func(r db.VerifyTenantsRow) TenantRow { return r.ServoTenant }), err
+	return wholeRows[TenantRow](ctx, tx, "servo.tenants q WHERE q.id > $1 AND q.id <= $2 ORDER BY q.id LIMIT $3", after.UUID, last, most)
 }
 
 // before is the largest UUID below u.
@@ -210,14 +212,14 @@ func before(u uuid.UUID) uuid.UUID {
 	return u
 }
 
-// EntityRows take the events of entities and their rows as they come.
+// EntityRows receives the events of entities and their rows.
 type EntityRows struct {
 	Event      func(EventRow) error
 	Workspace  func(WorkspaceRow) error
 	Deployment func(DeploymentRow) error
 	AssetPause func(AssetPauseRow) error
 	Config     func(ConfigRow) error
-	Outside    func(OutsideEventRow) error
+	External   func(ExternalEventRow) error
 	Template   func(TemplateRow) error
 	Alert      func(AlertRow) error
 	Channel    func(ChannelRow) error
@@ -228,39 +230,40 @@ type EntityRows struct {
 
 // EachEntityEvent streams the events of these tenants, by subject and version.
 func (tx *Tx) EachEntityEvent(ctx context.Context, tenants []id.Tenant, each func(EventRow) error) error {
-	return stream(ctx, tx, each, with((*db.Queries).VerifyEntityEvents, column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })))
+	return stream(ctx, tx, each, db.VerifyEntityEvents, tenantIDs(tenants))()
 }
 
-// EachEntityRow streams what belongs to these tenants: first the events, by subject and
-// version, then the rows.
+// EachEntityRow streams the entities of these tenants: first the events, by subject and version,
+// then the rows.
 func (tx *Tx) EachEntityRow(ctx context.Context, tenants []id.Tenant, each EntityRows) error {
-	ids := column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })
+	const ofTenants = " q WHERE q.tenant_id = ANY($1::uuid[]) ORDER BY q.tenant_id"
+	ids := tenantIDs(tenants)
 	return inOrder(
 		func() error { return tx.EachEntityEvent(ctx, tenants, each.Event) },
-		streaming(ctx, tx, each.Workspace, with((*db.Queries).VerifyWorkspaces, ids)),
-		streaming(ctx, tx, each.Deployment, with((*db.Queries).VerifyDeployments, ids)),
-		streaming(ctx, tx, each.AssetPause, with((*db.Queries).VerifyAssetPauses, ids)),
-		streaming(ctx, tx, each.Config, with((*db.Queries).VerifyConfigs, ids)),
-		streaming(ctx, tx, each.Outside, with((*db.Queries).VerifyInbox, ids)),
-		streaming(ctx, tx, each.Template, with((*db.Queries).VerifyTemplates, ids)),
-		streaming(ctx, tx, each.Alert, with((*db.Queries).VerifyAlerts, ids)),
-		streaming(ctx, tx, each.Channel, with((*db.Queries).VerifyChannels, ids)),
-		streaming(ctx, tx, each.Subscription, with((*db.Queries).VerifySubscriptions, ids)),
-		streaming(ctx, tx, each.Key, with((*db.Queries).VerifyKeys, ids)),
+		streamWhole(ctx, tx, each.Workspace, "servo.workspaces"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.Deployment, "servo.deployments"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.AssetPause, "servo.asset_pauses"+ofTenants+", q.workspace_id, q.asset", ids),
+		streamWhole(ctx, tx, each.Config, "servo.configs"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.External, "servo.event_inbox"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.Template, "servo.templates"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.Alert, "servo.alerts"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.Channel, "servo.alert_channels"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.Subscription, "servo.subscriptions"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.Key, "servo.api_keys"+ofTenants+", q.id", ids),
 	)
 }
 
 // EntityOrphans counts the rows without their tenant.
 func (tx *Tx) EntityOrphans(ctx context.Context, tenant *id.Tenant, each func(EntityOrphanRow) error) error {
 	first, _ := bounds(tenant)
-	return stream(ctx, tx, each, with((*db.Queries).VerifyEntityOrphans, db.VerifyEntityOrphansParams{Everybody: tenant == nil, TenantID: first}))
+	return stream(ctx, tx, each, db.VerifyEntityOrphans, tenant == nil, first)()
 }
 
-// Ledger finds what in the ledger of slots contradicts the runs or itself, of one tenant or of
-// all.
+// Ledger streams entries of the ledger of slots that contradict the runs or each other, of one
+// tenant or of all.
 func (tx *Tx) Ledger(ctx context.Context, tenant *id.Tenant, each func(LedgerRow) error) error {
 	first, _ := bounds(tenant)
-	return stream(ctx, tx, each, with((*db.Queries).VerifyLedger, db.VerifyLedgerParams{Everybody: tenant == nil, TenantID: first}))
+	return stream(ctx, tx, each, db.VerifyLedger, tenant == nil, first)()
 }
 
 // inOrder does one after the other until one fails.
@@ -273,69 +276,49 @@ func inOrder(steps ...func() error) error {
 	return nil
 }
 
-// query is a method of sqlc's with its arguments.
-type query func(ctx context.Context, q *db.Queries) error
-
-func with[A, R any](method func(*db.Queries, context.Context, A) ([]R, error), arg A) query {
-	return func(ctx context.Context, q *db.Queries) error {
-		_, err := method(q, ctx, arg)
-		return err
-	}
-}
-
-func plain[R any](method func(*db.Queries, context.Context) ([]R, error)) query {
-	return func(ctx context.Context, q *db.Queries) error {
-		_, err := method(q, ctx)
-		return err
-	}
-}
-
-func streaming[R any](ctx context.Context, tx *Tx, each func(R) error, send query) func() error {
-	return func() error { return stream(ctx, tx, each, send) }
-}
-
-// stream sends a query of sqlc's and hands out its rows one by one: sqlc's own methods
-// collect them, and verify reads more than fits into memory.
-func stream[R any](ctx context.Context, tx *Tx, each func(R) error, send query) error {
-	var caught catcher
-	if err := send(ctx, db.New(&caught)); !errors.Is(err, errCaught) {
-		return err
-	}
-	rows, err := tx.tx.Query(ctx, caught.sql, caught.args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		row, err := pgx.RowToStructByPos[R](rows)
+// stream is a step that sends a query and passes its rows on one by one: verify reads more than
+// fits into memory.
+func stream[R any](ctx context.Context, tx *Tx, each func(R) error, query string, args ...any) func() error {
+	return func() error {
+		rows, err := tx.tx.Query(ctx, query, args...)
 		if err != nil {
 			return err
 		}
-		if err := each(row); err != nil {
-			return err
+		defer rows.Close()
+		for rows.Next() {
+			row, err := pgx.RowToStructByPos[R](rows)
+			if err != nil {
+				return err
+			}
+			if err := each(row); err != nil {
+				return err
+			}
 		}
+		return rows.Err()
 	}
-	return rows.Err()
 }
 
-// catcher stands where a connection would and keeps the query that sqlc's method sends.
-type catcher struct {
-	sql  string
-	args []any
+// streamWhole is stream for whole rows of the table that a FROM clause calls q.
+func streamWhole[R any](ctx context.Context, tx *Tx, each func(R) error, from string, args ...any) func() error {
+	return stream(ctx, tx, each, selectWhole[R](from), args...)
 }
 
-var errCaught = errors.New("store: the query was caught")
-
-// Exec implements db.DBTX.
-func (*catcher) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
-	return pgconn.CommandTag{}, errors.New("store: a write was streamed")
+// wholeRows collects whole rows of the table that a FROM clause calls q.
+func wholeRows[R any](ctx context.Context, tx *Tx, from string, args ...any) ([]R, error) {
+	rows, err := tx.tx.Query(ctx, selectWhole[R](from), args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[R])
 }
 
-// Query implements db.DBTX.
-func (c *catcher) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	c.sql, c.args = sql, args
-	return nil, errCaught
+// selectWhole selects the columns of a row type one by one: during an upgrade the table may have
+// columns that this server does not know.
+func selectWhole[R any](from string) string {
+	row := reflect.TypeFor[R]()
+	columns := make([]string, row.NumField())
+	for i := range columns {
+		columns[i] = "q." + row.Field(i).Tag.Get("db")
+	}
+	return "SELECT " + strings.Join(columns, ", ") + " FROM " + from
 }
-
-// QueryRow implements db.DBTX.
-func (*catcher) QueryRow(context.Context, string, ...any) pgx.Row { return readInPipeline{} }

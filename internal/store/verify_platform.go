@@ -17,7 +17,7 @@ type (
 	SwitchRow = db.ServoSwitch
 )
 
-// PlatformRows take the events of the installation and its rows as they come.
+// PlatformRows receives the events of the installation and its rows.
 type PlatformRows struct {
 	Event  func(PlatformEventRow) error
 	Pool   func(PoolRow) error
@@ -25,13 +25,13 @@ type PlatformRows struct {
 	Switch func(SwitchRow) error
 }
 
-// EachPlatformRow streams what belongs to no tenant: first the events, by subject and
+// EachPlatformRow streams the rows that belong to no tenant: first the events, by subject and
 // version, then the rows.
 func (tx *Tx) EachPlatformRow(ctx context.Context, each PlatformRows) error {
 	return inOrder(
-		streaming(ctx, tx, each.Event, plain((*db.Queries).VerifyPlatformEvents)),
-		streaming(ctx, tx, each.Pool, plain((*db.Queries).VerifyPools)),
-		streaming(ctx, tx, each.Key, plain((*db.Queries).VerifySigningKeys)),
-		streaming(ctx, tx, each.Switch, plain((*db.Queries).VerifySwitches)),
+		stream(ctx, tx, each.Event, db.VerifyPlatformEvents),
+		streamWhole(ctx, tx, each.Pool, "servo.pools q ORDER BY q.name"),
+		streamWhole(ctx, tx, each.Key, "servo.signing_keys q ORDER BY q.id"),
+		streamWhole(ctx, tx, each.Switch, "servo.switches q ORDER BY q.name"),
 	)
 }

@@ -226,7 +226,7 @@ func TestFindWhatIsAlone(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, token)
 			require.NotZero(t, position)
-			return tx.EachDouble(ctx, store.Doubles{Run: collect(&runs), Position: collect(&positions), ClaimToken: collect(&claims), LeaseToken: collect(&leases)})
+			return tx.EachDuplicate(ctx, store.Duplicates{Run: collect(&runs), Position: collect(&positions), ClaimToken: collect(&claims), LeaseToken: collect(&leases)})
 		})
 		require.Equal(t, []store.RunIDRow{{TenantID: a.tenant.UUID, ID: g.run.ID.UUID}, {TenantID: b.tenant.UUID, ID: g.run.ID.UUID}}, runs)
 		require.Len(t, positions, 1)

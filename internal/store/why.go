@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/fair"
@@ -20,11 +19,7 @@ import (
 // Explain reads one moment in two roles: mine as the tenant, which sees its own rows and nobody
 // else's, then all as the engine, for what the loops see. It writes nothing and locks nothing.
 func (s *Store) Explain(ctx context.Context, owner id.Tenant, mine, all func(ctx context.Context, tx *Tx) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return s.in(ctx, options, func(ctx context.Context, tx *Tx) error {
-		if err := tx.q.EnterTenant(ctx, owner.String()); err != nil {
-			return err
-		}
+	return s.tenantSnapshot(owner)(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := mine(ctx, tx); err != nil {
 			return err
 		}
@@ -44,14 +39,13 @@ func (tx *Tx) Task(ctx context.Context, key TaskKey) (TaskView, error) { return 
 // UnmetUpstream are tasks that a task waits for and that have not succeeded, up to most, in the
 // order of the plan.
 func (tx *Tx) UnmetUpstream(ctx context.Context, key TaskKey, most int) ([]UpstreamTask, error) {
-	rows, err := tx.q.UnmetUpstream(ctx, db.UnmetUpstreamParams{
-		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: int32(most), //nolint:gosec // a short list
-	})
-	return column(rows, func(r db.UnmetUpstreamRow) UpstreamTask {
+	return list(func(r db.UnmetUpstreamRow) UpstreamTask {
 		return UpstreamTask{
 			Task: id.Of[id.Task](r.ID), Index: r.Ix, Asset: r.Asset, Partition: r.Partition, State: run.TaskState(r.State), Outcome: outcomeOf(r.Outcome),
 		}
-	}), err
+	})(tx.q.UnmetUpstream(ctx, db.UnmetUpstreamParams{
+		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: int32(most), //nolint:gosec // a short list
+	}))
 }
 
 // PauseOf is the pause of an asset; nil if it goes on.
@@ -73,10 +67,9 @@ type TasksIn struct {
 
 // WhereTasksAre says how many tasks of a run that have not ended are in which state.
 func (tx *Tx) WhereTasksAre(ctx context.Context, key RunKey) ([]TasksIn, error) {
-	rows, err := tx.q.WhereTasksAre(ctx, db.WhereTasksAreParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID})
-	return column(rows, func(r db.WhereTasksAreRow) TasksIn {
+	return list(func(r db.WhereTasksAreRow) TasksIn {
 		return TasksIn{State: run.TaskState(r.State), Tasks: int(r.Tasks), Oldest: id.Of[id.Task](r.TaskID)}
-	}), err
+	})(tx.q.WhereTasksAre(ctx, db.WhereTasksAreParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID}))
 }
 
 // LookShares is what a round of admission will read once it has taken in what other
@@ -246,11 +239,7 @@ func (tx *Tx) PoolWorkers(ctx context.Context, pool string, since time.Time) (ca
 
 // LookRuns reads runs without a lock.
 func (tx *Tx) LookRuns(ctx context.Context, keys []RunKey) ([]run.Run, error) {
-	rows, err := tx.q.LookRuns(ctx, db.LookRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)})
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, runFromRow)
+	return tryList(runFromRow)(tx.q.LookRuns(ctx, db.LookRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
 }
 
 // StartPlace is how many runs of its tenant start before one that waits, counted up to most.

@@ -223,15 +223,24 @@ func (tx *Tx) updateRuns(ctx context.Context, c Changes) error {
 	})
 }
 
-func (tx *Tx) insertEvents(ctx context.Context, c Changes) error {
-	rows := c.Events
-	schemas, datas := make([]int16, len(rows)), make([]string, len(rows))
-	for i, e := range rows {
-		schema, data, err := tx.codec.Encode(e.Body)
+// encode returns the schema versions and the JSON of events.
+func (tx *Tx) encode(bodies []event.Body) (schemas []int16, datas []string, err error) {
+	schemas, datas = make([]int16, len(bodies)), make([]string, len(bodies))
+	for i, body := range bodies {
+		schema, data, err := tx.codec.Encode(body)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		schemas[i], datas[i] = schema, string(data)
+	}
+	return schemas, datas, nil
+}
+
+func (tx *Tx) insertEvents(ctx context.Context, c Changes) error {
+	rows := c.Events
+	schemas, datas, err := tx.encode(column(rows, func(e event.Event) event.Body { return e.Body }))
+	if err != nil {
+		return err
 	}
 	return tx.writes.write("insert events", len(rows), func(q *db.Queries) error {
 		return q.InsertRunEvents(ctx, db.InsertRunEventsParams{

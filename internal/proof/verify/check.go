@@ -26,7 +26,7 @@ type tables struct {
 	deployments columns[store.DeploymentRow]
 	pauses      columns[store.AssetPauseRow]
 	configs     columns[store.ConfigRow]
-	events      columns[store.OutsideEventRow]
+	events      columns[store.ExternalEventRow]
 	templates   columns[store.TemplateRow]
 	alerts      columns[store.AlertRow]
 	channels    columns[store.ChannelRow]
@@ -44,7 +44,7 @@ func newTables() *tables {
 		retry: columnsOf[store.RetryRow]("retry_q"), tenants: columnsOf[store.TenantRow]("tenants"),
 		workspaces: columnsOf[store.WorkspaceRow]("workspaces"), deployments: columnsOf[store.DeploymentRow]("deployments"),
 		pauses: columnsOf[store.AssetPauseRow]("asset_pauses"), configs: columnsOf[store.ConfigRow]("configs"),
-		events: columnsOf[store.OutsideEventRow]("event_inbox"), templates: columnsOf[store.TemplateRow]("templates"),
+		events: columnsOf[store.ExternalEventRow]("event_inbox"), templates: columnsOf[store.TemplateRow]("templates"),
 		alerts: columnsOf[store.AlertRow]("alerts"), channels: columnsOf[store.ChannelRow]("alert_channels"),
 		subscriptions: columnsOf[store.SubscriptionRow]("subscriptions"),
 		keys:          columnsOf[store.KeyRow]("api_keys"),

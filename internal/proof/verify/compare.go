@@ -7,9 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/google/uuid"
 )
@@ -32,25 +30,11 @@ func columnsOf[R any](table string) columns[R] {
 	row := reflect.TypeFor[R]()
 	c := columns[R]{table: table}
 	for i := range row.NumField() {
-		name := columnName(row.Field(i).Name)
+		name := row.Field(i).Tag.Get("db")
 		c.names = append(c.names, name)
 		c.skip = append(c.skip, slices.Contains(Volatile(), table+"."+name))
 	}
 	return c
-}
-
-// columnName turns the generated name of a field back into the column's.
-func columnName(field string) string {
-	var name strings.Builder
-	lower := false
-	for _, r := range field {
-		if unicode.IsUpper(r) && lower {
-			name.WriteByte('_')
-		}
-		lower = unicode.IsLower(r)
-		name.WriteRune(unicode.ToLower(r))
-	}
-	return name.String()
 }
 
 // diff says which columns of got are not as in want.

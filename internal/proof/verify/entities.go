@@ -53,7 +53,7 @@ func (v *verifier) entitiesOf(ctx context.Context, tx *store.Tx, tenants []id.Te
 	c := &entityCheck{verifier: v, entities: map[entityKey]*entity{}, now: now}
 	err = tx.EachEntityRow(ctx, tenants, store.EntityRows{
 		Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow, AssetPause: c.pauseRow, Config: c.configRow,
-		Outside: c.eventRow, Template: c.templateRow,
+		External: c.eventRow, Template: c.templateRow,
 		Alert: c.alertRow, Channel: c.channelRow, Subscription: c.subscriptionRow, Key: c.keyRow,
 	})
 	if err != nil {

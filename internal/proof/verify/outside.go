@@ -27,7 +27,7 @@ func (en *entity) gone(now time.Time) bool {
 	return en.Kind == kindEvent && !en.outside.DoneAt.IsZero() && en.outside.ReceivedAt.Before(now.Add(-config.KeepEvents))
 }
 
-func (c *entityCheck) eventRow(got store.OutsideEventRow) error {
+func (c *entityCheck) eventRow(got store.ExternalEventRow) error {
 	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
 	en := c.meet("event_inbox", kindEvent, key)
 	if en == nil {
@@ -51,8 +51,8 @@ func (c *entityCheck) home(key entityKey, workspace uuid.UUID) {
 }
 
 // wantEvent is the row of an event from outside.
-func wantEvent(o config.OutsideEvent) store.OutsideEventRow {
-	row := store.OutsideEventRow{
+func wantEvent(o config.OutsideEvent) store.ExternalEventRow {
+	row := store.ExternalEventRow{
 		TenantID: o.Tenant.UUID, ID: o.ID.UUID, WorkspaceID: o.Workspace.UUID, Name: o.Name, DedupeKey: o.Key, Parameters: o.Parameters, Reason: o.Reason,
 		Version: o.Version, SentBy: o.SentBy, ReceivedAt: o.ReceivedAt, Listeners: o.Listeners, Runs: o.Runs, Skipped: json.RawMessage(`{}`),
 		DoneAt: timeOrNull(o.DoneAt),

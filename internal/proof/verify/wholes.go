@@ -26,7 +26,7 @@ func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
 	if v.options.Tenant != nil {
 		return nil // doubles are a matter of all tenants
 	}
-	return tx.EachDouble(ctx, store.Doubles{
+	return tx.EachDuplicate(ctx, store.Duplicates{
 		Run: func(row store.RunIDRow) error {
 			v.report.add(Divergence{
 				Kind: Invariant, Table: "runs", Column: "id", Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.ID),

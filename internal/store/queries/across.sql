@@ -2,7 +2,7 @@
 -- engine those of all, under the role of a tenant its own. Each statement walks an index and
 -- stops: what it costs depends on the page and on what is live, not on what has been.
 
--- name: EnterAcross :exec
+-- name: EnterAllTenants :exec
 -- The role of the engine with the plans of a tenant: along keys, for the arguments that there are,
 -- and in the order of an index, so that a page ends the walk.
 SELECT set_config('role', 'servo_engine', true),

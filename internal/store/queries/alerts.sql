@@ -59,7 +59,7 @@ FROM  (
 SELECT coalesce((SELECT c.due_at FROM servo.configs c WHERE c.due_at IS NOT NULL ORDER BY c.due_at LIMIT 1), '9999-12-31 00:00:00+00')::timestamptz AS due_at;
 
 -- name: OpenAlerts :many
-SELECT sqlc.embed(a) FROM servo.alerts a WHERE a.resolved_at IS NULL ORDER BY a.tenant_id, a.kind, a.about_id;
+SELECT a.* FROM servo.alerts a WHERE a.resolved_at IS NULL ORDER BY a.tenant_id, a.kind, a.about_id;
 
 -- name: InsertAlerts :exec
 INSERT INTO servo.alerts (tenant_id, id, version, kind, severity, about_id, name, message, raised_at)

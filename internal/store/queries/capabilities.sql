@@ -90,8 +90,7 @@ ORDER  BY p.pool
 LIMIT  @most::int;
 
 -- name: LockQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, q.asset
+SELECT q.*
 FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id ORDER BY 1, 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.pool_q x
                 WHERE x.run_id = n.run_id AND x.task_id = n.task_id

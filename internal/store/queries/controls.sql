@@ -15,7 +15,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('servo.switch.' || @name::text, 0)
 
 -- name: SwitchByName :many
 -- One row, or none for a switch that nobody has touched.
-SELECT sqlc.embed(s) FROM servo.switches s WHERE s.name = @name::text;
+SELECT s.* FROM servo.switches s WHERE s.name = @name::text;
 
 -- name: UpsertSwitch :execrows
 INSERT INTO servo.switches AS s (name, off, reason, changed_by, changed_at, version)

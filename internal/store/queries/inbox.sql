@@ -8,7 +8,7 @@ VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @name::text, @dedupe_k
 ON CONFLICT (workspace_id, name, dedupe_key) DO NOTHING;
 
 -- name: EventByKey :one
-SELECT sqlc.embed(e) FROM servo.event_inbox e
+SELECT e.* FROM servo.event_inbox e
 WHERE  e.tenant_id = @tenant_id::uuid AND e.workspace_id = @workspace_id::uuid AND e.name = @name::text AND e.dedupe_key = @dedupe_key::text;
 
 -- name: CountEventListeners :one
@@ -24,7 +24,7 @@ ORDER  BY x.tenant_id, x.workspace_id, x.on_event, x.id LIMIT @most::int;
 
 -- name: TakeEvents :many
 -- The oldest events that are not done, without waiting for anybody.
-SELECT sqlc.embed(e) FROM servo.event_inbox e
+SELECT e.* FROM servo.event_inbox e
 WHERE  e.done_at IS NULL
 ORDER  BY e.received_at, e.id LIMIT @most::int FOR UPDATE SKIP LOCKED;
 

@@ -114,7 +114,7 @@ JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.wait_key FROM servo.live_runs x
 
 -- name: Roots :many
 -- Tasks that wait for nothing but the start of their run, which is locked.
-SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
+SELECT w.*
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
 JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = n.run_id OFFSET 0) AS w ON true
 JOIN   LATERAL (SELECT t.id FROM servo.tasks t

@@ -12,10 +12,10 @@ SELECT coalesce(max(e.version), 0)::int AS version FROM servo.platform_events e 
 
 -- name: Pools :many
 -- All of them: an installation has few.
-SELECT sqlc.embed(p) FROM servo.pools p ORDER BY p.name;
+SELECT p.* FROM servo.pools p ORDER BY p.name;
 
 -- name: LockPool :one
-SELECT sqlc.embed(p) FROM servo.pools p WHERE p.name = @name::text FOR UPDATE;
+SELECT p.* FROM servo.pools p WHERE p.name = @name::text FOR UPDATE;
 
 -- name: InsertPool :exec
 -- Without its version: that is read when the name is ours, and nobody else can delete it.
@@ -45,8 +45,7 @@ ORDER  BY p.name
 LIMIT  @most::int;
 
 -- name: LockQueuedWithoutAccess :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, q.asset
+SELECT q.*
 FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id ORDER BY 1, 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.pool_q x
                 WHERE x.run_id = n.run_id AND x.task_id = n.task_id
@@ -71,7 +70,7 @@ ORDER  BY p.name;
 SELECT pg_advisory_xact_lock(hashtextextended('servo.signing_keys', 0));
 
 -- name: SigningKeys :many
-SELECT sqlc.embed(k) FROM servo.signing_keys k ORDER BY k.created_at, k.id;
+SELECT k.* FROM servo.signing_keys k ORDER BY k.created_at, k.id;
 
 -- name: InsertSigningKey :exec
 INSERT INTO servo.signing_keys (id, secret, version, created_at, signs_from)

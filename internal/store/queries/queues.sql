@@ -21,7 +21,7 @@ WHERE  ctid = ANY (ARRAY(
 
 -- name: SweepWaiting :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
-SELECT sqlc.embed(q) FROM servo.waiting q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+SELECT q.* FROM servo.waiting q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertReady :exec
 INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
@@ -40,7 +40,7 @@ WHERE  ctid = ANY (ARRAY(
 
 -- name: SweepReady :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
-SELECT sqlc.embed(q) FROM servo.ready_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+SELECT q.* FROM servo.ready_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertQueued :exec
 INSERT INTO servo.pool_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
@@ -60,7 +60,7 @@ WHERE  ctid = ANY (ARRAY(
 
 -- name: SweepQueued :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
-SELECT sqlc.embed(q) FROM servo.pool_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+SELECT q.* FROM servo.pool_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertLeases :exec
 INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
@@ -83,7 +83,7 @@ WHERE  ctid = ANY (ARRAY(
 
 -- name: SweepLeases :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
-SELECT sqlc.embed(q) FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+SELECT q.* FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertRetrying :exec
 INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
@@ -103,7 +103,7 @@ WHERE  ctid = ANY (ARRAY(
 
 -- name: SweepRetrying :many
 -- A cancel meets what is here, and waits for whoever is moving it on.
-SELECT sqlc.embed(q) FROM servo.retry_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
+SELECT q.* FROM servo.retry_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: UpdateWaiting :exec
 UPDATE servo.waiting q
@@ -148,10 +148,7 @@ WHERE  q.ctid = n.tid;
 
 -- name: LockLeases :many
 -- The heartbeat of a worker counts as the expiry of its lease if it is later.
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
-       q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance,
-       coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
+SELECT q.*, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
 JOIN   LATERAL (SELECT * FROM servo.leases l
@@ -160,9 +157,7 @@ LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
                      WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true;
 
 -- name: LockLeasesOnly :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
-       q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance
+SELECT q.*
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
 JOIN   LATERAL (SELECT * FROM servo.leases l
@@ -171,7 +166,7 @@ JOIN   LATERAL (SELECT * FROM servo.leases l
 -- name: Dependents :many
 -- Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
 -- and that is held: no lock of their own is needed.
-SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
+SELECT e.upstream_id, w.*
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT d.run_id, d.upstream_id, d.task_id FROM servo.edges d
                 WHERE d.tenant_id = n.tenant_id AND d.run_id = n.run_id AND d.upstream_id = n.task_id OFFSET 0) AS e ON true
@@ -191,7 +186,7 @@ WITH RECURSIVE cone AS (
     JOIN   LATERAL (SELECT d.task_id FROM servo.edges d
                     WHERE d.tenant_id = c.tenant_id AND d.run_id = c.run_id AND d.upstream_id = c.task_id OFFSET 0) AS e ON true
 )
-SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
+SELECT w.*
 FROM   cone c
 JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = c.run_id AND q.task_id = c.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id

@@ -10,12 +10,12 @@ ORDER  BY k.id DESC LIMIT @most::int;
 
 -- name: ListAudit :many
 -- The newest first. An id has the time of its row in its first bits, so the times bound the ids.
-SELECT sqlc.embed(a) FROM servo.audit_log a
+SELECT a.* FROM servo.audit_log a
 WHERE  a.tenant_id = @tenant_id::uuid AND a.id < @before::uuid AND a.id >= @since::uuid
 ORDER  BY a.id DESC LIMIT @most::int;
 
 -- name: ListAuditOf :many
 -- Those of one actor, the newest first.
-SELECT sqlc.embed(a) FROM servo.audit_log a
+SELECT a.* FROM servo.audit_log a
 WHERE  a.tenant_id = @tenant_id::uuid AND a.actor = @actor::text AND a.id < @before::uuid AND a.id >= @since::uuid
 ORDER  BY a.id DESC LIMIT @most::int;

@@ -2,20 +2,20 @@
 
 -- name: ListAlerts :many
 -- The newest first.
-SELECT sqlc.embed(a) FROM servo.alerts a
+SELECT a.* FROM servo.alerts a
 WHERE  a.tenant_id = @tenant_id::uuid AND a.id < @before::uuid
 AND    (@kind::text = '' OR a.kind = @kind::text)
 ORDER  BY a.id DESC LIMIT @most::int;
 
 -- name: ListOpenAlerts :many
 -- Those of one tenant that are open, the newest first.
-SELECT sqlc.embed(a) FROM servo.alerts a
+SELECT a.* FROM servo.alerts a
 WHERE  a.tenant_id = @tenant_id::uuid AND a.resolved_at IS NULL AND a.id < @before::uuid
 AND    (@kind::text = '' OR a.kind = @kind::text)
 ORDER  BY a.id DESC LIMIT @most::int;
 
 -- name: GetAlert :one
-SELECT sqlc.embed(a) FROM servo.alerts a WHERE a.tenant_id = @tenant_id::uuid AND a.id = @id::uuid;
+SELECT a.* FROM servo.alerts a WHERE a.tenant_id = @tenant_id::uuid AND a.id = @id::uuid;
 
 -- name: DeliveriesOf :many
 SELECT d.change, d.created_at, d.due_at, d.tries, d.delivered_at, d.error, coalesce(c.name, '')::text AS channel

@@ -35,12 +35,12 @@ WHERE  w.tenant_id = @tenant_id::uuid AND w.name = @workspace::text AND c.enable
 ORDER  BY c.name LIMIT @most::int;
 
 -- name: ListSlots :many
-SELECT sqlc.embed(s) FROM servo.slots s
+SELECT s.* FROM servo.slots s
 WHERE  s.tenant_id = @tenant_id::uuid AND s.config_id = @config_id::uuid AND s.slot_at >= @from_at::timestamptz AND s.slot_at < @before::timestamptz
 ORDER  BY s.slot_at DESC LIMIT @most::int;
 
 -- name: ListSlotRanges :many
-SELECT sqlc.embed(r) FROM servo.slot_ranges r
+SELECT r.* FROM servo.slot_ranges r
 WHERE  r.tenant_id = @tenant_id::uuid AND r.config_id = @config_id::uuid AND r.to_at >= @from_at::timestamptz AND r.from_at < @before::timestamptz
 ORDER  BY r.from_at DESC LIMIT @most::int;
 
@@ -85,4 +85,4 @@ JOIN   servo.workspaces w ON w.tenant_id = e.tenant_id AND w.id = e.workspace_id
 WHERE  e.tenant_id = @tenant_id::uuid AND e.id = @id::uuid;
 
 -- name: ListTemplates :many
-SELECT sqlc.embed(x) FROM servo.templates x WHERE x.tenant_id = @tenant_id::uuid ORDER BY x.name;
+SELECT x.* FROM servo.templates x WHERE x.tenant_id = @tenant_id::uuid ORDER BY x.name;

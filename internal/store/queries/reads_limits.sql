@@ -1,7 +1,7 @@
 -- Reads for people: quotas and locks of one tenant.
 
 -- name: GetQuotas :one
-SELECT sqlc.embed(t) FROM servo.tenants t WHERE t.id = @tenant_id::uuid;
+SELECT t.* FROM servo.tenants t WHERE t.id = @tenant_id::uuid;
 
 -- name: ListLocks :many
 SELECT l.lock_key, l.run_id, l.created_at, l.due_at, l.locked_by, l.pipeline, l.pending, w.name AS workspace

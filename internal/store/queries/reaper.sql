@@ -15,8 +15,7 @@ SELECT tenant_id, run_id, task_id FROM servo.leases WHERE due_at <= @now::timest
 SELECT tenant_id, run_id, task_id FROM servo.retry_q WHERE due_at <= @now::timestamptz ORDER BY due_at LIMIT @most::int;
 
 -- name: LockRetries :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs
+SELECT q.*
 FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id ORDER BY 1, 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.retry_q r
                 WHERE r.run_id = n.run_id AND r.task_id = n.task_id
@@ -43,7 +42,7 @@ SELECT tenant_id, run_id FROM servo.cones ORDER BY run_id LIMIT @most::int;
 -- name: Doomed :many
 -- Waiting tasks of one run with an upstream that ended without success: the next layer of
 -- a cone that was cut off.
-SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
+SELECT e.upstream_id, w.*
 FROM   servo.edges e
 JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a probe for each edge, as in LeasesOfClaims
                 WHERE t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10 OFFSET 0) AS t ON true

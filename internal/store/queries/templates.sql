@@ -2,7 +2,7 @@
 
 -- name: LockTemplate :one
 -- Who changes or deletes one waits for those who save configs with it.
-SELECT sqlc.embed(x) FROM servo.templates x WHERE x.tenant_id = @tenant_id::uuid AND x.name = @name::text FOR UPDATE;
+SELECT x.* FROM servo.templates x WHERE x.tenant_id = @tenant_id::uuid AND x.name = @name::text FOR UPDATE;
 
 -- name: ShareTemplates :many
 -- Who saves a config with a template holds it until then.

@@ -5,7 +5,7 @@ VALUES (@id::uuid, @name::text, @version::int, @now::timestamptz, @max_concurren
         @max_daily_runs::int, @max_run_duration_s::int, @max_tasks_per_run::int, @max_backfill_runs::int, @fairness_weight::float8, @zone::text);
 
 -- name: LockTenant :one
-SELECT sqlc.embed(t) FROM servo.tenants t WHERE t.id = @tenant_id::uuid FOR NO KEY UPDATE;
+SELECT t.* FROM servo.tenants t WHERE t.id = @tenant_id::uuid FOR NO KEY UPDATE;
 
 -- name: SetQuotas :execrows
 -- The note lets admission look at the tenant again in every pool.
@@ -32,7 +32,7 @@ ON CONFLICT (tenant_id, workspace_id, digest) DO NOTHING;
 SELECT id FROM servo.deployments WHERE tenant_id = @tenant_id::uuid AND workspace_id = @workspace_id::uuid AND digest = @digest::text;
 
 -- name: LockWorkspace :one
-SELECT sqlc.embed(w) FROM servo.workspaces w WHERE w.tenant_id = @tenant_id::uuid AND w.name = @name::text FOR NO KEY UPDATE;
+SELECT w.* FROM servo.workspaces w WHERE w.tenant_id = @tenant_id::uuid AND w.name = @name::text FOR NO KEY UPDATE;
 
 -- name: ActivateDeployment :exec
 UPDATE servo.workspaces SET active_deployment_id = @deployment_id::uuid, version = @version::int

@@ -17,21 +17,8 @@ SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan',
 SELECT coalesce(pg_sequence_last_value('servo.fencing_token'::regclass), 0)::bigint AS token,
        coalesce(pg_sequence_last_value('servo.event_position'::regclass), 0)::bigint AS position;
 
--- name: VerifyRuns :many
-SELECT sqlc.embed(r)
-FROM   servo.runs r
-WHERE  (r.tenant_id, r.id) > (@tenant_id::uuid, @id::uuid) AND r.tenant_id <= @until::uuid
-ORDER  BY r.tenant_id, r.id
-LIMIT  @most::int;
-
 -- name: SampleRuns :many
-SELECT r.tenant_id, r.id FROM servo.runs r WHERE (@everybody::bool OR r.tenant_id = @tenant_id::uuid) ORDER BY random() LIMIT @most::int;
-
--- name: VerifyRunsByKey :many
-SELECT sqlc.embed(r)
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
-JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
-ORDER  BY r.tenant_id, r.id;
+SELECT r.tenant_id, r.id FROM servo.runs r WHERE (@all_tenants::bool OR r.tenant_id = @tenant_id::uuid) ORDER BY random() LIMIT @most::int;
 
 -- name: VerifyEvents :many
 -- Each stream by its versions, the run's own before those of its tasks. Neither positions nor
@@ -42,85 +29,48 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
 ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position;
 
--- name: VerifyTasks :many
-SELECT sqlc.embed(t)
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
-JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.id
-ORDER  BY t.tenant_id, t.run_id, t.id;
-
--- name: VerifyEdges :many
-SELECT sqlc.embed(e)
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
-JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
-ORDER  BY e.tenant_id, e.run_id, e.upstream_id, e.task_id;
-
--- name: VerifyWaiting :many
--- The queue tables by run alone: a row of another tenant shows.
-SELECT sqlc.embed(q) FROM servo.waiting q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
-
--- name: VerifyReady :many
-SELECT sqlc.embed(q) FROM servo.ready_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
-
--- name: VerifyQueued :many
-SELECT sqlc.embed(q) FROM servo.pool_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
-
--- name: VerifyLeases :many
-SELECT sqlc.embed(q) FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
-
--- name: VerifyRetrying :many
-SELECT sqlc.embed(q) FROM servo.retry_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id;
-
--- name: VerifyLiveRuns :many
-SELECT sqlc.embed(l)
-FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
-JOIN   servo.live_runs l ON l.tenant_id = n.tenant_id AND l.run_id = n.id
-ORDER  BY l.tenant_id, l.run_id;
-
--- name: VerifyCones :many
-SELECT sqlc.embed(c) FROM servo.cones c WHERE c.run_id = ANY(@run_ids::uuid[]) ORDER BY c.run_id;
-
 -- name: VerifyOrphans :many
 -- Rows without their run, counted for each table and run; the owner is whoever has a run
 -- with that id, if anybody has.
 WITH orphan AS (
     SELECT 'run_events'::text AS source, x.tenant_id, x.run_id FROM servo.run_events x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'tasks', x.tenant_id, x.run_id FROM servo.tasks x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'edges', x.tenant_id, x.run_id FROM servo.edges x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'waiting', x.tenant_id, x.run_id FROM servo.waiting x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'ready_q', x.tenant_id, x.run_id FROM servo.ready_q x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'pool_q', x.tenant_id, x.run_id FROM servo.pool_q x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'leases', x.tenant_id, x.run_id FROM servo.leases x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'retry_q', x.tenant_id, x.run_id FROM servo.retry_q x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'live_runs', x.tenant_id, x.run_id FROM servo.live_runs x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
     UNION ALL
     SELECT 'cones', x.tenant_id, x.run_id FROM servo.cones x
-    WHERE  (@everybody::bool OR x.tenant_id = @tenant_id::uuid)
+    WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
 )
 SELECT o.source, o.tenant_id, o.run_id, o.lost, r.tenant_id AS owner
@@ -155,55 +105,16 @@ FROM   servo.leases l
 WHERE  l.token IN (SELECT d.token FROM servo.leases d GROUP BY d.token HAVING count(*) > 1)
 ORDER  BY l.token, l.run_id, l.task_id;
 
--- name: VerifyTenants :many
-SELECT sqlc.embed(t) FROM servo.tenants t WHERE t.id > @after::uuid AND t.id <= @until::uuid ORDER BY t.id LIMIT @most::int;
-
 -- name: VerifyEntityEvents :many
 SELECT e.tenant_id, e.subject_id AS run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.entity_events e
 WHERE  e.tenant_id = ANY(@tenant_ids::uuid[])
 ORDER  BY e.tenant_id, e.subject_id, e.version;
 
--- name: VerifyWorkspaces :many
-SELECT sqlc.embed(w) FROM servo.workspaces w WHERE w.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY w.tenant_id, w.id;
-
--- name: VerifyDeployments :many
-SELECT sqlc.embed(d) FROM servo.deployments d WHERE d.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY d.tenant_id, d.id;
-
 -- name: VerifyPlatformEvents :many
 SELECT e.subject, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.data
 FROM   servo.platform_events e
 ORDER  BY e.subject, e.version;
-
--- name: VerifyPools :many
-SELECT sqlc.embed(p) FROM servo.pools p ORDER BY p.name;
-
--- name: VerifySigningKeys :many
-SELECT sqlc.embed(k) FROM servo.signing_keys k ORDER BY k.id;
-
--- name: VerifySwitches :many
-SELECT sqlc.embed(s) FROM servo.switches s ORDER BY s.name;
-
--- name: VerifyAssetPauses :many
-SELECT sqlc.embed(p) FROM servo.asset_pauses p WHERE p.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY p.tenant_id, p.workspace_id, p.asset;
-
--- name: VerifyConfigs :many
-SELECT sqlc.embed(c) FROM servo.configs c WHERE c.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY c.tenant_id, c.id;
-
--- name: VerifyAlerts :many
-SELECT sqlc.embed(a) FROM servo.alerts a WHERE a.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY a.tenant_id, a.id;
-
--- name: VerifyChannels :many
-SELECT sqlc.embed(c) FROM servo.alert_channels c WHERE c.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY c.tenant_id, c.id;
-
--- name: VerifySubscriptions :many
-SELECT sqlc.embed(s) FROM servo.subscriptions s WHERE s.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY s.tenant_id, s.id;
-
--- name: VerifyInbox :many
-SELECT sqlc.embed(e) FROM servo.event_inbox e WHERE e.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY e.tenant_id, e.id;
-
--- name: VerifyTemplates :many
-SELECT sqlc.embed(x) FROM servo.templates x WHERE x.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY x.tenant_id, x.id;
 
 -- name: VerifyLedger :many
 -- What in the ledger contradicts the runs or itself. A slot outlives its run, whose month may
@@ -232,7 +143,7 @@ FROM   (SELECT 'run without slot' AS wrong, r.tenant_id, r.config_id, r.slot_at 
         UNION ALL
         SELECT 'range without config', x.tenant_id, x.config_id, x.from_at, '00000000-0000-0000-0000-000000000000'::uuid FROM servo.slot_ranges x
         WHERE  NOT EXISTS (SELECT FROM servo.configs c WHERE c.tenant_id = x.tenant_id AND c.id = x.config_id)) AS l
-WHERE  (@everybody::bool OR l.tenant_id = @tenant_id::uuid)
+WHERE  (@all_tenants::bool OR l.tenant_id = @tenant_id::uuid)
 ORDER  BY l.tenant_id, l.config_id, l.at, l.wrong;
 
 -- name: VerifyEntityOrphans :many
@@ -260,7 +171,7 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         SELECT 'api_keys', k.tenant_id FROM servo.api_keys k
         UNION ALL
         SELECT 'audit_log', g.tenant_id FROM servo.audit_log g) AS o
-WHERE  (@everybody::bool OR o.tenant_id = @tenant_id::uuid)
+WHERE  (@all_tenants::bool OR o.tenant_id = @tenant_id::uuid)
 AND    o.tenant_id <> '00000000-0000-0000-0000-000000000000' -- the installation
 AND    NOT EXISTS (SELECT FROM servo.tenants t WHERE t.id = o.tenant_id)
 GROUP  BY o.source, o.tenant_id
@@ -347,10 +258,10 @@ WITH kept AS (
     SELECT x.tenant_id, x.day, x.labels, sum(x.ended) AS ended, sum(x.succeeded) AS succeeded, sum(x.failed) AS failed, sum(x.timed_out) AS timed_out,
            sum(x.cancelled) AS cancelled, sum(x.started) AS started, sum(x.seconds) AS seconds, sum(x.breached) AS breached, sum(x.breaches) AS breaches
     FROM   (SELECT t.tenant_id, t.day, t.labels, t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches
-            FROM   servo.run_totals t WHERE @everybody::bool OR t.tenant_id = @tenant_id::uuid
+            FROM   servo.run_totals t WHERE @all_tenants::bool OR t.tenant_id = @tenant_id::uuid
             UNION ALL
             SELECT d.tenant_id, d.day, d.labels, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
-            FROM   servo.run_deltas d WHERE @everybody::bool OR d.tenant_id = @tenant_id::uuid) AS x
+            FROM   servo.run_deltas d WHERE @all_tenants::bool OR d.tenant_id = @tenant_id::uuid) AS x
     GROUP  BY x.tenant_id, x.day, x.labels
 ), told AS (
     SELECT y.tenant_id, y.day, y.labels, sum(y.ended) AS ended, sum(y.succeeded) AS succeeded, sum(y.failed) AS failed, sum(y.timed_out) AS timed_out,
@@ -361,13 +272,13 @@ WITH kept AS (
                    coalesce(sum(greatest(extract(epoch FROM r.finished_at - r.started_at), 0)), 0)::float8 AS seconds,
                    count(*) FILTER (WHERE r.late OR r.timed_out) AS breached, 0 AS breaches
             FROM   servo.runs r
-            WHERE  r.state >= 10 AND r.finished_at IS NOT NULL AND (@everybody::bool OR r.tenant_id = @tenant_id::uuid)
+            WHERE  r.state >= 10 AND r.finished_at IS NOT NULL AND (@all_tenants::bool OR r.tenant_id = @tenant_id::uuid)
             GROUP  BY 1, 2, 3
             UNION ALL
             SELECT e.tenant_id, (e.recorded_at AT TIME ZONE 'UTC')::date, r.labels, 0, 0, 0, 0, 0, 0, 0, 0, count(*)
             FROM   servo.run_events e
             JOIN   servo.runs r ON r.tenant_id = e.tenant_id AND r.id = e.run_id
-            WHERE  e.type = 'run.breached' AND (@everybody::bool OR e.tenant_id = @tenant_id::uuid)
+            WHERE  e.type = 'run.breached' AND (@all_tenants::bool OR e.tenant_id = @tenant_id::uuid)
             GROUP  BY 1, 2, 3) AS y
     GROUP  BY y.tenant_id, y.day, y.labels
 ), compared AS (
@@ -384,6 +295,3 @@ SELECT x.tenant_id::uuid AS tenant_id, x.day::text AS day, x.labels::text AS lab
 FROM   compared x
 WHERE  abs(coalesce(x.got, 0) - coalesce(x.want, 0)) > 0.001 + 1e-9 * abs(coalesce(x.want, 0))
 ORDER  BY x.tenant_id, x.day, x.labels, x.name;
-
--- name: VerifyKeys :many
-SELECT sqlc.embed(k) FROM servo.api_keys k WHERE k.tenant_id = ANY(@tenant_ids::uuid[]) ORDER BY k.tenant_id, k.id;

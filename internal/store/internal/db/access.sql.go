@@ -19,9 +19,9 @@ AND    ($3::text = '' OR k.role = $3::text)
 `
 
 type CountKeysParams struct {
-	TenantID uuid.UUID
-	Now      time.Time
-	Role     string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Now      time.Time `db:"now"`
+	Role     string    `db:"role"`
 }
 
 // Keys of an owner that are alive, of one role or of all.
@@ -40,17 +40,17 @@ ON CONFLICT DO NOTHING
 `
 
 type InsertAuditParams struct {
-	TenantIds  []uuid.UUID
-	Ids        []uuid.UUID
-	Ats        []time.Time
-	Actors     []string
-	Addresses  []string
-	RequestIds []string
-	Methods    []string
-	Subjects   []string
-	Alloweds   []bool
-	Codes      []string
-	Requests   []string
+	TenantIds  []uuid.UUID `db:"tenant_ids"`
+	Ids        []uuid.UUID `db:"ids"`
+	Ats        []time.Time `db:"ats"`
+	Actors     []string    `db:"actors"`
+	Addresses  []string    `db:"addresses"`
+	RequestIds []string    `db:"request_ids"`
+	Methods    []string    `db:"methods"`
+	Subjects   []string    `db:"subjects"`
+	Alloweds   []bool      `db:"alloweds"`
+	Codes      []string    `db:"codes"`
+	Requests   []string    `db:"requests"`
 }
 
 // What was asked for, many calls at once. A call that is written again after trouble is there
@@ -79,17 +79,17 @@ VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::text, $6::text, $7::text[
 `
 
 type InsertKeyParams struct {
-	TenantID  uuid.UUID
-	ID        uuid.UUID
-	PublicID  string
-	Name      string
-	Role      string
-	Workspace *string
-	Pools     []string
-	Digest    []byte
-	CreatedBy string
-	Now       time.Time
-	ExpiresAt *time.Time
+	TenantID  uuid.UUID  `db:"tenant_id"`
+	ID        uuid.UUID  `db:"id"`
+	PublicID  string     `db:"public_id"`
+	Name      string     `db:"name"`
+	Role      string     `db:"role"`
+	Workspace *string    `db:"workspace"`
+	Pools     []string   `db:"pools"`
+	Digest    []byte     `db:"digest"`
+	CreatedBy string     `db:"created_by"`
+	Now       time.Time  `db:"now"`
+	ExpiresAt *time.Time `db:"expires_at"`
 }
 
 func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) error {
@@ -122,23 +122,23 @@ WHERE  k.public_id = $1::text
 `
 
 type KeyByPublicIDRow struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	Version    int32
-	PublicID   string
-	Name       string
-	Role       string
-	Workspace  *string
-	CreatedBy  string
-	CreatedAt  time.Time
-	ExpiresAt  *time.Time
-	ReplacedBy *string
-	RevokedAt  *time.Time
-	Digest     []byte
-	Tenant     string
-	Now        time.Time
-	Pools      []string
-	Claims     []string
+	TenantID   uuid.UUID  `db:"tenant_id"`
+	ID         uuid.UUID  `db:"id"`
+	Version    int32      `db:"version"`
+	PublicID   string     `db:"public_id"`
+	Name       string     `db:"name"`
+	Role       string     `db:"role"`
+	Workspace  *string    `db:"workspace"`
+	CreatedBy  string     `db:"created_by"`
+	CreatedAt  time.Time  `db:"created_at"`
+	ExpiresAt  *time.Time `db:"expires_at"`
+	ReplacedBy *string    `db:"replaced_by"`
+	RevokedAt  *time.Time `db:"revoked_at"`
+	Digest     []byte     `db:"digest"`
+	Tenant     string     `db:"tenant"`
+	Now        time.Time  `db:"now"`
+	Pools      []string   `db:"pools"`
+	Claims     []string   `db:"claims"`
 }
 
 // API keys and the audit, as the engine sees them.
@@ -178,24 +178,24 @@ FOR NO KEY UPDATE
 `
 
 type LockKeyParams struct {
-	TenantID uuid.UUID
-	Key      string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Key      string    `db:"key"`
 }
 
 type LockKeyRow struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	Version    int32
-	PublicID   string
-	Name       string
-	Role       string
-	Workspace  *string
-	Pools      []string
-	CreatedBy  string
-	CreatedAt  time.Time
-	ExpiresAt  *time.Time
-	ReplacedBy *string
-	RevokedAt  *time.Time
+	TenantID   uuid.UUID  `db:"tenant_id"`
+	ID         uuid.UUID  `db:"id"`
+	Version    int32      `db:"version"`
+	PublicID   string     `db:"public_id"`
+	Name       string     `db:"name"`
+	Role       string     `db:"role"`
+	Workspace  *string    `db:"workspace"`
+	Pools      []string   `db:"pools"`
+	CreatedBy  string     `db:"created_by"`
+	CreatedAt  time.Time  `db:"created_at"`
+	ExpiresAt  *time.Time `db:"expires_at"`
+	ReplacedBy *string    `db:"replaced_by"`
+	RevokedAt  *time.Time `db:"revoked_at"`
 }
 
 // A key by its id, or by the name that no other living key has.
@@ -238,9 +238,9 @@ WHERE  k.tenant_id = ANY (ARRAY[n.tenant_id]) AND k.id = n.id AND (k.last_used_a
 `
 
 type TouchKeysParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
-	Ats       []time.Time
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
+	Ats       []time.Time `db:"ats"`
 }
 
 // When keys were last used: many at once, and never backwards.
@@ -256,12 +256,12 @@ WHERE  tenant_id = $5::uuid AND id = $6::uuid
 `
 
 type UpdateKeyParams struct {
-	Version    int32
-	ExpiresAt  *time.Time
-	ReplacedBy *string
-	RevokedAt  *time.Time
-	TenantID   uuid.UUID
-	ID         uuid.UUID
+	Version    int32      `db:"version"`
+	ExpiresAt  *time.Time `db:"expires_at"`
+	ReplacedBy *string    `db:"replaced_by"`
+	RevokedAt  *time.Time `db:"revoked_at"`
+	TenantID   uuid.UUID  `db:"tenant_id"`
+	ID         uuid.UUID  `db:"id"`
 }
 
 func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) error {

@@ -29,21 +29,21 @@ LIMIT  $10::int
 `
 
 type AllConfigsParams struct {
-	AfterTenant uuid.UUID
-	AfterID     uuid.UUID
-	Deleted     bool
-	Workspace   string
-	Pipeline    string
-	Prefix      string
-	Labels      string
-	State       string
-	Failing     bool
-	Most        int32
+	AfterTenant uuid.UUID `db:"after_tenant"`
+	AfterID     uuid.UUID `db:"after_id"`
+	Deleted     bool      `db:"deleted"`
+	Workspace   string    `db:"workspace"`
+	Pipeline    string    `db:"pipeline"`
+	Prefix      string    `db:"prefix"`
+	Labels      string    `db:"labels"`
+	State       string    `db:"state"`
+	Failing     bool      `db:"failing"`
+	Most        int32     `db:"most"`
 }
 
 type AllConfigsRow struct {
-	ServoConfig ServoConfig
-	Workspace   string
+	ServoConfig ServoConfig `db:"servo_config"`
+	Workspace   string      `db:"workspace"`
 }
 
 // Along the key: by tenant, then by age.
@@ -112,7 +112,7 @@ func (q *Queries) AllConfigs(ctx context.Context, arg AllConfigsParams) ([]AllCo
 	return items, nil
 }
 
-const EnterAcross = `-- name: EnterAcross :exec
+const EnterAllTenants = `-- name: EnterAllTenants :exec
 
 SELECT set_config('role', 'servo_engine', true),
        set_config('jit', 'off', true),
@@ -129,8 +129,8 @@ SELECT set_config('role', 'servo_engine', true),
 // stops: what it costs depends on the page and on what is live, not on what has been.
 // The role of the engine with the plans of a tenant: along keys, for the arguments that there are,
 // and in the order of an index, so that a page ends the walk.
-func (q *Queries) EnterAcross(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, EnterAcross)
+func (q *Queries) EnterAllTenants(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, EnterAllTenants)
 	return err
 }
 
@@ -142,8 +142,8 @@ SELECT greatest(
 `
 
 type EventsFloorParams struct {
-	Tx   string
-	Walk int32
+	Tx   string `db:"tx"`
+	Walk int32  `db:"walk"`
 }
 
 // How far back a filter is tried in one page: the transaction of the event that is so many back.
@@ -184,29 +184,29 @@ LIMIT  $9::int
 `
 
 type EventsNewestParams struct {
-	Floor    string
-	Tx       string
-	Position int64
-	FromAt   time.Time
-	ToAt     time.Time
-	Type     string
-	TenantID uuid.UUID
-	Subject  string
-	Most     int32
+	Floor    string    `db:"floor"`
+	Tx       string    `db:"tx"`
+	Position int64     `db:"position"`
+	FromAt   time.Time `db:"from_at"`
+	ToAt     time.Time `db:"to_at"`
+	Type     string    `db:"type"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	Subject  string    `db:"subject"`
+	Most     int32     `db:"most"`
 }
 
 type EventsNewestRow struct {
-	Tx         int64
-	Position   int64
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	Subject    string
-	Version    int32
-	RecordedAt time.Time
-	Type       string
-	Actor      string
-	Trace      string
-	Data       json.RawMessage
+	Tx         int64           `db:"tx"`
+	Position   int64           `db:"position"`
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	RunID      uuid.UUID       `db:"run_id"`
+	Subject    string          `db:"subject"`
+	Version    int32           `db:"version"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Trace      string          `db:"trace"`
+	Data       json.RawMessage `db:"data"`
 }
 
 // The log against its order, before a place and down to a bound.
@@ -274,19 +274,19 @@ LIMIT  $5::int
 `
 
 type LateNowParams struct {
-	Walk      int32
-	AfterAt   time.Time
-	AfterID   uuid.UUID
-	Workspace string
-	Most      int32
+	Walk      int32     `db:"walk"`
+	AfterAt   time.Time `db:"after_at"`
+	AfterID   uuid.UUID `db:"after_id"`
+	Workspace string    `db:"workspace"`
+	Most      int32     `db:"most"`
 }
 
 type LateNowRow struct {
-	TenantID  uuid.UUID
-	RunID     uuid.UUID
-	Workspace string
-	Config    string
-	StartBy   time.Time
+	TenantID  uuid.UUID `db:"tenant_id"`
+	RunID     uuid.UUID `db:"run_id"`
+	Workspace string    `db:"workspace"`
+	Config    string    `db:"config"`
+	StartBy   time.Time `db:"start_by"`
 }
 
 // Live runs that should have begun and have not, the longest first. Whether one has begun is
@@ -333,14 +333,14 @@ ORDER  BY a.id DESC LIMIT $3::int
 `
 
 type ListAllOpenAlertsParams struct {
-	Before uuid.UUID
-	Kind   string
-	Most   int32
+	Before uuid.UUID `db:"before"`
+	Kind   string    `db:"kind"`
+	Most   int32     `db:"most"`
 }
 
 type ListAllOpenAlertsRow struct {
-	ServoAlert ServoAlert
-	Tenant     string
+	ServoAlert ServoAlert `db:"servo_alert"`
+	Tenant     string     `db:"tenant"`
 }
 
 // Those of all tenants that are open, the newest first.
@@ -388,18 +388,18 @@ LEFT   JOIN LATERAL (SELECT z.state FROM servo.runs z WHERE z.tenant_id = n.tena
 `
 
 type RecentSlotsParams struct {
-	TenantIds []uuid.UUID
-	ConfigIds []uuid.UUID
-	Most      int32
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	ConfigIds []uuid.UUID `db:"config_ids"`
+	Most      int32       `db:"most"`
 }
 
 type RecentSlotsRow struct {
-	ConfigID uuid.UUID
-	At       time.Time
-	Slots    int64
-	Outcome  int16
-	RunID    uuid.UUID
-	State    int16
+	ConfigID uuid.UUID `db:"config_id"`
+	At       time.Time `db:"at"`
+	Slots    int64     `db:"slots"`
+	Outcome  int16     `db:"outcome"`
+	RunID    uuid.UUID `db:"run_id"`
+	State    int16     `db:"state"`
 }
 
 // What became of the last slots of each config of a page.
@@ -457,30 +457,30 @@ ORDER  BY l.run_id
 `
 
 type RunningNowParams struct {
-	Walk      int32
-	After     uuid.UUID
-	Workspace string
-	Most      int32
+	Walk      int32     `db:"walk"`
+	After     uuid.UUID `db:"after"`
+	Workspace string    `db:"workspace"`
+	Most      int32     `db:"most"`
 }
 
 type RunningNowRow struct {
-	TenantID           uuid.UUID
-	RunID              uuid.UUID
-	Workspace          string
-	Config             string
-	TaskID             uuid.UUID
-	Asset              string
-	Phase              string
-	Stage              string
-	Fraction           float32
-	RecordsExtracted   int64
-	RecordsTransformed int64
-	RecordsLoaded      int64
-	Bytes              int64
-	Stages             int32
-	Eta                time.Time
-	StageSince         time.Time
-	UpdatedAt          time.Time
+	TenantID           uuid.UUID `db:"tenant_id"`
+	RunID              uuid.UUID `db:"run_id"`
+	Workspace          string    `db:"workspace"`
+	Config             string    `db:"config"`
+	TaskID             uuid.UUID `db:"task_id"`
+	Asset              string    `db:"asset"`
+	Phase              string    `db:"phase"`
+	Stage              string    `db:"stage"`
+	Fraction           float32   `db:"fraction"`
+	RecordsExtracted   int64     `db:"records_extracted"`
+	RecordsTransformed int64     `db:"records_transformed"`
+	RecordsLoaded      int64     `db:"records_loaded"`
+	Bytes              int64     `db:"bytes"`
+	Stages             int32     `db:"stages"`
+	Eta                time.Time `db:"eta"`
+	StageSince         time.Time `db:"stage_since"`
+	UpdatedAt          time.Time `db:"updated_at"`
 }
 
 // Runs that have started and not ended, the oldest first, with what was reported last of their tasks.
@@ -534,8 +534,8 @@ JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.deployment_id, x.par
 `
 
 type RunsByKeyParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 func (q *Queries) RunsByKey(ctx context.Context, arg RunsByKeyParams) ([]ServoRun, error) {
@@ -608,20 +608,20 @@ LIMIT  $8::int
 `
 
 type RunsOfAllParams struct {
-	FromAt    time.Time
-	ToAt      time.Time
-	BeforeAt  time.Time
-	BeforeID  uuid.UUID
-	Workspace string
-	Pipeline  string
-	States    []int16
-	Most      int32
+	FromAt    time.Time `db:"from_at"`
+	ToAt      time.Time `db:"to_at"`
+	BeforeAt  time.Time `db:"before_at"`
+	BeforeID  uuid.UUID `db:"before_id"`
+	Workspace string    `db:"workspace"`
+	Pipeline  string    `db:"pipeline"`
+	States    []int16   `db:"states"`
+	Most      int32     `db:"most"`
 }
 
 type RunsOfAllRow struct {
-	ServoRun  ServoRun
-	Workspace string
-	Config    string
+	ServoRun  ServoRun `db:"servo_run"`
+	Workspace string   `db:"workspace"`
+	Config    string   `db:"config"`
 }
 
 // The newest first, before a place.
@@ -699,10 +699,10 @@ LIMIT  1 OFFSET $4::int
 `
 
 type RunsOfAllBoundParams struct {
-	FromAt   time.Time
-	ToAt     time.Time
-	BeforeAt time.Time
-	Walk     int32
+	FromAt   time.Time `db:"from_at"`
+	ToAt     time.Time `db:"to_at"`
+	BeforeAt time.Time `db:"before_at"`
+	Walk     int32     `db:"walk"`
 }
 
 // How far back a filter is tried in one page: when the run was made that is so many runs back.

@@ -19,9 +19,9 @@ SELECT ((SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.ten
 `
 
 type AdmissionWorkRow struct {
-	Ready  bool
-	Notes  bool
-	Starts bool
+	Ready  bool `db:"ready"`
+	Notes  bool `db:"notes"`
+	Starts bool `db:"starts"`
 }
 
 // Whether there is anything to do at all, at the cost of three looks at the head of an index.
@@ -44,12 +44,12 @@ SET    in_flight = s.in_flight + excluded.in_flight, admitted = s.admitted + exc
 `
 
 type ChargeSharesParams struct {
-	Now        time.Time
-	TenantIds  []uuid.UUID
-	Pools      []string
-	Added      []int32
-	EvenAts    []float64
-	OverQuotas []bool
+	Now        time.Time   `db:"now"`
+	TenantIds  []uuid.UUID `db:"tenant_ids"`
+	Pools      []string    `db:"pools"`
+	Added      []int32     `db:"added"`
+	EvenAts    []float64   `db:"even_ats"`
+	OverQuotas []bool      `db:"over_quotas"`
 }
 
 // Executed after the tasks were moved: a share waits if ready tasks are left, those among them
@@ -145,19 +145,19 @@ ORDER  BY f.pool, f.even_at, f.tenant_id
 `
 
 type HeadSharesParams struct {
-	Pools []string
-	Mosts []int32
+	Pools []string `db:"pools"`
+	Mosts []int32  `db:"mosts"`
 }
 
 type HeadSharesRow struct {
-	TenantID           uuid.UUID
-	Pool               string
-	EvenAt             float64
-	Admitted           int64
-	MaxConcurrentTasks int32
-	FairnessWeight     float64
-	TenantInFlight     int32
-	Pauses             bool
+	TenantID           uuid.UUID `db:"tenant_id"`
+	Pool               string    `db:"pool"`
+	EvenAt             float64   `db:"even_at"`
+	Admitted           int64     `db:"admitted"`
+	MaxConcurrentTasks int32     `db:"max_concurrent_tasks"`
+	FairnessWeight     float64   `db:"fairness_weight"`
+	TenantInFlight     int32     `db:"tenant_in_flight"`
+	Pauses             bool      `db:"pauses"`
 }
 
 // The tenants that are served next in each pool, at most so many of each, and what bounds them.
@@ -201,8 +201,8 @@ WHERE  ctid = ANY (ARRAY(
 `
 
 type HoldReadyParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) HoldReady(ctx context.Context, arg HoldReadyParams) error {
@@ -217,14 +217,14 @@ SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::in
 `
 
 type InsertSettlementsParams struct {
-	TenantIds []uuid.UUID
-	Pools     []string
-	Assets    []string
-	LeftBys   []int32
-	Endeds    []int32
-	Seconds   []float64
-	Chargeds  []float64
-	Arriveds  []bool
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Pools     []string    `db:"pools"`
+	Assets    []string    `db:"assets"`
+	LeftBys   []int32     `db:"left_bys"`
+	Endeds    []int32     `db:"endeds"`
+	Seconds   []float64   `db:"seconds"`
+	Chargeds  []float64   `db:"chargeds"`
+	Arriveds  []bool      `db:"arriveds"`
 }
 
 func (q *Queries) InsertSettlements(ctx context.Context, arg InsertSettlementsParams) error {
@@ -251,15 +251,15 @@ JOIN   LATERAL (SELECT x.asset FROM servo.asset_pauses x
 `
 
 type PausedTasksParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
-	Assets    []string
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
+	Assets    []string    `db:"assets"`
 }
 
 type PausedTasksRow struct {
-	RunID  uuid.UUID
-	TaskID uuid.UUID
+	RunID  uuid.UUID `db:"run_id"`
+	TaskID uuid.UUID `db:"task_id"`
 }
 
 // Those of the tasks whose asset is paused. The pauses stay as they are until the commit, so
@@ -312,20 +312,20 @@ ORDER  BY p.pool
 `
 
 type ReadyPoolsParams struct {
-	Also       []string
-	Alive      float64
-	MostQueued int32
+	Also       []string `db:"also"`
+	Alive      float64  `db:"alive"`
+	MostQueued int32    `db:"most_queued"`
 }
 
 type ReadyPoolsRow struct {
-	Pool           string
-	MaxConcurrency int32
-	Clock          float64
-	Workers        int32
-	Slots          int32
-	Sets           []string
-	Queued         int32
-	InFlight       int32
+	Pool           string   `db:"pool"`
+	MaxConcurrency int32    `db:"max_concurrency"`
+	Clock          float64  `db:"clock"`
+	Workers        int32    `db:"workers"`
+	Slots          int32    `db:"slots"`
+	Sets           []string `db:"sets"`
+	Queued         int32    `db:"queued"`
+	InFlight       int32    `db:"in_flight"`
 }
 
 // The pools that somebody waits for, and those asked for, with what bounds them: their own
@@ -418,8 +418,8 @@ ON CONFLICT (pool) DO UPDATE SET clock = excluded.clock
 `
 
 type SetPoolClocksParams struct {
-	Pools  []string
-	Clocks []float64
+	Pools  []string  `db:"pools"`
+	Clocks []float64 `db:"clocks"`
 }
 
 func (q *Queries) SetPoolClocks(ctx context.Context, arg SetPoolClocksParams) error {
@@ -444,30 +444,30 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 `
 
 type TakeOldestParams struct {
-	TenantIds []uuid.UUID
-	Pools     []string
-	Mosts     []int32
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Pools     []string    `db:"pools"`
+	Mosts     []int32     `db:"mosts"`
 }
 
 type TakeOldestRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Needs      string
-	Attempt    int32
-	Failures   int32
-	Fruitless  int32
-	Deaths     int32
-	FanOuts    int32
-	Cursor     string
-	Asset      string
-	Seconds    float64
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	TaskID     uuid.UUID `db:"task_id"`
+	Since      time.Time `db:"since"`
+	Version    int32     `db:"version"`
+	TimeoutS   int32     `db:"timeout_s"`
+	Priority   int16     `db:"priority"`
+	Dependents bool      `db:"dependents"`
+	Pool       string    `db:"pool"`
+	Needs      string    `db:"needs"`
+	Attempt    int32     `db:"attempt"`
+	Failures   int32     `db:"failures"`
+	Fruitless  int32     `db:"fruitless"`
+	Deaths     int32     `db:"deaths"`
+	FanOuts    int32     `db:"fan_outs"`
+	Cursor     string    `db:"cursor"`
+	Asset      string    `db:"asset"`
+	Seconds    float64   `db:"seconds"`
 }
 
 // The tasks that are ready longest of each tenant and pool, whatever their priority: the first of
@@ -524,30 +524,30 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 `
 
 type TakeReadyParams struct {
-	TenantIds []uuid.UUID
-	Pools     []string
-	Mosts     []int32
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Pools     []string    `db:"pools"`
+	Mosts     []int32     `db:"mosts"`
 }
 
 type TakeReadyRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Needs      string
-	Attempt    int32
-	Failures   int32
-	Fruitless  int32
-	Deaths     int32
-	FanOuts    int32
-	Cursor     string
-	Asset      string
-	Seconds    float64
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	TaskID     uuid.UUID `db:"task_id"`
+	Since      time.Time `db:"since"`
+	Version    int32     `db:"version"`
+	TimeoutS   int32     `db:"timeout_s"`
+	Priority   int16     `db:"priority"`
+	Dependents bool      `db:"dependents"`
+	Pool       string    `db:"pool"`
+	Needs      string    `db:"needs"`
+	Attempt    int32     `db:"attempt"`
+	Failures   int32     `db:"failures"`
+	Fruitless  int32     `db:"fruitless"`
+	Deaths     int32     `db:"deaths"`
+	FanOuts    int32     `db:"fan_outs"`
+	Cursor     string    `db:"cursor"`
+	Asset      string    `db:"asset"`
+	Seconds    float64   `db:"seconds"`
 }
 
 // The tasks that come next of each tenant and pool, without waiting for anybody, with what

@@ -19,16 +19,16 @@ WHERE  c.tenant_id = $1::uuid AND c.name = $2::text AND c.deleted_at IS NULL
 `
 
 type ChannelSecretParams struct {
-	TenantID uuid.UUID
-	Name     string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Name     string    `db:"name"`
 }
 
 type ChannelSecretRow struct {
-	ID       uuid.UUID
-	Name     string
-	Url      string
-	Severity int16
-	Secret   []byte
+	ID       uuid.UUID `db:"id"`
+	Name     string    `db:"name"`
+	Url      string    `db:"url"`
+	Severity int16     `db:"severity"`
+	Secret   []byte    `db:"secret"`
 }
 
 // A channel with the secret that its messages are signed with, to send one at once.
@@ -54,15 +54,15 @@ ORDER  BY c.tenant_id, c.name
 `
 
 type ChannelsOfRow struct {
-	TenantID  uuid.UUID
-	ID        uuid.UUID
-	Version   int32
-	Name      string
-	Url       string
-	Severity  int16
-	CreatedBy string
-	CreatedAt time.Time
-	DeletedAt *time.Time
+	TenantID  uuid.UUID  `db:"tenant_id"`
+	ID        uuid.UUID  `db:"id"`
+	Version   int32      `db:"version"`
+	Name      string     `db:"name"`
+	Url       string     `db:"url"`
+	Severity  int16      `db:"severity"`
+	CreatedBy string     `db:"created_by"`
+	CreatedAt time.Time  `db:"created_at"`
+	DeletedAt *time.Time `db:"deleted_at"`
 }
 
 // The channels of tenants; that of zeros has those of the installation.
@@ -146,19 +146,19 @@ FROM  (
 `
 
 type ConditionsParams struct {
-	Now   time.Time
-	Today string
+	Now   time.Time `db:"now"`
+	Today string    `db:"today"`
 }
 
 type ConditionsRow struct {
-	Kind      string
-	TenantID  uuid.UUID
-	AboutID   uuid.UUID
-	Workspace string
-	Name      string
-	Count     int32
-	Since     time.Time
-	Reason    string
+	Kind      string    `db:"kind"`
+	TenantID  uuid.UUID `db:"tenant_id"`
+	AboutID   uuid.UUID `db:"about_id"`
+	Workspace string    `db:"workspace"`
+	Name      string    `db:"name"`
+	Count     int32     `db:"count"`
+	Since     time.Time `db:"since"`
+	Reason    string    `db:"reason"`
 }
 
 // Everything that holds now and that somebody must hear of. Each part reads an index of what
@@ -197,9 +197,9 @@ UPDATE servo.alert_channels SET version = version + 1, deleted_at = $1::timestam
 `
 
 type DeleteChannelParams struct {
-	Now      time.Time
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	Now      time.Time `db:"now"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 func (q *Queries) DeleteChannel(ctx context.Context, arg DeleteChannelParams) error {
@@ -226,14 +226,14 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), 1, unnest($3::text[]), unnest($4:
 `
 
 type InsertAlertsParams struct {
-	TenantIds  []uuid.UUID
-	Ids        []uuid.UUID
-	Kinds      []string
-	Severities []int16
-	AboutIds   []uuid.UUID
-	Names      []string
-	Messages   []string
-	Now        time.Time
+	TenantIds  []uuid.UUID `db:"tenant_ids"`
+	Ids        []uuid.UUID `db:"ids"`
+	Kinds      []string    `db:"kinds"`
+	Severities []int16     `db:"severities"`
+	AboutIds   []uuid.UUID `db:"about_ids"`
+	Names      []string    `db:"names"`
+	Messages   []string    `db:"messages"`
+	Now        time.Time   `db:"now"`
 }
 
 func (q *Queries) InsertAlerts(ctx context.Context, arg InsertAlertsParams) error {
@@ -256,14 +256,14 @@ VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::smallint, $6::bytea, $7::
 `
 
 type InsertChannelParams struct {
-	TenantID  uuid.UUID
-	ID        uuid.UUID
-	Name      string
-	Url       string
-	Severity  int16
-	Secret    []byte
-	CreatedBy string
-	Now       time.Time
+	TenantID  uuid.UUID `db:"tenant_id"`
+	ID        uuid.UUID `db:"id"`
+	Name      string    `db:"name"`
+	Url       string    `db:"url"`
+	Severity  int16     `db:"severity"`
+	Secret    []byte    `db:"secret"`
+	CreatedBy string    `db:"created_by"`
+	Now       time.Time `db:"now"`
 }
 
 func (q *Queries) InsertChannel(ctx context.Context, arg InsertChannelParams) error {
@@ -287,12 +287,12 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::smallint[]), unnest($4
 `
 
 type InsertDeliveriesParams struct {
-	TenantIds        []uuid.UUID
-	AlertIds         []uuid.UUID
-	Changes          []int16
-	ChannelTenantIds []uuid.UUID
-	ChannelIds       []uuid.UUID
-	Now              time.Time
+	TenantIds        []uuid.UUID `db:"tenant_ids"`
+	AlertIds         []uuid.UUID `db:"alert_ids"`
+	Changes          []int16     `db:"changes"`
+	ChannelTenantIds []uuid.UUID `db:"channel_tenant_ids"`
+	ChannelIds       []uuid.UUID `db:"channel_ids"`
+	Now              time.Time   `db:"now"`
 }
 
 func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesParams) error {
@@ -315,20 +315,20 @@ FOR NO KEY UPDATE
 `
 
 type LockChannelParams struct {
-	TenantID uuid.UUID
-	Name     string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Name     string    `db:"name"`
 }
 
 type LockChannelRow struct {
-	TenantID  uuid.UUID
-	ID        uuid.UUID
-	Version   int32
-	Name      string
-	Url       string
-	Severity  int16
-	CreatedBy string
-	CreatedAt time.Time
-	DeletedAt *time.Time
+	TenantID  uuid.UUID  `db:"tenant_id"`
+	ID        uuid.UUID  `db:"id"`
+	Version   int32      `db:"version"`
+	Name      string     `db:"name"`
+	Url       string     `db:"url"`
+	Severity  int16      `db:"severity"`
+	CreatedBy string     `db:"created_by"`
+	CreatedAt time.Time  `db:"created_at"`
+	DeletedAt *time.Time `db:"deleted_at"`
 }
 
 func (q *Queries) LockChannel(ctx context.Context, arg LockChannelParams) (LockChannelRow, error) {
@@ -359,29 +359,29 @@ LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = n.tenant_id
 `
 
 type MessagesParams struct {
-	TenantIds        []uuid.UUID
-	AlertIds         []uuid.UUID
-	ChannelTenantIds []uuid.UUID
-	ChannelIds       []uuid.UUID
+	TenantIds        []uuid.UUID `db:"tenant_ids"`
+	AlertIds         []uuid.UUID `db:"alert_ids"`
+	ChannelTenantIds []uuid.UUID `db:"channel_tenant_ids"`
+	ChannelIds       []uuid.UUID `db:"channel_ids"`
 }
 
 type MessagesRow struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	Version    int32
-	Kind       string
-	Severity   int16
-	AboutID    uuid.UUID
-	Name       string
-	Message    string
-	RaisedAt   time.Time
-	ResolvedAt *time.Time
-	ChannelID  uuid.UUID
-	Channel    string
-	Url        string
-	Secret     []byte
-	DeletedAt  *time.Time
-	Tenant     string
+	TenantID   uuid.UUID  `db:"tenant_id"`
+	ID         uuid.UUID  `db:"id"`
+	Version    int32      `db:"version"`
+	Kind       string     `db:"kind"`
+	Severity   int16      `db:"severity"`
+	AboutID    uuid.UUID  `db:"about_id"`
+	Name       string     `db:"name"`
+	Message    string     `db:"message"`
+	RaisedAt   time.Time  `db:"raised_at"`
+	ResolvedAt *time.Time `db:"resolved_at"`
+	ChannelID  uuid.UUID  `db:"channel_id"`
+	Channel    string     `db:"channel"`
+	Url        string     `db:"url"`
+	Secret     []byte     `db:"secret"`
+	DeletedAt  *time.Time `db:"deleted_at"`
+	Tenant     string     `db:"tenant"`
 }
 
 // What is sent: alerts with the channels that hear of them.
@@ -443,30 +443,26 @@ const OpenAlerts = `-- name: OpenAlerts :many
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at FROM servo.alerts a WHERE a.resolved_at IS NULL ORDER BY a.tenant_id, a.kind, a.about_id
 `
 
-type OpenAlertsRow struct {
-	ServoAlert ServoAlert
-}
-
-func (q *Queries) OpenAlerts(ctx context.Context) ([]OpenAlertsRow, error) {
+func (q *Queries) OpenAlerts(ctx context.Context) ([]ServoAlert, error) {
 	rows, err := q.db.Query(ctx, OpenAlerts)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []OpenAlertsRow
+	var items []ServoAlert
 	for rows.Next() {
-		var i OpenAlertsRow
+		var i ServoAlert
 		if err := rows.Scan(
-			&i.ServoAlert.TenantID,
-			&i.ServoAlert.ID,
-			&i.ServoAlert.Version,
-			&i.ServoAlert.Kind,
-			&i.ServoAlert.Severity,
-			&i.ServoAlert.AboutID,
-			&i.ServoAlert.Name,
-			&i.ServoAlert.Message,
-			&i.ServoAlert.RaisedAt,
-			&i.ServoAlert.ResolvedAt,
+			&i.TenantID,
+			&i.ID,
+			&i.Version,
+			&i.Kind,
+			&i.Severity,
+			&i.AboutID,
+			&i.Name,
+			&i.Message,
+			&i.RaisedAt,
+			&i.ResolvedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -486,10 +482,10 @@ AND    d.tries = 0 AND d.due_at IS NOT NULL
 `
 
 type ReleaseDeliveryParams struct {
-	Now       time.Time
-	TenantID  uuid.UUID
-	AlertID   uuid.UUID
-	ChannelID uuid.UUID
+	Now       time.Time `db:"now"`
+	TenantID  uuid.UUID `db:"tenant_id"`
+	AlertID   uuid.UUID `db:"alert_id"`
+	ChannelID uuid.UUID `db:"channel_id"`
 }
 
 // The end of an alert may go once its beginning has.
@@ -511,9 +507,9 @@ WHERE  a.tenant_id = ANY (ARRAY[n.tenant_id]) AND a.id = n.id
 `
 
 type ResolveAlertsParams struct {
-	Now       time.Time
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	Now       time.Time   `db:"now"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 func (q *Queries) ResolveAlerts(ctx context.Context, arg ResolveAlertsParams) error {
@@ -529,14 +525,14 @@ AND    d.tries = $8::int AND d.delivered_at IS NULL
 `
 
 type SettleDeliveryParams struct {
-	DueAt       *time.Time
-	DeliveredAt *time.Time
-	Error       string
-	TenantID    uuid.UUID
-	AlertID     uuid.UUID
-	ChannelID   uuid.UUID
-	Change      int16
-	Tries       int32
+	DueAt       *time.Time `db:"due_at"`
+	DeliveredAt *time.Time `db:"delivered_at"`
+	Error       string     `db:"error"`
+	TenantID    uuid.UUID  `db:"tenant_id"`
+	AlertID     uuid.UUID  `db:"alert_id"`
+	ChannelID   uuid.UUID  `db:"channel_id"`
+	Change      int16      `db:"change"`
+	Tries       int32      `db:"tries"`
 }
 
 // What came of a try: delivered, given up, or tried again at a time. Whoever comes after its
@@ -572,20 +568,20 @@ RETURNING d.tenant_id, d.alert_id, d.change, d.channel_tenant_id, d.channel_id, 
 `
 
 type TakeDeliveriesParams struct {
-	Until time.Time
-	Now   time.Time
-	Most  int32
+	Until time.Time `db:"until"`
+	Now   time.Time `db:"now"`
+	Most  int32     `db:"most"`
 }
 
 type TakeDeliveriesRow struct {
-	TenantID        uuid.UUID
-	AlertID         uuid.UUID
-	Change          int16
-	ChannelTenantID uuid.UUID
-	ChannelID       uuid.UUID
-	CreatedAt       time.Time
-	Tries           int32
-	Ours            bool
+	TenantID        uuid.UUID `db:"tenant_id"`
+	AlertID         uuid.UUID `db:"alert_id"`
+	Change          int16     `db:"change"`
+	ChannelTenantID uuid.UUID `db:"channel_tenant_id"`
+	ChannelID       uuid.UUID `db:"channel_id"`
+	CreatedAt       time.Time `db:"created_at"`
+	Tries           int32     `db:"tries"`
+	Ours            bool      `db:"ours"`
 }
 
 // Messages that are due, for whoever takes them until the lease is over. The end of an alert

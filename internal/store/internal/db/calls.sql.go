@@ -19,14 +19,14 @@ WHERE  c.tenant_id = $1::uuid AND c.key = $2::text AND c.created_at > servo.cloc
 `
 
 type AnsweredCallParams struct {
-	TenantID uuid.UUID
-	Key      string
-	Keep     float64
+	TenantID uuid.UUID `db:"tenant_id"`
+	Key      string    `db:"key"`
+	Keep     float64   `db:"keep"`
 }
 
 type AnsweredCallRow struct {
-	Digest []byte
-	Answer []byte
+	Digest []byte `db:"digest"`
+	Answer []byte `db:"answer"`
 }
 
 func (q *Queries) AnsweredCall(ctx context.Context, arg AnsweredCallParams) (AnsweredCallRow, error) {
@@ -46,8 +46,8 @@ WHERE  c.tenant_id = old.tenant_id AND c.key = old.key AND c.created_at < $1::ti
 `
 
 type ForgetAnsweredCallsParams struct {
-	Before time.Time
-	Most   int32
+	Before time.Time `db:"before"`
+	Most   int32     `db:"most"`
 }
 
 func (q *Queries) ForgetAnsweredCalls(ctx context.Context, arg ForgetAnsweredCallsParams) (int64, error) {
@@ -67,12 +67,12 @@ WHERE  c.created_at <= servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $6::float
 `
 
 type InsertAnsweredCallParams struct {
-	TenantID uuid.UUID
-	Key      string
-	Method   string
-	Digest   []byte
-	Answer   []byte
-	Keep     float64
+	TenantID uuid.UUID `db:"tenant_id"`
+	Key      string    `db:"key"`
+	Method   string    `db:"method"`
+	Digest   []byte    `db:"digest"`
+	Answer   []byte    `db:"answer"`
+	Keep     float64   `db:"keep"`
 }
 
 // A key whose time is over is there until somebody forgets it, or uses it again.
@@ -96,8 +96,8 @@ SELECT pg_try_advisory_xact_lock(hashtextextended('servo.call ' || ($1::uuid)::t
 `
 
 type TryLockCallParams struct {
-	TenantID uuid.UUID
-	Key      string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Key      string    `db:"key"`
 }
 
 // One call with a key at a time. Whoever does not get it leaves, and waits without a transaction.

@@ -17,8 +17,8 @@ SELECT c.digest, c.capabilities FROM servo.capability_sets c WHERE c.digest = AN
 `
 
 type CapabilitySetsRow struct {
-	Digest       string
-	Capabilities []string
+	Digest       string   `db:"digest"`
+	Capabilities []string `db:"capabilities"`
 }
 
 func (q *Queries) CapabilitySets(ctx context.Context, digests []string) ([]CapabilitySetsRow, error) {
@@ -64,15 +64,15 @@ JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, pr
 `
 
 type CapableTasksParams struct {
-	Most  int32
-	Alive float64
+	Most  int32   `db:"most"`
+	Alive float64 `db:"alive"`
 }
 
 type CapableTasksRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Pool     string
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Pool     string    `db:"pool"`
 }
 
 // Tasks that were held for want of a worker, and that a live worker can run by now, or whose pool
@@ -120,12 +120,12 @@ WHERE  ctid = ANY (ARRAY(
 `
 
 type HoldLackingParams struct {
-	TenantIds []uuid.UUID
-	Pools     []string
-	Needs     []string
-	Most      int32
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Pools     []string    `db:"pools"`
+	Needs     []string    `db:"needs"`
+	Most      int32       `db:"most"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 // Ready tasks that no live worker of their pool can run leave the order: those that the round has
@@ -151,14 +151,14 @@ ORDER  BY w.pool, w.capabilities
 `
 
 type LivePoolSetsParams struct {
-	Pools []string
-	Alive float64
+	Pools []string `db:"pools"`
+	Alive float64  `db:"alive"`
 }
 
 type LivePoolSetsRow struct {
-	Pool    string
-	Digest  string
-	Workers int32
+	Pool    string `db:"pool"`
+	Digest  string `db:"digest"`
+	Workers int32  `db:"workers"`
 }
 
 // What the live workers of the given pools have, each list once.
@@ -183,8 +183,7 @@ func (q *Queries) LivePoolSets(ctx context.Context, arg LivePoolSetsParams) ([]L
 }
 
 const LockQueued = `-- name: LockQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, q.asset
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths, q.needs
 FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
 JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, rank, cost, asset, ready_at, deaths, needs FROM servo.pool_q x
                 WHERE x.run_id = n.run_id AND x.task_id = n.task_id
@@ -192,41 +191,19 @@ JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, pr
 `
 
 type LockQueuedParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
-type LockQueuedRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Needs      string
-	Attempt    int32
-	Failures   int32
-	Fruitless  int32
-	Deaths     int32
-	FanOuts    int32
-	Cursor     string
-	Cost       float32
-	ReadyAt    time.Time
-	Asset      string
-}
-
-func (q *Queries) LockQueued(ctx context.Context, arg LockQueuedParams) ([]LockQueuedRow, error) {
+func (q *Queries) LockQueued(ctx context.Context, arg LockQueuedParams) ([]ServoPoolQ, error) {
 	rows, err := q.db.Query(ctx, LockQueued, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockQueuedRow
+	var items []ServoPoolQ
 	for rows.Next() {
-		var i LockQueuedRow
+		var i ServoPoolQ
 		if err := rows.Scan(
 			&i.TenantID,
 			&i.RunID,
@@ -237,16 +214,17 @@ func (q *Queries) LockQueued(ctx context.Context, arg LockQueuedParams) ([]LockQ
 			&i.Priority,
 			&i.Dependents,
 			&i.Pool,
-			&i.Needs,
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
-			&i.Deaths,
 			&i.FanOuts,
 			&i.Cursor,
+			&i.Rank,
 			&i.Cost,
-			&i.ReadyAt,
 			&i.Asset,
+			&i.ReadyAt,
+			&i.Deaths,
+			&i.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -272,14 +250,14 @@ LIMIT  $2::int
 `
 
 type QueuedWithoutWorkerParams struct {
-	Alive float64
-	Most  int32
+	Alive float64 `db:"alive"`
+	Most  int32   `db:"most"`
 }
 
 type QueuedWithoutWorkerRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
 }
 
 // Queued tasks that no live worker of their pool can run, of pools that have workers: candidates,
@@ -314,8 +292,8 @@ WHERE  ctid = ANY (ARRAY(
 `
 
 type ReleaseReadyParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) ReleaseReady(ctx context.Context, arg ReleaseReadyParams) error {
@@ -332,9 +310,9 @@ ON CONFLICT (digest) DO UPDATE SET seen_at = excluded.seen_at WHERE c.seen_at < 
 `
 
 type SeeCapabilitiesParams struct {
-	Now          time.Time
-	Digests      []string
-	Capabilities []string
+	Now          time.Time `db:"now"`
+	Digests      []string  `db:"digests"`
+	Capabilities []string  `db:"capabilities"`
 }
 
 // What workers can run, and tasks that none of them can.
@@ -372,15 +350,15 @@ ORDER  BY u.pool, u.needs
 `
 
 type UnservedNeedsParams struct {
-	Most   int32
-	Looked int32
-	Alive  float64
+	Most   int32   `db:"most"`
+	Looked int32   `db:"looked"`
+	Alive  float64 `db:"alive"`
 }
 
 type UnservedNeedsRow struct {
-	Pool  string
-	Needs string
-	Tasks int32
+	Pool  string `db:"pool"`
+	Needs string `db:"needs"`
+	Tasks int32  `db:"tasks"`
 }
 
 // What waiting tasks need and no live worker of their pool has: tasks that are held for it, and

@@ -25,16 +25,16 @@ JOIN   LATERAL (SELECT u.run_id, u.id FROM servo.tasks u
 `
 
 type LatestResultsParams struct {
-	Nths         []int32
-	TenantIds    []uuid.UUID
-	WorkspaceIds []uuid.UUID
-	Assets       []string
+	Nths         []int32     `db:"nths"`
+	TenantIds    []uuid.UUID `db:"tenant_ids"`
+	WorkspaceIds []uuid.UUID `db:"workspace_ids"`
+	Assets       []string    `db:"assets"`
 }
 
 type LatestResultsRow struct {
-	Nth   int32
-	RunID uuid.UUID
-	ID    uuid.UUID
+	Nth   int32     `db:"nth"`
+	RunID uuid.UUID `db:"run_id"`
+	ID    uuid.UUID `db:"id"`
 }
 
 // The task of each asset that has succeeded in a workspace, of the newest run. Tasks that a fan-out
@@ -73,17 +73,17 @@ LIMIT  $4::int
 `
 
 type LeasesOfClaimRangeParams struct {
-	FirstID uuid.UUID
-	LastID  uuid.UUID
-	Worker  string
-	Most    int32
+	FirstID uuid.UUID `db:"first_id"`
+	LastID  uuid.UUID `db:"last_id"`
+	Worker  string    `db:"worker"`
+	Most    int32     `db:"most"`
 }
 
 type LeasesOfClaimRangeRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Token    int64
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Token    int64     `db:"token"`
 }
 
 // What a worker was leased by claims that are over, for it to be compared with what it holds.
@@ -129,19 +129,19 @@ ORDER  BY q.token
 `
 
 type LeasesOfClaimsRow struct {
-	ServoLease   ServoLease
-	Ix           int32
-	Asset        string
-	Partition    string
-	Upstream     []uuid.UUID
-	Inherited    []uuid.UUID
-	WorkspaceID  uuid.UUID
-	DeploymentID uuid.UUID
-	Pipeline     string
-	Parameters   json.RawMessage
-	Trace        string
-	TriggerType  string
-	WindowOf     json.RawMessage
+	ServoLease   ServoLease      `db:"servo_lease"`
+	Ix           int32           `db:"ix"`
+	Asset        string          `db:"asset"`
+	Partition    string          `db:"partition"`
+	Upstream     []uuid.UUID     `db:"upstream"`
+	Inherited    []uuid.UUID     `db:"inherited"`
+	WorkspaceID  uuid.UUID       `db:"workspace_id"`
+	DeploymentID uuid.UUID       `db:"deployment_id"`
+	Pipeline     string          `db:"pipeline"`
+	Parameters   json.RawMessage `db:"parameters"`
+	Trace        string          `db:"trace"`
+	TriggerType  string          `db:"trigger_type"`
+	WindowOf     json.RawMessage `db:"window_of"`
 }
 
 // OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
@@ -239,46 +239,46 @@ JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters
 `
 
 type TakeQueuedParams struct {
-	Pool         string
-	TenantID     uuid.UUID
-	Everything   bool
-	Capabilities []string
-	Taken        []uuid.UUID
-	Most         int32
+	Pool         string      `db:"pool"`
+	TenantID     uuid.UUID   `db:"tenant_id"`
+	Everything   bool        `db:"everything"`
+	Capabilities []string    `db:"capabilities"`
+	Taken        []uuid.UUID `db:"taken"`
+	Most         int32       `db:"most"`
 }
 
 type TakeQueuedRow struct {
-	TenantID     uuid.UUID
-	RunID        uuid.UUID
-	TaskID       uuid.UUID
-	Since        time.Time
-	Version      int32
-	TimeoutS     int32
-	Priority     int16
-	Dependents   bool
-	Pool         string
-	Needs        string
-	Attempt      int32
-	Failures     int32
-	Fruitless    int32
-	Deaths       int32
-	FanOuts      int32
-	Cursor       string
-	Cost         float32
-	ReadyAt      time.Time
-	Token        int64
-	Ix           int32
-	Asset        string
-	Partition    string
-	Upstream     []uuid.UUID
-	Inherited    []uuid.UUID
-	WorkspaceID  uuid.UUID
-	DeploymentID uuid.UUID
-	Pipeline     string
-	Parameters   json.RawMessage
-	Trace        string
-	TriggerType  string
-	WindowOf     json.RawMessage
+	TenantID     uuid.UUID       `db:"tenant_id"`
+	RunID        uuid.UUID       `db:"run_id"`
+	TaskID       uuid.UUID       `db:"task_id"`
+	Since        time.Time       `db:"since"`
+	Version      int32           `db:"version"`
+	TimeoutS     int32           `db:"timeout_s"`
+	Priority     int16           `db:"priority"`
+	Dependents   bool            `db:"dependents"`
+	Pool         string          `db:"pool"`
+	Needs        string          `db:"needs"`
+	Attempt      int32           `db:"attempt"`
+	Failures     int32           `db:"failures"`
+	Fruitless    int32           `db:"fruitless"`
+	Deaths       int32           `db:"deaths"`
+	FanOuts      int32           `db:"fan_outs"`
+	Cursor       string          `db:"cursor"`
+	Cost         float32         `db:"cost"`
+	ReadyAt      time.Time       `db:"ready_at"`
+	Token        int64           `db:"token"`
+	Ix           int32           `db:"ix"`
+	Asset        string          `db:"asset"`
+	Partition    string          `db:"partition"`
+	Upstream     []uuid.UUID     `db:"upstream"`
+	Inherited    []uuid.UUID     `db:"inherited"`
+	WorkspaceID  uuid.UUID       `db:"workspace_id"`
+	DeploymentID uuid.UUID       `db:"deployment_id"`
+	Pipeline     string          `db:"pipeline"`
+	Parameters   json.RawMessage `db:"parameters"`
+	Trace        string          `db:"trace"`
+	TriggerType  string          `db:"trigger_type"`
+	WindowOf     json.RawMessage `db:"window_of"`
 }
 
 // The head of a queue, without waiting for anybody, with a new token for each row and all
@@ -354,15 +354,15 @@ LIMIT  $2::int
 `
 
 type UnstartedLeasesParams struct {
-	Prefix string
-	Most   int32
+	Prefix string `db:"prefix"`
+	Most   int32  `db:"most"`
 }
 
 type UnstartedLeasesRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Token    int64
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Token    int64     `db:"token"`
 }
 
 // The leases that workers with this prefix hold and have not started. Leases have no index by
@@ -407,20 +407,20 @@ FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * $1::bigint
 `
 
 type UpstreamResultsParams struct {
-	Most      int64
-	Nths      []int32
-	Leases    []int32
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	Most      int64       `db:"most"`
+	Nths      []int32     `db:"nths"`
+	Leases    []int32     `db:"leases"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 type UpstreamResultsRow struct {
-	Nth       int32
-	Asset     string
-	Partition string
-	Result    json.RawMessage
-	Omitted   bool
+	Nth       int32           `db:"nth"`
+	Asset     string          `db:"asset"`
+	Partition string          `db:"partition"`
+	Result    json.RawMessage `db:"result"`
+	Omitted   bool            `db:"omitted"`
 }
 
 // What the upstreams of claimed tasks have left: of each lease the small results first, as

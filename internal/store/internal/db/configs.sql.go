@@ -20,8 +20,8 @@ JOIN   LATERAL (SELECT 1 FROM servo.tasks t WHERE t.tenant_id = n.tenant_id AND 
 `
 
 type ClaimedRunsParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 // Of runs that have ended, those of which a worker has claimed some task.
@@ -53,10 +53,10 @@ ORDER  BY x.name LIMIT $4::int
 `
 
 type ConfigDependentsParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Name        string
-	Most        int32
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Name        string    `db:"name"`
+	Most        int32     `db:"most"`
 }
 
 // The first configs that run after another one of the workspace, or depend on it.
@@ -92,14 +92,14 @@ AND    (x.after_config IS NOT NULL OR x.depends_on IS NOT NULL)
 `
 
 type ConfigEdgesParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
 }
 
 type ConfigEdgesRow struct {
-	Name        string
-	AfterConfig string
-	DependsOn   string
+	Name        string `db:"name"`
+	AfterConfig string `db:"after_config"`
+	DependsOn   string `db:"depends_on"`
 }
 
 // Which configs of a workspace run after others, or depend on them.
@@ -131,16 +131,16 @@ JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.p
 `
 
 type ConfigIDsParams struct {
-	TenantIds    []uuid.UUID
-	WorkspaceIds []uuid.UUID
-	Names        []string
+	TenantIds    []uuid.UUID `db:"tenant_ids"`
+	WorkspaceIds []uuid.UUID `db:"workspace_ids"`
+	Names        []string    `db:"names"`
 }
 
 type ConfigIDsRow struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Name        string
-	ID          uuid.UUID
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Name        string    `db:"name"`
+	ID          uuid.UUID `db:"id"`
 }
 
 // The ids of configs by their names.
@@ -176,9 +176,9 @@ ORDER  BY x.name LIMIT $3::int
 `
 
 type ConfigNamesParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Most        int32
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Most        int32     `db:"most"`
 }
 
 // For whoever has misspelt one.
@@ -209,16 +209,16 @@ ORDER  BY c.tenant_id, c.id LIMIT $5::int
 `
 
 type ConfigsOfOtherZoneDataParams struct {
-	ZoneData    string
-	Newer       bool
-	AfterTenant uuid.UUID
-	AfterID     uuid.UUID
-	Most        int32
+	ZoneData    string    `db:"zone_data"`
+	Newer       bool      `db:"newer"`
+	AfterTenant uuid.UUID `db:"after_tenant"`
+	AfterID     uuid.UUID `db:"after_id"`
+	Most        int32     `db:"most"`
 }
 
 type ConfigsOfOtherZoneDataRow struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 // Configs whose next slot was computed with other zone data: older, or any.
@@ -254,11 +254,11 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::sm
 `
 
 type InsertConfigResultsParams struct {
-	TenantIds []uuid.UUID
-	ConfigIds []uuid.UUID
-	RunIds    []uuid.UUID
-	States    []int16
-	Now       time.Time
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	ConfigIds []uuid.UUID `db:"config_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	States    []int16     `db:"states"`
+	Now       time.Time   `db:"now"`
 }
 
 func (q *Queries) InsertConfigResults(ctx context.Context, arg InsertConfigResultsParams) error {
@@ -278,12 +278,12 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::timestamptz[]), unnest
 `
 
 type InsertSlotsParams struct {
-	TenantIds []uuid.UUID
-	ConfigIds []uuid.UUID
-	SlotAts   []time.Time
-	RunIds    []uuid.UUID
-	Now       time.Time
-	DecidedBy string
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	ConfigIds []uuid.UUID `db:"config_ids"`
+	SlotAts   []time.Time `db:"slot_ats"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	Now       time.Time   `db:"now"`
+	DecidedBy string      `db:"decided_by"`
 }
 
 func (q *Queries) InsertSlots(ctx context.Context, arg InsertSlotsParams) error {
@@ -305,13 +305,13 @@ SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::
 `
 
 type LeaveConfigResultsParams struct {
-	Ids       []int64
-	TenantIds []uuid.UUID
-	ConfigIds []uuid.UUID
-	RunIds    []uuid.UUID
-	States    []int16
-	EndedAts  []time.Time
-	AfterIds  []uuid.UUID
+	Ids       []int64     `db:"ids"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	ConfigIds []uuid.UUID `db:"config_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	States    []int16     `db:"states"`
+	EndedAts  []time.Time `db:"ended_ats"`
+	AfterIds  []uuid.UUID `db:"after_ids"`
 }
 
 // Results that were taken and have to wait, in the place where they were.
@@ -338,14 +338,14 @@ JOIN   LATERAL (SELECT x.tenant_id, x.id FROM servo.configs x
 `
 
 type ListenersParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 type ListenersRow struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
-	SourceID uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
+	SourceID uuid.UUID `db:"source_id"`
 }
 
 // Configs that fire when others succeed.
@@ -377,14 +377,14 @@ JOIN   LATERAL (SELECT count(*) AS live, count(*) FILTER (WHERE x.wait_key <> ''
 `
 
 type LiveOfConfigsParams struct {
-	TenantIds []uuid.UUID
-	ConfigIds []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	ConfigIds []uuid.UUID `db:"config_ids"`
 }
 
 type LiveOfConfigsRow struct {
-	ConfigID uuid.UUID
-	Live     int32
-	Behind   int32
+	ConfigID uuid.UUID `db:"config_id"`
+	Live     int32     `db:"live"`
+	Behind   int32     `db:"behind"`
 }
 
 // How many runs of configs have not ended, and how many of those wait for their lock.
@@ -424,43 +424,43 @@ LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
 `
 
 type LockConfigsParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 type LockConfigsRow struct {
-	TenantID            uuid.UUID
-	ID                  uuid.UUID
-	WorkspaceID         uuid.UUID
-	Name                string
-	Version             int32
-	Spec                json.RawMessage
-	Enabled             bool
-	DisabledReason      string
-	PausedAt            *time.Time
-	PauseNote           string
-	MovedTo             *time.Time
-	CreatedBy           string
-	CreatedAt           time.Time
-	UpdatedAt           time.Time
-	DeletedAt           *time.Time
-	DecidedUntil        time.Time
-	NextSlot            *time.Time
-	DueAt               *time.Time
-	ZoneData            string
-	RangeFrom           *time.Time
-	LastSlot            *time.Time
-	LastRunID           *uuid.UUID
-	LastRunState        *int16
-	LastRunAt           *time.Time
-	LastSuccessAt       *time.Time
-	Failures            int32
-	Workspace           string
-	RangeOutcome        int16
-	RangeReason         string
-	RangeVersion        int32
-	RangeRunID          *uuid.UUID
-	DependencySuccessAt *time.Time
+	TenantID            uuid.UUID       `db:"tenant_id"`
+	ID                  uuid.UUID       `db:"id"`
+	WorkspaceID         uuid.UUID       `db:"workspace_id"`
+	Name                string          `db:"name"`
+	Version             int32           `db:"version"`
+	Spec                json.RawMessage `db:"spec"`
+	Enabled             bool            `db:"enabled"`
+	DisabledReason      string          `db:"disabled_reason"`
+	PausedAt            *time.Time      `db:"paused_at"`
+	PauseNote           string          `db:"pause_note"`
+	MovedTo             *time.Time      `db:"moved_to"`
+	CreatedBy           string          `db:"created_by"`
+	CreatedAt           time.Time       `db:"created_at"`
+	UpdatedAt           time.Time       `db:"updated_at"`
+	DeletedAt           *time.Time      `db:"deleted_at"`
+	DecidedUntil        time.Time       `db:"decided_until"`
+	NextSlot            *time.Time      `db:"next_slot"`
+	DueAt               *time.Time      `db:"due_at"`
+	ZoneData            string          `db:"zone_data"`
+	RangeFrom           *time.Time      `db:"range_from"`
+	LastSlot            *time.Time      `db:"last_slot"`
+	LastRunID           *uuid.UUID      `db:"last_run_id"`
+	LastRunState        *int16          `db:"last_run_state"`
+	LastRunAt           *time.Time      `db:"last_run_at"`
+	LastSuccessAt       *time.Time      `db:"last_success_at"`
+	Failures            int32           `db:"failures"`
+	Workspace           string          `db:"workspace"`
+	RangeOutcome        int16           `db:"range_outcome"`
+	RangeReason         string          `db:"range_reason"`
+	RangeVersion        int32           `db:"range_version"`
+	RangeRunID          *uuid.UUID      `db:"range_run_id"`
+	DependencySuccessAt *time.Time      `db:"dependency_success_at"`
 }
 
 // Configs by id, in its order; who decides about their slots waits.
@@ -532,43 +532,43 @@ LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
 `
 
 type LockDueConfigsParams struct {
-	Now  time.Time
-	Most int32
+	Now  time.Time `db:"now"`
+	Most int32     `db:"most"`
 }
 
 type LockDueConfigsRow struct {
-	TenantID            uuid.UUID
-	ID                  uuid.UUID
-	WorkspaceID         uuid.UUID
-	Name                string
-	Version             int32
-	Spec                json.RawMessage
-	Enabled             bool
-	DisabledReason      string
-	PausedAt            *time.Time
-	PauseNote           string
-	MovedTo             *time.Time
-	CreatedBy           string
-	CreatedAt           time.Time
-	UpdatedAt           time.Time
-	DeletedAt           *time.Time
-	DecidedUntil        time.Time
-	NextSlot            *time.Time
-	DueAt               *time.Time
-	ZoneData            string
-	RangeFrom           *time.Time
-	LastSlot            *time.Time
-	LastRunID           *uuid.UUID
-	LastRunState        *int16
-	LastRunAt           *time.Time
-	LastSuccessAt       *time.Time
-	Failures            int32
-	Workspace           string
-	RangeOutcome        int16
-	RangeReason         string
-	RangeVersion        int32
-	RangeRunID          *uuid.UUID
-	DependencySuccessAt *time.Time
+	TenantID            uuid.UUID       `db:"tenant_id"`
+	ID                  uuid.UUID       `db:"id"`
+	WorkspaceID         uuid.UUID       `db:"workspace_id"`
+	Name                string          `db:"name"`
+	Version             int32           `db:"version"`
+	Spec                json.RawMessage `db:"spec"`
+	Enabled             bool            `db:"enabled"`
+	DisabledReason      string          `db:"disabled_reason"`
+	PausedAt            *time.Time      `db:"paused_at"`
+	PauseNote           string          `db:"pause_note"`
+	MovedTo             *time.Time      `db:"moved_to"`
+	CreatedBy           string          `db:"created_by"`
+	CreatedAt           time.Time       `db:"created_at"`
+	UpdatedAt           time.Time       `db:"updated_at"`
+	DeletedAt           *time.Time      `db:"deleted_at"`
+	DecidedUntil        time.Time       `db:"decided_until"`
+	NextSlot            *time.Time      `db:"next_slot"`
+	DueAt               *time.Time      `db:"due_at"`
+	ZoneData            string          `db:"zone_data"`
+	RangeFrom           *time.Time      `db:"range_from"`
+	LastSlot            *time.Time      `db:"last_slot"`
+	LastRunID           *uuid.UUID      `db:"last_run_id"`
+	LastRunState        *int16          `db:"last_run_state"`
+	LastRunAt           *time.Time      `db:"last_run_at"`
+	LastSuccessAt       *time.Time      `db:"last_success_at"`
+	Failures            int32           `db:"failures"`
+	Workspace           string          `db:"workspace"`
+	RangeOutcome        int16           `db:"range_outcome"`
+	RangeReason         string          `db:"range_reason"`
+	RangeVersion        int32           `db:"range_version"`
+	RangeRunID          *uuid.UUID      `db:"range_run_id"`
+	DependencySuccessAt *time.Time      `db:"dependency_success_at"`
 }
 
 // The configs that are due, without waiting for anybody, with the range that their last slot
@@ -642,43 +642,43 @@ LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
 `
 
 type LockFreeConfigsParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 type LockFreeConfigsRow struct {
-	TenantID            uuid.UUID
-	ID                  uuid.UUID
-	WorkspaceID         uuid.UUID
-	Name                string
-	Version             int32
-	Spec                json.RawMessage
-	Enabled             bool
-	DisabledReason      string
-	PausedAt            *time.Time
-	PauseNote           string
-	MovedTo             *time.Time
-	CreatedBy           string
-	CreatedAt           time.Time
-	UpdatedAt           time.Time
-	DeletedAt           *time.Time
-	DecidedUntil        time.Time
-	NextSlot            *time.Time
-	DueAt               *time.Time
-	ZoneData            string
-	RangeFrom           *time.Time
-	LastSlot            *time.Time
-	LastRunID           *uuid.UUID
-	LastRunState        *int16
-	LastRunAt           *time.Time
-	LastSuccessAt       *time.Time
-	Failures            int32
-	Workspace           string
-	RangeOutcome        int16
-	RangeReason         string
-	RangeVersion        int32
-	RangeRunID          *uuid.UUID
-	DependencySuccessAt *time.Time
+	TenantID            uuid.UUID       `db:"tenant_id"`
+	ID                  uuid.UUID       `db:"id"`
+	WorkspaceID         uuid.UUID       `db:"workspace_id"`
+	Name                string          `db:"name"`
+	Version             int32           `db:"version"`
+	Spec                json.RawMessage `db:"spec"`
+	Enabled             bool            `db:"enabled"`
+	DisabledReason      string          `db:"disabled_reason"`
+	PausedAt            *time.Time      `db:"paused_at"`
+	PauseNote           string          `db:"pause_note"`
+	MovedTo             *time.Time      `db:"moved_to"`
+	CreatedBy           string          `db:"created_by"`
+	CreatedAt           time.Time       `db:"created_at"`
+	UpdatedAt           time.Time       `db:"updated_at"`
+	DeletedAt           *time.Time      `db:"deleted_at"`
+	DecidedUntil        time.Time       `db:"decided_until"`
+	NextSlot            *time.Time      `db:"next_slot"`
+	DueAt               *time.Time      `db:"due_at"`
+	ZoneData            string          `db:"zone_data"`
+	RangeFrom           *time.Time      `db:"range_from"`
+	LastSlot            *time.Time      `db:"last_slot"`
+	LastRunID           *uuid.UUID      `db:"last_run_id"`
+	LastRunState        *int16          `db:"last_run_state"`
+	LastRunAt           *time.Time      `db:"last_run_at"`
+	LastSuccessAt       *time.Time      `db:"last_success_at"`
+	Failures            int32           `db:"failures"`
+	Workspace           string          `db:"workspace"`
+	RangeOutcome        int16           `db:"range_outcome"`
+	RangeReason         string          `db:"range_reason"`
+	RangeVersion        int32           `db:"range_version"`
+	RangeRunID          *uuid.UUID      `db:"range_run_id"`
+	DependencySuccessAt *time.Time      `db:"dependency_success_at"`
 }
 
 // The same, without those that somebody else holds.
@@ -752,19 +752,19 @@ WHERE  c.tenant_id = ANY (ARRAY[n.tenant_id]) AND c.id = n.id
 `
 
 type MoveConfigsParams struct {
-	TenantIds      []uuid.UUID
-	Ids            []uuid.UUID
-	DecidedUntils  []time.Time
-	NextSlots      []time.Time
-	DueAts         []time.Time
-	ZoneDatas      []string
-	RangeFroms     []time.Time
-	Failures       []int32
-	LastSlots      []time.Time
-	LastRunIds     []uuid.UUID
-	LastRunStates  []int16
-	LastRunAts     []time.Time
-	LastSuccessAts []time.Time
+	TenantIds      []uuid.UUID `db:"tenant_ids"`
+	Ids            []uuid.UUID `db:"ids"`
+	DecidedUntils  []time.Time `db:"decided_untils"`
+	NextSlots      []time.Time `db:"next_slots"`
+	DueAts         []time.Time `db:"due_ats"`
+	ZoneDatas      []string    `db:"zone_datas"`
+	RangeFroms     []time.Time `db:"range_froms"`
+	Failures       []int32     `db:"failures"`
+	LastSlots      []time.Time `db:"last_slots"`
+	LastRunIds     []uuid.UUID `db:"last_run_ids"`
+	LastRunStates  []int16     `db:"last_run_states"`
+	LastRunAts     []time.Time `db:"last_run_ats"`
+	LastSuccessAts []time.Time `db:"last_success_ats"`
 }
 
 // Where locked configs stand after some of their slots were decided.
@@ -794,9 +794,9 @@ SELECT coalesce((SELECT c.due_at FROM servo.configs c WHERE c.due_at IS NOT NULL
 `
 
 type NextDueRow struct {
-	DueAt   time.Time
-	Results bool
-	Events  bool
+	DueAt   time.Time `db:"due_at"`
+	Results bool      `db:"results"`
+	Events  bool      `db:"events"`
 }
 
 // When the next config is due; the far future if none is. Two more looks at the head of an index
@@ -862,29 +862,29 @@ SET    version = excluded.version, pipeline = excluded.pipeline, labels = exclud
 `
 
 type UpsertConfigsParams struct {
-	TenantIds       []uuid.UUID
-	Ids             []uuid.UUID
-	WorkspaceIds    []uuid.UUID
-	Names           []string
-	Versions        []int32
-	Pipelines       []string
-	Labels          []string
-	Specs           []string
-	Enableds        []bool
-	DisabledReasons []string
-	PausedAts       []time.Time
-	PauseNotes      []string
-	MovedTos        []time.Time
-	CreatedBys      []string
-	CreatedAts      []time.Time
-	UpdatedAts      []time.Time
-	DeletedAts      []time.Time
-	DecidedUntils   []time.Time
-	NextSlots       []time.Time
-	DueAts          []time.Time
-	ZoneDatas       []string
-	RangeFroms      []time.Time
-	Failures        []int32
+	TenantIds       []uuid.UUID `db:"tenant_ids"`
+	Ids             []uuid.UUID `db:"ids"`
+	WorkspaceIds    []uuid.UUID `db:"workspace_ids"`
+	Names           []string    `db:"names"`
+	Versions        []int32     `db:"versions"`
+	Pipelines       []string    `db:"pipelines"`
+	Labels          []string    `db:"labels"`
+	Specs           []string    `db:"specs"`
+	Enableds        []bool      `db:"enableds"`
+	DisabledReasons []string    `db:"disabled_reasons"`
+	PausedAts       []time.Time `db:"paused_ats"`
+	PauseNotes      []string    `db:"pause_notes"`
+	MovedTos        []time.Time `db:"moved_tos"`
+	CreatedBys      []string    `db:"created_bys"`
+	CreatedAts      []time.Time `db:"created_ats"`
+	UpdatedAts      []time.Time `db:"updated_ats"`
+	DeletedAts      []time.Time `db:"deleted_ats"`
+	DecidedUntils   []time.Time `db:"decided_untils"`
+	NextSlots       []time.Time `db:"next_slots"`
+	DueAts          []time.Time `db:"due_ats"`
+	ZoneDatas       []string    `db:"zone_datas"`
+	RangeFroms      []time.Time `db:"range_froms"`
+	Failures        []int32     `db:"failures"`
 }
 
 // Configs: what the engine writes of them, and the ledger of their slots.
@@ -927,17 +927,17 @@ SET    to_at = excluded.to_at, slots = r.slots + excluded.slots, decided_at = ex
 `
 
 type UpsertSlotRangesParams struct {
-	TenantIds      []uuid.UUID
-	ConfigIds      []uuid.UUID
-	FromAts        []time.Time
-	ToAts          []time.Time
-	Slots          []int64
-	Outcomes       []int16
-	Reasons        []string
-	ConfigVersions []int32
-	RunIds         []uuid.UUID
-	Now            time.Time
-	DecidedBy      string
+	TenantIds      []uuid.UUID `db:"tenant_ids"`
+	ConfigIds      []uuid.UUID `db:"config_ids"`
+	FromAts        []time.Time `db:"from_ats"`
+	ToAts          []time.Time `db:"to_ats"`
+	Slots          []int64     `db:"slots"`
+	Outcomes       []int16     `db:"outcomes"`
+	Reasons        []string    `db:"reasons"`
+	ConfigVersions []int32     `db:"config_versions"`
+	RunIds         []uuid.UUID `db:"run_ids"`
+	Now            time.Time   `db:"now"`
+	DecidedBy      string      `db:"decided_by"`
 }
 
 // A range that goes on with the one before it lies in the same row.
@@ -966,14 +966,14 @@ JOIN   LATERAL (SELECT x.run_id FROM servo.live_runs x
 `
 
 type WaitingOfConfigsParams struct {
-	TenantIds []uuid.UUID
-	ConfigIds []uuid.UUID
-	Most      int32
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	ConfigIds []uuid.UUID `db:"config_ids"`
+	Most      int32       `db:"most"`
 }
 
 type WaitingOfConfigsRow struct {
-	ConfigID uuid.UUID
-	RunID    uuid.UUID
+	ConfigID uuid.UUID `db:"config_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 // The runs of configs that wait for their lock, the first so many of each.

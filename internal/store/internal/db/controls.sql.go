@@ -18,9 +18,9 @@ WHERE  tenant_id = $2::uuid AND id = $3::uuid AND version < $1::int
 `
 
 type BumpWorkspaceParams struct {
-	Version  int32
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	Version  int32     `db:"version"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 func (q *Queries) BumpWorkspace(ctx context.Context, arg BumpWorkspaceParams) (int64, error) {
@@ -41,19 +41,19 @@ LIMIT  $2::int
 `
 
 type BusyTasksParams struct {
-	Looked int32
-	Most   int32
+	Looked int32 `db:"looked"`
+	Most   int32 `db:"most"`
 }
 
 type BusyTasksRow struct {
-	Tenant          string
-	RunID           uuid.UUID
-	TaskID          uuid.UUID
-	Asset           string
-	Pool            string
-	Worker          string
-	Since           time.Time
-	CancelRequested bool
+	Tenant          string    `db:"tenant"`
+	RunID           uuid.UUID `db:"run_id"`
+	TaskID          uuid.UUID `db:"task_id"`
+	Asset           string    `db:"asset"`
+	Pool            string    `db:"pool"`
+	Worker          string    `db:"worker"`
+	Since           time.Time `db:"since"`
+	CancelRequested bool      `db:"cancel_requested"`
 }
 
 // What workers hold, the longest first, for an operator who waits for them. No index leads
@@ -103,9 +103,9 @@ DELETE FROM servo.asset_pauses WHERE tenant_id = $1::uuid AND workspace_id = $2:
 `
 
 type DeleteAssetPauseParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Asset       string
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Asset       string    `db:"asset"`
 }
 
 // Waits for admission, which holds the row as long as it may still hold tasks because of it.
@@ -126,16 +126,16 @@ JOIN   LATERAL (SELECT b.run_id, b.task_id, b.token, b.seen_at FROM servo.heartb
 `
 
 type HeartbeatSeenParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 type HeartbeatSeenRow struct {
-	RunID  uuid.UUID
-	TaskID uuid.UUID
-	Token  int64
-	SeenAt time.Time
+	RunID  uuid.UUID `db:"run_id"`
+	TaskID uuid.UUID `db:"task_id"`
+	Token  int64     `db:"token"`
+	SeenAt time.Time `db:"seen_at"`
 }
 
 // What operators do by hand: force-cancel, switches, pauses of assets.
@@ -173,12 +173,12 @@ ON CONFLICT DO NOTHING
 `
 
 type InsertAssetPauseParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Asset       string
-	Now         time.Time
-	PausedBy    string
-	Reason      string
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Asset       string    `db:"asset"`
+	Now         time.Time `db:"now"`
+	PausedBy    string    `db:"paused_by"`
+	Reason      string    `db:"reason"`
 }
 
 func (q *Queries) InsertAssetPause(ctx context.Context, arg InsertAssetPauseParams) (int64, error) {
@@ -228,9 +228,9 @@ SELECT count(*)::int AS released FROM released
 `
 
 type ReleaseHeldParams struct {
-	TenantID    uuid.UUID
-	Asset       string
-	WorkspaceID uuid.UUID
+	TenantID    uuid.UUID `db:"tenant_id"`
+	Asset       string    `db:"asset"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
 }
 
 // The held tasks of one asset go back into the order, with a note for admission. In the order of
@@ -246,27 +246,23 @@ const SwitchByName = `-- name: SwitchByName :many
 SELECT s.name, s.off, s.reason, s.changed_by, s.changed_at, s.version FROM servo.switches s WHERE s.name = $1::text
 `
 
-type SwitchByNameRow struct {
-	ServoSwitch ServoSwitch
-}
-
 // One row, or none for a switch that nobody has touched.
-func (q *Queries) SwitchByName(ctx context.Context, name string) ([]SwitchByNameRow, error) {
+func (q *Queries) SwitchByName(ctx context.Context, name string) ([]ServoSwitch, error) {
 	rows, err := q.db.Query(ctx, SwitchByName, name)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SwitchByNameRow
+	var items []ServoSwitch
 	for rows.Next() {
-		var i SwitchByNameRow
+		var i ServoSwitch
 		if err := rows.Scan(
-			&i.ServoSwitch.Name,
-			&i.ServoSwitch.Off,
-			&i.ServoSwitch.Reason,
-			&i.ServoSwitch.ChangedBy,
-			&i.ServoSwitch.ChangedAt,
-			&i.ServoSwitch.Version,
+			&i.Name,
+			&i.Off,
+			&i.Reason,
+			&i.ChangedBy,
+			&i.ChangedAt,
+			&i.Version,
 		); err != nil {
 			return nil, err
 		}
@@ -287,12 +283,12 @@ WHERE  s.version = excluded.version - 1
 `
 
 type UpsertSwitchParams struct {
-	Name      string
-	Off       bool
-	Reason    string
-	ChangedBy string
-	Now       time.Time
-	Version   int32
+	Name      string    `db:"name"`
+	Off       bool      `db:"off"`
+	Reason    string    `db:"reason"`
+	ChangedBy string    `db:"changed_by"`
+	Now       time.Time `db:"now"`
+	Version   int32     `db:"version"`
 }
 
 func (q *Queries) UpsertSwitch(ctx context.Context, arg UpsertSwitchParams) (int64, error) {

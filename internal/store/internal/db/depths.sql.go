@@ -18,10 +18,10 @@ ORDER  BY d.name
 `
 
 type DutiesRow struct {
-	Name      string
-	Holder    string
-	Epoch     int64
-	ExpiresAt time.Time
+	Name      string    `db:"name"`
+	Holder    string    `db:"holder"`
+	Epoch     int64     `db:"epoch"`
+	ExpiresAt time.Time `db:"expires_at"`
 }
 
 func (q *Queries) Duties(ctx context.Context) ([]DutiesRow, error) {
@@ -54,13 +54,13 @@ SELECT q.pool, count(*)::int AS tasks FROM (SELECT l.pool FROM servo.leases l LI
 `
 
 type LeasedByPoolParams struct {
-	Most  int32
-	Pools int32
+	Most  int32 `db:"most"`
+	Pools int32 `db:"pools"`
 }
 
 type LeasedByPoolRow struct {
-	Pool  string
-	Tasks int32
+	Pool  string `db:"pool"`
+	Tasks int32  `db:"tasks"`
 }
 
 // Leases are as many as workers can hold, and have no index by pool: up to `most` are looked at.
@@ -96,12 +96,12 @@ FROM   (SELECT count(*) FILTER (WHERE q.started_at IS NULL) AS dispatched, count
 `
 
 type QueueDepthsRow struct {
-	Pending    int32
-	Ready      int32
-	Queued     int32
-	Dispatched int32
-	Running    int32
-	RetryWait  int32
+	Pending    int32 `db:"pending"`
+	Ready      int32 `db:"ready"`
+	Queued     int32 `db:"queued"`
+	Dispatched int32 `db:"dispatched"`
+	Running    int32 `db:"running"`
+	RetryWait  int32 `db:"retry_wait"`
 }
 
 // What operators watch, over all tenants. Each count stops at `most`, so that looking costs
@@ -135,13 +135,13 @@ LIMIT  $2::int
 `
 
 type QueuedByPoolParams struct {
-	Most  int32
-	Pools int32
+	Most  int32 `db:"most"`
+	Pools int32 `db:"pools"`
 }
 
 type QueuedByPoolRow struct {
-	Pool  string
-	Tasks int32
+	Pool  string `db:"pool"`
+	Tasks int32  `db:"tasks"`
 }
 
 // From one pool to the next along the index, so that a long queue hides no other.

@@ -15,9 +15,9 @@ SELECT epoch FROM servo.duties WHERE name = $1::text AND holder = $2::text AND e
 `
 
 type HoldDutyParams struct {
-	Name   string
-	Holder string
-	Epoch  int64
+	Name   string `db:"name"`
+	Holder string `db:"holder"`
+	Epoch  int64  `db:"epoch"`
 }
 
 // Under a duty: the row cannot change hands before this transaction ends, and a second
@@ -35,8 +35,8 @@ UPDATE servo.duty_renewals SET expires_at = '-infinity' WHERE name = $1::text AN
 `
 
 type ReleaseDutyParams struct {
-	Name   string
-	Holder string
+	Name   string `db:"name"`
+	Holder string `db:"holder"`
 }
 
 func (q *Queries) ReleaseDuty(ctx context.Context, arg ReleaseDutyParams) error {
@@ -52,10 +52,10 @@ RETURNING epoch
 `
 
 type RenewDutyParams struct {
-	ExpiresAt time.Time
-	Name      string
-	Holder    string
-	Now       time.Time
+	ExpiresAt time.Time `db:"expires_at"`
+	Name      string    `db:"name"`
+	Holder    string    `db:"holder"`
+	Now       time.Time `db:"now"`
 }
 
 // Renews a duty that has not expired. It touches no row that work under the duty holds.
@@ -86,10 +86,10 @@ RETURNING d.epoch
 `
 
 type TakeDutyParams struct {
-	Holder    string
-	Name      string
-	ExpiresAt time.Time
-	Now       time.Time
+	Holder    string    `db:"holder"`
+	Name      string    `db:"name"`
+	ExpiresAt time.Time `db:"expires_at"`
+	Now       time.Time `db:"now"`
 }
 
 // Takes a free or expired duty in a new epoch, and waits for transactions that still hold its

@@ -70,30 +70,30 @@ ORDER  BY f.pool, w.waiting DESC, f.in_flight DESC, f.name
 `
 
 type ListSharesParams struct {
-	Most        int32
-	Walk        int32
-	MostWaiting int32
-	TenantID    uuid.UUID
-	Pool        string
+	Most        int32     `db:"most"`
+	Walk        int32     `db:"walk"`
+	MostWaiting int32     `db:"most_waiting"`
+	TenantID    uuid.UUID `db:"tenant_id"`
+	Pool        string    `db:"pool"`
 }
 
 type ListSharesRow struct {
-	Pool               string
-	Name               string
-	FairnessWeight     float64
-	MaxConcurrentTasks int32
-	Waiting            int32
-	Waits              bool
-	InFlight           int32
-	TenantInFlight     int32
-	EvenAt             float64
-	Keeps              bool
-	PoolClock          float64
-	Served             float64
-	Tasks              int64
-	PoolWeight         float64
-	PoolInFlight       int64
-	More               bool
+	Pool               string  `db:"pool"`
+	Name               string  `db:"name"`
+	FairnessWeight     float64 `db:"fairness_weight"`
+	MaxConcurrentTasks int32   `db:"max_concurrent_tasks"`
+	Waiting            int32   `db:"waiting"`
+	Waits              bool    `db:"waits"`
+	InFlight           int32   `db:"in_flight"`
+	TenantInFlight     int32   `db:"tenant_in_flight"`
+	EvenAt             float64 `db:"even_at"`
+	Keeps              bool    `db:"keeps"`
+	PoolClock          float64 `db:"pool_clock"`
+	Served             float64 `db:"served"`
+	Tasks              int64   `db:"tasks"`
+	PoolWeight         float64 `db:"pool_weight"`
+	PoolInFlight       int64   `db:"pool_in_flight"`
+	More               bool    `db:"more"`
 }
 
 // What each tenant has of each pool, for people: tenants that wait, have tasks in flight, or were

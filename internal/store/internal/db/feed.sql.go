@@ -51,12 +51,12 @@ WHERE  s.tenant_id = $4::uuid AND s.id = $5::uuid AND s.lease = $6::bigint AND s
 `
 
 type FailSubscriptionParams struct {
-	DueAt    time.Time
-	Now      time.Time
-	Error    string
-	TenantID uuid.UUID
-	ID       uuid.UUID
-	Lease    int64
+	DueAt    time.Time `db:"due_at"`
+	Now      time.Time `db:"now"`
+	Error    string    `db:"error"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
+	Lease    int64     `db:"lease"`
 }
 
 // A call that was not accepted. The place stays.
@@ -91,8 +91,8 @@ SELECT s.after_tx, s.after_position FROM servo.subscriptions s WHERE s.due_at IS
 `
 
 type FarthestBehindRow struct {
-	AfterTx       int64
-	AfterPosition int64
+	AfterTx       int64 `db:"after_tx"`
+	AfterPosition int64 `db:"after_position"`
 }
 
 // The active subscription that is farthest behind, if there is one.
@@ -140,24 +140,24 @@ LIMIT  $3::int
 `
 
 type FeedParams struct {
-	Tx       string
-	Position int64
-	Most     int32
+	Tx       string `db:"tx"`
+	Position int64  `db:"position"`
+	Most     int32  `db:"most"`
 }
 
 type FeedRow struct {
-	Tx         int64
-	Position   int64
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	Subject    string
-	Version    int32
-	RecordedAt time.Time
-	Schema     int16
-	Type       string
-	Actor      string
-	Trace      string
-	Data       json.RawMessage
+	Tx         int64           `db:"tx"`
+	Position   int64           `db:"position"`
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	RunID      uuid.UUID       `db:"run_id"`
+	Subject    string          `db:"subject"`
+	Version    int32           `db:"version"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Schema     int16           `db:"schema"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Trace      string          `db:"trace"`
+	Data       json.RawMessage `db:"data"`
 }
 
 // What follows a place, up to the oldest transaction that still runs: one with a smaller id than
@@ -213,8 +213,8 @@ SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS settled, (pg_s
 `
 
 type FeedEndsRow struct {
-	Settled int64
-	Next    int64
+	Settled int64 `db:"settled"`
+	Next    int64 `db:"next"`
 }
 
 // Where the feed ends: the oldest transaction that still runs, and the next that will begin.
@@ -230,9 +230,9 @@ SELECT e.epoch, e.from_tx, e.cluster FROM servo.feed_epochs e ORDER BY e.epoch
 `
 
 type FeedEpochsRow struct {
-	Epoch   int32
-	FromTx  int64
-	Cluster string
+	Epoch   int32  `db:"epoch"`
+	FromTx  int64  `db:"from_tx"`
+	Cluster string `db:"cluster"`
 }
 
 func (q *Queries) FeedEpochs(ctx context.Context) ([]FeedEpochsRow, error) {
@@ -268,8 +268,8 @@ FROM   ((SELECT e.recorded_at FROM servo.run_events e
 `
 
 type FeedNextParams struct {
-	Tx       string
-	Position int64
+	Tx       string `db:"tx"`
+	Position int64  `db:"position"`
 }
 
 // When the first event after a place was recorded, settled or not; the far future if there is none.
@@ -288,19 +288,19 @@ VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::text[], $6::text, $7::tex
 `
 
 type InsertSubscriptionParams struct {
-	TenantID      uuid.UUID
-	ID            uuid.UUID
-	Name          string
-	Url           string
-	Types         []string
-	Workspace     string
-	Pipeline      string
-	Secret        []byte
-	CreatedBy     string
-	Now           time.Time
-	AfterEpoch    int32
-	AfterTx       int64
-	AfterPosition int64
+	TenantID      uuid.UUID `db:"tenant_id"`
+	ID            uuid.UUID `db:"id"`
+	Name          string    `db:"name"`
+	Url           string    `db:"url"`
+	Types         []string  `db:"types"`
+	Workspace     string    `db:"workspace"`
+	Pipeline      string    `db:"pipeline"`
+	Secret        []byte    `db:"secret"`
+	CreatedBy     string    `db:"created_by"`
+	Now           time.Time `db:"now"`
+	AfterEpoch    int32     `db:"after_epoch"`
+	AfterTx       int64     `db:"after_tx"`
+	AfterPosition int64     `db:"after_position"`
 }
 
 func (q *Queries) InsertSubscription(ctx context.Context, arg InsertSubscriptionParams) error {
@@ -340,30 +340,30 @@ FOR NO KEY UPDATE
 `
 
 type LockSubscriptionParams struct {
-	TenantID uuid.UUID
-	Name     string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Name     string    `db:"name"`
 }
 
 type LockSubscriptionRow struct {
-	TenantID      uuid.UUID
-	ID            uuid.UUID
-	Version       int32
-	Name          string
-	Url           string
-	Types         []string
-	Workspace     string
-	Pipeline      string
-	PausedAt      *time.Time
-	PauseReason   string
-	CreatedBy     string
-	CreatedAt     time.Time
-	DeletedAt     *time.Time
-	AfterEpoch    int32
-	AfterTx       int64
-	AfterPosition int64
-	Lease         int64
-	Tries         int32
-	FailingSince  *time.Time
+	TenantID      uuid.UUID  `db:"tenant_id"`
+	ID            uuid.UUID  `db:"id"`
+	Version       int32      `db:"version"`
+	Name          string     `db:"name"`
+	Url           string     `db:"url"`
+	Types         []string   `db:"types"`
+	Workspace     string     `db:"workspace"`
+	Pipeline      string     `db:"pipeline"`
+	PausedAt      *time.Time `db:"paused_at"`
+	PauseReason   string     `db:"pause_reason"`
+	CreatedBy     string     `db:"created_by"`
+	CreatedAt     time.Time  `db:"created_at"`
+	DeletedAt     *time.Time `db:"deleted_at"`
+	AfterEpoch    int32      `db:"after_epoch"`
+	AfterTx       int64      `db:"after_tx"`
+	AfterPosition int64      `db:"after_position"`
+	Lease         int64      `db:"lease"`
+	Tries         int32      `db:"tries"`
+	FailingSince  *time.Time `db:"failing_since"`
 }
 
 func (q *Queries) LockSubscription(ctx context.Context, arg LockSubscriptionParams) (LockSubscriptionRow, error) {
@@ -407,15 +407,15 @@ WHERE  s.tenant_id = ANY (ARRAY[n.tenant_id]) AND s.id = n.id AND s.lease = n.le
 `
 
 type MoveSubscriptionsParams struct {
-	Now       time.Time
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
-	Leases    []int64
-	Epochs    []int32
-	Txs       []int64
-	Positions []int64
-	Delivered []int64
-	DueAts    []time.Time
+	Now       time.Time   `db:"now"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
+	Leases    []int64     `db:"leases"`
+	Epochs    []int32     `db:"epochs"`
+	Txs       []int64     `db:"txs"`
+	Positions []int64     `db:"positions"`
+	Delivered []int64     `db:"delivered"`
+	DueAts    []time.Time `db:"due_ats"`
 }
 
 // Where subscriptions stand now and when they are looked after again. Who has lost its lease
@@ -443,8 +443,8 @@ UPDATE servo.feed_epochs SET cluster = $1::text WHERE epoch = $2::int
 `
 
 type NameFeedClusterParams struct {
-	Cluster string
-	Epoch   int32
+	Cluster string `db:"cluster"`
+	Epoch   int32  `db:"epoch"`
 }
 
 func (q *Queries) NameFeedCluster(ctx context.Context, arg NameFeedClusterParams) error {
@@ -458,10 +458,10 @@ VALUES ($1::int, $2::bigint, $3::text, servo.clock(), $4::text)
 `
 
 type RaiseFeedEpochParams struct {
-	Epoch   int32
-	FromTx  int64
-	Cluster string
-	Reason  string
+	Epoch   int32  `db:"epoch"`
+	FromTx  int64  `db:"from_tx"`
+	Cluster string `db:"cluster"`
+	Reason  string `db:"reason"`
 }
 
 func (q *Queries) RaiseFeedEpoch(ctx context.Context, arg RaiseFeedEpochParams) error {
@@ -482,15 +482,15 @@ JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tena
 `
 
 type RunOriginsParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 type RunOriginsRow struct {
-	TenantID  uuid.UUID
-	ID        uuid.UUID
-	Pipeline  string
-	Workspace string
+	TenantID  uuid.UUID `db:"tenant_id"`
+	ID        uuid.UUID `db:"id"`
+	Pipeline  string    `db:"pipeline"`
+	Workspace string    `db:"workspace"`
 }
 
 // Workspace and pipeline of runs, for filters.
@@ -524,9 +524,9 @@ SELECT s.after_epoch, s.after_tx, s.after_position FROM servo.subscriptions s WH
 `
 
 type SubscriptionsDueRow struct {
-	AfterEpoch    int32
-	AfterTx       int64
-	AfterPosition int64
+	AfterEpoch    int32 `db:"after_epoch"`
+	AfterTx       int64 `db:"after_tx"`
+	AfterPosition int64 `db:"after_position"`
 }
 
 // Where those stand that are to be looked after, at the cost of one look at an index.
@@ -561,29 +561,29 @@ RETURNING s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.p
 `
 
 type TakeSubscriptionsParams struct {
-	Until time.Time
-	Now   time.Time
-	Most  int32
+	Until time.Time `db:"until"`
+	Now   time.Time `db:"now"`
+	Most  int32     `db:"most"`
 }
 
 type TakeSubscriptionsRow struct {
-	TenantID      uuid.UUID
-	ID            uuid.UUID
-	Version       int32
-	Name          string
-	Url           string
-	Types         []string
-	Workspace     string
-	Pipeline      string
-	Secret        []byte
-	CreatedBy     string
-	CreatedAt     time.Time
-	AfterEpoch    int32
-	AfterTx       int64
-	AfterPosition int64
-	Lease         int64
-	Tries         int32
-	FailingSince  *time.Time
+	TenantID      uuid.UUID  `db:"tenant_id"`
+	ID            uuid.UUID  `db:"id"`
+	Version       int32      `db:"version"`
+	Name          string     `db:"name"`
+	Url           string     `db:"url"`
+	Types         []string   `db:"types"`
+	Workspace     string     `db:"workspace"`
+	Pipeline      string     `db:"pipeline"`
+	Secret        []byte     `db:"secret"`
+	CreatedBy     string     `db:"created_by"`
+	CreatedAt     time.Time  `db:"created_at"`
+	AfterEpoch    int32      `db:"after_epoch"`
+	AfterTx       int64      `db:"after_tx"`
+	AfterPosition int64      `db:"after_position"`
+	Lease         int64      `db:"lease"`
+	Tries         int32      `db:"tries"`
+	FailingSince  *time.Time `db:"failing_since"`
 }
 
 // Those that are due, for whoever takes them until the lease is over.
@@ -635,17 +635,17 @@ WHERE  s.tenant_id = $10::uuid AND s.id = $11::uuid
 `
 
 type UpdateSubscriptionParams struct {
-	Version       int32
-	PausedAt      *time.Time
-	PauseReason   string
-	DeletedAt     *time.Time
-	DueAt         *time.Time
-	Again         bool
-	AfterEpoch    int32
-	AfterTx       int64
-	AfterPosition int64
-	TenantID      uuid.UUID
-	ID            uuid.UUID
+	Version       int32      `db:"version"`
+	PausedAt      *time.Time `db:"paused_at"`
+	PauseReason   string     `db:"pause_reason"`
+	DeletedAt     *time.Time `db:"deleted_at"`
+	DueAt         *time.Time `db:"due_at"`
+	Again         bool       `db:"again"`
+	AfterEpoch    int32      `db:"after_epoch"`
+	AfterTx       int64      `db:"after_tx"`
+	AfterPosition int64      `db:"after_position"`
+	TenantID      uuid.UUID  `db:"tenant_id"`
+	ID            uuid.UUID  `db:"id"`
 }
 
 // What an event has changed. Whoever has taken it has it no more.

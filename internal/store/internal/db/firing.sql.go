@@ -17,8 +17,8 @@ SELECT servo.clock()::timestamptz AS now,
 `
 
 type TakeFiringSeatRow struct {
-	Now    time.Time
-	Seated bool
+	Now    time.Time `db:"now"`
+	Seated bool      `db:"seated"`
 }
 
 // Who fires the slots of configs.

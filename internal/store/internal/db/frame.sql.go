@@ -69,20 +69,20 @@ RETURNING r.window_at, r.leased, r.granted
 `
 
 type LeaseRateParams struct {
-	TenantID uuid.UUID
-	Class    int16
-	Scope    string
-	WindowAt time.Time
-	Debt     int32
-	Want     int32
-	Most     int32
-	NextAt   time.Time
+	TenantID uuid.UUID `db:"tenant_id"`
+	Class    int16     `db:"class"`
+	Scope    string    `db:"scope"`
+	WindowAt time.Time `db:"window_at"`
+	Debt     int32     `db:"debt"`
+	Want     int32     `db:"want"`
+	Most     int32     `db:"most"`
+	NextAt   time.Time `db:"next_at"`
 }
 
 type LeaseRateRow struct {
-	WindowAt time.Time
-	Leased   int32
-	Granted  int32
+	WindowAt time.Time `db:"window_at"`
+	Leased   int32     `db:"leased"`
+	Granted  int32     `db:"granted"`
 }
 
 // Leases up to so many calls of a rate to a server. What it has let pass before it had a lease
@@ -127,11 +127,11 @@ WHERE  o.tenant_id = $1::uuid AND o.holder <> $2::uuid AND o.expires_at > $3::ti
 `
 
 type ReportStreamsParams struct {
-	TenantID  uuid.UUID
-	Holder    uuid.UUID
-	Now       time.Time
-	Streams   int32
-	ExpiresAt time.Time
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Holder    uuid.UUID `db:"holder"`
+	Now       time.Time `db:"now"`
+	Streams   int32     `db:"streams"`
+	ExpiresAt time.Time `db:"expires_at"`
 }
 
 func (q *Queries) ReportStreams(ctx context.Context, arg ReportStreamsParams) (int32, error) {

@@ -20,9 +20,9 @@ AND    c.enabled AND c.paused_at IS NULL
 `
 
 type CountEventListenersParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Name        string
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Name        string    `db:"name"`
 }
 
 func (q *Queries) CountEventListeners(ctx context.Context, arg CountEventListenersParams) (int32, error) {
@@ -38,40 +38,36 @@ WHERE  e.tenant_id = $1::uuid AND e.workspace_id = $2::uuid AND e.name = $3::tex
 `
 
 type EventByKeyParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Name        string
-	DedupeKey   string
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Name        string    `db:"name"`
+	DedupeKey   string    `db:"dedupe_key"`
 }
 
-type EventByKeyRow struct {
-	ServoEventInbox ServoEventInbox
-}
-
-func (q *Queries) EventByKey(ctx context.Context, arg EventByKeyParams) (EventByKeyRow, error) {
+func (q *Queries) EventByKey(ctx context.Context, arg EventByKeyParams) (ServoEventInbox, error) {
 	row := q.db.QueryRow(ctx, EventByKey,
 		arg.TenantID,
 		arg.WorkspaceID,
 		arg.Name,
 		arg.DedupeKey,
 	)
-	var i EventByKeyRow
+	var i ServoEventInbox
 	err := row.Scan(
-		&i.ServoEventInbox.TenantID,
-		&i.ServoEventInbox.ID,
-		&i.ServoEventInbox.WorkspaceID,
-		&i.ServoEventInbox.Name,
-		&i.ServoEventInbox.DedupeKey,
-		&i.ServoEventInbox.Parameters,
-		&i.ServoEventInbox.Reason,
-		&i.ServoEventInbox.Version,
-		&i.ServoEventInbox.SentBy,
-		&i.ServoEventInbox.ReceivedAt,
-		&i.ServoEventInbox.Listeners,
-		&i.ServoEventInbox.AfterID,
-		&i.ServoEventInbox.Runs,
-		&i.ServoEventInbox.Skipped,
-		&i.ServoEventInbox.DoneAt,
+		&i.TenantID,
+		&i.ID,
+		&i.WorkspaceID,
+		&i.Name,
+		&i.DedupeKey,
+		&i.Parameters,
+		&i.Reason,
+		&i.Version,
+		&i.SentBy,
+		&i.ReceivedAt,
+		&i.Listeners,
+		&i.AfterID,
+		&i.Runs,
+		&i.Skipped,
+		&i.DoneAt,
 	)
 	return i, err
 }
@@ -87,18 +83,18 @@ JOIN   LATERAL (SELECT x.tenant_id, x.id FROM servo.configs x
 `
 
 type EventListenersParams struct {
-	TenantIds    []uuid.UUID
-	EventIds     []uuid.UUID
-	WorkspaceIds []uuid.UUID
-	Names        []string
-	Afters       []uuid.UUID
-	Most         int32
+	TenantIds    []uuid.UUID `db:"tenant_ids"`
+	EventIds     []uuid.UUID `db:"event_ids"`
+	WorkspaceIds []uuid.UUID `db:"workspace_ids"`
+	Names        []string    `db:"names"`
+	Afters       []uuid.UUID `db:"afters"`
+	Most         int32       `db:"most"`
 }
 
 type EventListenersRow struct {
-	EventID  uuid.UUID
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	EventID  uuid.UUID `db:"event_id"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 // Of each event the first configs that listen, after the last one that has had its run. Only
@@ -137,8 +133,8 @@ WHERE  (e.tenant_id, e.id) IN (SELECT x.tenant_id, x.id FROM servo.event_inbox x
 `
 
 type ForgetEventsParams struct {
-	Before time.Time
-	Most   int32
+	Before time.Time `db:"before"`
+	Most   int32     `db:"most"`
 }
 
 // The oldest events that are done and that nobody will send again.
@@ -159,17 +155,17 @@ ON CONFLICT (workspace_id, name, dedupe_key) DO NOTHING
 `
 
 type InsertEventParams struct {
-	TenantID    uuid.UUID
-	ID          uuid.UUID
-	WorkspaceID uuid.UUID
-	Name        string
-	DedupeKey   string
-	Parameters  string
-	Reason      string
-	Version     int32
-	SentBy      string
-	ReceivedAt  time.Time
-	Listeners   int32
+	TenantID    uuid.UUID `db:"tenant_id"`
+	ID          uuid.UUID `db:"id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Name        string    `db:"name"`
+	DedupeKey   string    `db:"dedupe_key"`
+	Parameters  string    `db:"parameters"`
+	Reason      string    `db:"reason"`
+	Version     int32     `db:"version"`
+	SentBy      string    `db:"sent_by"`
+	ReceivedAt  time.Time `db:"received_at"`
+	Listeners   int32     `db:"listeners"`
 }
 
 // Events from outside: what was sent, and who listens.
@@ -202,15 +198,15 @@ ORDER  BY x.tenant_id, x.workspace_id, x.on_event, x.id LIMIT $4::int
 `
 
 type SomeEventListenersParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Name        string
-	Most        int32
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Name        string    `db:"name"`
+	Most        int32     `db:"most"`
 }
 
 type SomeEventListenersRow struct {
-	Name string
-	Spec json.RawMessage
+	Name string          `db:"name"`
+	Spec json.RawMessage `db:"spec"`
 }
 
 func (q *Queries) SomeEventListeners(ctx context.Context, arg SomeEventListenersParams) ([]SomeEventListenersRow, error) {
@@ -244,36 +240,32 @@ WHERE  e.done_at IS NULL
 ORDER  BY e.received_at, e.id LIMIT $1::int FOR UPDATE SKIP LOCKED
 `
 
-type TakeEventsRow struct {
-	ServoEventInbox ServoEventInbox
-}
-
 // The oldest events that are not done, without waiting for anybody.
-func (q *Queries) TakeEvents(ctx context.Context, most int32) ([]TakeEventsRow, error) {
+func (q *Queries) TakeEvents(ctx context.Context, most int32) ([]ServoEventInbox, error) {
 	rows, err := q.db.Query(ctx, TakeEvents, most)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TakeEventsRow
+	var items []ServoEventInbox
 	for rows.Next() {
-		var i TakeEventsRow
+		var i ServoEventInbox
 		if err := rows.Scan(
-			&i.ServoEventInbox.TenantID,
-			&i.ServoEventInbox.ID,
-			&i.ServoEventInbox.WorkspaceID,
-			&i.ServoEventInbox.Name,
-			&i.ServoEventInbox.DedupeKey,
-			&i.ServoEventInbox.Parameters,
-			&i.ServoEventInbox.Reason,
-			&i.ServoEventInbox.Version,
-			&i.ServoEventInbox.SentBy,
-			&i.ServoEventInbox.ReceivedAt,
-			&i.ServoEventInbox.Listeners,
-			&i.ServoEventInbox.AfterID,
-			&i.ServoEventInbox.Runs,
-			&i.ServoEventInbox.Skipped,
-			&i.ServoEventInbox.DoneAt,
+			&i.TenantID,
+			&i.ID,
+			&i.WorkspaceID,
+			&i.Name,
+			&i.DedupeKey,
+			&i.Parameters,
+			&i.Reason,
+			&i.Version,
+			&i.SentBy,
+			&i.ReceivedAt,
+			&i.Listeners,
+			&i.AfterID,
+			&i.Runs,
+			&i.Skipped,
+			&i.DoneAt,
 		); err != nil {
 			return nil, err
 		}
@@ -295,13 +287,13 @@ WHERE  e.tenant_id = ANY (ARRAY[n.tenant_id]) AND e.id = n.id
 `
 
 type UpdateEventsParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
-	Versions  []int32
-	Afters    []uuid.UUID
-	Runs      []int32
-	Skipped   []string
-	DoneAts   []time.Time
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
+	Versions  []int32     `db:"versions"`
+	Afters    []uuid.UUID `db:"afters"`
+	Runs      []int32     `db:"runs"`
+	Skipped   []string    `db:"skipped"`
+	DoneAts   []time.Time `db:"done_ats"`
 }
 
 // How far locked events are.

@@ -47,14 +47,14 @@ SELECT EXISTS (SELECT FROM duty)::bool AS held,
 `
 
 type HoldInlineParams struct {
-	Keys []int64
-	Duty string
+	Keys []int64 `db:"keys"`
+	Duty string  `db:"duty"`
 }
 
 type HoldInlineRow struct {
-	Held       bool
-	Dispatches bool
-	Claims     []bool
+	Held       bool   `db:"held"`
+	Dispatches bool   `db:"dispatches"`
+	Claims     []bool `db:"claims"`
 }
 
 // The short way: admission in the transaction that makes a task ready, where nobody waits.
@@ -109,30 +109,30 @@ ORDER  BY n.tenant_id, n.pool
 `
 
 type InlineSharesParams struct {
-	MostReady  int32
-	TenantIds  []uuid.UUID
-	Pools      []string
-	Alive      float64
-	MostQueued int32
+	MostReady  int32       `db:"most_ready"`
+	TenantIds  []uuid.UUID `db:"tenant_ids"`
+	Pools      []string    `db:"pools"`
+	Alive      float64     `db:"alive"`
+	MostQueued int32       `db:"most_queued"`
 }
 
 type InlineSharesRow struct {
-	TenantID           uuid.UUID
-	Pool               string
-	MaxConcurrentTasks int32
-	FairnessWeight     float64
-	TenantInFlight     int32
-	Pauses             bool
-	EvenAt             float64
-	PoolMaxConcurrency int32
-	PoolClock          float64
-	PoolWorkers        int32
-	PoolSlots          int32
-	PoolSets           []string
-	PoolQueued         int32
-	PoolInFlight       int32
-	Backlog            bool
-	DispatchOff        bool
+	TenantID           uuid.UUID `db:"tenant_id"`
+	Pool               string    `db:"pool"`
+	MaxConcurrentTasks int32     `db:"max_concurrent_tasks"`
+	FairnessWeight     float64   `db:"fairness_weight"`
+	TenantInFlight     int32     `db:"tenant_in_flight"`
+	Pauses             bool      `db:"pauses"`
+	EvenAt             float64   `db:"even_at"`
+	PoolMaxConcurrency int32     `db:"pool_max_concurrency"`
+	PoolClock          float64   `db:"pool_clock"`
+	PoolWorkers        int32     `db:"pool_workers"`
+	PoolSlots          int32     `db:"pool_slots"`
+	PoolSets           []string  `db:"pool_sets"`
+	PoolQueued         int32     `db:"pool_queued"`
+	PoolInFlight       int32     `db:"pool_in_flight"`
+	Backlog            bool      `db:"backlog"`
+	DispatchOff        bool      `db:"dispatch_off"`
 }
 
 // What bounds the given tenants in the given pools, and the pools, as ReadyPools and HeadShares do,
@@ -192,18 +192,18 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 `
 
 type InlineTasksParams struct {
-	Nths      []int32
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
-	Assets    []string
+	Nths      []int32     `db:"nths"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
+	Assets    []string    `db:"assets"`
 }
 
 type InlineTasksRow struct {
-	Nth     int32
-	Token   int64
-	Asset   string
-	Seconds float64
+	Nth     int32   `db:"nth"`
+	Token   int64   `db:"token"`
+	Asset   string  `db:"asset"`
+	Seconds float64 `db:"seconds"`
 }
 
 // A fencing token for each task, its asset if the transaction does not know it, and what that

@@ -26,21 +26,21 @@ FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::int[]) AS lives, unne
 `
 
 type CountUsageParams struct {
-	TenantIds []uuid.UUID
-	Lives     []int32
-	Runnings  []int32
-	Queueds   []int32
-	Dailies   []int32
-	DayFroms  []uuid.UUID
-	DayUntils []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Lives     []int32     `db:"lives"`
+	Runnings  []int32     `db:"runnings"`
+	Queueds   []int32     `db:"queueds"`
+	Dailies   []int32     `db:"dailies"`
+	DayFroms  []uuid.UUID `db:"day_froms"`
+	DayUntils []uuid.UUID `db:"day_untils"`
 }
 
 type CountUsageRow struct {
-	TenantID uuid.UUID
-	Live     int32
-	Running  int32
-	Queued   int32
-	Daily    int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	Live     int32     `db:"live"`
+	Running  int32     `db:"running"`
+	Queued   int32     `db:"queued"`
+	Daily    int32     `db:"daily"`
 }
 
 // What tenants use, each counted no further than it must be known; 0 counts nothing.
@@ -87,8 +87,8 @@ WHERE  ctid = ANY (ARRAY(
 `
 
 type DeleteLiveRunsParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 func (q *Queries) DeleteLiveRuns(ctx context.Context, arg DeleteLiveRunsParams) error {
@@ -103,16 +103,16 @@ JOIN   LATERAL (SELECT y.deployment_id FROM servo.runs y WHERE y.tenant_id = l.t
 `
 
 type DueRunsParams struct {
-	Now  time.Time
-	Most int32
+	Now  time.Time `db:"now"`
+	Most int32     `db:"most"`
 }
 
 type DueRunsRow struct {
-	TenantID     uuid.UUID
-	RunID        uuid.UUID
-	LimitS       int32
-	Pipeline     string
-	DeploymentID uuid.UUID
+	TenantID     uuid.UUID `db:"tenant_id"`
+	RunID        uuid.UUID `db:"run_id"`
+	LimitS       int32     `db:"limit_s"`
+	Pipeline     string    `db:"pipeline"`
+	DeploymentID uuid.UUID `db:"deployment_id"`
 }
 
 func (q *Queries) DueRuns(ctx context.Context, arg DueRunsParams) ([]DueRunsRow, error) {
@@ -148,8 +148,8 @@ WHERE  k.tenant_id = ANY (ARRAY[n.tenant_id]) AND k.key = n.key
 `
 
 type ForgetTriggerKeysParams struct {
-	TenantIds []uuid.UUID
-	Keys      []string
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Keys      []string    `db:"keys"`
 }
 
 // Of triggers that made no run: the same key may be used again.
@@ -170,8 +170,8 @@ RETURNING l.run_id
 `
 
 type GiveLocksParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 // Gives locks to the runs, which are locked, that are the first to wait for them. Keys are taken
@@ -208,22 +208,22 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::ti
 `
 
 type InsertLiveRunsParams struct {
-	TenantIds    []uuid.UUID
-	RunIds       []uuid.UUID
-	WorkspaceIds []uuid.UUID
-	CreatedAts   []time.Time
-	DueAts       []time.Time
-	Limits       []int32
-	Priorities   []int16
-	Pendings     []bool
-	LockKeys     []string
-	LockedBys    []string
-	Pipelines    []string
-	ConfigIds    []uuid.UUID
-	WaitKeys     []string
-	LateAts      []time.Time
-	Breaches     []int16
-	Turns        []int64
+	TenantIds    []uuid.UUID `db:"tenant_ids"`
+	RunIds       []uuid.UUID `db:"run_ids"`
+	WorkspaceIds []uuid.UUID `db:"workspace_ids"`
+	CreatedAts   []time.Time `db:"created_ats"`
+	DueAts       []time.Time `db:"due_ats"`
+	Limits       []int32     `db:"limits"`
+	Priorities   []int16     `db:"priorities"`
+	Pendings     []bool      `db:"pendings"`
+	LockKeys     []string    `db:"lock_keys"`
+	LockedBys    []string    `db:"locked_bys"`
+	Pipelines    []string    `db:"pipelines"`
+	ConfigIds    []uuid.UUID `db:"config_ids"`
+	WaitKeys     []string    `db:"wait_keys"`
+	LateAts      []time.Time `db:"late_ats"`
+	Breaches     []int16     `db:"breaches"`
+	Turns        []int64     `db:"turns"`
 }
 
 // What bounds runs: the rows of those that have not ended, the locks that they hold, and the
@@ -266,19 +266,19 @@ RETURNING run_id
 `
 
 type InsertLocksParams struct {
-	Now          time.Time
-	TenantIds    []uuid.UUID
-	RunIds       []uuid.UUID
-	WorkspaceIds []uuid.UUID
-	DueAts       []time.Time
-	Limits       []int32
-	Priorities   []int16
-	LockKeys     []string
-	LockedBys    []string
-	Pipelines    []string
-	ConfigIds    []uuid.UUID
-	LateAts      []time.Time
-	Breaches     []int16
+	Now          time.Time   `db:"now"`
+	TenantIds    []uuid.UUID `db:"tenant_ids"`
+	RunIds       []uuid.UUID `db:"run_ids"`
+	WorkspaceIds []uuid.UUID `db:"workspace_ids"`
+	DueAts       []time.Time `db:"due_ats"`
+	Limits       []int32     `db:"limits"`
+	Priorities   []int16     `db:"priorities"`
+	LockKeys     []string    `db:"lock_keys"`
+	LockedBys    []string    `db:"locked_bys"`
+	Pipelines    []string    `db:"pipelines"`
+	ConfigIds    []uuid.UUID `db:"config_ids"`
+	LateAts      []time.Time `db:"late_ats"`
+	Breaches     []int16     `db:"breaches"`
 }
 
 // Takes locks that are free and that no run waits for: a run that waits is never overtaken.
@@ -325,18 +325,18 @@ JOIN   LATERAL (SELECT tenant_id, run_id, workspace_id, created_at, due_at, limi
 `
 
 type LiveRunsParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 type LiveRunsRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	LimitS   int32
-	Pending  bool
-	LockKey  string
-	LockedBy string
-	WaitKey  string
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	LimitS   int32     `db:"limit_s"`
+	Pending  bool      `db:"pending"`
+	LockKey  string    `db:"lock_key"`
+	LockedBy string    `db:"locked_by"`
+	WaitKey  string    `db:"wait_key"`
 }
 
 // Of runs that are locked.
@@ -379,14 +379,14 @@ WHERE  l.run_id IS NOT NULL
 `
 
 type LockHoldersParams struct {
-	TenantIds []uuid.UUID
-	LockKeys  []string
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	LockKeys  []string    `db:"lock_keys"`
 }
 
 type LockHoldersRow struct {
-	TenantID uuid.UUID
-	LockKey  string
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	LockKey  string    `db:"lock_key"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 // The runs that hold locks, or get them next.
@@ -417,13 +417,13 @@ JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_
 `
 
 type LockTenantsRow struct {
-	ID                uuid.UUID
-	MaxQueuedTasks    int32
-	MaxConcurrentRuns int32
-	MaxDailyRuns      int32
-	MaxRunDurationS   int32
-	MaxTasksPerRun    int32
-	Zone              string
+	ID                uuid.UUID `db:"id"`
+	MaxQueuedTasks    int32     `db:"max_queued_tasks"`
+	MaxConcurrentRuns int32     `db:"max_concurrent_runs"`
+	MaxDailyRuns      int32     `db:"max_daily_runs"`
+	MaxRunDurationS   int32     `db:"max_run_duration_s"`
+	MaxTasksPerRun    int32     `db:"max_tasks_per_run"`
+	Zone              string    `db:"zone"`
 }
 
 // Who counts and acts upon it does both under this lock.
@@ -493,14 +493,14 @@ JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.wait_key FROM servo.live_runs x
 `
 
 type NextRunsParams struct {
-	TenantIds []uuid.UUID
-	Mosts     []int32
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Mosts     []int32     `db:"mosts"`
 }
 
 type NextRunsRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	WaitKey  string
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	WaitKey  string    `db:"wait_key"`
 }
 
 // The runs of each tenant that start next: by priority, then by age. A run that waits for a
@@ -533,9 +533,9 @@ WHERE  k.tenant_id = ANY (ARRAY[n.tenant_id]) AND k.key = n.key
 `
 
 type RepointTriggerKeysParams struct {
-	TenantIds []uuid.UUID
-	Keys      []string
-	RunIds    []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Keys      []string    `db:"keys"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 // Of triggers that were answered with the run that holds their lock.
@@ -552,8 +552,8 @@ WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id AND l.wait
 `
 
 type ReturnLocksParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 // Of runs that GiveLocks has given locks to in this transaction and that do not start after all.
@@ -572,8 +572,8 @@ WHERE  w.tenant_id = n.tenant_id
 `
 
 type RootsParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 // Tasks that wait for nothing but the start of their run, which is locked.
@@ -616,13 +616,13 @@ JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_
 `
 
 type TenantQuotasRow struct {
-	ID                uuid.UUID
-	MaxQueuedTasks    int32
-	MaxConcurrentRuns int32
-	MaxDailyRuns      int32
-	MaxRunDurationS   int32
-	MaxTasksPerRun    int32
-	Zone              string
+	ID                uuid.UUID `db:"id"`
+	MaxQueuedTasks    int32     `db:"max_queued_tasks"`
+	MaxConcurrentRuns int32     `db:"max_concurrent_runs"`
+	MaxDailyRuns      int32     `db:"max_daily_runs"`
+	MaxRunDurationS   int32     `db:"max_run_duration_s"`
+	MaxTasksPerRun    int32     `db:"max_tasks_per_run"`
+	Zone              string    `db:"zone"`
 }
 
 func (q *Queries) TenantQuotas(ctx context.Context, tenantIds []uuid.UUID) ([]TenantQuotasRow, error) {
@@ -664,12 +664,12 @@ WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id
 `
 
 type UpdateLiveRunsParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	Pendings  []bool
-	Starts    []bool
-	Breaches  []int16
-	DueAts    []time.Time
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	Pendings  []bool      `db:"pendings"`
+	Starts    []bool      `db:"starts"`
+	Breaches  []int16     `db:"breaches"`
+	DueAts    []time.Time `db:"due_ats"`
 }
 
 // A run starts, with the lock that it has waited for, or waits after all, or is being cancelled.

@@ -38,12 +38,12 @@ WHERE  a.tenant_id = ANY (ARRAY[x.tenant_id]) AND a.run_id = x.run_id AND a.task
 `
 
 type TrimLogsParams struct {
-	Overhead  int32
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
-	Attempts  []int32
-	Half      int64
+	Overhead  int32       `db:"overhead"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
+	Attempts  []int32     `db:"attempts"`
+	Half      int64       `db:"half"`
 }
 
 // Drops the middle of logs that have become too long: what neither the first nor the last
@@ -95,26 +95,26 @@ SELECT -1, b.tenant_id, b.run_id, b.task_id, b.attempt, true FROM booked b WHERE
 `
 
 type WriteLogsParams struct {
-	Nths      []int32
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
-	Tokens    []int64
-	Seqs      []int64
-	Ats       []time.Time
-	Bytes     []int32
-	Texts     []string
-	Overhead  int32
-	Most      int64
+	Nths      []int32     `db:"nths"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
+	Tokens    []int64     `db:"tokens"`
+	Seqs      []int64     `db:"seqs"`
+	Ats       []time.Time `db:"ats"`
+	Bytes     []int32     `db:"bytes"`
+	Texts     []string    `db:"texts"`
+	Overhead  int32       `db:"overhead"`
+	Most      int64       `db:"most"`
 }
 
 type WriteLogsRow struct {
-	Nth      int32
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Attempt  int32
-	Full     bool
+	Nth      int32     `db:"nth"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Attempt  int32     `db:"attempt"`
+	Full     bool      `db:"full"`
 }
 
 // Adds chunks to the logs of attempts, by whoever holds their leases, and counts what came in

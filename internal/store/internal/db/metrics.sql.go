@@ -19,8 +19,8 @@ GROUP  BY q.kind
 `
 
 type AlertCountsRow struct {
-	Kind string
-	Open int32
+	Kind string `db:"kind"`
+	Open int32  `db:"open"`
 }
 
 // Open alerts of everybody, by kind.
@@ -51,9 +51,9 @@ SELECT (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE NOT l.pending 
 `
 
 type LiveRunCountsRow struct {
-	Running int32
-	Pending int32
-	Locks   int32
+	Running int32 `db:"running"`
+	Pending int32 `db:"pending"`
+	Locks   int32 `db:"locks"`
 }
 
 func (q *Queries) LiveRunCounts(ctx context.Context, most int32) (LiveRunCountsRow, error) {
@@ -85,8 +85,8 @@ LIMIT  1
 `
 
 type NearestLockRow struct {
-	CreatedAt time.Time
-	DueAt     time.Time
+	CreatedAt time.Time `db:"created_at"`
+	DueAt     time.Time `db:"due_at"`
 }
 
 // The lock whose run is timed out next, if it is among the first that are.
@@ -131,15 +131,15 @@ LIMIT  $2::int
 `
 
 type QuotaUsagesParams struct {
-	Most   int32
-	Usages int32
+	Most   int32 `db:"most"`
+	Usages int32 `db:"usages"`
 }
 
 type QuotaUsagesRow struct {
-	TenantID   uuid.UUID
-	Quota      string
-	Used       int64
-	QuotaLimit int32
+	TenantID   uuid.UUID `db:"tenant_id"`
+	Quota      string    `db:"quota"`
+	Used       int64     `db:"used"`
+	QuotaLimit int32     `db:"quota_limit"`
 }
 
 // How much of their quotas tenants use, those that are nearest to a limit first.
@@ -191,24 +191,24 @@ LIMIT  $2::int
 `
 
 type TenantDepthsParams struct {
-	Most    int32
-	Tenants int32
+	Most    int32 `db:"most"`
+	Tenants int32 `db:"tenants"`
 }
 
 type TenantDepthsRow struct {
-	TenantID      uuid.UUID
-	Pending       int32
-	Ready         int32
-	Queued        int32
-	Dispatched    int32
-	Running       int32
-	RetryWait     int32
-	AllPending    int32
-	AllReady      int32
-	AllQueued     int32
-	AllDispatched int32
-	AllRunning    int32
-	AllRetryWait  int32
+	TenantID      uuid.UUID `db:"tenant_id"`
+	Pending       int32     `db:"pending"`
+	Ready         int32     `db:"ready"`
+	Queued        int32     `db:"queued"`
+	Dispatched    int32     `db:"dispatched"`
+	Running       int32     `db:"running"`
+	RetryWait     int32     `db:"retry_wait"`
+	AllPending    int32     `db:"all_pending"`
+	AllReady      int32     `db:"all_ready"`
+	AllQueued     int32     `db:"all_queued"`
+	AllDispatched int32     `db:"all_dispatched"`
+	AllRunning    int32     `db:"all_running"`
+	AllRetryWait  int32     `db:"all_retry_wait"`
 }
 
 // What is live, for whoever watches: counted no further than a bound in each table, so that

@@ -9,478 +9,769 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type ServoAlert struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	Version    int32
-	Kind       string
-	Severity   int16
-	AboutID    uuid.UUID
-	Name       string
-	Message    string
-	RaisedAt   time.Time
-	ResolvedAt *time.Time
+	TenantID   uuid.UUID  `db:"tenant_id"`
+	ID         uuid.UUID  `db:"id"`
+	Version    int32      `db:"version"`
+	Kind       string     `db:"kind"`
+	Severity   int16      `db:"severity"`
+	AboutID    uuid.UUID  `db:"about_id"`
+	Name       string     `db:"name"`
+	Message    string     `db:"message"`
+	RaisedAt   time.Time  `db:"raised_at"`
+	ResolvedAt *time.Time `db:"resolved_at"`
 }
 
 type ServoAlertChannel struct {
-	TenantID  uuid.UUID
-	ID        uuid.UUID
-	Version   int32
-	Name      string
-	Url       string
-	Severity  int16
-	Secret    []byte
-	CreatedBy string
-	CreatedAt time.Time
-	DeletedAt *time.Time
+	TenantID  uuid.UUID  `db:"tenant_id"`
+	ID        uuid.UUID  `db:"id"`
+	Version   int32      `db:"version"`
+	Name      string     `db:"name"`
+	Url       string     `db:"url"`
+	Severity  int16      `db:"severity"`
+	Secret    []byte     `db:"secret"`
+	CreatedBy string     `db:"created_by"`
+	CreatedAt time.Time  `db:"created_at"`
+	DeletedAt *time.Time `db:"deleted_at"`
+}
+
+type ServoAlertDelivery struct {
+	TenantID        uuid.UUID  `db:"tenant_id"`
+	AlertID         uuid.UUID  `db:"alert_id"`
+	Change          int16      `db:"change"`
+	ChannelTenantID uuid.UUID  `db:"channel_tenant_id"`
+	ChannelID       uuid.UUID  `db:"channel_id"`
+	CreatedAt       time.Time  `db:"created_at"`
+	DueAt           *time.Time `db:"due_at"`
+	Tries           int32      `db:"tries"`
+	DeliveredAt     *time.Time `db:"delivered_at"`
+	Error           string     `db:"error"`
+}
+
+type ServoAnsweredCall struct {
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Key       string    `db:"key"`
+	Method    string    `db:"method"`
+	Digest    []byte    `db:"digest"`
+	Answer    []byte    `db:"answer"`
+	CreatedAt time.Time `db:"created_at"`
 }
 
 type ServoApiKey struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	Version    int32
-	PublicID   string
-	Name       string
-	Role       string
-	Workspace  *string
-	Pools      []string
-	Digest     []byte
-	CreatedBy  string
-	CreatedAt  time.Time
-	ExpiresAt  *time.Time
-	ReplacedBy *string
-	RevokedAt  *time.Time
-	LastUsedAt *time.Time
+	TenantID   uuid.UUID  `db:"tenant_id"`
+	ID         uuid.UUID  `db:"id"`
+	Version    int32      `db:"version"`
+	PublicID   string     `db:"public_id"`
+	Name       string     `db:"name"`
+	Role       string     `db:"role"`
+	Workspace  *string    `db:"workspace"`
+	Pools      []string   `db:"pools"`
+	Digest     []byte     `db:"digest"`
+	CreatedBy  string     `db:"created_by"`
+	CreatedAt  time.Time  `db:"created_at"`
+	ExpiresAt  *time.Time `db:"expires_at"`
+	ReplacedBy *string    `db:"replaced_by"`
+	RevokedAt  *time.Time `db:"revoked_at"`
+	LastUsedAt *time.Time `db:"last_used_at"`
 }
 
 type ServoAssetPause struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Asset       string
-	PausedAt    time.Time
-	PausedBy    string
-	Reason      string
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Asset       string    `db:"asset"`
+	PausedAt    time.Time `db:"paused_at"`
+	PausedBy    string    `db:"paused_by"`
+	Reason      string    `db:"reason"`
+}
+
+type ServoAttemptLog struct {
+	TenantID     uuid.UUID `db:"tenant_id"`
+	RunID        uuid.UUID `db:"run_id"`
+	TaskID       uuid.UUID `db:"task_id"`
+	Attempt      int32     `db:"attempt"`
+	Kept         int64     `db:"kept"`
+	DroppedBytes int64     `db:"dropped_bytes"`
+	DroppedSeq   int64     `db:"dropped_seq"`
+}
+
+type ServoAttemptProgress struct {
+	TenantID           uuid.UUID  `db:"tenant_id"`
+	RunID              uuid.UUID  `db:"run_id"`
+	TaskID             uuid.UUID  `db:"task_id"`
+	Attempt            int32      `db:"attempt"`
+	UpdatedAt          time.Time  `db:"updated_at"`
+	StageSince         time.Time  `db:"stage_since"`
+	Eta                *time.Time `db:"eta"`
+	RecordsExtracted   int64      `db:"records_extracted"`
+	RecordsTransformed int64      `db:"records_transformed"`
+	RecordsLoaded      int64      `db:"records_loaded"`
+	Bytes              int64      `db:"bytes"`
+	Fraction           float32    `db:"fraction"`
+	Stages             int32      `db:"stages"`
+	Phase              string     `db:"phase"`
+	Stage              string     `db:"stage"`
+}
+
+type ServoAttemptStage struct {
+	TenantID  uuid.UUID `db:"tenant_id"`
+	RunID     uuid.UUID `db:"run_id"`
+	TaskID    uuid.UUID `db:"task_id"`
+	Attempt   int32     `db:"attempt"`
+	Seq       int32     `db:"seq"`
+	StartedAt time.Time `db:"started_at"`
+	Phase     string    `db:"phase"`
+	Stage     string    `db:"stage"`
 }
 
 type ServoAuditLog struct {
-	TenantID  uuid.UUID
-	ID        uuid.UUID
-	At        time.Time
-	Actor     string
-	Address   string
-	RequestID string
-	Method    string
-	Subject   string
-	Allowed   bool
-	Code      string
-	Request   json.RawMessage
+	TenantID  uuid.UUID       `db:"tenant_id"`
+	ID        uuid.UUID       `db:"id"`
+	At        time.Time       `db:"at"`
+	Actor     string          `db:"actor"`
+	Address   string          `db:"address"`
+	RequestID string          `db:"request_id"`
+	Method    string          `db:"method"`
+	Subject   string          `db:"subject"`
+	Allowed   bool            `db:"allowed"`
+	Code      string          `db:"code"`
+	Request   json.RawMessage `db:"request"`
+}
+
+type ServoCapabilitySet struct {
+	Digest       string    `db:"digest"`
+	Capabilities []string  `db:"capabilities"`
+	SeenAt       time.Time `db:"seen_at"`
 }
 
 type ServoCone struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 type ServoConfig struct {
-	TenantID       uuid.UUID
-	ID             uuid.UUID
-	WorkspaceID    uuid.UUID
-	Name           string
-	Version        int32
-	Pipeline       string
-	Labels         json.RawMessage
-	Spec           json.RawMessage
-	Enabled        bool
-	DisabledReason string
-	PausedAt       *time.Time
-	PauseNote      string
-	MovedTo        *time.Time
-	CreatedBy      string
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
-	DeletedAt      *time.Time
-	DecidedUntil   time.Time
-	NextSlot       *time.Time
-	DueAt          *time.Time
-	ZoneData       string
-	RangeFrom      *time.Time
-	LastSlot       *time.Time
-	LastRunID      *uuid.UUID
-	LastRunState   *int16
-	LastRunAt      *time.Time
-	LastSuccessAt  *time.Time
-	Failures       int32
-	AfterConfig    *string
-	OnEvent        *string
-	DependsOn      *string
-	Template       *string
+	TenantID       uuid.UUID       `db:"tenant_id"`
+	ID             uuid.UUID       `db:"id"`
+	WorkspaceID    uuid.UUID       `db:"workspace_id"`
+	Name           string          `db:"name"`
+	Version        int32           `db:"version"`
+	Pipeline       string          `db:"pipeline"`
+	Labels         json.RawMessage `db:"labels"`
+	Spec           json.RawMessage `db:"spec"`
+	Enabled        bool            `db:"enabled"`
+	DisabledReason string          `db:"disabled_reason"`
+	PausedAt       *time.Time      `db:"paused_at"`
+	PauseNote      string          `db:"pause_note"`
+	MovedTo        *time.Time      `db:"moved_to"`
+	CreatedBy      string          `db:"created_by"`
+	CreatedAt      time.Time       `db:"created_at"`
+	UpdatedAt      time.Time       `db:"updated_at"`
+	DeletedAt      *time.Time      `db:"deleted_at"`
+	DecidedUntil   time.Time       `db:"decided_until"`
+	NextSlot       *time.Time      `db:"next_slot"`
+	DueAt          *time.Time      `db:"due_at"`
+	ZoneData       string          `db:"zone_data"`
+	RangeFrom      *time.Time      `db:"range_from"`
+	LastSlot       *time.Time      `db:"last_slot"`
+	LastRunID      *uuid.UUID      `db:"last_run_id"`
+	LastRunState   *int16          `db:"last_run_state"`
+	LastRunAt      *time.Time      `db:"last_run_at"`
+	LastSuccessAt  *time.Time      `db:"last_success_at"`
+	Failures       int32           `db:"failures"`
+	AfterConfig    *string         `db:"after_config"`
+	OnEvent        *string         `db:"on_event"`
+	DependsOn      *string         `db:"depends_on"`
+	Template       *string         `db:"template"`
 }
 
 type ServoConfigResult struct {
-	ID       int64
-	TenantID uuid.UUID
-	ConfigID uuid.UUID
-	RunID    uuid.UUID
-	State    int16
-	EndedAt  time.Time
-	AfterID  *uuid.UUID
+	ID       int64      `db:"id"`
+	TenantID uuid.UUID  `db:"tenant_id"`
+	ConfigID uuid.UUID  `db:"config_id"`
+	RunID    uuid.UUID  `db:"run_id"`
+	State    int16      `db:"state"`
+	EndedAt  time.Time  `db:"ended_at"`
+	AfterID  *uuid.UUID `db:"after_id"`
 }
 
 type ServoDeployment struct {
-	TenantID    uuid.UUID
-	ID          uuid.UUID
-	WorkspaceID uuid.UUID
-	Digest      string
-	Manifest    json.RawMessage
-	Version     int32
-	CreatedAt   time.Time
+	TenantID    uuid.UUID       `db:"tenant_id"`
+	ID          uuid.UUID       `db:"id"`
+	WorkspaceID uuid.UUID       `db:"workspace_id"`
+	Digest      string          `db:"digest"`
+	Manifest    json.RawMessage `db:"manifest"`
+	Version     int32           `db:"version"`
+	CreatedAt   time.Time       `db:"created_at"`
+}
+
+type ServoDuration struct {
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Asset     string    `db:"asset"`
+	Seconds   float64   `db:"seconds"`
+	Samples   int64     `db:"samples"`
+	UpdatedAt time.Time `db:"updated_at"`
+}
+
+type ServoDuty struct {
+	Name   string `db:"name"`
+	Holder string `db:"holder"`
+	Epoch  int64  `db:"epoch"`
+}
+
+type ServoDutyRenewal struct {
+	Name      string    `db:"name"`
+	Holder    string    `db:"holder"`
+	Epoch     int64     `db:"epoch"`
+	ExpiresAt time.Time `db:"expires_at"`
 }
 
 type ServoEdge struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	UpstreamID uuid.UUID
-	TaskID     uuid.UUID
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	UpstreamID uuid.UUID `db:"upstream_id"`
+	TaskID     uuid.UUID `db:"task_id"`
+}
+
+type ServoEntityEvent struct {
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	SubjectID  uuid.UUID       `db:"subject_id"`
+	Version    int32           `db:"version"`
+	Position   int64           `db:"position"`
+	Txid       pgtype.Uint64   `db:"txid"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Schema     int16           `db:"schema"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Trace      string          `db:"trace"`
+	Data       json.RawMessage `db:"data"`
 }
 
 type ServoEventInbox struct {
-	TenantID    uuid.UUID
-	ID          uuid.UUID
-	WorkspaceID uuid.UUID
-	Name        string
-	DedupeKey   string
-	Parameters  json.RawMessage
-	Reason      string
-	Version     int32
-	SentBy      string
-	ReceivedAt  time.Time
-	Listeners   int32
-	AfterID     *uuid.UUID
-	Runs        int32
-	Skipped     json.RawMessage
-	DoneAt      *time.Time
+	TenantID    uuid.UUID       `db:"tenant_id"`
+	ID          uuid.UUID       `db:"id"`
+	WorkspaceID uuid.UUID       `db:"workspace_id"`
+	Name        string          `db:"name"`
+	DedupeKey   string          `db:"dedupe_key"`
+	Parameters  json.RawMessage `db:"parameters"`
+	Reason      string          `db:"reason"`
+	Version     int32           `db:"version"`
+	SentBy      string          `db:"sent_by"`
+	ReceivedAt  time.Time       `db:"received_at"`
+	Listeners   int32           `db:"listeners"`
+	AfterID     *uuid.UUID      `db:"after_id"`
+	Runs        int32           `db:"runs"`
+	Skipped     json.RawMessage `db:"skipped"`
+	DoneAt      *time.Time      `db:"done_at"`
+}
+
+type ServoFeedEpoch struct {
+	Epoch    int32     `db:"epoch"`
+	FromTx   int64     `db:"from_tx"`
+	Cluster  string    `db:"cluster"`
+	RaisedAt time.Time `db:"raised_at"`
+	Reason   string    `db:"reason"`
+}
+
+type ServoHeartbeat struct {
+	TenantID  uuid.UUID `db:"tenant_id"`
+	RunID     uuid.UUID `db:"run_id"`
+	TaskID    uuid.UUID `db:"task_id"`
+	Token     int64     `db:"token"`
+	SeenAt    time.Time `db:"seen_at"`
+	ExpiresAt time.Time `db:"expires_at"`
+}
+
+type ServoIdempotencyKey struct {
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Key       string    `db:"key"`
+	Digest    string    `db:"digest"`
+	RunID     uuid.UUID `db:"run_id"`
+	CreatedAt time.Time `db:"created_at"`
+}
+
+type ServoInstallationSecret struct {
+	Name   string `db:"name"`
+	Secret []byte `db:"secret"`
 }
 
 type ServoLease struct {
-	TenantID        uuid.UUID
-	RunID           uuid.UUID
-	TaskID          uuid.UUID
-	Since           time.Time
-	Version         int32
-	TimeoutS        int32
-	Priority        int16
-	Dependents      bool
-	Pool            string
-	Attempt         int32
-	Failures        int32
-	Fruitless       int32
-	FanOuts         int32
-	Cursor          string
-	Token           int64
-	ClaimID         uuid.UUID
-	StartedAt       *time.Time
-	Deadline        *time.Time
-	ExpiresAt       time.Time
-	DueAt           time.Time
-	CancelRequested bool
-	Worker          string
-	Cost            float32
-	Asset           string
-	ReadyAt         time.Time
-	LeaseMs         int32
-	Deaths          int32
-	Needs           string
-	Instance        string
+	TenantID        uuid.UUID  `db:"tenant_id"`
+	RunID           uuid.UUID  `db:"run_id"`
+	TaskID          uuid.UUID  `db:"task_id"`
+	Since           time.Time  `db:"since"`
+	Version         int32      `db:"version"`
+	TimeoutS        int32      `db:"timeout_s"`
+	Priority        int16      `db:"priority"`
+	Dependents      bool       `db:"dependents"`
+	Pool            string     `db:"pool"`
+	Attempt         int32      `db:"attempt"`
+	Failures        int32      `db:"failures"`
+	Fruitless       int32      `db:"fruitless"`
+	FanOuts         int32      `db:"fan_outs"`
+	Cursor          string     `db:"cursor"`
+	Token           int64      `db:"token"`
+	ClaimID         uuid.UUID  `db:"claim_id"`
+	StartedAt       *time.Time `db:"started_at"`
+	Deadline        *time.Time `db:"deadline"`
+	ExpiresAt       time.Time  `db:"expires_at"`
+	DueAt           time.Time  `db:"due_at"`
+	CancelRequested bool       `db:"cancel_requested"`
+	Worker          string     `db:"worker"`
+	Cost            float32    `db:"cost"`
+	Asset           string     `db:"asset"`
+	ReadyAt         time.Time  `db:"ready_at"`
+	LeaseMs         int32      `db:"lease_ms"`
+	Deaths          int32      `db:"deaths"`
+	Needs           string     `db:"needs"`
+	Instance        string     `db:"instance"`
 }
 
 type ServoLiveRun struct {
-	TenantID    uuid.UUID
-	RunID       uuid.UUID
-	WorkspaceID uuid.UUID
-	CreatedAt   time.Time
-	DueAt       *time.Time
-	LimitS      int32
-	Priority    int16
-	Pending     bool
-	LockKey     string
-	LockedBy    string
-	Pipeline    string
-	ConfigID    *uuid.UUID
-	WaitKey     string
-	LateAt      *time.Time
-	Breaches    int16
-	Turn        int64
+	TenantID    uuid.UUID  `db:"tenant_id"`
+	RunID       uuid.UUID  `db:"run_id"`
+	WorkspaceID uuid.UUID  `db:"workspace_id"`
+	CreatedAt   time.Time  `db:"created_at"`
+	DueAt       *time.Time `db:"due_at"`
+	LimitS      int32      `db:"limit_s"`
+	Priority    int16      `db:"priority"`
+	Pending     bool       `db:"pending"`
+	LockKey     string     `db:"lock_key"`
+	LockedBy    string     `db:"locked_by"`
+	Pipeline    string     `db:"pipeline"`
+	ConfigID    *uuid.UUID `db:"config_id"`
+	WaitKey     string     `db:"wait_key"`
+	LateAt      *time.Time `db:"late_at"`
+	Breaches    int16      `db:"breaches"`
+	Turn        int64      `db:"turn"`
+}
+
+type ServoMigrationChecksum struct {
+	Version   int64     `db:"version"`
+	Name      string    `db:"name"`
+	Sha256    string    `db:"sha256"`
+	AppliedAt time.Time `db:"applied_at"`
+}
+
+type ServoPlatformEvent struct {
+	Subject    string          `db:"subject"`
+	Version    int32           `db:"version"`
+	Position   int64           `db:"position"`
+	Txid       pgtype.Uint64   `db:"txid"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Schema     int16           `db:"schema"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Trace      string          `db:"trace"`
+	Data       json.RawMessage `db:"data"`
 }
 
 type ServoPool struct {
-	Name           string
-	OwnerID        *uuid.UUID
-	Kind           string
-	Url            string
-	MaxConcurrency int32
-	RatePerS       float32
-	TimeoutS       int32
-	Version        int32
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
-	Accepts        []uuid.UUID
+	Name           string      `db:"name"`
+	OwnerID        *uuid.UUID  `db:"owner_id"`
+	Kind           string      `db:"kind"`
+	Url            string      `db:"url"`
+	MaxConcurrency int32       `db:"max_concurrency"`
+	RatePerS       float32     `db:"rate_per_s"`
+	TimeoutS       int32       `db:"timeout_s"`
+	Version        int32       `db:"version"`
+	CreatedAt      time.Time   `db:"created_at"`
+	UpdatedAt      time.Time   `db:"updated_at"`
+	Accepts        []uuid.UUID `db:"accepts"`
+}
+
+type ServoPoolClock struct {
+	Pool  string  `db:"pool"`
+	Clock float64 `db:"clock"`
 }
 
 type ServoPoolQ struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Attempt    int32
-	Failures   int32
-	Fruitless  int32
-	FanOuts    int32
-	Cursor     string
-	Rank       int64
-	Cost       float32
-	Asset      string
-	ReadyAt    time.Time
-	Deaths     int32
-	Needs      string
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	TaskID     uuid.UUID `db:"task_id"`
+	Since      time.Time `db:"since"`
+	Version    int32     `db:"version"`
+	TimeoutS   int32     `db:"timeout_s"`
+	Priority   int16     `db:"priority"`
+	Dependents bool      `db:"dependents"`
+	Pool       string    `db:"pool"`
+	Attempt    int32     `db:"attempt"`
+	Failures   int32     `db:"failures"`
+	Fruitless  int32     `db:"fruitless"`
+	FanOuts    int32     `db:"fan_outs"`
+	Cursor     string    `db:"cursor"`
+	Rank       int64     `db:"rank"`
+	Cost       float32   `db:"cost"`
+	Asset      string    `db:"asset"`
+	ReadyAt    time.Time `db:"ready_at"`
+	Deaths     int32     `db:"deaths"`
+	Needs      string    `db:"needs"`
+}
+
+type ServoRateLease struct {
+	TenantID uuid.UUID `db:"tenant_id"`
+	Class    int16     `db:"class"`
+	Scope    string    `db:"scope"`
+	WindowAt time.Time `db:"window_at"`
+	Leased   int32     `db:"leased"`
+	Granted  int32     `db:"granted"`
+}
+
+type ServoRateStream struct {
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Holder    uuid.UUID `db:"holder"`
+	Streams   int32     `db:"streams"`
+	ExpiresAt time.Time `db:"expires_at"`
 }
 
 type ServoReadyQ struct {
-	TenantID    uuid.UUID
-	RunID       uuid.UUID
-	TaskID      uuid.UUID
-	Since       time.Time
-	Version     int32
-	TimeoutS    int32
-	Priority    int16
-	Dependents  bool
-	Pool        string
-	Attempt     int32
-	Failures    int32
-	Fruitless   int32
-	FanOuts     int32
-	Cursor      string
-	Rank        int64
-	Held        bool
-	Deaths      int32
-	Needs       string
-	LacksWorker bool
+	TenantID    uuid.UUID `db:"tenant_id"`
+	RunID       uuid.UUID `db:"run_id"`
+	TaskID      uuid.UUID `db:"task_id"`
+	Since       time.Time `db:"since"`
+	Version     int32     `db:"version"`
+	TimeoutS    int32     `db:"timeout_s"`
+	Priority    int16     `db:"priority"`
+	Dependents  bool      `db:"dependents"`
+	Pool        string    `db:"pool"`
+	Attempt     int32     `db:"attempt"`
+	Failures    int32     `db:"failures"`
+	Fruitless   int32     `db:"fruitless"`
+	FanOuts     int32     `db:"fan_outs"`
+	Cursor      string    `db:"cursor"`
+	Rank        int64     `db:"rank"`
+	Held        bool      `db:"held"`
+	Deaths      int32     `db:"deaths"`
+	Needs       string    `db:"needs"`
+	LacksWorker bool      `db:"lacks_worker"`
 }
 
 type ServoRetryQ struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Attempt    int32
-	Failures   int32
-	Fruitless  int32
-	FanOuts    int32
-	Cursor     string
-	DueAt      time.Time
-	Failure    json.RawMessage
-	Deaths     int32
-	Needs      string
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	RunID      uuid.UUID       `db:"run_id"`
+	TaskID     uuid.UUID       `db:"task_id"`
+	Since      time.Time       `db:"since"`
+	Version    int32           `db:"version"`
+	TimeoutS   int32           `db:"timeout_s"`
+	Priority   int16           `db:"priority"`
+	Dependents bool            `db:"dependents"`
+	Pool       string          `db:"pool"`
+	Attempt    int32           `db:"attempt"`
+	Failures   int32           `db:"failures"`
+	Fruitless  int32           `db:"fruitless"`
+	FanOuts    int32           `db:"fan_outs"`
+	Cursor     string          `db:"cursor"`
+	DueAt      time.Time       `db:"due_at"`
+	Failure    json.RawMessage `db:"failure"`
+	Deaths     int32           `db:"deaths"`
+	Needs      string          `db:"needs"`
 }
 
 type ServoRun struct {
-	TenantID     uuid.UUID
-	ID           uuid.UUID
-	WorkspaceID  uuid.UUID
-	DeploymentID uuid.UUID
-	ParentRunID  *uuid.UUID
-	CreatedAt    time.Time
-	StartedAt    *time.Time
-	FinishedAt   *time.Time
-	Version      int32
-	Total        int32
-	Remaining    int32
-	Succeeded    int32
-	Failed       int32
-	Skipped      int32
-	Cancelled    int32
-	State        int16
-	Priority     int16
-	TimedOut     bool
-	CancelReason string
-	Pipeline     string
-	TriggerType  string
-	TriggeredBy  string
-	Fingerprint  string
-	Parameters   json.RawMessage
-	Retry        json.RawMessage
-	Trace        string
-	ConfigID     *uuid.UUID
-	SlotAt       *time.Time
-	Labels       string
-	StartBy      *time.Time
-	StartLimitS  int32
-	Late         bool
-	WindowOf     json.RawMessage
-	Unsuccessful *int16
+	TenantID     uuid.UUID       `db:"tenant_id"`
+	ID           uuid.UUID       `db:"id"`
+	WorkspaceID  uuid.UUID       `db:"workspace_id"`
+	DeploymentID uuid.UUID       `db:"deployment_id"`
+	ParentRunID  *uuid.UUID      `db:"parent_run_id"`
+	CreatedAt    time.Time       `db:"created_at"`
+	StartedAt    *time.Time      `db:"started_at"`
+	FinishedAt   *time.Time      `db:"finished_at"`
+	Version      int32           `db:"version"`
+	Total        int32           `db:"total"`
+	Remaining    int32           `db:"remaining"`
+	Succeeded    int32           `db:"succeeded"`
+	Failed       int32           `db:"failed"`
+	Skipped      int32           `db:"skipped"`
+	Cancelled    int32           `db:"cancelled"`
+	State        int16           `db:"state"`
+	Priority     int16           `db:"priority"`
+	TimedOut     bool            `db:"timed_out"`
+	CancelReason string          `db:"cancel_reason"`
+	Pipeline     string          `db:"pipeline"`
+	TriggerType  string          `db:"trigger_type"`
+	TriggeredBy  string          `db:"triggered_by"`
+	Fingerprint  string          `db:"fingerprint"`
+	Parameters   json.RawMessage `db:"parameters"`
+	Retry        json.RawMessage `db:"retry"`
+	Trace        string          `db:"trace"`
+	ConfigID     *uuid.UUID      `db:"config_id"`
+	SlotAt       *time.Time      `db:"slot_at"`
+	Labels       string          `db:"labels"`
+	StartBy      *time.Time      `db:"start_by"`
+	StartLimitS  int32           `db:"start_limit_s"`
+	Late         bool            `db:"late"`
+	WindowOf     json.RawMessage `db:"window_of"`
+	Unsuccessful *int16          `db:"unsuccessful"`
+}
+
+type ServoRunDelta struct {
+	ID        int64       `db:"id"`
+	TenantID  uuid.UUID   `db:"tenant_id"`
+	Day       pgtype.Date `db:"day"`
+	Labels    string      `db:"labels"`
+	Ended     int32       `db:"ended"`
+	Succeeded int32       `db:"succeeded"`
+	Failed    int32       `db:"failed"`
+	TimedOut  int32       `db:"timed_out"`
+	Cancelled int32       `db:"cancelled"`
+	Started   int32       `db:"started"`
+	Seconds   float64     `db:"seconds"`
+	Breached  int32       `db:"breached"`
+	Breaches  int32       `db:"breaches"`
+	Hour      int16       `db:"hour"`
+	Delay     float64     `db:"delay"`
+}
+
+type ServoRunEvent struct {
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	RunID      uuid.UUID       `db:"run_id"`
+	SubjectID  uuid.UUID       `db:"subject_id"`
+	Position   int64           `db:"position"`
+	Txid       pgtype.Uint64   `db:"txid"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Version    int32           `db:"version"`
+	Schema     int16           `db:"schema"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Trace      string          `db:"trace"`
+	Data       json.RawMessage `db:"data"`
+}
+
+type ServoRunHour struct {
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Hour      time.Time `db:"hour"`
+	Succeeded int64     `db:"succeeded"`
+	Failed    int64     `db:"failed"`
+	TimedOut  int64     `db:"timed_out"`
+	Cancelled int64     `db:"cancelled"`
+	Started   int64     `db:"started"`
+	Seconds   float64   `db:"seconds"`
+	Breaches  int64     `db:"breaches"`
+	Delay     float64   `db:"delay"`
+}
+
+type ServoRunTotal struct {
+	TenantID  uuid.UUID   `db:"tenant_id"`
+	Day       pgtype.Date `db:"day"`
+	Labels    string      `db:"labels"`
+	Ended     int64       `db:"ended"`
+	Succeeded int64       `db:"succeeded"`
+	Failed    int64       `db:"failed"`
+	TimedOut  int64       `db:"timed_out"`
+	Cancelled int64       `db:"cancelled"`
+	Started   int64       `db:"started"`
+	Seconds   float64     `db:"seconds"`
+	Breached  int64       `db:"breached"`
+	Breaches  int64       `db:"breaches"`
+	LabelsKey uuid.UUID   `db:"labels_key"`
 }
 
 type ServoServer struct {
-	Name      string
-	Version   string
-	StartedAt time.Time
-	SeenAt    time.Time
+	Name      string    `db:"name"`
+	Version   string    `db:"version"`
+	StartedAt time.Time `db:"started_at"`
+	SeenAt    time.Time `db:"seen_at"`
+}
+
+type ServoSettlement struct {
+	ID       int64     `db:"id"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	Pool     string    `db:"pool"`
+	Asset    string    `db:"asset"`
+	LeftBy   int32     `db:"left_by"`
+	Ended    int32     `db:"ended"`
+	Seconds  float64   `db:"seconds"`
+	Charged  float64   `db:"charged"`
+	Arrived  bool      `db:"arrived"`
+}
+
+type ServoShare struct {
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Pool      string    `db:"pool"`
+	InFlight  int32     `db:"in_flight"`
+	Served    float64   `db:"served"`
+	Tasks     int64     `db:"tasks"`
+	UpdatedAt time.Time `db:"updated_at"`
+	Waits     bool      `db:"waits"`
+	EvenAt    float64   `db:"even_at"`
+	OverQuota bool      `db:"over_quota"`
+	Admitted  int64     `db:"admitted"`
 }
 
 type ServoSigningKey struct {
-	ID        string
-	Secret    []byte
-	Version   int32
-	CreatedAt time.Time
-	SignsFrom time.Time
-	ExpiresAt *time.Time
-	RevokedAt *time.Time
+	ID        string     `db:"id"`
+	Secret    []byte     `db:"secret"`
+	Version   int32      `db:"version"`
+	CreatedAt time.Time  `db:"created_at"`
+	SignsFrom time.Time  `db:"signs_from"`
+	ExpiresAt *time.Time `db:"expires_at"`
+	RevokedAt *time.Time `db:"revoked_at"`
 }
 
 type ServoSlot struct {
-	TenantID  uuid.UUID
-	ConfigID  uuid.UUID
-	SlotAt    time.Time
-	RunID     uuid.UUID
-	DecidedAt time.Time
-	DecidedBy string
+	TenantID  uuid.UUID `db:"tenant_id"`
+	ConfigID  uuid.UUID `db:"config_id"`
+	SlotAt    time.Time `db:"slot_at"`
+	RunID     uuid.UUID `db:"run_id"`
+	DecidedAt time.Time `db:"decided_at"`
+	DecidedBy string    `db:"decided_by"`
 }
 
 type ServoSlotRange struct {
-	TenantID      uuid.UUID
-	ConfigID      uuid.UUID
-	FromAt        time.Time
-	ToAt          time.Time
-	Slots         int64
-	Outcome       int16
-	Reason        string
-	ConfigVersion int32
-	RunID         *uuid.UUID
-	DecidedAt     time.Time
-	DecidedBy     string
+	TenantID      uuid.UUID  `db:"tenant_id"`
+	ConfigID      uuid.UUID  `db:"config_id"`
+	FromAt        time.Time  `db:"from_at"`
+	ToAt          time.Time  `db:"to_at"`
+	Slots         int64      `db:"slots"`
+	Outcome       int16      `db:"outcome"`
+	Reason        string     `db:"reason"`
+	ConfigVersion int32      `db:"config_version"`
+	RunID         *uuid.UUID `db:"run_id"`
+	DecidedAt     time.Time  `db:"decided_at"`
+	DecidedBy     string     `db:"decided_by"`
 }
 
 type ServoSubscription struct {
-	TenantID      uuid.UUID
-	ID            uuid.UUID
-	Version       int32
-	Name          string
-	Url           string
-	Types         []string
-	Workspace     string
-	Pipeline      string
-	Secret        []byte
-	PausedAt      *time.Time
-	PauseReason   string
-	CreatedBy     string
-	CreatedAt     time.Time
-	DeletedAt     *time.Time
-	AfterEpoch    int32
-	AfterTx       int64
-	AfterPosition int64
-	DueAt         *time.Time
-	Lease         int64
-	Tries         int32
-	FailingSince  *time.Time
-	Error         string
-	Delivered     int64
-	DeliveredAt   *time.Time
+	TenantID      uuid.UUID  `db:"tenant_id"`
+	ID            uuid.UUID  `db:"id"`
+	Version       int32      `db:"version"`
+	Name          string     `db:"name"`
+	Url           string     `db:"url"`
+	Types         []string   `db:"types"`
+	Workspace     string     `db:"workspace"`
+	Pipeline      string     `db:"pipeline"`
+	Secret        []byte     `db:"secret"`
+	PausedAt      *time.Time `db:"paused_at"`
+	PauseReason   string     `db:"pause_reason"`
+	CreatedBy     string     `db:"created_by"`
+	CreatedAt     time.Time  `db:"created_at"`
+	DeletedAt     *time.Time `db:"deleted_at"`
+	AfterEpoch    int32      `db:"after_epoch"`
+	AfterTx       int64      `db:"after_tx"`
+	AfterPosition int64      `db:"after_position"`
+	DueAt         *time.Time `db:"due_at"`
+	Lease         int64      `db:"lease"`
+	Tries         int32      `db:"tries"`
+	FailingSince  *time.Time `db:"failing_since"`
+	Error         string     `db:"error"`
+	Delivered     int64      `db:"delivered"`
+	DeliveredAt   *time.Time `db:"delivered_at"`
 }
 
 type ServoSwitch struct {
-	Name      string
-	Off       bool
-	Reason    string
-	ChangedBy string
-	ChangedAt time.Time
-	Version   int32
+	Name      string    `db:"name"`
+	Off       bool      `db:"off"`
+	Reason    string    `db:"reason"`
+	ChangedBy string    `db:"changed_by"`
+	ChangedAt time.Time `db:"changed_at"`
+	Version   int32     `db:"version"`
 }
 
 type ServoTask struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	ID         uuid.UUID
-	CreatedAt  time.Time
-	FinishedAt *time.Time
-	Token      *int64
-	Ix         int32
-	TimeoutS   int32
-	Version    *int32
-	Attempt    *int32
-	Failures   *int32
-	FanOuts    *int32
-	State      *int16
-	Priority   int16
-	LateResult bool
-	Asset      string
-	Partition  string
-	Pool       string
-	Outcome    *string
-	Cursor     *string
-	Result     json.RawMessage
-	Failure    json.RawMessage
-	Upstream   []uuid.UUID
-	Inherited  []uuid.UUID
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	RunID      uuid.UUID       `db:"run_id"`
+	ID         uuid.UUID       `db:"id"`
+	CreatedAt  time.Time       `db:"created_at"`
+	FinishedAt *time.Time      `db:"finished_at"`
+	Token      *int64          `db:"token"`
+	Ix         int32           `db:"ix"`
+	TimeoutS   int32           `db:"timeout_s"`
+	Version    *int32          `db:"version"`
+	Attempt    *int32          `db:"attempt"`
+	Failures   *int32          `db:"failures"`
+	FanOuts    *int32          `db:"fan_outs"`
+	State      *int16          `db:"state"`
+	Priority   int16           `db:"priority"`
+	LateResult bool            `db:"late_result"`
+	Asset      string          `db:"asset"`
+	Partition  string          `db:"partition"`
+	Pool       string          `db:"pool"`
+	Outcome    *string         `db:"outcome"`
+	Cursor     *string         `db:"cursor"`
+	Result     json.RawMessage `db:"result"`
+	Failure    json.RawMessage `db:"failure"`
+	Upstream   []uuid.UUID     `db:"upstream"`
+	Inherited  []uuid.UUID     `db:"inherited"`
+}
+
+type ServoTaskLog struct {
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Attempt  int32     `db:"attempt"`
+	Seq      int64     `db:"seq"`
+	At       time.Time `db:"at"`
+	Bytes    int32     `db:"bytes"`
+	Text     string    `db:"text"`
+}
+
+type ServoTaskState struct {
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	State    int16     `db:"state"`
+	Since    time.Time `db:"since"`
+	Attempt  int32     `db:"attempt"`
+	Failures int32     `db:"failures"`
 }
 
 type ServoTemplate struct {
-	TenantID    uuid.UUID
-	ID          uuid.UUID
-	Name        string
-	Version     int32
-	Cron        string
-	Description string
-	ChangedBy   string
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
+	TenantID    uuid.UUID `db:"tenant_id"`
+	ID          uuid.UUID `db:"id"`
+	Name        string    `db:"name"`
+	Version     int32     `db:"version"`
+	Cron        string    `db:"cron"`
+	Description string    `db:"description"`
+	ChangedBy   string    `db:"changed_by"`
+	CreatedAt   time.Time `db:"created_at"`
+	UpdatedAt   time.Time `db:"updated_at"`
 }
 
 type ServoTenant struct {
-	ID                 uuid.UUID
-	Name               string
-	Version            int32
-	CreatedAt          time.Time
-	MaxConcurrentTasks int32
-	MaxQueuedTasks     int32
-	MaxConcurrentRuns  int32
-	MaxDailyRuns       int32
-	MaxRunDurationS    int32
-	MaxTasksPerRun     int32
-	MaxBackfillRuns    int32
-	FairnessWeight     float64
-	Zone               string
+	ID                 uuid.UUID `db:"id"`
+	Name               string    `db:"name"`
+	Version            int32     `db:"version"`
+	CreatedAt          time.Time `db:"created_at"`
+	MaxConcurrentTasks int32     `db:"max_concurrent_tasks"`
+	MaxQueuedTasks     int32     `db:"max_queued_tasks"`
+	MaxConcurrentRuns  int32     `db:"max_concurrent_runs"`
+	MaxDailyRuns       int32     `db:"max_daily_runs"`
+	MaxRunDurationS    int32     `db:"max_run_duration_s"`
+	MaxTasksPerRun     int32     `db:"max_tasks_per_run"`
+	MaxBackfillRuns    int32     `db:"max_backfill_runs"`
+	FairnessWeight     float64   `db:"fairness_weight"`
+	Zone               string    `db:"zone"`
 }
 
 type ServoWaiting struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Unmet      int32
-	Needs      string
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	TaskID     uuid.UUID `db:"task_id"`
+	Since      time.Time `db:"since"`
+	Version    int32     `db:"version"`
+	TimeoutS   int32     `db:"timeout_s"`
+	Priority   int16     `db:"priority"`
+	Dependents bool      `db:"dependents"`
+	Pool       string    `db:"pool"`
+	Unmet      int32     `db:"unmet"`
+	Needs      string    `db:"needs"`
+}
+
+type ServoWorker struct {
+	Name         string    `db:"name"`
+	Pool         string    `db:"pool"`
+	Slots        int32     `db:"slots"`
+	FirstSeen    time.Time `db:"first_seen"`
+	SeenAt       time.Time `db:"seen_at"`
+	Capabilities string    `db:"capabilities"`
 }
 
 type ServoWorkspace struct {
-	TenantID           uuid.UUID
-	ID                 uuid.UUID
-	Name               string
-	ActiveDeploymentID *uuid.UUID
-	Version            int32
-	CreatedAt          time.Time
+	TenantID           uuid.UUID  `db:"tenant_id"`
+	ID                 uuid.UUID  `db:"id"`
+	Name               string     `db:"name"`
+	ActiveDeploymentID *uuid.UUID `db:"active_deployment_id"`
+	Version            int32      `db:"version"`
+	CreatedAt          time.Time  `db:"created_at"`
 }

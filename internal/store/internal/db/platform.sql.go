@@ -17,8 +17,8 @@ DELETE FROM servo.pools WHERE name = $1::text AND version = $2::int
 `
 
 type DeletePoolParams struct {
-	Name    string
-	Version int32
+	Name    string `db:"name"`
+	Version int32  `db:"version"`
 }
 
 func (q *Queries) DeletePool(ctx context.Context, arg DeletePoolParams) (int64, error) {
@@ -37,14 +37,14 @@ SELECT unnest($1::text[]), unnest($2::int[]), unnest($3::timestamptz[]), unnest(
 `
 
 type InsertPlatformEventsParams struct {
-	Subjects    []string
-	Versions    []int32
-	RecordedAts []time.Time
-	Schemas     []int16
-	Types       []string
-	Actors      []string
-	Traces      []string
-	Datas       []string
+	Subjects    []string    `db:"subjects"`
+	Versions    []int32     `db:"versions"`
+	RecordedAts []time.Time `db:"recorded_ats"`
+	Schemas     []int16     `db:"schemas"`
+	Types       []string    `db:"types"`
+	Actors      []string    `db:"actors"`
+	Traces      []string    `db:"traces"`
+	Datas       []string    `db:"datas"`
 }
 
 // Pools and the keys that envelopes are signed with. None of it belongs to a tenant, or is
@@ -70,15 +70,15 @@ VALUES ($1::text, $2::uuid, $3::uuid[], $4::text, $5::text, $6::int, $7::real, $
 `
 
 type InsertPoolParams struct {
-	Name           string
-	OwnerID        *uuid.UUID
-	Accepts        []uuid.UUID
-	Kind           string
-	Url            string
-	MaxConcurrency int32
-	RatePerS       float32
-	TimeoutS       int32
-	Now            time.Time
+	Name           string      `db:"name"`
+	OwnerID        *uuid.UUID  `db:"owner_id"`
+	Accepts        []uuid.UUID `db:"accepts"`
+	Kind           string      `db:"kind"`
+	Url            string      `db:"url"`
+	MaxConcurrency int32       `db:"max_concurrency"`
+	RatePerS       float32     `db:"rate_per_s"`
+	TimeoutS       int32       `db:"timeout_s"`
+	Now            time.Time   `db:"now"`
 }
 
 // Without its version: that is read when the name is ours, and nobody else can delete it.
@@ -103,10 +103,10 @@ VALUES ($1::text, $2::bytea, 1, $3::timestamptz, $4::timestamptz)
 `
 
 type InsertSigningKeyParams struct {
-	ID        string
-	Secret    []byte
-	Now       time.Time
-	SignsFrom time.Time
+	ID        string    `db:"id"`
+	Secret    []byte    `db:"secret"`
+	Now       time.Time `db:"now"`
+	SignsFrom time.Time `db:"signs_from"`
 }
 
 func (q *Queries) InsertSigningKey(ctx context.Context, arg InsertSigningKeyParams) error {
@@ -123,32 +123,27 @@ const LockPool = `-- name: LockPool :one
 SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts FROM servo.pools p WHERE p.name = $1::text FOR UPDATE
 `
 
-type LockPoolRow struct {
-	ServoPool ServoPool
-}
-
-func (q *Queries) LockPool(ctx context.Context, name string) (LockPoolRow, error) {
+func (q *Queries) LockPool(ctx context.Context, name string) (ServoPool, error) {
 	row := q.db.QueryRow(ctx, LockPool, name)
-	var i LockPoolRow
+	var i ServoPool
 	err := row.Scan(
-		&i.ServoPool.Name,
-		&i.ServoPool.OwnerID,
-		&i.ServoPool.Kind,
-		&i.ServoPool.Url,
-		&i.ServoPool.MaxConcurrency,
-		&i.ServoPool.RatePerS,
-		&i.ServoPool.TimeoutS,
-		&i.ServoPool.Version,
-		&i.ServoPool.CreatedAt,
-		&i.ServoPool.UpdatedAt,
-		&i.ServoPool.Accepts,
+		&i.Name,
+		&i.OwnerID,
+		&i.Kind,
+		&i.Url,
+		&i.MaxConcurrency,
+		&i.RatePerS,
+		&i.TimeoutS,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Accepts,
 	)
 	return i, err
 }
 
 const LockQueuedWithoutAccess = `-- name: LockQueuedWithoutAccess :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, q.asset
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths, q.needs
 FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
 JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, rank, cost, asset, ready_at, deaths, needs FROM servo.pool_q x
                 WHERE x.run_id = n.run_id AND x.task_id = n.task_id
@@ -158,41 +153,19 @@ WHERE  q.tenant_id <> ALL (p.accepts)
 `
 
 type LockQueuedWithoutAccessParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
-type LockQueuedWithoutAccessRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Needs      string
-	Attempt    int32
-	Failures   int32
-	Fruitless  int32
-	Deaths     int32
-	FanOuts    int32
-	Cursor     string
-	Cost       float32
-	ReadyAt    time.Time
-	Asset      string
-}
-
-func (q *Queries) LockQueuedWithoutAccess(ctx context.Context, arg LockQueuedWithoutAccessParams) ([]LockQueuedWithoutAccessRow, error) {
+func (q *Queries) LockQueuedWithoutAccess(ctx context.Context, arg LockQueuedWithoutAccessParams) ([]ServoPoolQ, error) {
 	rows, err := q.db.Query(ctx, LockQueuedWithoutAccess, arg.RunIds, arg.TaskIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockQueuedWithoutAccessRow
+	var items []ServoPoolQ
 	for rows.Next() {
-		var i LockQueuedWithoutAccessRow
+		var i ServoPoolQ
 		if err := rows.Scan(
 			&i.TenantID,
 			&i.RunID,
@@ -203,16 +176,17 @@ func (q *Queries) LockQueuedWithoutAccess(ctx context.Context, arg LockQueuedWit
 			&i.Priority,
 			&i.Dependents,
 			&i.Pool,
-			&i.Needs,
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
-			&i.Deaths,
 			&i.FanOuts,
 			&i.Cursor,
+			&i.Rank,
 			&i.Cost,
-			&i.ReadyAt,
 			&i.Asset,
+			&i.ReadyAt,
+			&i.Deaths,
+			&i.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -251,9 +225,9 @@ SELECT p.name, p.owner_id, p.accepts FROM servo.pools p WHERE p.name = ANY ($1::
 `
 
 type PoolAccessRow struct {
-	Name    string
-	OwnerID *uuid.UUID
-	Accepts []uuid.UUID
+	Name    string      `db:"name"`
+	OwnerID *uuid.UUID  `db:"owner_id"`
+	Accepts []uuid.UUID `db:"accepts"`
 }
 
 // Which tenants the given pools accept tasks of. A pool that is not configured accepts all.
@@ -281,32 +255,28 @@ const Pools = `-- name: Pools :many
 SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts FROM servo.pools p ORDER BY p.name
 `
 
-type PoolsRow struct {
-	ServoPool ServoPool
-}
-
 // All of them: an installation has few.
-func (q *Queries) Pools(ctx context.Context) ([]PoolsRow, error) {
+func (q *Queries) Pools(ctx context.Context) ([]ServoPool, error) {
 	rows, err := q.db.Query(ctx, Pools)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PoolsRow
+	var items []ServoPool
 	for rows.Next() {
-		var i PoolsRow
+		var i ServoPool
 		if err := rows.Scan(
-			&i.ServoPool.Name,
-			&i.ServoPool.OwnerID,
-			&i.ServoPool.Kind,
-			&i.ServoPool.Url,
-			&i.ServoPool.MaxConcurrency,
-			&i.ServoPool.RatePerS,
-			&i.ServoPool.TimeoutS,
-			&i.ServoPool.Version,
-			&i.ServoPool.CreatedAt,
-			&i.ServoPool.UpdatedAt,
-			&i.ServoPool.Accepts,
+			&i.Name,
+			&i.OwnerID,
+			&i.Kind,
+			&i.Url,
+			&i.MaxConcurrency,
+			&i.RatePerS,
+			&i.TimeoutS,
+			&i.Version,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Accepts,
 		); err != nil {
 			return nil, err
 		}
@@ -327,9 +297,9 @@ ORDER  BY p.name
 `
 
 type PushPoolsRow struct {
-	ServoPool ServoPool
-	Queued    bool
-	Servers   int32
+	ServoPool ServoPool `db:"servo_pool"`
+	Queued    bool      `db:"queued"`
+	Servers   int32     `db:"servers"`
 }
 
 // The pools that are called, and which of them have something to send: one probe of the
@@ -379,9 +349,9 @@ LIMIT  $1::int
 `
 
 type QueuedWithoutAccessRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
 }
 
 // Queued tasks of tenants that may no longer use the pool: candidates, which are looked at
@@ -410,27 +380,23 @@ const SigningKeys = `-- name: SigningKeys :many
 SELECT k.id, k.secret, k.version, k.created_at, k.signs_from, k.expires_at, k.revoked_at FROM servo.signing_keys k ORDER BY k.created_at, k.id
 `
 
-type SigningKeysRow struct {
-	ServoSigningKey ServoSigningKey
-}
-
-func (q *Queries) SigningKeys(ctx context.Context) ([]SigningKeysRow, error) {
+func (q *Queries) SigningKeys(ctx context.Context) ([]ServoSigningKey, error) {
 	rows, err := q.db.Query(ctx, SigningKeys)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SigningKeysRow
+	var items []ServoSigningKey
 	for rows.Next() {
-		var i SigningKeysRow
+		var i ServoSigningKey
 		if err := rows.Scan(
-			&i.ServoSigningKey.ID,
-			&i.ServoSigningKey.Secret,
-			&i.ServoSigningKey.Version,
-			&i.ServoSigningKey.CreatedAt,
-			&i.ServoSigningKey.SignsFrom,
-			&i.ServoSigningKey.ExpiresAt,
-			&i.ServoSigningKey.RevokedAt,
+			&i.ID,
+			&i.Secret,
+			&i.Version,
+			&i.CreatedAt,
+			&i.SignsFrom,
+			&i.ExpiresAt,
+			&i.RevokedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -450,15 +416,15 @@ WHERE  name = $9::text AND version < $7::int
 `
 
 type UpdatePoolParams struct {
-	OwnerID        *uuid.UUID
-	Accepts        []uuid.UUID
-	Url            string
-	MaxConcurrency int32
-	RatePerS       float32
-	TimeoutS       int32
-	Version        int32
-	Now            time.Time
-	Name           string
+	OwnerID        *uuid.UUID  `db:"owner_id"`
+	Accepts        []uuid.UUID `db:"accepts"`
+	Url            string      `db:"url"`
+	MaxConcurrency int32       `db:"max_concurrency"`
+	RatePerS       float32     `db:"rate_per_s"`
+	TimeoutS       int32       `db:"timeout_s"`
+	Version        int32       `db:"version"`
+	Now            time.Time   `db:"now"`
+	Name           string      `db:"name"`
 }
 
 func (q *Queries) UpdatePool(ctx context.Context, arg UpdatePoolParams) (int64, error) {
@@ -486,10 +452,10 @@ WHERE  version < $3::int AND id = $4::text
 `
 
 type UpdateSigningKeyParams struct {
-	ExpiresAt *time.Time
-	RevokedAt *time.Time
-	Version   int32
-	ID        string
+	ExpiresAt *time.Time `db:"expires_at"`
+	RevokedAt *time.Time `db:"revoked_at"`
+	Version   int32      `db:"version"`
+	ID        string     `db:"id"`
 }
 
 func (q *Queries) UpdateSigningKey(ctx context.Context, arg UpdateSigningKeyParams) (int64, error) {

@@ -71,14 +71,14 @@ GROUP  BY w.pool ORDER BY w.pool LIMIT $2::int
 `
 
 type PoolCapacitiesParams struct {
-	Since time.Time
-	Most  int32
+	Since time.Time `db:"since"`
+	Most  int32     `db:"most"`
 }
 
 type PoolCapacitiesRow struct {
-	Pool    string
-	Workers int32
-	Slots   int64
+	Pool    string `db:"pool"`
+	Workers int32  `db:"workers"`
+	Slots   int64  `db:"slots"`
 }
 
 func (q *Queries) PoolCapacities(ctx context.Context, arg PoolCapacitiesParams) ([]PoolCapacitiesRow, error) {
@@ -120,11 +120,11 @@ SELECT EXISTS (SELECT FROM servo.servers o WHERE o.name <> $1::text AND o.seen_a
 `
 
 type RenewServerParams struct {
-	Name      string
-	Since     time.Time
-	Version   string
-	StartedAt time.Time
-	Now       time.Time
+	Name      string    `db:"name"`
+	Since     time.Time `db:"since"`
+	Version   string    `db:"version"`
+	StartedAt time.Time `db:"started_at"`
+	Now       time.Time `db:"now"`
 }
 
 // Says that a server is there, and whether it is alone.
@@ -152,12 +152,12 @@ SET    slots = excluded.slots, capabilities = excluded.capabilities, seen_at = g
 `
 
 type SeeWorkersParams struct {
-	Now          time.Time
-	Names        []string
-	Pools        []string
-	Slots        []int32
-	Capabilities []string
-	Since        time.Time
+	Now          time.Time `db:"now"`
+	Names        []string  `db:"names"`
+	Pools        []string  `db:"pools"`
+	Slots        []int32   `db:"slots"`
+	Capabilities []string  `db:"capabilities"`
+	Since        time.Time `db:"since"`
 }
 
 // In the order of the key, so that two servers that have seen the same workers do not wait
@@ -181,8 +181,8 @@ WHERE  w.pool = n.pool AND w.name = n.name AND w.seen_at < $1::timestamptz
 `
 
 type SeeWorkersAgainParams struct {
-	Now   time.Time
-	Names []string
+	Now   time.Time `db:"now"`
+	Names []string  `db:"names"`
 }
 
 // Workers that sent a heartbeat to a server that has seen no claim of them.
@@ -196,8 +196,8 @@ SELECT s.name, s.version, s.started_at, s.seen_at FROM servo.servers s WHERE s.s
 `
 
 type ServersParams struct {
-	Since time.Time
-	Most  int32
+	Since time.Time `db:"since"`
+	Most  int32     `db:"most"`
 }
 
 func (q *Queries) Servers(ctx context.Context, arg ServersParams) ([]ServoServer, error) {
@@ -242,22 +242,22 @@ GROUP  BY w.name ORDER BY w.name LIMIT $5::int
 `
 
 type WorkersParams struct {
-	Leases int32
-	After  string
-	Since  time.Time
-	Pool   string
-	Most   int32
+	Leases int32     `db:"leases"`
+	After  string    `db:"after"`
+	Since  time.Time `db:"since"`
+	Pool   string    `db:"pool"`
+	Most   int32     `db:"most"`
 }
 
 type WorkersRow struct {
-	Name         string
-	Pools        []string
-	Slots        int32
-	FirstSeen    time.Time
-	SeenAt       time.Time
-	Leases       int32
-	LeasesEndAt  time.Time
-	Capabilities []string
+	Name         string    `db:"name"`
+	Pools        []string  `db:"pools"`
+	Slots        int32     `db:"slots"`
+	FirstSeen    time.Time `db:"first_seen"`
+	SeenAt       time.Time `db:"seen_at"`
+	Leases       int32     `db:"leases"`
+	LeasesEndAt  time.Time `db:"leases_end_at"`
+	Capabilities []string  `db:"capabilities"`
 }
 
 // A page of workers by name. Leases have no index by worker: up to `leases` are looked at.

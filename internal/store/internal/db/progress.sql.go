@@ -33,20 +33,20 @@ SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive
 `
 
 type HeartbeatParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
-	Tokens    []int64
-	LeaseMss  []int32
-	Now       time.Time
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
+	Tokens    []int64     `db:"tokens"`
+	LeaseMss  []int32     `db:"lease_mss"`
+	Now       time.Time   `db:"now"`
 }
 
 type HeartbeatRow struct {
-	TenantID        uuid.UUID
-	RunID           uuid.UUID
-	TaskID          uuid.UUID
-	Token           int64
-	CancelRequested bool
+	TenantID        uuid.UUID `db:"tenant_id"`
+	RunID           uuid.UUID `db:"run_id"`
+	TaskID          uuid.UUID `db:"task_id"`
+	Token           int64     `db:"token"`
+	CancelRequested bool      `db:"cancel_requested"`
 }
 
 // Renews the leases that are still held with these tokens, each by its own length or by the length
@@ -94,16 +94,16 @@ JOIN   LATERAL (SELECT l.pool FROM servo.leases l
 `
 
 type PoolsOfLeasesParams struct {
-	Nths      []int32
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
-	Tokens    []int64
+	Nths      []int32     `db:"nths"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
+	Tokens    []int64     `db:"tokens"`
 }
 
 type PoolsOfLeasesRow struct {
-	Nth  int32
-	Pool string
+	Nth  int32  `db:"nth"`
+	Pool string `db:"pool"`
 }
 
 // Which pools leases are of that are held with these tokens, for a caller who may speak of some
@@ -193,27 +193,27 @@ SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive
 `
 
 type WriteProgressParams struct {
-	TenantIds           []uuid.UUID
-	RunIds              []uuid.UUID
-	TaskIds             []uuid.UUID
-	Tokens              []int64
-	Now                 time.Time
-	Phases              []string
-	Stages              []string
-	Fractions           []float32
-	RecordsExtracteds   []int64
-	RecordsTransformeds []int64
-	RecordsLoadeds      []int64
-	Bytes               []int64
-	Etas                []time.Time
+	TenantIds           []uuid.UUID `db:"tenant_ids"`
+	RunIds              []uuid.UUID `db:"run_ids"`
+	TaskIds             []uuid.UUID `db:"task_ids"`
+	Tokens              []int64     `db:"tokens"`
+	Now                 time.Time   `db:"now"`
+	Phases              []string    `db:"phases"`
+	Stages              []string    `db:"stages"`
+	Fractions           []float32   `db:"fractions"`
+	RecordsExtracteds   []int64     `db:"records_extracteds"`
+	RecordsTransformeds []int64     `db:"records_transformeds"`
+	RecordsLoadeds      []int64     `db:"records_loadeds"`
+	Bytes               []int64     `db:"bytes"`
+	Etas                []time.Time `db:"etas"`
 }
 
 type WriteProgressRow struct {
-	TenantID        uuid.UUID
-	RunID           uuid.UUID
-	TaskID          uuid.UUID
-	Token           int64
-	CancelRequested bool
+	TenantID        uuid.UUID `db:"tenant_id"`
+	RunID           uuid.UUID `db:"run_id"`
+	TaskID          uuid.UUID `db:"task_id"`
+	Token           int64     `db:"token"`
+	CancelRequested bool      `db:"cancel_requested"`
 }
 
 // Writes how far attempts are, where that has changed, by whoever holds their leases, and says

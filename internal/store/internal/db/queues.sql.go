@@ -32,10 +32,10 @@ LIMIT  $1::int
 `
 
 type ConeParams struct {
-	Chunk     int32
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	Chunk     int32       `db:"chunk"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 // The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
@@ -85,8 +85,8 @@ WHERE  ctid = ANY (ARRAY(
 `
 
 type DeleteLeasesParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) DeleteLeases(ctx context.Context, arg DeleteLeasesParams) error {
@@ -103,8 +103,8 @@ WHERE  ctid = ANY (ARRAY(
 `
 
 type DeleteQueuedParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) DeleteQueued(ctx context.Context, arg DeleteQueuedParams) error {
@@ -121,8 +121,8 @@ WHERE  ctid = ANY (ARRAY(
 `
 
 type DeleteReadyParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) DeleteReady(ctx context.Context, arg DeleteReadyParams) error {
@@ -139,8 +139,8 @@ WHERE  ctid = ANY (ARRAY(
 `
 
 type DeleteRetryingParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) DeleteRetrying(ctx context.Context, arg DeleteRetryingParams) error {
@@ -157,8 +157,8 @@ WHERE  ctid = ANY (ARRAY(
 `
 
 type DeleteWaitingParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) DeleteWaiting(ctx context.Context, arg DeleteWaitingParams) error {
@@ -176,24 +176,24 @@ ORDER  BY w.run_id, w.task_id, e.upstream_id
 `
 
 type DependentsParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 type DependentsRow struct {
-	UpstreamID uuid.UUID
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Unmet      int32
-	Needs      string
+	UpstreamID uuid.UUID `db:"upstream_id"`
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	TaskID     uuid.UUID `db:"task_id"`
+	Since      time.Time `db:"since"`
+	Version    int32     `db:"version"`
+	TimeoutS   int32     `db:"timeout_s"`
+	Priority   int16     `db:"priority"`
+	Dependents bool      `db:"dependents"`
+	Pool       string    `db:"pool"`
+	Unmet      int32     `db:"unmet"`
+	Needs      string    `db:"needs"`
 }
 
 // Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
@@ -245,34 +245,34 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::ti
 `
 
 type InsertLeasesParams struct {
-	TenantIds        []uuid.UUID
-	RunIds           []uuid.UUID
-	TaskIds          []uuid.UUID
-	Sinces           []time.Time
-	Versions         []int32
-	TimeoutSs        []int32
-	Priorities       []int16
-	Dependents       []bool
-	Pools            []string
-	Needs            []string
-	Attempts         []int32
-	FailureCounts    []int32
-	Fruitlesses      []int32
-	Deaths           []int32
-	FanOuts          []int32
-	Cursors          []string
-	Tokens           []int64
-	ClaimIds         []uuid.UUID
-	StartedAts       []time.Time
-	Deadlines        []time.Time
-	ExpiresAts       []time.Time
-	DueAts           []time.Time
-	CancelRequesteds []bool
-	Workers          []string
-	Costs            []float32
-	Assets           []string
-	ReadyAts         []time.Time
-	LeaseMss         []int32
+	TenantIds        []uuid.UUID `db:"tenant_ids"`
+	RunIds           []uuid.UUID `db:"run_ids"`
+	TaskIds          []uuid.UUID `db:"task_ids"`
+	Sinces           []time.Time `db:"sinces"`
+	Versions         []int32     `db:"versions"`
+	TimeoutSs        []int32     `db:"timeout_ss"`
+	Priorities       []int16     `db:"priorities"`
+	Dependents       []bool      `db:"dependents"`
+	Pools            []string    `db:"pools"`
+	Needs            []string    `db:"needs"`
+	Attempts         []int32     `db:"attempts"`
+	FailureCounts    []int32     `db:"failure_counts"`
+	Fruitlesses      []int32     `db:"fruitlesses"`
+	Deaths           []int32     `db:"deaths"`
+	FanOuts          []int32     `db:"fan_outs"`
+	Cursors          []string    `db:"cursors"`
+	Tokens           []int64     `db:"tokens"`
+	ClaimIds         []uuid.UUID `db:"claim_ids"`
+	StartedAts       []time.Time `db:"started_ats"`
+	Deadlines        []time.Time `db:"deadlines"`
+	ExpiresAts       []time.Time `db:"expires_ats"`
+	DueAts           []time.Time `db:"due_ats"`
+	CancelRequesteds []bool      `db:"cancel_requesteds"`
+	Workers          []string    `db:"workers"`
+	Costs            []float32   `db:"costs"`
+	Assets           []string    `db:"assets"`
+	ReadyAts         []time.Time `db:"ready_ats"`
+	LeaseMss         []int32     `db:"lease_mss"`
 }
 
 func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) error {
@@ -320,26 +320,26 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::ti
 `
 
 type InsertQueuedParams struct {
-	TenantIds     []uuid.UUID
-	RunIds        []uuid.UUID
-	TaskIds       []uuid.UUID
-	Sinces        []time.Time
-	Versions      []int32
-	TimeoutSs     []int32
-	Priorities    []int16
-	Dependents    []bool
-	Pools         []string
-	Needs         []string
-	Attempts      []int32
-	FailureCounts []int32
-	Fruitlesses   []int32
-	Deaths        []int32
-	FanOuts       []int32
-	Cursors       []string
-	Ranks         []int64
-	Costs         []float32
-	Assets        []string
-	ReadyAts      []time.Time
+	TenantIds     []uuid.UUID `db:"tenant_ids"`
+	RunIds        []uuid.UUID `db:"run_ids"`
+	TaskIds       []uuid.UUID `db:"task_ids"`
+	Sinces        []time.Time `db:"sinces"`
+	Versions      []int32     `db:"versions"`
+	TimeoutSs     []int32     `db:"timeout_ss"`
+	Priorities    []int16     `db:"priorities"`
+	Dependents    []bool      `db:"dependents"`
+	Pools         []string    `db:"pools"`
+	Needs         []string    `db:"needs"`
+	Attempts      []int32     `db:"attempts"`
+	FailureCounts []int32     `db:"failure_counts"`
+	Fruitlesses   []int32     `db:"fruitlesses"`
+	Deaths        []int32     `db:"deaths"`
+	FanOuts       []int32     `db:"fan_outs"`
+	Cursors       []string    `db:"cursors"`
+	Ranks         []int64     `db:"ranks"`
+	Costs         []float32   `db:"costs"`
+	Assets        []string    `db:"assets"`
+	ReadyAts      []time.Time `db:"ready_ats"`
 }
 
 func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) error {
@@ -378,23 +378,23 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::ti
 `
 
 type InsertReadyParams struct {
-	TenantIds     []uuid.UUID
-	RunIds        []uuid.UUID
-	TaskIds       []uuid.UUID
-	Sinces        []time.Time
-	Versions      []int32
-	TimeoutSs     []int32
-	Priorities    []int16
-	Dependents    []bool
-	Pools         []string
-	Needs         []string
-	Attempts      []int32
-	FailureCounts []int32
-	Fruitlesses   []int32
-	Deaths        []int32
-	FanOuts       []int32
-	Cursors       []string
-	Ranks         []int64
+	TenantIds     []uuid.UUID `db:"tenant_ids"`
+	RunIds        []uuid.UUID `db:"run_ids"`
+	TaskIds       []uuid.UUID `db:"task_ids"`
+	Sinces        []time.Time `db:"sinces"`
+	Versions      []int32     `db:"versions"`
+	TimeoutSs     []int32     `db:"timeout_ss"`
+	Priorities    []int16     `db:"priorities"`
+	Dependents    []bool      `db:"dependents"`
+	Pools         []string    `db:"pools"`
+	Needs         []string    `db:"needs"`
+	Attempts      []int32     `db:"attempts"`
+	FailureCounts []int32     `db:"failure_counts"`
+	Fruitlesses   []int32     `db:"fruitlesses"`
+	Deaths        []int32     `db:"deaths"`
+	FanOuts       []int32     `db:"fan_outs"`
+	Cursors       []string    `db:"cursors"`
+	Ranks         []int64     `db:"ranks"`
 }
 
 func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error {
@@ -431,24 +431,24 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::ti
 `
 
 type InsertRetryingParams struct {
-	TenantIds     []uuid.UUID
-	RunIds        []uuid.UUID
-	TaskIds       []uuid.UUID
-	Sinces        []time.Time
-	Versions      []int32
-	TimeoutSs     []int32
-	Priorities    []int16
-	Dependents    []bool
-	Pools         []string
-	Needs         []string
-	Attempts      []int32
-	FailureCounts []int32
-	Fruitlesses   []int32
-	Deaths        []int32
-	FanOuts       []int32
-	Cursors       []string
-	DueAts        []time.Time
-	Failures      []string
+	TenantIds     []uuid.UUID `db:"tenant_ids"`
+	RunIds        []uuid.UUID `db:"run_ids"`
+	TaskIds       []uuid.UUID `db:"task_ids"`
+	Sinces        []time.Time `db:"sinces"`
+	Versions      []int32     `db:"versions"`
+	TimeoutSs     []int32     `db:"timeout_ss"`
+	Priorities    []int16     `db:"priorities"`
+	Dependents    []bool      `db:"dependents"`
+	Pools         []string    `db:"pools"`
+	Needs         []string    `db:"needs"`
+	Attempts      []int32     `db:"attempts"`
+	FailureCounts []int32     `db:"failure_counts"`
+	Fruitlesses   []int32     `db:"fruitlesses"`
+	Deaths        []int32     `db:"deaths"`
+	FanOuts       []int32     `db:"fan_outs"`
+	Cursors       []string    `db:"cursors"`
+	DueAts        []time.Time `db:"due_ats"`
+	Failures      []string    `db:"failures"`
 }
 
 func (q *Queries) InsertRetrying(ctx context.Context, arg InsertRetryingParams) error {
@@ -484,17 +484,17 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::ti
 `
 
 type InsertWaitingParams struct {
-	TenantIds  []uuid.UUID
-	RunIds     []uuid.UUID
-	TaskIds    []uuid.UUID
-	Sinces     []time.Time
-	Versions   []int32
-	TimeoutSs  []int32
-	Priorities []int16
-	Dependents []bool
-	Pools      []string
-	Needs      []string
-	Unmets     []int32
+	TenantIds  []uuid.UUID `db:"tenant_ids"`
+	RunIds     []uuid.UUID `db:"run_ids"`
+	TaskIds    []uuid.UUID `db:"task_ids"`
+	Sinces     []time.Time `db:"sinces"`
+	Versions   []int32     `db:"versions"`
+	TimeoutSs  []int32     `db:"timeout_ss"`
+	Priorities []int16     `db:"priorities"`
+	Dependents []bool      `db:"dependents"`
+	Pools      []string    `db:"pools"`
+	Needs      []string    `db:"needs"`
+	Unmets     []int32     `db:"unmets"`
 }
 
 // The queue tables: one insert, one delete and one locking read for each, all by the
@@ -522,10 +522,7 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 }
 
 const LockLeases = `-- name: LockLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
-       q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance,
-       coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
 JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, needs, instance FROM servo.leases l
@@ -535,42 +532,42 @@ LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
 `
 
 type LockLeasesParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 type LockLeasesRow struct {
-	TenantID           uuid.UUID
-	RunID              uuid.UUID
-	TaskID             uuid.UUID
-	Since              time.Time
-	Version            int32
-	TimeoutS           int32
-	Priority           int16
-	Dependents         bool
-	Pool               string
-	Attempt            int32
-	Failures           int32
-	Fruitless          int32
-	FanOuts            int32
-	Cursor             string
-	Token              int64
-	ClaimID            uuid.UUID
-	StartedAt          *time.Time
-	Deadline           *time.Time
-	ExpiresAt          time.Time
-	DueAt              time.Time
-	CancelRequested    bool
-	Worker             string
-	Cost               float32
-	Asset              string
-	ReadyAt            time.Time
-	LeaseMs            int32
-	Deaths             int32
-	Needs              string
-	Instance           string
-	HeartbeatExpiresAt time.Time
+	TenantID           uuid.UUID  `db:"tenant_id"`
+	RunID              uuid.UUID  `db:"run_id"`
+	TaskID             uuid.UUID  `db:"task_id"`
+	Since              time.Time  `db:"since"`
+	Version            int32      `db:"version"`
+	TimeoutS           int32      `db:"timeout_s"`
+	Priority           int16      `db:"priority"`
+	Dependents         bool       `db:"dependents"`
+	Pool               string     `db:"pool"`
+	Attempt            int32      `db:"attempt"`
+	Failures           int32      `db:"failures"`
+	Fruitless          int32      `db:"fruitless"`
+	FanOuts            int32      `db:"fan_outs"`
+	Cursor             string     `db:"cursor"`
+	Token              int64      `db:"token"`
+	ClaimID            uuid.UUID  `db:"claim_id"`
+	StartedAt          *time.Time `db:"started_at"`
+	Deadline           *time.Time `db:"deadline"`
+	ExpiresAt          time.Time  `db:"expires_at"`
+	DueAt              time.Time  `db:"due_at"`
+	CancelRequested    bool       `db:"cancel_requested"`
+	Worker             string     `db:"worker"`
+	Cost               float32    `db:"cost"`
+	Asset              string     `db:"asset"`
+	ReadyAt            time.Time  `db:"ready_at"`
+	LeaseMs            int32      `db:"lease_ms"`
+	Deaths             int32      `db:"deaths"`
+	Needs              string     `db:"needs"`
+	Instance           string     `db:"instance"`
+	HeartbeatExpiresAt time.Time  `db:"heartbeat_expires_at"`
 }
 
 // The heartbeat of a worker counts as the expiry of its lease if it is later.
@@ -626,9 +623,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 }
 
 const LockLeasesOnly = `-- name: LockLeasesOnly :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt,
-       q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at,
-       q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
 JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, needs, instance FROM servo.leases l
@@ -636,9 +631,9 @@ JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, pr
 `
 
 type LockLeasesOnlyParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) ([]ServoLease, error) {
@@ -704,10 +699,10 @@ WHERE  q.ctid = n.tid
 `
 
 type RescheduleLeasesParams struct {
-	ExpiresAts []time.Time
-	DueAts     []time.Time
-	RunIds     []uuid.UUID
-	TaskIds    []uuid.UUID
+	ExpiresAts []time.Time `db:"expires_ats"`
+	DueAts     []time.Time `db:"due_ats"`
+	RunIds     []uuid.UUID `db:"run_ids"`
+	TaskIds    []uuid.UUID `db:"task_ids"`
 }
 
 // The next look of the reaper at leases that were renewed, or whose deadline is nearer than it knew.
@@ -725,50 +720,46 @@ const SweepLeases = `-- name: SweepLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-type SweepLeasesRow struct {
-	ServoLease ServoLease
-}
-
 // A cancel meets what is here, and waits for whoever is moving it on.
-func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]SweepLeasesRow, error) {
+func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]ServoLease, error) {
 	rows, err := q.db.Query(ctx, SweepLeases, runIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SweepLeasesRow
+	var items []ServoLease
 	for rows.Next() {
-		var i SweepLeasesRow
+		var i ServoLease
 		if err := rows.Scan(
-			&i.ServoLease.TenantID,
-			&i.ServoLease.RunID,
-			&i.ServoLease.TaskID,
-			&i.ServoLease.Since,
-			&i.ServoLease.Version,
-			&i.ServoLease.TimeoutS,
-			&i.ServoLease.Priority,
-			&i.ServoLease.Dependents,
-			&i.ServoLease.Pool,
-			&i.ServoLease.Attempt,
-			&i.ServoLease.Failures,
-			&i.ServoLease.Fruitless,
-			&i.ServoLease.FanOuts,
-			&i.ServoLease.Cursor,
-			&i.ServoLease.Token,
-			&i.ServoLease.ClaimID,
-			&i.ServoLease.StartedAt,
-			&i.ServoLease.Deadline,
-			&i.ServoLease.ExpiresAt,
-			&i.ServoLease.DueAt,
-			&i.ServoLease.CancelRequested,
-			&i.ServoLease.Worker,
-			&i.ServoLease.Cost,
-			&i.ServoLease.Asset,
-			&i.ServoLease.ReadyAt,
-			&i.ServoLease.LeaseMs,
-			&i.ServoLease.Deaths,
-			&i.ServoLease.Needs,
-			&i.ServoLease.Instance,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.Token,
+			&i.ClaimID,
+			&i.StartedAt,
+			&i.Deadline,
+			&i.ExpiresAt,
+			&i.DueAt,
+			&i.CancelRequested,
+			&i.Worker,
+			&i.Cost,
+			&i.Asset,
+			&i.ReadyAt,
+			&i.LeaseMs,
+			&i.Deaths,
+			&i.Needs,
+			&i.Instance,
 		); err != nil {
 			return nil, err
 		}
@@ -784,41 +775,37 @@ const SweepQueued = `-- name: SweepQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths, q.needs FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-type SweepQueuedRow struct {
-	ServoPoolQ ServoPoolQ
-}
-
 // A cancel meets what is here, and waits for whoever is moving it on.
-func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]SweepQueuedRow, error) {
+func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]ServoPoolQ, error) {
 	rows, err := q.db.Query(ctx, SweepQueued, runIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SweepQueuedRow
+	var items []ServoPoolQ
 	for rows.Next() {
-		var i SweepQueuedRow
+		var i ServoPoolQ
 		if err := rows.Scan(
-			&i.ServoPoolQ.TenantID,
-			&i.ServoPoolQ.RunID,
-			&i.ServoPoolQ.TaskID,
-			&i.ServoPoolQ.Since,
-			&i.ServoPoolQ.Version,
-			&i.ServoPoolQ.TimeoutS,
-			&i.ServoPoolQ.Priority,
-			&i.ServoPoolQ.Dependents,
-			&i.ServoPoolQ.Pool,
-			&i.ServoPoolQ.Attempt,
-			&i.ServoPoolQ.Failures,
-			&i.ServoPoolQ.Fruitless,
-			&i.ServoPoolQ.FanOuts,
-			&i.ServoPoolQ.Cursor,
-			&i.ServoPoolQ.Rank,
-			&i.ServoPoolQ.Cost,
-			&i.ServoPoolQ.Asset,
-			&i.ServoPoolQ.ReadyAt,
-			&i.ServoPoolQ.Deaths,
-			&i.ServoPoolQ.Needs,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.Rank,
+			&i.Cost,
+			&i.Asset,
+			&i.ReadyAt,
+			&i.Deaths,
+			&i.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -834,40 +821,36 @@ const SweepReady = `-- name: SweepReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-type SweepReadyRow struct {
-	ServoReadyQ ServoReadyQ
-}
-
 // A cancel meets what is here, and waits for whoever is moving it on.
-func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]SweepReadyRow, error) {
+func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]ServoReadyQ, error) {
 	rows, err := q.db.Query(ctx, SweepReady, runIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SweepReadyRow
+	var items []ServoReadyQ
 	for rows.Next() {
-		var i SweepReadyRow
+		var i ServoReadyQ
 		if err := rows.Scan(
-			&i.ServoReadyQ.TenantID,
-			&i.ServoReadyQ.RunID,
-			&i.ServoReadyQ.TaskID,
-			&i.ServoReadyQ.Since,
-			&i.ServoReadyQ.Version,
-			&i.ServoReadyQ.TimeoutS,
-			&i.ServoReadyQ.Priority,
-			&i.ServoReadyQ.Dependents,
-			&i.ServoReadyQ.Pool,
-			&i.ServoReadyQ.Attempt,
-			&i.ServoReadyQ.Failures,
-			&i.ServoReadyQ.Fruitless,
-			&i.ServoReadyQ.FanOuts,
-			&i.ServoReadyQ.Cursor,
-			&i.ServoReadyQ.Rank,
-			&i.ServoReadyQ.Held,
-			&i.ServoReadyQ.Deaths,
-			&i.ServoReadyQ.Needs,
-			&i.ServoReadyQ.LacksWorker,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.Rank,
+			&i.Held,
+			&i.Deaths,
+			&i.Needs,
+			&i.LacksWorker,
 		); err != nil {
 			return nil, err
 		}
@@ -883,39 +866,35 @@ const SweepRetrying = `-- name: SweepRetrying :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-type SweepRetryingRow struct {
-	ServoRetryQ ServoRetryQ
-}
-
 // A cancel meets what is here, and waits for whoever is moving it on.
-func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]SweepRetryingRow, error) {
+func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]ServoRetryQ, error) {
 	rows, err := q.db.Query(ctx, SweepRetrying, runIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SweepRetryingRow
+	var items []ServoRetryQ
 	for rows.Next() {
-		var i SweepRetryingRow
+		var i ServoRetryQ
 		if err := rows.Scan(
-			&i.ServoRetryQ.TenantID,
-			&i.ServoRetryQ.RunID,
-			&i.ServoRetryQ.TaskID,
-			&i.ServoRetryQ.Since,
-			&i.ServoRetryQ.Version,
-			&i.ServoRetryQ.TimeoutS,
-			&i.ServoRetryQ.Priority,
-			&i.ServoRetryQ.Dependents,
-			&i.ServoRetryQ.Pool,
-			&i.ServoRetryQ.Attempt,
-			&i.ServoRetryQ.Failures,
-			&i.ServoRetryQ.Fruitless,
-			&i.ServoRetryQ.FanOuts,
-			&i.ServoRetryQ.Cursor,
-			&i.ServoRetryQ.DueAt,
-			&i.ServoRetryQ.Failure,
-			&i.ServoRetryQ.Deaths,
-			&i.ServoRetryQ.Needs,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.DueAt,
+			&i.Failure,
+			&i.Deaths,
+			&i.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -931,32 +910,28 @@ const SweepWaiting = `-- name: SweepWaiting :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet, q.needs FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-type SweepWaitingRow struct {
-	ServoWaiting ServoWaiting
-}
-
 // A cancel meets what is here, and waits for whoever is moving it on.
-func (q *Queries) SweepWaiting(ctx context.Context, runIds []uuid.UUID) ([]SweepWaitingRow, error) {
+func (q *Queries) SweepWaiting(ctx context.Context, runIds []uuid.UUID) ([]ServoWaiting, error) {
 	rows, err := q.db.Query(ctx, SweepWaiting, runIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SweepWaitingRow
+	var items []ServoWaiting
 	for rows.Next() {
-		var i SweepWaitingRow
+		var i ServoWaiting
 		if err := rows.Scan(
-			&i.ServoWaiting.TenantID,
-			&i.ServoWaiting.RunID,
-			&i.ServoWaiting.TaskID,
-			&i.ServoWaiting.Since,
-			&i.ServoWaiting.Version,
-			&i.ServoWaiting.TimeoutS,
-			&i.ServoWaiting.Priority,
-			&i.ServoWaiting.Dependents,
-			&i.ServoWaiting.Pool,
-			&i.ServoWaiting.Unmet,
-			&i.ServoWaiting.Needs,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Unmet,
+			&i.Needs,
 		); err != nil {
 			return nil, err
 		}
@@ -987,18 +962,18 @@ WHERE  q.ctid = n.tid
 `
 
 type UpdateLeasesParams struct {
-	Sinces           []time.Time
-	Versions         []int32
-	Fruitlesses      []int32
-	FanOuts          []int32
-	Cursors          []string
-	Dependents       []bool
-	StartedAts       []time.Time
-	Deadlines        []time.Time
-	CancelRequesteds []bool
-	Instances        []string
-	RunIds           []uuid.UUID
-	TaskIds          []uuid.UUID
+	Sinces           []time.Time `db:"sinces"`
+	Versions         []int32     `db:"versions"`
+	Fruitlesses      []int32     `db:"fruitlesses"`
+	FanOuts          []int32     `db:"fan_outs"`
+	Cursors          []string    `db:"cursors"`
+	Dependents       []bool      `db:"dependents"`
+	StartedAts       []time.Time `db:"started_ats"`
+	Deadlines        []time.Time `db:"deadlines"`
+	CancelRequesteds []bool      `db:"cancel_requesteds"`
+	Instances        []string    `db:"instances"`
+	RunIds           []uuid.UUID `db:"run_ids"`
+	TaskIds          []uuid.UUID `db:"task_ids"`
 }
 
 // expires_at and due_at stay as they are: due_at is indexed, and only the reaper moves it.
@@ -1033,9 +1008,9 @@ WHERE  q.ctid = n.tid
 `
 
 type UpdateWaitingParams struct {
-	Unmets  []int32
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
+	Unmets  []int32     `db:"unmets"`
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) UpdateWaiting(ctx context.Context, arg UpdateWaitingParams) error {

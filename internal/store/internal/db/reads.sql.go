@@ -21,11 +21,11 @@ LIMIT  1 OFFSET $5::int
 `
 
 type ConfigRunsBoundParams struct {
-	TenantID uuid.UUID
-	ConfigID uuid.UUID
-	Lower    uuid.UUID
-	Upper    uuid.UUID
-	Walk     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	ConfigID uuid.UUID `db:"config_id"`
+	Lower    uuid.UUID `db:"lower"`
+	Upper    uuid.UUID `db:"upper"`
+	Walk     int32     `db:"walk"`
 }
 
 // The same among the runs of one config.
@@ -64,18 +64,18 @@ WHERE  d.tenant_id = $1::uuid AND d.id = $2::uuid
 `
 
 type GetDeploymentParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 type GetDeploymentRow struct {
-	ID          uuid.UUID
-	WorkspaceID uuid.UUID
-	Workspace   string
-	Digest      string
-	CreatedAt   time.Time
-	Active      bool
-	Manifest    json.RawMessage
+	ID          uuid.UUID       `db:"id"`
+	WorkspaceID uuid.UUID       `db:"workspace_id"`
+	Workspace   string          `db:"workspace"`
+	Digest      string          `db:"digest"`
+	CreatedAt   time.Time       `db:"created_at"`
+	Active      bool            `db:"active"`
+	Manifest    json.RawMessage `db:"manifest"`
 }
 
 func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (GetDeploymentRow, error) {
@@ -102,14 +102,14 @@ WHERE  r.tenant_id = $1::uuid AND r.id = $2::uuid
 `
 
 type GetRunParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 type GetRunRow struct {
-	ServoRun  ServoRun
-	Workspace string
-	Config    string
+	ServoRun  ServoRun `db:"servo_run"`
+	Workspace string   `db:"workspace"`
+	Config    string   `db:"config"`
 }
 
 func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, error) {
@@ -161,9 +161,9 @@ SELECT t.id, t.name, t.created_at FROM servo.tenants t WHERE t.id = $1::uuid
 `
 
 type GetTenantRow struct {
-	ID        uuid.UUID
-	Name      string
-	CreatedAt time.Time
+	ID        uuid.UUID `db:"id"`
+	Name      string    `db:"name"`
+	CreatedAt time.Time `db:"created_at"`
 }
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (GetTenantRow, error) {
@@ -180,16 +180,16 @@ WHERE  w.tenant_id = $1::uuid AND w.name = $2::text
 `
 
 type GetWorkspaceParams struct {
-	TenantID uuid.UUID
-	Name     string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Name     string    `db:"name"`
 }
 
 type GetWorkspaceRow struct {
-	ID                 uuid.UUID
-	Name               string
-	ActiveDeploymentID *uuid.UUID
-	Version            int32
-	CreatedAt          time.Time
+	ID                 uuid.UUID  `db:"id"`
+	Name               string     `db:"name"`
+	ActiveDeploymentID *uuid.UUID `db:"active_deployment_id"`
+	Version            int32      `db:"version"`
+	CreatedAt          time.Time  `db:"created_at"`
 }
 
 func (q *Queries) GetWorkspace(ctx context.Context, arg GetWorkspaceParams) (GetWorkspaceRow, error) {
@@ -218,19 +218,19 @@ LIMIT  $7::int
 `
 
 type ListConfigRunsParams struct {
-	TenantID uuid.UUID
-	ConfigID uuid.UUID
-	Lower    uuid.UUID
-	Upper    uuid.UUID
-	Pipeline string
-	States   []int16
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	ConfigID uuid.UUID `db:"config_id"`
+	Lower    uuid.UUID `db:"lower"`
+	Upper    uuid.UUID `db:"upper"`
+	Pipeline string    `db:"pipeline"`
+	States   []int16   `db:"states"`
+	Most     int32     `db:"most"`
 }
 
 type ListConfigRunsRow struct {
-	ServoRun  ServoRun
-	Workspace string
-	Config    string
+	ServoRun  ServoRun `db:"servo_run"`
+	Workspace string   `db:"workspace"`
+	Config    string   `db:"config"`
 }
 
 // Those of one config, the newest first.
@@ -311,19 +311,19 @@ LIMIT  $4::int
 `
 
 type ListDeploymentsParams struct {
-	TenantID  uuid.UUID
-	Upper     uuid.UUID
-	Workspace string
-	Most      int32
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Upper     uuid.UUID `db:"upper"`
+	Workspace string    `db:"workspace"`
+	Most      int32     `db:"most"`
 }
 
 type ListDeploymentsRow struct {
-	ID          uuid.UUID
-	WorkspaceID uuid.UUID
-	Workspace   string
-	Digest      string
-	CreatedAt   time.Time
-	Active      bool
+	ID          uuid.UUID `db:"id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Workspace   string    `db:"workspace"`
+	Digest      string    `db:"digest"`
+	CreatedAt   time.Time `db:"created_at"`
+	Active      bool      `db:"active"`
 }
 
 func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams) ([]ListDeploymentsRow, error) {
@@ -373,21 +373,21 @@ LIMIT  $9::int
 `
 
 type ListRetriesParams struct {
-	TenantID  uuid.UUID
-	Parent    uuid.UUID
-	Lower     uuid.UUID
-	Upper     uuid.UUID
-	Config    uuid.UUID
-	Workspace string
-	Pipeline  string
-	States    []int16
-	Most      int32
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Parent    uuid.UUID `db:"parent"`
+	Lower     uuid.UUID `db:"lower"`
+	Upper     uuid.UUID `db:"upper"`
+	Config    uuid.UUID `db:"config"`
+	Workspace string    `db:"workspace"`
+	Pipeline  string    `db:"pipeline"`
+	States    []int16   `db:"states"`
+	Most      int32     `db:"most"`
 }
 
 type ListRetriesRow struct {
-	ServoRun  ServoRun
-	Workspace string
-	Config    string
+	ServoRun  ServoRun `db:"servo_run"`
+	Workspace string   `db:"workspace"`
+	Config    string   `db:"config"`
 }
 
 // The runs that were made to retry one, the newest first.
@@ -473,19 +473,19 @@ LIMIT  $7::int
 `
 
 type ListRunsParams struct {
-	TenantID  uuid.UUID
-	Lower     uuid.UUID
-	Upper     uuid.UUID
-	Workspace string
-	Pipeline  string
-	States    []int16
-	Most      int32
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Lower     uuid.UUID `db:"lower"`
+	Upper     uuid.UUID `db:"upper"`
+	Workspace string    `db:"workspace"`
+	Pipeline  string    `db:"pipeline"`
+	States    []int16   `db:"states"`
+	Most      int32     `db:"most"`
 }
 
 type ListRunsRow struct {
-	ServoRun  ServoRun
-	Workspace string
-	Config    string
+	ServoRun  ServoRun `db:"servo_run"`
+	Workspace string   `db:"workspace"`
+	Config    string   `db:"config"`
 }
 
 // What people and programs read, all of it under the role of a tenant. Every statement names
@@ -639,56 +639,56 @@ ORDER  BY t.ix
 `
 
 type ListTasksParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	States   []int16
-	After    int32
-	Asset    string
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	States   []int16   `db:"states"`
+	After    int32     `db:"after"`
+	Asset    string    `db:"asset"`
+	Most     int32     `db:"most"`
 }
 
 type ListTasksRow struct {
-	ID                 uuid.UUID
-	Ix                 int32
-	Asset              string
-	Partition          string
-	Pool               string
-	Priority           int16
-	CreatedAt          time.Time
-	FinishedAt         *time.Time
-	Outcome            *string
-	Result             json.RawMessage
-	LateResult         bool
-	State              int16
-	Since              time.Time
-	Attempt            int32
-	Failures           int32
-	FanOuts            int32
-	TimeoutS           int32
-	Unmet              int32
-	Cursor             string
-	Worker             string
-	CancelRequested    bool
-	StartedAt          time.Time
-	Deadline           time.Time
-	ExpiresAt          time.Time
-	DueAt              time.Time
-	Failure            json.RawMessage
-	SeenAt             time.Time
-	Said               bool
-	Fraction           float32
-	Phase              string
-	Stage              string
-	Stages             int32
-	RecordsExtracted   int64
-	RecordsTransformed int64
-	RecordsLoaded      int64
-	Bytes              int64
-	Eta                time.Time
-	StageSince         time.Time
-	UpdatedAt          time.Time
-	UsualSeconds       float64
+	ID                 uuid.UUID       `db:"id"`
+	Ix                 int32           `db:"ix"`
+	Asset              string          `db:"asset"`
+	Partition          string          `db:"partition"`
+	Pool               string          `db:"pool"`
+	Priority           int16           `db:"priority"`
+	CreatedAt          time.Time       `db:"created_at"`
+	FinishedAt         *time.Time      `db:"finished_at"`
+	Outcome            *string         `db:"outcome"`
+	Result             json.RawMessage `db:"result"`
+	LateResult         bool            `db:"late_result"`
+	State              int16           `db:"state"`
+	Since              time.Time       `db:"since"`
+	Attempt            int32           `db:"attempt"`
+	Failures           int32           `db:"failures"`
+	FanOuts            int32           `db:"fan_outs"`
+	TimeoutS           int32           `db:"timeout_s"`
+	Unmet              int32           `db:"unmet"`
+	Cursor             string          `db:"cursor"`
+	Worker             string          `db:"worker"`
+	CancelRequested    bool            `db:"cancel_requested"`
+	StartedAt          time.Time       `db:"started_at"`
+	Deadline           time.Time       `db:"deadline"`
+	ExpiresAt          time.Time       `db:"expires_at"`
+	DueAt              time.Time       `db:"due_at"`
+	Failure            json.RawMessage `db:"failure"`
+	SeenAt             time.Time       `db:"seen_at"`
+	Said               bool            `db:"said"`
+	Fraction           float32         `db:"fraction"`
+	Phase              string          `db:"phase"`
+	Stage              string          `db:"stage"`
+	Stages             int32           `db:"stages"`
+	RecordsExtracted   int64           `db:"records_extracted"`
+	RecordsTransformed int64           `db:"records_transformed"`
+	RecordsLoaded      int64           `db:"records_loaded"`
+	Bytes              int64           `db:"bytes"`
+	Eta                time.Time       `db:"eta"`
+	StageSince         time.Time       `db:"stage_since"`
+	UpdatedAt          time.Time       `db:"updated_at"`
+	UsualSeconds       float64         `db:"usual_seconds"`
 }
 
 // The page first, then where its tasks are: five probes for each task of the page, however
@@ -772,16 +772,16 @@ LIMIT  $2::int
 `
 
 type ListWorkspacesParams struct {
-	TenantID uuid.UUID
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	Most     int32     `db:"most"`
 }
 
 type ListWorkspacesRow struct {
-	ID                 uuid.UUID
-	Name               string
-	ActiveDeploymentID *uuid.UUID
-	Version            int32
-	CreatedAt          time.Time
+	ID                 uuid.UUID  `db:"id"`
+	Name               string     `db:"name"`
+	ActiveDeploymentID *uuid.UUID `db:"active_deployment_id"`
+	Version            int32      `db:"version"`
+	CreatedAt          time.Time  `db:"created_at"`
 }
 
 func (q *Queries) ListWorkspaces(ctx context.Context, arg ListWorkspacesParams) ([]ListWorkspacesRow, error) {
@@ -821,25 +821,25 @@ LIMIT  $5::int
 `
 
 type RunEventsParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	Tx       string
-	Position int64
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	Tx       string    `db:"tx"`
+	Position int64     `db:"position"`
+	Most     int32     `db:"most"`
 }
 
 type RunEventsRow struct {
-	Tx         int64
-	Position   int64
-	Settled    bool
-	SubjectID  uuid.UUID
-	RecordedAt time.Time
-	Version    int32
-	Schema     int16
-	Type       string
-	Actor      string
-	Trace      string
-	Data       json.RawMessage
+	Tx         int64           `db:"tx"`
+	Position   int64           `db:"position"`
+	Settled    bool            `db:"settled"`
+	SubjectID  uuid.UUID       `db:"subject_id"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Version    int32           `db:"version"`
+	Schema     int16           `db:"schema"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Trace      string          `db:"trace"`
+	Data       json.RawMessage `db:"data"`
 }
 
 // In the order of the feed: transaction, then position. An event whose transaction is not
@@ -892,14 +892,14 @@ ORDER  BY e.version
 `
 
 type RunPlanEventsParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 type RunPlanEventsRow struct {
-	Type   string
-	Schema int16
-	Data   json.RawMessage
+	Type   string          `db:"type"`
+	Schema int16           `db:"schema"`
+	Data   json.RawMessage `db:"data"`
 }
 
 // The events of a run's own stream that brought its tasks.
@@ -931,10 +931,10 @@ LIMIT  1 OFFSET $4::int
 `
 
 type RunsBoundParams struct {
-	TenantID uuid.UUID
-	Lower    uuid.UUID
-	Upper    uuid.UUID
-	Walk     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	Lower    uuid.UUID `db:"lower"`
+	Upper    uuid.UUID `db:"upper"`
+	Walk     int32     `db:"walk"`
 }
 
 // How far back a filter is tried in one page: the run that is so many runs back.
@@ -985,23 +985,23 @@ LIMIT  $11::int
 `
 
 type RunsInStatesParams struct {
-	Ended     []int16
-	TenantID  uuid.UUID
-	Lower     uuid.UUID
-	Upper     uuid.UUID
-	WalkEnded int32
-	Live      bool
-	WalkLive  int32
-	States    []int16
-	Workspace string
-	Pipeline  string
-	Most      int32
+	Ended     []int16   `db:"ended"`
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Lower     uuid.UUID `db:"lower"`
+	Upper     uuid.UUID `db:"upper"`
+	WalkEnded int32     `db:"walk_ended"`
+	Live      bool      `db:"live"`
+	WalkLive  int32     `db:"walk_live"`
+	States    []int16   `db:"states"`
+	Workspace string    `db:"workspace"`
+	Pipeline  string    `db:"pipeline"`
+	Most      int32     `db:"most"`
 }
 
 type RunsInStatesRow struct {
-	ID        uuid.UUID
-	Workspace string
-	Config    string
+	ID        uuid.UUID `db:"id"`
+	Workspace string    `db:"workspace"`
+	Config    string    `db:"config"`
 }
 
 // Runs that have not ended, or ended without success, the newest first: the index of each such
@@ -1053,12 +1053,12 @@ LIMIT  1
 `
 
 type RunsInStatesBoundParams struct {
-	Ended    []int16
-	TenantID uuid.UUID
-	Lower    uuid.UUID
-	Upper    uuid.UUID
-	Walk     int32
-	Live     bool
+	Ended    []int16   `db:"ended"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	Lower    uuid.UUID `db:"lower"`
+	Upper    uuid.UUID `db:"upper"`
+	Walk     int32     `db:"walk"`
+	Live     bool      `db:"live"`
 }
 
 // How far back these are tried in one page: the newest of the places where a walk ends.
@@ -1104,16 +1104,16 @@ ORDER  BY u.asset, u.partition
 `
 
 type TaskInputsParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
 }
 
 type TaskInputsRow struct {
-	RunID     uuid.UUID
-	TaskID    uuid.UUID
-	Asset     string
-	Partition string
+	RunID     uuid.UUID `db:"run_id"`
+	TaskID    uuid.UUID `db:"task_id"`
+	Asset     string    `db:"asset"`
+	Partition string    `db:"partition"`
 }
 
 // The tasks whose results a task is given: of its own run, and of those that executed what its run
@@ -1148,8 +1148,8 @@ SELECT t.id FROM servo.tasks t WHERE t.tenant_id = $1::uuid AND t.run_id = $2::u
 `
 
 type UnsuccessfulTasksParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 func (q *Queries) UnsuccessfulTasks(ctx context.Context, arg UnsuccessfulTasksParams) ([]uuid.UUID, error) {
@@ -1190,21 +1190,21 @@ ORDER  BY page.ix
 `
 
 type UpstreamTasksParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	After    int32
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	After    int32     `db:"after"`
+	Most     int32     `db:"most"`
 }
 
 type UpstreamTasksRow struct {
-	ID        uuid.UUID
-	Ix        int32
-	Asset     string
-	Partition string
-	State     int16
-	Outcome   *string
-	Result    json.RawMessage
+	ID        uuid.UUID       `db:"id"`
+	Ix        int32           `db:"ix"`
+	Asset     string          `db:"asset"`
+	Partition string          `db:"partition"`
+	State     int16           `db:"state"`
+	Outcome   *string         `db:"outcome"`
+	Result    json.RawMessage `db:"result"`
 }
 
 // Whom a task waits or waited for. The edges are kept by their upstream, so this reads those

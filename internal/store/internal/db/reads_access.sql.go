@@ -19,18 +19,14 @@ ORDER  BY a.id DESC LIMIT $4::int
 `
 
 type ListAuditParams struct {
-	TenantID uuid.UUID
-	Before   uuid.UUID
-	Since    uuid.UUID
-	Most     int32
-}
-
-type ListAuditRow struct {
-	ServoAuditLog ServoAuditLog
+	TenantID uuid.UUID `db:"tenant_id"`
+	Before   uuid.UUID `db:"before"`
+	Since    uuid.UUID `db:"since"`
+	Most     int32     `db:"most"`
 }
 
 // The newest first. An id has the time of its row in its first bits, so the times bound the ids.
-func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ListAuditRow, error) {
+func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ServoAuditLog, error) {
 	rows, err := q.db.Query(ctx, ListAudit,
 		arg.TenantID,
 		arg.Before,
@@ -41,21 +37,21 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ListAud
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListAuditRow
+	var items []ServoAuditLog
 	for rows.Next() {
-		var i ListAuditRow
+		var i ServoAuditLog
 		if err := rows.Scan(
-			&i.ServoAuditLog.TenantID,
-			&i.ServoAuditLog.ID,
-			&i.ServoAuditLog.At,
-			&i.ServoAuditLog.Actor,
-			&i.ServoAuditLog.Address,
-			&i.ServoAuditLog.RequestID,
-			&i.ServoAuditLog.Method,
-			&i.ServoAuditLog.Subject,
-			&i.ServoAuditLog.Allowed,
-			&i.ServoAuditLog.Code,
-			&i.ServoAuditLog.Request,
+			&i.TenantID,
+			&i.ID,
+			&i.At,
+			&i.Actor,
+			&i.Address,
+			&i.RequestID,
+			&i.Method,
+			&i.Subject,
+			&i.Allowed,
+			&i.Code,
+			&i.Request,
 		); err != nil {
 			return nil, err
 		}
@@ -74,19 +70,15 @@ ORDER  BY a.id DESC LIMIT $5::int
 `
 
 type ListAuditOfParams struct {
-	TenantID uuid.UUID
-	Actor    string
-	Before   uuid.UUID
-	Since    uuid.UUID
-	Most     int32
-}
-
-type ListAuditOfRow struct {
-	ServoAuditLog ServoAuditLog
+	TenantID uuid.UUID `db:"tenant_id"`
+	Actor    string    `db:"actor"`
+	Before   uuid.UUID `db:"before"`
+	Since    uuid.UUID `db:"since"`
+	Most     int32     `db:"most"`
 }
 
 // Those of one actor, the newest first.
-func (q *Queries) ListAuditOf(ctx context.Context, arg ListAuditOfParams) ([]ListAuditOfRow, error) {
+func (q *Queries) ListAuditOf(ctx context.Context, arg ListAuditOfParams) ([]ServoAuditLog, error) {
 	rows, err := q.db.Query(ctx, ListAuditOf,
 		arg.TenantID,
 		arg.Actor,
@@ -98,21 +90,21 @@ func (q *Queries) ListAuditOf(ctx context.Context, arg ListAuditOfParams) ([]Lis
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListAuditOfRow
+	var items []ServoAuditLog
 	for rows.Next() {
-		var i ListAuditOfRow
+		var i ServoAuditLog
 		if err := rows.Scan(
-			&i.ServoAuditLog.TenantID,
-			&i.ServoAuditLog.ID,
-			&i.ServoAuditLog.At,
-			&i.ServoAuditLog.Actor,
-			&i.ServoAuditLog.Address,
-			&i.ServoAuditLog.RequestID,
-			&i.ServoAuditLog.Method,
-			&i.ServoAuditLog.Subject,
-			&i.ServoAuditLog.Allowed,
-			&i.ServoAuditLog.Code,
-			&i.ServoAuditLog.Request,
+			&i.TenantID,
+			&i.ID,
+			&i.At,
+			&i.Actor,
+			&i.Address,
+			&i.RequestID,
+			&i.Method,
+			&i.Subject,
+			&i.Allowed,
+			&i.Code,
+			&i.Request,
 		); err != nil {
 			return nil, err
 		}
@@ -134,27 +126,27 @@ ORDER  BY k.id DESC LIMIT $4::int
 `
 
 type ListKeysParams struct {
-	TenantID   uuid.UUID
-	Before     uuid.UUID
-	Everything bool
-	Most       int32
+	TenantID   uuid.UUID `db:"tenant_id"`
+	Before     uuid.UUID `db:"before"`
+	Everything bool      `db:"everything"`
+	Most       int32     `db:"most"`
 }
 
 type ListKeysRow struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	Version    int32
-	PublicID   string
-	Name       string
-	Role       string
-	Workspace  *string
-	Pools      []string
-	CreatedBy  string
-	CreatedAt  time.Time
-	ExpiresAt  *time.Time
-	ReplacedBy *string
-	RevokedAt  *time.Time
-	LastUsedAt *time.Time
+	TenantID   uuid.UUID  `db:"tenant_id"`
+	ID         uuid.UUID  `db:"id"`
+	Version    int32      `db:"version"`
+	PublicID   string     `db:"public_id"`
+	Name       string     `db:"name"`
+	Role       string     `db:"role"`
+	Workspace  *string    `db:"workspace"`
+	Pools      []string   `db:"pools"`
+	CreatedBy  string     `db:"created_by"`
+	CreatedAt  time.Time  `db:"created_at"`
+	ExpiresAt  *time.Time `db:"expires_at"`
+	ReplacedBy *string    `db:"replaced_by"`
+	RevokedAt  *time.Time `db:"revoked_at"`
+	LastUsedAt *time.Time `db:"last_used_at"`
 }
 
 // What people read of keys and of the audit.

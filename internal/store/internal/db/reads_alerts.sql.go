@@ -21,18 +21,18 @@ ORDER  BY d.channel_id, d.change
 `
 
 type DeliveriesOfParams struct {
-	TenantID uuid.UUID
-	AlertID  uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	AlertID  uuid.UUID `db:"alert_id"`
 }
 
 type DeliveriesOfRow struct {
-	Change      int16
-	CreatedAt   time.Time
-	DueAt       *time.Time
-	Tries       int32
-	DeliveredAt *time.Time
-	Error       string
-	Channel     string
+	Change      int16      `db:"change"`
+	CreatedAt   time.Time  `db:"created_at"`
+	DueAt       *time.Time `db:"due_at"`
+	Tries       int32      `db:"tries"`
+	DeliveredAt *time.Time `db:"delivered_at"`
+	Error       string     `db:"error"`
+	Channel     string     `db:"channel"`
 }
 
 func (q *Queries) DeliveriesOf(ctx context.Context, arg DeliveriesOfParams) ([]DeliveriesOfRow, error) {
@@ -68,28 +68,24 @@ SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.m
 `
 
 type GetAlertParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
-type GetAlertRow struct {
-	ServoAlert ServoAlert
-}
-
-func (q *Queries) GetAlert(ctx context.Context, arg GetAlertParams) (GetAlertRow, error) {
+func (q *Queries) GetAlert(ctx context.Context, arg GetAlertParams) (ServoAlert, error) {
 	row := q.db.QueryRow(ctx, GetAlert, arg.TenantID, arg.ID)
-	var i GetAlertRow
+	var i ServoAlert
 	err := row.Scan(
-		&i.ServoAlert.TenantID,
-		&i.ServoAlert.ID,
-		&i.ServoAlert.Version,
-		&i.ServoAlert.Kind,
-		&i.ServoAlert.Severity,
-		&i.ServoAlert.AboutID,
-		&i.ServoAlert.Name,
-		&i.ServoAlert.Message,
-		&i.ServoAlert.RaisedAt,
-		&i.ServoAlert.ResolvedAt,
+		&i.TenantID,
+		&i.ID,
+		&i.Version,
+		&i.Kind,
+		&i.Severity,
+		&i.AboutID,
+		&i.Name,
+		&i.Message,
+		&i.RaisedAt,
+		&i.ResolvedAt,
 	)
 	return i, err
 }
@@ -103,19 +99,15 @@ ORDER  BY a.id DESC LIMIT $4::int
 `
 
 type ListAlertsParams struct {
-	TenantID uuid.UUID
-	Before   uuid.UUID
-	Kind     string
-	Most     int32
-}
-
-type ListAlertsRow struct {
-	ServoAlert ServoAlert
+	TenantID uuid.UUID `db:"tenant_id"`
+	Before   uuid.UUID `db:"before"`
+	Kind     string    `db:"kind"`
+	Most     int32     `db:"most"`
 }
 
 // What people read of alerts.
 // The newest first.
-func (q *Queries) ListAlerts(ctx context.Context, arg ListAlertsParams) ([]ListAlertsRow, error) {
+func (q *Queries) ListAlerts(ctx context.Context, arg ListAlertsParams) ([]ServoAlert, error) {
 	rows, err := q.db.Query(ctx, ListAlerts,
 		arg.TenantID,
 		arg.Before,
@@ -126,20 +118,20 @@ func (q *Queries) ListAlerts(ctx context.Context, arg ListAlertsParams) ([]ListA
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListAlertsRow
+	var items []ServoAlert
 	for rows.Next() {
-		var i ListAlertsRow
+		var i ServoAlert
 		if err := rows.Scan(
-			&i.ServoAlert.TenantID,
-			&i.ServoAlert.ID,
-			&i.ServoAlert.Version,
-			&i.ServoAlert.Kind,
-			&i.ServoAlert.Severity,
-			&i.ServoAlert.AboutID,
-			&i.ServoAlert.Name,
-			&i.ServoAlert.Message,
-			&i.ServoAlert.RaisedAt,
-			&i.ServoAlert.ResolvedAt,
+			&i.TenantID,
+			&i.ID,
+			&i.Version,
+			&i.Kind,
+			&i.Severity,
+			&i.AboutID,
+			&i.Name,
+			&i.Message,
+			&i.RaisedAt,
+			&i.ResolvedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -159,18 +151,14 @@ ORDER  BY a.id DESC LIMIT $4::int
 `
 
 type ListOpenAlertsParams struct {
-	TenantID uuid.UUID
-	Before   uuid.UUID
-	Kind     string
-	Most     int32
-}
-
-type ListOpenAlertsRow struct {
-	ServoAlert ServoAlert
+	TenantID uuid.UUID `db:"tenant_id"`
+	Before   uuid.UUID `db:"before"`
+	Kind     string    `db:"kind"`
+	Most     int32     `db:"most"`
 }
 
 // Those of one tenant that are open, the newest first.
-func (q *Queries) ListOpenAlerts(ctx context.Context, arg ListOpenAlertsParams) ([]ListOpenAlertsRow, error) {
+func (q *Queries) ListOpenAlerts(ctx context.Context, arg ListOpenAlertsParams) ([]ServoAlert, error) {
 	rows, err := q.db.Query(ctx, ListOpenAlerts,
 		arg.TenantID,
 		arg.Before,
@@ -181,20 +169,20 @@ func (q *Queries) ListOpenAlerts(ctx context.Context, arg ListOpenAlertsParams) 
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListOpenAlertsRow
+	var items []ServoAlert
 	for rows.Next() {
-		var i ListOpenAlertsRow
+		var i ServoAlert
 		if err := rows.Scan(
-			&i.ServoAlert.TenantID,
-			&i.ServoAlert.ID,
-			&i.ServoAlert.Version,
-			&i.ServoAlert.Kind,
-			&i.ServoAlert.Severity,
-			&i.ServoAlert.AboutID,
-			&i.ServoAlert.Name,
-			&i.ServoAlert.Message,
-			&i.ServoAlert.RaisedAt,
-			&i.ServoAlert.ResolvedAt,
+			&i.TenantID,
+			&i.ID,
+			&i.Version,
+			&i.Kind,
+			&i.Severity,
+			&i.AboutID,
+			&i.Name,
+			&i.Message,
+			&i.RaisedAt,
+			&i.ResolvedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -18,8 +18,8 @@ SELECT c.decided_until FROM servo.configs c WHERE c.tenant_id = $1::uuid AND c.i
 `
 
 type ConfigDecidedUntilParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 // Up to where the slots of a config, deleted or not, are decided.
@@ -38,20 +38,20 @@ ORDER  BY e.version LIMIT $4::int
 `
 
 type ConfigEventsParams struct {
-	TenantID  uuid.UUID
-	SubjectID uuid.UUID
-	After     int32
-	Most      int32
+	TenantID  uuid.UUID `db:"tenant_id"`
+	SubjectID uuid.UUID `db:"subject_id"`
+	After     int32     `db:"after"`
+	Most      int32     `db:"most"`
 }
 
 type ConfigEventsRow struct {
-	Version    int32
-	RecordedAt time.Time
-	Schema     int16
-	Type       string
-	Actor      string
-	Trace      string
-	Data       json.RawMessage
+	Version    int32           `db:"version"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Schema     int16           `db:"schema"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Trace      string          `db:"trace"`
+	Data       json.RawMessage `db:"data"`
 }
 
 // The events of a config, the oldest first.
@@ -97,14 +97,14 @@ WHERE  c.tenant_id = $1::uuid AND c.id = $2::uuid AND ($3::bool OR c.deleted_at 
 `
 
 type GetConfigParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
-	Deleted  bool
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
+	Deleted  bool      `db:"deleted"`
 }
 
 type GetConfigRow struct {
-	ServoConfig ServoConfig
-	Workspace   string
+	ServoConfig ServoConfig `db:"servo_config"`
+	Workspace   string      `db:"workspace"`
 }
 
 // Configs and their slots as their tenant reads them.
@@ -157,14 +157,14 @@ WHERE  w.tenant_id = $2::uuid AND w.name = $3::text
 `
 
 type GetConfigByNameParams struct {
-	Name      string
-	TenantID  uuid.UUID
-	Workspace string
+	Name      string    `db:"name"`
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Workspace string    `db:"workspace"`
 }
 
 type GetConfigByNameRow struct {
-	ServoConfig ServoConfig
-	Workspace   string
+	ServoConfig ServoConfig `db:"servo_config"`
+	Workspace   string      `db:"workspace"`
 }
 
 func (q *Queries) GetConfigByName(ctx context.Context, arg GetConfigByNameParams) (GetConfigByNameRow, error) {
@@ -216,13 +216,13 @@ WHERE  e.tenant_id = $1::uuid AND e.id = $2::uuid
 `
 
 type GetEventParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 type GetEventRow struct {
-	ServoEventInbox ServoEventInbox
-	Workspace       string
+	ServoEventInbox ServoEventInbox `db:"servo_event_inbox"`
+	Workspace       string          `db:"workspace"`
 }
 
 func (q *Queries) GetEvent(ctx context.Context, arg GetEventParams) (GetEventRow, error) {
@@ -264,21 +264,21 @@ ORDER  BY c.id LIMIT $10::int
 `
 
 type ListConfigsParams struct {
-	TenantID  uuid.UUID
-	After     uuid.UUID
-	Deleted   bool
-	Workspace string
-	Pipeline  string
-	Prefix    string
-	Labels    string
-	State     string
-	Failing   bool
-	Most      int32
+	TenantID  uuid.UUID `db:"tenant_id"`
+	After     uuid.UUID `db:"after"`
+	Deleted   bool      `db:"deleted"`
+	Workspace string    `db:"workspace"`
+	Pipeline  string    `db:"pipeline"`
+	Prefix    string    `db:"prefix"`
+	Labels    string    `db:"labels"`
+	State     string    `db:"state"`
+	Failing   bool      `db:"failing"`
+	Most      int32     `db:"most"`
 }
 
 type ListConfigsRow struct {
-	ServoConfig ServoConfig
-	Workspace   string
+	ServoConfig ServoConfig `db:"servo_config"`
+	Workspace   string      `db:"workspace"`
 }
 
 // By id, that is by age. Labels that are asked for must all be there.
@@ -354,18 +354,14 @@ ORDER  BY r.from_at DESC LIMIT $5::int
 `
 
 type ListSlotRangesParams struct {
-	TenantID uuid.UUID
-	ConfigID uuid.UUID
-	FromAt   time.Time
-	Before   time.Time
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	ConfigID uuid.UUID `db:"config_id"`
+	FromAt   time.Time `db:"from_at"`
+	Before   time.Time `db:"before"`
+	Most     int32     `db:"most"`
 }
 
-type ListSlotRangesRow struct {
-	ServoSlotRange ServoSlotRange
-}
-
-func (q *Queries) ListSlotRanges(ctx context.Context, arg ListSlotRangesParams) ([]ListSlotRangesRow, error) {
+func (q *Queries) ListSlotRanges(ctx context.Context, arg ListSlotRangesParams) ([]ServoSlotRange, error) {
 	rows, err := q.db.Query(ctx, ListSlotRanges,
 		arg.TenantID,
 		arg.ConfigID,
@@ -377,21 +373,21 @@ func (q *Queries) ListSlotRanges(ctx context.Context, arg ListSlotRangesParams) 
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListSlotRangesRow
+	var items []ServoSlotRange
 	for rows.Next() {
-		var i ListSlotRangesRow
+		var i ServoSlotRange
 		if err := rows.Scan(
-			&i.ServoSlotRange.TenantID,
-			&i.ServoSlotRange.ConfigID,
-			&i.ServoSlotRange.FromAt,
-			&i.ServoSlotRange.ToAt,
-			&i.ServoSlotRange.Slots,
-			&i.ServoSlotRange.Outcome,
-			&i.ServoSlotRange.Reason,
-			&i.ServoSlotRange.ConfigVersion,
-			&i.ServoSlotRange.RunID,
-			&i.ServoSlotRange.DecidedAt,
-			&i.ServoSlotRange.DecidedBy,
+			&i.TenantID,
+			&i.ConfigID,
+			&i.FromAt,
+			&i.ToAt,
+			&i.Slots,
+			&i.Outcome,
+			&i.Reason,
+			&i.ConfigVersion,
+			&i.RunID,
+			&i.DecidedAt,
+			&i.DecidedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -410,18 +406,14 @@ ORDER  BY s.slot_at DESC LIMIT $5::int
 `
 
 type ListSlotsParams struct {
-	TenantID uuid.UUID
-	ConfigID uuid.UUID
-	FromAt   time.Time
-	Before   time.Time
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	ConfigID uuid.UUID `db:"config_id"`
+	FromAt   time.Time `db:"from_at"`
+	Before   time.Time `db:"before"`
+	Most     int32     `db:"most"`
 }
 
-type ListSlotsRow struct {
-	ServoSlot ServoSlot
-}
-
-func (q *Queries) ListSlots(ctx context.Context, arg ListSlotsParams) ([]ListSlotsRow, error) {
+func (q *Queries) ListSlots(ctx context.Context, arg ListSlotsParams) ([]ServoSlot, error) {
 	rows, err := q.db.Query(ctx, ListSlots,
 		arg.TenantID,
 		arg.ConfigID,
@@ -433,16 +425,16 @@ func (q *Queries) ListSlots(ctx context.Context, arg ListSlotsParams) ([]ListSlo
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListSlotsRow
+	var items []ServoSlot
 	for rows.Next() {
-		var i ListSlotsRow
+		var i ServoSlot
 		if err := rows.Scan(
-			&i.ServoSlot.TenantID,
-			&i.ServoSlot.ConfigID,
-			&i.ServoSlot.SlotAt,
-			&i.ServoSlot.RunID,
-			&i.ServoSlot.DecidedAt,
-			&i.ServoSlot.DecidedBy,
+			&i.TenantID,
+			&i.ConfigID,
+			&i.SlotAt,
+			&i.RunID,
+			&i.DecidedAt,
+			&i.DecidedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -458,29 +450,25 @@ const ListTemplates = `-- name: ListTemplates :many
 SELECT x.tenant_id, x.id, x.name, x.version, x.cron, x.description, x.changed_by, x.created_at, x.updated_at FROM servo.templates x WHERE x.tenant_id = $1::uuid ORDER BY x.name
 `
 
-type ListTemplatesRow struct {
-	ServoTemplate ServoTemplate
-}
-
-func (q *Queries) ListTemplates(ctx context.Context, tenantID uuid.UUID) ([]ListTemplatesRow, error) {
+func (q *Queries) ListTemplates(ctx context.Context, tenantID uuid.UUID) ([]ServoTemplate, error) {
 	rows, err := q.db.Query(ctx, ListTemplates, tenantID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListTemplatesRow
+	var items []ServoTemplate
 	for rows.Next() {
-		var i ListTemplatesRow
+		var i ServoTemplate
 		if err := rows.Scan(
-			&i.ServoTemplate.TenantID,
-			&i.ServoTemplate.ID,
-			&i.ServoTemplate.Name,
-			&i.ServoTemplate.Version,
-			&i.ServoTemplate.Cron,
-			&i.ServoTemplate.Description,
-			&i.ServoTemplate.ChangedBy,
-			&i.ServoTemplate.CreatedAt,
-			&i.ServoTemplate.UpdatedAt,
+			&i.TenantID,
+			&i.ID,
+			&i.Name,
+			&i.Version,
+			&i.Cron,
+			&i.Description,
+			&i.ChangedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -501,15 +489,15 @@ ORDER  BY c.name LIMIT $4::int
 `
 
 type OrphanedConfigsParams struct {
-	TenantID  uuid.UUID
-	Workspace string
-	Pipelines []string
-	Most      int32
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Workspace string    `db:"workspace"`
+	Pipelines []string  `db:"pipelines"`
+	Most      int32     `db:"most"`
 }
 
 type OrphanedConfigsRow struct {
-	Name     string
-	Pipeline string
+	Name     string `db:"name"`
+	Pipeline string `db:"pipeline"`
 }
 
 // Active configs of a workspace that name none of some pipelines.
@@ -559,23 +547,23 @@ GROUP  BY 1, 2, 3, 4, 5
 `
 
 type SlotOutcomesParams struct {
-	Bounds   []time.Time
-	TenantID uuid.UUID
-	ConfigID uuid.UUID
-	FromAt   time.Time
-	Before   time.Time
-	Walk     int32
+	Bounds   []time.Time `db:"bounds"`
+	TenantID uuid.UUID   `db:"tenant_id"`
+	ConfigID uuid.UUID   `db:"config_id"`
+	FromAt   time.Time   `db:"from_at"`
+	Before   time.Time   `db:"before"`
+	Walk     int32       `db:"walk"`
 }
 
 type SlotOutcomesRow struct {
-	FirstDay int32
-	LastDay  int32
-	Outcome  int16
-	State    int16
-	Missed   bool
-	Slots    int64
-	Lines    int64
-	Oldest   time.Time
+	FirstDay int32     `db:"first_day"`
+	LastDay  int32     `db:"last_day"`
+	Outcome  int16     `db:"outcome"`
+	State    int16     `db:"state"`
+	Missed   bool      `db:"missed"`
+	Slots    int64     `db:"slots"`
+	Lines    int64     `db:"lines"`
+	Oldest   time.Time `db:"oldest"`
 }
 
 // How the slots of a config ended, by the days that begin at the bounds; the last bound is the end.

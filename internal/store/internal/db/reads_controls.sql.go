@@ -22,16 +22,16 @@ LIMIT  $3::int
 `
 
 type ListAssetPausesParams struct {
-	TenantID  uuid.UUID
-	Workspace string
-	Most      int32
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Workspace string    `db:"workspace"`
+	Most      int32     `db:"most"`
 }
 
 type ListAssetPausesRow struct {
-	Asset    string
-	PausedAt time.Time
-	PausedBy string
-	Reason   string
+	Asset    string    `db:"asset"`
+	PausedAt time.Time `db:"paused_at"`
+	PausedBy string    `db:"paused_by"`
+	Reason   string    `db:"reason"`
 }
 
 func (q *Queries) ListAssetPauses(ctx context.Context, arg ListAssetPausesParams) ([]ListAssetPausesRow, error) {
@@ -69,17 +69,17 @@ SELECT (SELECT coalesce(sum(s.in_flight), 0) FROM servo.shares s WHERE s.tenant_
 `
 
 type TenantUsageParams struct {
-	TenantID uuid.UUID
-	Most     int32
-	Day      uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	Most     int32     `db:"most"`
+	Day      uuid.UUID `db:"day"`
 }
 
 type TenantUsageRow struct {
-	InFlight int64
-	Ready    int64
-	Live     int64
-	Pending  int64
-	Today    int64
+	InFlight int64 `db:"in_flight"`
+	Ready    int64 `db:"ready"`
+	Live     int64 `db:"live"`
+	Pending  int64 `db:"pending"`
+	Today    int64 `db:"today"`
 }
 
 // What a tenant uses of its quotas, each counted no further than `most`.

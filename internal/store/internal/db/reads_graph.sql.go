@@ -19,14 +19,14 @@ LIMIT  $3::int
 `
 
 type GraphEdgesParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	Most     int32     `db:"most"`
 }
 
 type GraphEdgesRow struct {
-	UpstreamID uuid.UUID
-	TaskID     uuid.UUID
+	UpstreamID uuid.UUID `db:"upstream_id"`
+	TaskID     uuid.UUID `db:"task_id"`
 }
 
 func (q *Queries) GraphEdges(ctx context.Context, arg GraphEdgesParams) ([]GraphEdgesRow, error) {
@@ -58,14 +58,14 @@ JOIN   LATERAL (SELECT z.asset FROM servo.tasks z WHERE z.tenant_id = $1::uuid A
 `
 
 type GraphGroupEdgesParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	Most     int32     `db:"most"`
 }
 
 type GraphGroupEdgesRow struct {
-	Upstream string
-	Asset    string
+	Upstream string `db:"upstream"`
+	Asset    string `db:"asset"`
 }
 
 // Which assets of a large run wait for which, by the first of its edges.
@@ -111,15 +111,15 @@ ORDER  BY min(g.ix)
 `
 
 type GraphGroupsParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 type GraphGroupsRow struct {
-	Asset string
-	State int16
-	Tasks int32
-	First int32
+	Asset string `db:"asset"`
+	State int16  `db:"state"`
+	Tasks int32  `db:"tasks"`
+	First int32  `db:"first"`
 }
 
 // The tasks of a large run by asset and state.
@@ -170,19 +170,19 @@ LEFT   JOIN LATERAL (SELECT b.fraction FROM servo.attempt_progress b
 `
 
 type GraphLiveParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 type GraphLiveRow struct {
-	TaskID    uuid.UUID
-	State     int16
-	Since     time.Time
-	Attempt   int32
-	Failures  int32
-	StartedAt time.Time
-	Error     string
-	Fraction  float32
+	TaskID    uuid.UUID `db:"task_id"`
+	State     int16     `db:"state"`
+	Since     time.Time `db:"since"`
+	Attempt   int32     `db:"attempt"`
+	Failures  int32     `db:"failures"`
+	StartedAt time.Time `db:"started_at"`
+	Error     string    `db:"error"`
+	Fraction  float32   `db:"fraction"`
 }
 
 // The graph of one run as its tenant reads it, in one snapshot. All of it goes along the keys of
@@ -227,24 +227,24 @@ LIMIT  $3::int
 `
 
 type GraphTasksParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	Most     int32     `db:"most"`
 }
 
 type GraphTasksRow struct {
-	ID         uuid.UUID
-	Ix         int32
-	Asset      string
-	Partition  string
-	Pool       string
-	CreatedAt  time.Time
-	State      int16
-	Outcome    string
-	Attempt    int32
-	Failures   int32
-	FinishedAt *time.Time
-	Error      string
+	ID         uuid.UUID  `db:"id"`
+	Ix         int32      `db:"ix"`
+	Asset      string     `db:"asset"`
+	Partition  string     `db:"partition"`
+	Pool       string     `db:"pool"`
+	CreatedAt  time.Time  `db:"created_at"`
+	State      int16      `db:"state"`
+	Outcome    string     `db:"outcome"`
+	Attempt    int32      `db:"attempt"`
+	Failures   int32      `db:"failures"`
+	FinishedAt *time.Time `db:"finished_at"`
+	Error      string     `db:"error"`
 }
 
 func (q *Queries) GraphTasks(ctx context.Context, arg GraphTasksParams) ([]GraphTasksRow, error) {
@@ -291,15 +291,15 @@ GROUP  BY e.subject_id
 `
 
 type GraphTimesParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	Most     int32     `db:"most"`
 }
 
 type GraphTimesRow struct {
-	TaskID    uuid.UUID
-	QueuedAt  time.Time
-	StartedAt time.Time
+	TaskID    uuid.UUID `db:"task_id"`
+	QueuedAt  time.Time `db:"queued_at"`
+	StartedAt time.Time `db:"started_at"`
 }
 
 // When tasks were last queued and last started. Of a run with very many events the rest is not read.

@@ -20,19 +20,19 @@ WHERE  l.tenant_id = $1::uuid AND l.lock_key = $2::text AND l.lock_key <> ''
 `
 
 type GetLockParams struct {
-	TenantID uuid.UUID
-	LockKey  string
+	TenantID uuid.UUID `db:"tenant_id"`
+	LockKey  string    `db:"lock_key"`
 }
 
 type GetLockRow struct {
-	LockKey   string
-	RunID     uuid.UUID
-	CreatedAt time.Time
-	DueAt     *time.Time
-	LockedBy  string
-	Pipeline  string
-	Pending   bool
-	Workspace string
+	LockKey   string     `db:"lock_key"`
+	RunID     uuid.UUID  `db:"run_id"`
+	CreatedAt time.Time  `db:"created_at"`
+	DueAt     *time.Time `db:"due_at"`
+	LockedBy  string     `db:"locked_by"`
+	Pipeline  string     `db:"pipeline"`
+	Pending   bool       `db:"pending"`
+	Workspace string     `db:"workspace"`
 }
 
 func (q *Queries) GetLock(ctx context.Context, arg GetLockParams) (GetLockRow, error) {
@@ -56,28 +56,24 @@ const GetQuotas = `-- name: GetQuotas :one
 SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id = $1::uuid
 `
 
-type GetQuotasRow struct {
-	ServoTenant ServoTenant
-}
-
 // Reads for people: quotas and locks of one tenant.
-func (q *Queries) GetQuotas(ctx context.Context, tenantID uuid.UUID) (GetQuotasRow, error) {
+func (q *Queries) GetQuotas(ctx context.Context, tenantID uuid.UUID) (ServoTenant, error) {
 	row := q.db.QueryRow(ctx, GetQuotas, tenantID)
-	var i GetQuotasRow
+	var i ServoTenant
 	err := row.Scan(
-		&i.ServoTenant.ID,
-		&i.ServoTenant.Name,
-		&i.ServoTenant.Version,
-		&i.ServoTenant.CreatedAt,
-		&i.ServoTenant.MaxConcurrentTasks,
-		&i.ServoTenant.MaxQueuedTasks,
-		&i.ServoTenant.MaxConcurrentRuns,
-		&i.ServoTenant.MaxDailyRuns,
-		&i.ServoTenant.MaxRunDurationS,
-		&i.ServoTenant.MaxTasksPerRun,
-		&i.ServoTenant.MaxBackfillRuns,
-		&i.ServoTenant.FairnessWeight,
-		&i.ServoTenant.Zone,
+		&i.ID,
+		&i.Name,
+		&i.Version,
+		&i.CreatedAt,
+		&i.MaxConcurrentTasks,
+		&i.MaxQueuedTasks,
+		&i.MaxConcurrentRuns,
+		&i.MaxDailyRuns,
+		&i.MaxRunDurationS,
+		&i.MaxTasksPerRun,
+		&i.MaxBackfillRuns,
+		&i.FairnessWeight,
+		&i.Zone,
 	)
 	return i, err
 }
@@ -92,20 +88,20 @@ LIMIT  $3::int
 `
 
 type ListLocksParams struct {
-	TenantID uuid.UUID
-	After    string
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	After    string    `db:"after"`
+	Most     int32     `db:"most"`
 }
 
 type ListLocksRow struct {
-	LockKey   string
-	RunID     uuid.UUID
-	CreatedAt time.Time
-	DueAt     *time.Time
-	LockedBy  string
-	Pipeline  string
-	Pending   bool
-	Workspace string
+	LockKey   string     `db:"lock_key"`
+	RunID     uuid.UUID  `db:"run_id"`
+	CreatedAt time.Time  `db:"created_at"`
+	DueAt     *time.Time `db:"due_at"`
+	LockedBy  string     `db:"locked_by"`
+	Pipeline  string     `db:"pipeline"`
+	Pending   bool       `db:"pending"`
+	Workspace string     `db:"workspace"`
 }
 
 func (q *Queries) ListLocks(ctx context.Context, arg ListLocksParams) ([]ListLocksRow, error) {

@@ -19,15 +19,15 @@ WHERE  a.tenant_id = $1::uuid AND a.run_id = $2::uuid AND a.task_id = $3::uuid A
 `
 
 type DroppedLogsParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Attempt  int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Attempt  int32     `db:"attempt"`
 }
 
 type DroppedLogsRow struct {
-	DroppedBytes int64
-	DroppedSeq   int64
+	DroppedBytes int64 `db:"dropped_bytes"`
+	DroppedSeq   int64 `db:"dropped_seq"`
 }
 
 func (q *Queries) DroppedLogs(ctx context.Context, arg DroppedLogsParams) (DroppedLogsRow, error) {
@@ -53,18 +53,18 @@ LIMIT  $6::int
 `
 
 type ReadLogsParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Attempt  int32
-	After    int64
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Attempt  int32     `db:"attempt"`
+	After    int64     `db:"after"`
+	Most     int32     `db:"most"`
 }
 
 type ReadLogsRow struct {
-	Seq  int64
-	At   time.Time
-	Text string
+	Seq  int64     `db:"seq"`
+	At   time.Time `db:"at"`
+	Text string    `db:"text"`
 }
 
 // The logs of attempts, as their tenant reads them.

@@ -21,25 +21,25 @@ LIMIT  $4::int
 `
 
 type AttemptProgressParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Most     int32     `db:"most"`
 }
 
 type AttemptProgressRow struct {
-	Attempt            int32
-	UpdatedAt          time.Time
-	StageSince         time.Time
-	Eta                *time.Time
-	RecordsExtracted   int64
-	RecordsTransformed int64
-	RecordsLoaded      int64
-	Bytes              int64
-	Fraction           float32
-	Stages             int32
-	Phase              string
-	Stage              string
+	Attempt            int32      `db:"attempt"`
+	UpdatedAt          time.Time  `db:"updated_at"`
+	StageSince         time.Time  `db:"stage_since"`
+	Eta                *time.Time `db:"eta"`
+	RecordsExtracted   int64      `db:"records_extracted"`
+	RecordsTransformed int64      `db:"records_transformed"`
+	RecordsLoaded      int64      `db:"records_loaded"`
+	Bytes              int64      `db:"bytes"`
+	Fraction           float32    `db:"fraction"`
+	Stages             int32      `db:"stages"`
+	Phase              string     `db:"phase"`
+	Stage              string     `db:"stage"`
 }
 
 // How far the attempts of a task have come, the latest first.
@@ -90,18 +90,18 @@ LIMIT  $4::int
 `
 
 type AttemptStagesParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Most     int32     `db:"most"`
 }
 
 type AttemptStagesRow struct {
-	Attempt   int32
-	Seq       int32
-	StartedAt time.Time
-	Phase     string
-	Stage     string
+	Attempt   int32     `db:"attempt"`
+	Seq       int32     `db:"seq"`
+	StartedAt time.Time `db:"started_at"`
+	Phase     string    `db:"phase"`
+	Stage     string    `db:"stage"`
 }
 
 // The stages of the attempts of a task, the latest first.

@@ -23,21 +23,21 @@ WHERE  t.tenant_id = $3::uuid AND t.run_id = $4::uuid AND t.id = $5::uuid
 `
 
 type UpstreamOfParams struct {
-	UpstreamRunID uuid.UUID
-	UpstreamID    uuid.UUID
-	TenantID      uuid.UUID
-	RunID         uuid.UUID
-	TaskID        uuid.UUID
+	UpstreamRunID uuid.UUID `db:"upstream_run_id"`
+	UpstreamID    uuid.UUID `db:"upstream_id"`
+	TenantID      uuid.UUID `db:"tenant_id"`
+	RunID         uuid.UUID `db:"run_id"`
+	TaskID        uuid.UUID `db:"task_id"`
 }
 
 type UpstreamOfRow struct {
-	ID        uuid.UUID
-	Ix        int32
-	Asset     string
-	Partition string
-	State     int16
-	Outcome   *string
-	Result    json.RawMessage
+	ID        uuid.UUID       `db:"id"`
+	Ix        int32           `db:"ix"`
+	Asset     string          `db:"asset"`
+	Partition string          `db:"partition"`
+	State     int16           `db:"state"`
+	Outcome   *string         `db:"outcome"`
+	Result    json.RawMessage `db:"result"`
 }
 
 // What push workers read through their presigned URLs.

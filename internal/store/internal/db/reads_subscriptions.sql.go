@@ -22,33 +22,33 @@ ORDER  BY s.name
 `
 
 type ListSubscriptionsParams struct {
-	TenantID uuid.UUID
-	Name     string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Name     string    `db:"name"`
 }
 
 type ListSubscriptionsRow struct {
-	TenantID      uuid.UUID
-	ID            uuid.UUID
-	Version       int32
-	Name          string
-	Url           string
-	Types         []string
-	Workspace     string
-	Pipeline      string
-	PausedAt      *time.Time
-	PauseReason   string
-	CreatedBy     string
-	CreatedAt     time.Time
-	DeletedAt     *time.Time
-	AfterEpoch    int32
-	AfterTx       int64
-	AfterPosition int64
-	DueAt         *time.Time
-	Tries         int32
-	FailingSince  *time.Time
-	Error         string
-	Delivered     int64
-	DeliveredAt   *time.Time
+	TenantID      uuid.UUID  `db:"tenant_id"`
+	ID            uuid.UUID  `db:"id"`
+	Version       int32      `db:"version"`
+	Name          string     `db:"name"`
+	Url           string     `db:"url"`
+	Types         []string   `db:"types"`
+	Workspace     string     `db:"workspace"`
+	Pipeline      string     `db:"pipeline"`
+	PausedAt      *time.Time `db:"paused_at"`
+	PauseReason   string     `db:"pause_reason"`
+	CreatedBy     string     `db:"created_by"`
+	CreatedAt     time.Time  `db:"created_at"`
+	DeletedAt     *time.Time `db:"deleted_at"`
+	AfterEpoch    int32      `db:"after_epoch"`
+	AfterTx       int64      `db:"after_tx"`
+	AfterPosition int64      `db:"after_position"`
+	DueAt         *time.Time `db:"due_at"`
+	Tries         int32      `db:"tries"`
+	FailingSince  *time.Time `db:"failing_since"`
+	Error         string     `db:"error"`
+	Delivered     int64      `db:"delivered"`
+	DeliveredAt   *time.Time `db:"delivered_at"`
 }
 
 // What people read of subscriptions.

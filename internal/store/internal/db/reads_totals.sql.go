@@ -29,21 +29,21 @@ ORDER  BY x.hour
 `
 
 type TenantHoursParams struct {
-	TenantID uuid.UUID
-	FromHour time.Time
-	ToHour   time.Time
+	TenantID uuid.UUID `db:"tenant_id"`
+	FromHour time.Time `db:"from_hour"`
+	ToHour   time.Time `db:"to_hour"`
 }
 
 type TenantHoursRow struct {
-	Hour      time.Time
-	Succeeded int64
-	Failed    int64
-	TimedOut  int64
-	Cancelled int64
-	Started   int64
-	Seconds   float64
-	Breaches  int64
-	Delay     float64
+	Hour      time.Time `db:"hour"`
+	Succeeded int64     `db:"succeeded"`
+	Failed    int64     `db:"failed"`
+	TimedOut  int64     `db:"timed_out"`
+	Cancelled int64     `db:"cancelled"`
+	Started   int64     `db:"started"`
+	Seconds   float64   `db:"seconds"`
+	Breaches  int64     `db:"breaches"`
+	Delay     float64   `db:"delay"`
 }
 
 // The sums of a tenant by hour: what was merged, and what is not yet.
@@ -91,23 +91,23 @@ ORDER  BY x.day, x.labels
 `
 
 type TenantTotalsParams struct {
-	TenantID uuid.UUID
-	FromDay  pgtype.Date
-	ToDay    pgtype.Date
+	TenantID uuid.UUID   `db:"tenant_id"`
+	FromDay  pgtype.Date `db:"from_day"`
+	ToDay    pgtype.Date `db:"to_day"`
 }
 
 type TenantTotalsRow struct {
-	Day       pgtype.Date
-	Labels    string
-	Ended     int64
-	Succeeded int64
-	Failed    int64
-	TimedOut  int64
-	Cancelled int64
-	Started   int64
-	Seconds   float64
-	Breached  int64
-	Breaches  int64
+	Day       pgtype.Date `db:"day"`
+	Labels    string      `db:"labels"`
+	Ended     int64       `db:"ended"`
+	Succeeded int64       `db:"succeeded"`
+	Failed    int64       `db:"failed"`
+	TimedOut  int64       `db:"timed_out"`
+	Cancelled int64       `db:"cancelled"`
+	Started   int64       `db:"started"`
+	Seconds   float64     `db:"seconds"`
+	Breached  int64       `db:"breached"`
+	Breaches  int64       `db:"breaches"`
 }
 
 // The sums of a tenant by day and labels: what was merged, and what is not yet.

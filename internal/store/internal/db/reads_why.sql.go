@@ -19,16 +19,16 @@ WHERE  p.tenant_id = $1::uuid AND p.workspace_id = $2::uuid AND p.asset = $3::te
 `
 
 type PauseOfAssetParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Asset       string
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Asset       string    `db:"asset"`
 }
 
 type PauseOfAssetRow struct {
-	Asset    string
-	PausedAt time.Time
-	PausedBy string
-	Reason   string
+	Asset    string    `db:"asset"`
+	PausedAt time.Time `db:"paused_at"`
+	PausedBy string    `db:"paused_by"`
+	Reason   string    `db:"reason"`
 }
 
 // One row, or none.
@@ -76,19 +76,19 @@ ORDER  BY page.ix
 `
 
 type UnmetUpstreamParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Most     int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Most     int32     `db:"most"`
 }
 
 type UnmetUpstreamRow struct {
-	ID        uuid.UUID
-	Ix        int32
-	Asset     string
-	Partition string
-	State     int16
-	Outcome   *string
+	ID        uuid.UUID `db:"id"`
+	Ix        int32     `db:"ix"`
+	Asset     string    `db:"asset"`
+	Partition string    `db:"partition"`
+	State     int16     `db:"state"`
+	Outcome   *string   `db:"outcome"`
 }
 
 // What a tenant sees of the reasons why something of its own has not run yet.
@@ -147,14 +147,14 @@ ORDER  BY w.state
 `
 
 type WhereTasksAreParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 type WhereTasksAreRow struct {
-	State  int16
-	Tasks  int32
-	TaskID uuid.UUID
+	State  int16     `db:"state"`
+	Tasks  int32     `db:"tasks"`
+	TaskID uuid.UUID `db:"task_id"`
 }
 
 // How many tasks of a run stand where, each place with the task that has been there longest.

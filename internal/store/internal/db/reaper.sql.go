@@ -32,24 +32,24 @@ LIMIT  $3::int
 `
 
 type DoomedParams struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	Chunk    int32
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	Chunk    int32     `db:"chunk"`
 }
 
 type DoomedRow struct {
-	UpstreamID uuid.UUID
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Unmet      int32
-	Needs      string
+	UpstreamID uuid.UUID `db:"upstream_id"`
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	TaskID     uuid.UUID `db:"task_id"`
+	Since      time.Time `db:"since"`
+	Version    int32     `db:"version"`
+	TimeoutS   int32     `db:"timeout_s"`
+	Priority   int16     `db:"priority"`
+	Dependents bool      `db:"dependents"`
+	Pool       string    `db:"pool"`
+	Unmet      int32     `db:"unmet"`
+	Needs      string    `db:"needs"`
 }
 
 // Waiting tasks of one run with an upstream that ended without success: the next layer of
@@ -92,14 +92,14 @@ SELECT tenant_id, run_id, task_id FROM servo.leases WHERE due_at <= $1::timestam
 `
 
 type DueLeasesParams struct {
-	Now  time.Time
-	Most int32
+	Now  time.Time `db:"now"`
+	Most int32     `db:"most"`
 }
 
 type DueLeasesRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
 }
 
 // Candidates only: each is looked at again under its locks.
@@ -128,14 +128,14 @@ SELECT tenant_id, run_id, task_id FROM servo.retry_q WHERE due_at <= $1::timesta
 `
 
 type DueRetriesParams struct {
-	Now  time.Time
-	Most int32
+	Now  time.Time `db:"now"`
+	Most int32     `db:"most"`
 }
 
 type DueRetriesRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
 }
 
 func (q *Queries) DueRetries(ctx context.Context, arg DueRetriesParams) ([]DueRetriesRow, error) {
@@ -182,8 +182,8 @@ ON CONFLICT DO NOTHING
 `
 
 type InsertConesParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 func (q *Queries) InsertCones(ctx context.Context, arg InsertConesParams) error {
@@ -192,8 +192,7 @@ func (q *Queries) InsertCones(ctx context.Context, arg InsertConesParams) error 
 }
 
 const LockRetries = `-- name: LockRetries :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool,
-       q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs
 FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
 JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, due_at, failure, deaths, needs FROM servo.retry_q r
                 WHERE r.run_id = n.run_id AND r.task_id = n.task_id
@@ -202,9 +201,9 @@ WHERE  q.due_at <= $3::timestamptz
 `
 
 type LockRetriesParams struct {
-	RunIds  []uuid.UUID
-	TaskIds []uuid.UUID
-	Now     time.Time
+	RunIds  []uuid.UUID `db:"run_ids"`
+	TaskIds []uuid.UUID `db:"task_ids"`
+	Now     time.Time   `db:"now"`
 }
 
 func (q *Queries) LockRetries(ctx context.Context, arg LockRetriesParams) ([]ServoRetryQ, error) {
@@ -256,12 +255,12 @@ SELECT coalesce((SELECT l.due_at FROM servo.leases l ORDER BY l.due_at LIMIT 1) 
 `
 
 type OverdueRow struct {
-	Leases  bool
-	Retries bool
-	Cones   bool
-	Runs    bool
-	Late    bool
-	Deltas  bool
+	Leases  bool `db:"leases"`
+	Retries bool `db:"retries"`
+	Cones   bool `db:"cones"`
+	Runs    bool `db:"runs"`
+	Late    bool `db:"late"`
+	Deltas  bool `db:"deltas"`
 }
 
 // Whether anything is due, at the cost of six looks at the head of an index.

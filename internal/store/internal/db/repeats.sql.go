@@ -21,20 +21,20 @@ WHERE  t.state IS NOT NULL
 `
 
 type EndedTasksParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 type EndedTasksRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	ID         uuid.UUID
-	Token      *int64
-	State      *int16
-	Outcome    *string
-	LateResult bool
-	Code       string
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	ID         uuid.UUID `db:"id"`
+	Token      *int64    `db:"token"`
+	State      *int16    `db:"state"`
+	Outcome    *string   `db:"outcome"`
+	LateResult bool      `db:"late_result"`
+	Code       string    `db:"code"`
 }
 
 // For the repeat of a report: how the task ended, and with which token.
@@ -74,14 +74,14 @@ JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.
 `
 
 type TaskAssetsParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 type TaskAssetsRow struct {
-	ID    uuid.UUID
-	Asset string
+	ID    uuid.UUID `db:"id"`
+	Asset string    `db:"asset"`
 }
 
 // Which asset each task makes: failures are judged by its retry policy.
@@ -113,20 +113,20 @@ ORDER  BY e.subject_id, e.version
 `
 
 type TaskEventsParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	TaskIds   []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
 type TaskEventsRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	SubjectID  uuid.UUID
-	Version    int32
-	RecordedAt time.Time
-	Type       string
-	Schema     int16
-	Data       json.RawMessage
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	RunID      uuid.UUID       `db:"run_id"`
+	SubjectID  uuid.UUID       `db:"subject_id"`
+	Version    int32           `db:"version"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Type       string          `db:"type"`
+	Schema     int16           `db:"schema"`
+	Data       json.RawMessage `db:"data"`
 }
 
 func (q *Queries) TaskEvents(ctx context.Context, arg TaskEventsParams) ([]TaskEventsRow, error) {

@@ -27,21 +27,21 @@ WHERE  t.tenant_id = ANY (ARRAY[n.tenant_id]) AND t.run_id = n.run_id AND t.id =
 `
 
 type EndTasksParams struct {
-	TenantIds     []uuid.UUID
-	RunIds        []uuid.UUID
-	Ids           []uuid.UUID
-	States        []int16
-	Outcomes      []string
-	Versions      []int32
-	Attempts      []int32
-	FailureCounts []int32
-	FanOuts       []int32
-	Tokens        []int64
-	FinishedAts   []time.Time
-	LateResults   []bool
-	Cursors       []string
-	Results       []string
-	Failures      []string
+	TenantIds     []uuid.UUID `db:"tenant_ids"`
+	RunIds        []uuid.UUID `db:"run_ids"`
+	Ids           []uuid.UUID `db:"ids"`
+	States        []int16     `db:"states"`
+	Outcomes      []string    `db:"outcomes"`
+	Versions      []int32     `db:"versions"`
+	Attempts      []int32     `db:"attempts"`
+	FailureCounts []int32     `db:"failure_counts"`
+	FanOuts       []int32     `db:"fan_outs"`
+	Tokens        []int64     `db:"tokens"`
+	FinishedAts   []time.Time `db:"finished_ats"`
+	LateResults   []bool      `db:"late_results"`
+	Cursors       []string    `db:"cursors"`
+	Results       []string    `db:"results"`
+	Failures      []string    `db:"failures"`
 }
 
 // One statement for a whole batch of finished tasks. Their queue rows are locked; the
@@ -74,8 +74,8 @@ JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
 `
 
 type ExistingRunsParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 // After a commit whose answer was lost: which of these runs are there?
@@ -118,15 +118,15 @@ JOIN   servo.idempotency_keys k ON k.tenant_id = n.tenant_id AND k.key = n.key
 `
 
 type IdempotencyKeysParams struct {
-	TenantIds []uuid.UUID
-	Keys      []string
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Keys      []string    `db:"keys"`
 }
 
 type IdempotencyKeysRow struct {
-	TenantID uuid.UUID
-	Key      string
-	Digest   string
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	Key      string    `db:"key"`
+	Digest   string    `db:"digest"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 func (q *Queries) IdempotencyKeys(ctx context.Context, arg IdempotencyKeysParams) ([]IdempotencyKeysRow, error) {
@@ -160,10 +160,10 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uu
 `
 
 type InsertEdgesParams struct {
-	TenantIds   []uuid.UUID
-	RunIds      []uuid.UUID
-	UpstreamIds []uuid.UUID
-	TaskIds     []uuid.UUID
+	TenantIds   []uuid.UUID `db:"tenant_ids"`
+	RunIds      []uuid.UUID `db:"run_ids"`
+	UpstreamIds []uuid.UUID `db:"upstream_ids"`
+	TaskIds     []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) InsertEdges(ctx context.Context, arg InsertEdgesParams) error {
@@ -187,16 +187,16 @@ RETURNING tenant_id, key
 `
 
 type InsertIdempotencyKeysParams struct {
-	Now       time.Time
-	TenantIds []uuid.UUID
-	Keys      []string
-	Digests   []string
-	RunIds    []uuid.UUID
+	Now       time.Time   `db:"now"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Keys      []string    `db:"keys"`
+	Digests   []string    `db:"digests"`
+	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
 type InsertIdempotencyKeysRow struct {
-	TenantID uuid.UUID
-	Key      string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Key      string    `db:"key"`
 }
 
 // Insert first: the key that is already there wins, and the caller gets its run.
@@ -234,16 +234,16 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::ti
 `
 
 type InsertRunEventsParams struct {
-	TenantIds   []uuid.UUID
-	RunIds      []uuid.UUID
-	SubjectIds  []uuid.UUID
-	RecordedAts []time.Time
-	Versions    []int32
-	Schemas     []int16
-	Types       []string
-	Actors      []string
-	Traces      []string
-	Datas       []string
+	TenantIds   []uuid.UUID `db:"tenant_ids"`
+	RunIds      []uuid.UUID `db:"run_ids"`
+	SubjectIds  []uuid.UUID `db:"subject_ids"`
+	RecordedAts []time.Time `db:"recorded_ats"`
+	Versions    []int32     `db:"versions"`
+	Schemas     []int16     `db:"schemas"`
+	Types       []string    `db:"types"`
+	Actors      []string    `db:"actors"`
+	Traces      []string    `db:"traces"`
+	Datas       []string    `db:"datas"`
 }
 
 func (q *Queries) InsertRunEvents(ctx context.Context, arg InsertRunEventsParams) error {
@@ -278,31 +278,31 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uu
 `
 
 type InsertRunsParams struct {
-	TenantIds     []uuid.UUID
-	Ids           []uuid.UUID
-	WorkspaceIds  []uuid.UUID
-	DeploymentIds []uuid.UUID
-	ParentRunIds  []uuid.UUID
-	Now           time.Time
-	StartedAts    []time.Time
-	Versions      []int32
-	Totals        []int32
-	States        []int16
-	Priorities    []int16
-	Pipelines     []string
-	TriggerTypes  []string
-	TriggeredBys  []string
-	Fingerprints  []string
-	Parameters    []string
-	Retries       []string
-	Traces        []string
-	ConfigIds     []uuid.UUID
-	SlotAts       []time.Time
-	LabelSets     []string
-	StartBys      []time.Time
-	StartLimits   []int32
-	Lates         []bool
-	Windows       []string
+	TenantIds     []uuid.UUID `db:"tenant_ids"`
+	Ids           []uuid.UUID `db:"ids"`
+	WorkspaceIds  []uuid.UUID `db:"workspace_ids"`
+	DeploymentIds []uuid.UUID `db:"deployment_ids"`
+	ParentRunIds  []uuid.UUID `db:"parent_run_ids"`
+	Now           time.Time   `db:"now"`
+	StartedAts    []time.Time `db:"started_ats"`
+	Versions      []int32     `db:"versions"`
+	Totals        []int32     `db:"totals"`
+	States        []int16     `db:"states"`
+	Priorities    []int16     `db:"priorities"`
+	Pipelines     []string    `db:"pipelines"`
+	TriggerTypes  []string    `db:"trigger_types"`
+	TriggeredBys  []string    `db:"triggered_bys"`
+	Fingerprints  []string    `db:"fingerprints"`
+	Parameters    []string    `db:"parameters"`
+	Retries       []string    `db:"retries"`
+	Traces        []string    `db:"traces"`
+	ConfigIds     []uuid.UUID `db:"config_ids"`
+	SlotAts       []time.Time `db:"slot_ats"`
+	LabelSets     []string    `db:"label_sets"`
+	StartBys      []time.Time `db:"start_bys"`
+	StartLimits   []int32     `db:"start_limits"`
+	Lates         []bool      `db:"lates"`
+	Windows       []string    `db:"windows"`
 }
 
 func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
@@ -344,18 +344,18 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), $4::timestamp
 `
 
 type InsertTasksParams struct {
-	TenantIds    []uuid.UUID
-	RunIds       []uuid.UUID
-	Ids          []uuid.UUID
-	Now          time.Time
-	Ixs          []int32
-	Timeouts     []int32
-	Priorities   []int16
-	Assets       []string
-	Partitions   []string
-	Pools        []string
-	Upstreams    []string
-	Inheritances []string
+	TenantIds    []uuid.UUID `db:"tenant_ids"`
+	RunIds       []uuid.UUID `db:"run_ids"`
+	Ids          []uuid.UUID `db:"ids"`
+	Now          time.Time   `db:"now"`
+	Ixs          []int32     `db:"ixs"`
+	Timeouts     []int32     `db:"timeouts"`
+	Priorities   []int16     `db:"priorities"`
+	Assets       []string    `db:"assets"`
+	Partitions   []string    `db:"partitions"`
+	Pools        []string    `db:"pools"`
+	Upstreams    []string    `db:"upstreams"`
+	Inheritances []string    `db:"inheritances"`
 }
 
 // upstreams and inheritances are arrays as text, since arrays of arrays must be rectangles
@@ -384,8 +384,8 @@ JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id
 `
 
 type LockRunsForCountParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 // For whatever may end a task: the counters are ours until the commit.
@@ -451,8 +451,8 @@ JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id
 `
 
 type LockRunsForMoveParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 // For a move backward that ends nothing: only a cancel is kept out.
@@ -518,8 +518,8 @@ JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id
 `
 
 type LockRunsForUpdateParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 // The strongest mode, for a cancel: it excludes every move that goes backward or ends.
@@ -593,21 +593,21 @@ WHERE  r.tenant_id = ANY (ARRAY[n.tenant_id]) AND r.id = n.id
 `
 
 type UpdateRunsParams struct {
-	TenantIds     []uuid.UUID
-	Ids           []uuid.UUID
-	Versions      []int32
-	Totals        []int32
-	Remainings    []int32
-	Succeededs    []int32
-	Faileds       []int32
-	Skippeds      []int32
-	Cancelleds    []int32
-	States        []int16
-	TimedOuts     []bool
-	Lates         []bool
-	CancelReasons []string
-	StartedAts    []time.Time
-	FinishedAts   []time.Time
+	TenantIds     []uuid.UUID `db:"tenant_ids"`
+	Ids           []uuid.UUID `db:"ids"`
+	Versions      []int32     `db:"versions"`
+	Totals        []int32     `db:"totals"`
+	Remainings    []int32     `db:"remainings"`
+	Succeededs    []int32     `db:"succeededs"`
+	Faileds       []int32     `db:"faileds"`
+	Skippeds      []int32     `db:"skippeds"`
+	Cancelleds    []int32     `db:"cancelleds"`
+	States        []int16     `db:"states"`
+	TimedOuts     []bool      `db:"timed_outs"`
+	Lates         []bool      `db:"lates"`
+	CancelReasons []string    `db:"cancel_reasons"`
+	StartedAts    []time.Time `db:"started_ats"`
+	FinishedAts   []time.Time `db:"finished_ats"`
 }
 
 // The tenant = ANY (ARRAY[x]) is = x, but nothing to merge by: with statistics from an empty

@@ -23,18 +23,18 @@ LIMIT  $4::int
 `
 
 type ConfigsNamedParams struct {
-	Walk      int32
-	Part      string
-	Workspace string
-	Most      int32
+	Walk      int32  `db:"walk"`
+	Part      string `db:"part"`
+	Workspace string `db:"workspace"`
+	Most      int32  `db:"most"`
 }
 
 type ConfigsNamedRow struct {
-	TenantID  uuid.UUID
-	ID        uuid.UUID
-	Name      string
-	Workspace string
-	State     string
+	TenantID  uuid.UUID `db:"tenant_id"`
+	ID        uuid.UUID `db:"id"`
+	Name      string    `db:"name"`
+	Workspace string    `db:"workspace"`
+	State     string    `db:"state"`
 }
 
 // Along the key, up to a number of configs: there is no index of names alone, which every slot
@@ -84,19 +84,19 @@ LIMIT  $5::int
 `
 
 type KeysNamedParams struct {
-	Walk int32
-	Part string
-	Low  string
-	High string
-	Most int32
+	Walk int32  `db:"walk"`
+	Part string `db:"part"`
+	Low  string `db:"low"`
+	High string `db:"high"`
+	Most int32  `db:"most"`
 }
 
 type KeysNamedRow struct {
-	TenantID  uuid.UUID
-	PublicID  string
-	Name      string
-	Workspace string
-	State     string
+	TenantID  uuid.UUID `db:"tenant_id"`
+	PublicID  string    `db:"public_id"`
+	Name      string    `db:"name"`
+	Workspace string    `db:"workspace"`
+	State     string    `db:"state"`
 }
 
 // Keys by a part of the name, and by the beginning of the id that people see. Those that are alive
@@ -144,18 +144,18 @@ LIMIT  $5::int
 `
 
 type LocksNamedParams struct {
-	TenantID  uuid.UUID
-	Walk      int32
-	Part      string
-	Workspace string
-	Most      int32
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Walk      int32     `db:"walk"`
+	Part      string    `db:"part"`
+	Workspace string    `db:"workspace"`
+	Most      int32     `db:"most"`
 }
 
 type LocksNamedRow struct {
-	LockKey   string
-	RunID     uuid.UUID
-	Pending   bool
-	Workspace string
+	LockKey   string    `db:"lock_key"`
+	RunID     uuid.UUID `db:"run_id"`
+	Pending   bool      `db:"pending"`
+	Workspace string    `db:"workspace"`
 }
 
 func (q *Queries) LocksNamed(ctx context.Context, arg LocksNamedParams) ([]LocksNamedRow, error) {
@@ -211,8 +211,8 @@ LIMIT  2
 `
 
 type OwnersOfParams struct {
-	Walk int32
-	ID   uuid.UUID
+	Walk int32     `db:"walk"`
+	ID   uuid.UUID `db:"id"`
 }
 
 // What people look for by an id or by a part of a name. The role says among whose: under
@@ -248,15 +248,15 @@ LIMIT  1
 `
 
 type OwnersOfAddedTaskParams struct {
-	Live int32
-	At   time.Time
-	Runs int32
-	ID   uuid.UUID
+	Live int32     `db:"live"`
+	At   time.Time `db:"at"`
+	Runs int32     `db:"runs"`
+	ID   uuid.UUID `db:"id"`
 }
 
 type OwnersOfAddedTaskRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 // A task that a fan-out has added is younger than its run, by as much as that took: it is looked for
@@ -295,15 +295,15 @@ LIMIT  1
 `
 
 type OwnersOfTaskParams struct {
-	Walk  int32
-	Lower uuid.UUID
-	ID    uuid.UUID
-	Runs  int32
+	Walk  int32     `db:"walk"`
+	Lower uuid.UUID `db:"lower"`
+	ID    uuid.UUID `db:"id"`
+	Runs  int32     `db:"runs"`
 }
 
 type OwnersOfTaskRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 // A task has no key without its run. Its id is minted with that of the run, so the run is one of
@@ -342,14 +342,14 @@ LIMIT  $3::int
 `
 
 type TenantsNamedParams struct {
-	Walk int32
-	Part string
-	Most int32
+	Walk int32  `db:"walk"`
+	Part string `db:"part"`
+	Most int32  `db:"most"`
 }
 
 type TenantsNamedRow struct {
-	ID   uuid.UUID
-	Name string
+	ID   uuid.UUID `db:"id"`
+	Name string    `db:"name"`
 }
 
 func (q *Queries) TenantsNamed(ctx context.Context, arg TenantsNamedParams) ([]TenantsNamedRow, error) {
@@ -410,16 +410,16 @@ LEFT   JOIN LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = $
 `
 
 type ThingsByIDParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 type ThingsByIDRow struct {
-	Kind      string
-	Name      string
-	State     string
-	Number    int16
-	Workspace string
+	Kind      string `db:"kind"`
+	Name      string `db:"name"`
+	State     string `db:"state"`
+	Number    int16  `db:"number"`
+	Workspace string `db:"workspace"`
 }
 
 // What has an id, of whatever kind. Whether it was deleted is looked at afterwards, so that no

@@ -108,10 +108,10 @@ SELECT current_setting('jit')::text AS jit, current_setting('transaction_isolati
 `
 
 type SessionSettingsRow struct {
-	Jit               string
-	Isolation         string
-	ReadOnly          string
-	SynchronousCommit string
+	Jit               string `db:"jit"`
+	Isolation         string `db:"isolation"`
+	ReadOnly          string `db:"read_only"`
+	SynchronousCommit string `db:"synchronous_commit"`
 }
 
 // The settings of this transaction that correctness, durability and speed rely on.

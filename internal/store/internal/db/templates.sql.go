@@ -19,14 +19,14 @@ ORDER  BY c.id
 `
 
 type ConfigsOfTemplateParams struct {
-	TenantID uuid.UUID
-	Template string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Template string    `db:"template"`
 }
 
 type ConfigsOfTemplateRow struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
-	Name     string
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
+	Name     string    `db:"name"`
 }
 
 // The configs that use a template, in the order in which they are locked.
@@ -55,8 +55,8 @@ DELETE FROM servo.templates x WHERE x.tenant_id = $1::uuid AND x.id = $2::uuid
 `
 
 type DeleteTemplateParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 func (q *Queries) DeleteTemplate(ctx context.Context, arg DeleteTemplateParams) error {
@@ -70,29 +70,25 @@ SELECT x.tenant_id, x.id, x.name, x.version, x.cron, x.description, x.changed_by
 `
 
 type LockTemplateParams struct {
-	TenantID uuid.UUID
-	Name     string
-}
-
-type LockTemplateRow struct {
-	ServoTemplate ServoTemplate
+	TenantID uuid.UUID `db:"tenant_id"`
+	Name     string    `db:"name"`
 }
 
 // Templates of schedules that tenants have of their own.
 // Who changes or deletes one waits for those who save configs with it.
-func (q *Queries) LockTemplate(ctx context.Context, arg LockTemplateParams) (LockTemplateRow, error) {
+func (q *Queries) LockTemplate(ctx context.Context, arg LockTemplateParams) (ServoTemplate, error) {
 	row := q.db.QueryRow(ctx, LockTemplate, arg.TenantID, arg.Name)
-	var i LockTemplateRow
+	var i ServoTemplate
 	err := row.Scan(
-		&i.ServoTemplate.TenantID,
-		&i.ServoTemplate.ID,
-		&i.ServoTemplate.Name,
-		&i.ServoTemplate.Version,
-		&i.ServoTemplate.Cron,
-		&i.ServoTemplate.Description,
-		&i.ServoTemplate.ChangedBy,
-		&i.ServoTemplate.CreatedAt,
-		&i.ServoTemplate.UpdatedAt,
+		&i.TenantID,
+		&i.ID,
+		&i.Name,
+		&i.Version,
+		&i.Cron,
+		&i.Description,
+		&i.ChangedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
@@ -104,13 +100,13 @@ ORDER  BY x.name FOR SHARE
 `
 
 type ShareTemplatesParams struct {
-	TenantID uuid.UUID
-	Names    []string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Names    []string  `db:"names"`
 }
 
 type ShareTemplatesRow struct {
-	Name string
-	Cron string
+	Name string `db:"name"`
+	Cron string `db:"cron"`
 }
 
 // Who saves a config with a template holds it until then.
@@ -166,15 +162,15 @@ SET    version = excluded.version, cron = excluded.cron, description = excluded.
 `
 
 type UpsertTemplateParams struct {
-	TenantID    uuid.UUID
-	ID          uuid.UUID
-	Name        string
-	Version     int32
-	Cron        string
-	Description string
-	ChangedBy   string
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
+	TenantID    uuid.UUID `db:"tenant_id"`
+	ID          uuid.UUID `db:"id"`
+	Name        string    `db:"name"`
+	Version     int32     `db:"version"`
+	Cron        string    `db:"cron"`
+	Description string    `db:"description"`
+	ChangedBy   string    `db:"changed_by"`
+	CreatedAt   time.Time `db:"created_at"`
+	UpdatedAt   time.Time `db:"updated_at"`
 }
 
 func (q *Queries) UpsertTemplate(ctx context.Context, arg UpsertTemplateParams) error {

@@ -19,10 +19,10 @@ WHERE  tenant_id = $3::uuid AND id = $4::uuid
 `
 
 type ActivateDeploymentParams struct {
-	DeploymentID uuid.UUID
-	Version      int32
-	TenantID     uuid.UUID
-	ID           uuid.UUID
+	DeploymentID uuid.UUID `db:"deployment_id"`
+	Version      int32     `db:"version"`
+	TenantID     uuid.UUID `db:"tenant_id"`
+	ID           uuid.UUID `db:"id"`
 }
 
 func (q *Queries) ActivateDeployment(ctx context.Context, arg ActivateDeploymentParams) error {
@@ -44,22 +44,22 @@ JOIN   servo.tenants t ON t.id = w.tenant_id
 `
 
 type ActiveDeploymentsParams struct {
-	TenantIds []uuid.UUID
-	Names     []string
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Names     []string    `db:"names"`
 }
 
 type ActiveDeploymentsRow struct {
-	TenantID           uuid.UUID
-	Tenant             string
-	Name               string
-	WorkspaceID        uuid.UUID
-	ActiveDeploymentID *uuid.UUID
-	MaxQueuedTasks     int32
-	MaxConcurrentRuns  int32
-	MaxDailyRuns       int32
-	MaxRunDurationS    int32
-	MaxTasksPerRun     int32
-	Zone               string
+	TenantID           uuid.UUID  `db:"tenant_id"`
+	Tenant             string     `db:"tenant"`
+	Name               string     `db:"name"`
+	WorkspaceID        uuid.UUID  `db:"workspace_id"`
+	ActiveDeploymentID *uuid.UUID `db:"active_deployment_id"`
+	MaxQueuedTasks     int32      `db:"max_queued_tasks"`
+	MaxConcurrentRuns  int32      `db:"max_concurrent_runs"`
+	MaxDailyRuns       int32      `db:"max_daily_runs"`
+	MaxRunDurationS    int32      `db:"max_run_duration_s"`
+	MaxTasksPerRun     int32      `db:"max_tasks_per_run"`
+	Zone               string     `db:"zone"`
 }
 
 func (q *Queries) ActiveDeployments(ctx context.Context, arg ActiveDeploymentsParams) ([]ActiveDeploymentsRow, error) {
@@ -99,9 +99,9 @@ SELECT id FROM servo.deployments WHERE tenant_id = $1::uuid AND workspace_id = $
 `
 
 type DeploymentByDigestParams struct {
-	TenantID    uuid.UUID
-	WorkspaceID uuid.UUID
-	Digest      string
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Digest      string    `db:"digest"`
 }
 
 func (q *Queries) DeploymentByDigest(ctx context.Context, arg DeploymentByDigestParams) (uuid.UUID, error) {
@@ -118,16 +118,16 @@ JOIN   servo.deployments d ON d.tenant_id = n.tenant_id AND d.id = n.id
 `
 
 type DeploymentsParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 type DeploymentsRow struct {
-	TenantID    uuid.UUID
-	ID          uuid.UUID
-	WorkspaceID uuid.UUID
-	Digest      string
-	Manifest    json.RawMessage
+	TenantID    uuid.UUID       `db:"tenant_id"`
+	ID          uuid.UUID       `db:"id"`
+	WorkspaceID uuid.UUID       `db:"workspace_id"`
+	Digest      string          `db:"digest"`
+	Manifest    json.RawMessage `db:"manifest"`
 }
 
 func (q *Queries) Deployments(ctx context.Context, arg DeploymentsParams) ([]DeploymentsRow, error) {
@@ -163,13 +163,13 @@ ON CONFLICT (tenant_id, workspace_id, digest) DO NOTHING
 `
 
 type InsertDeploymentParams struct {
-	TenantID    uuid.UUID
-	ID          uuid.UUID
-	WorkspaceID uuid.UUID
-	Digest      string
-	Manifest    string
-	Version     int32
-	Now         time.Time
+	TenantID    uuid.UUID `db:"tenant_id"`
+	ID          uuid.UUID `db:"id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Digest      string    `db:"digest"`
+	Manifest    string    `db:"manifest"`
+	Version     int32     `db:"version"`
+	Now         time.Time `db:"now"`
 }
 
 func (q *Queries) InsertDeployment(ctx context.Context, arg InsertDeploymentParams) (int64, error) {
@@ -195,15 +195,15 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::int[]), unnest($4::tim
 `
 
 type InsertEntityEventsParams struct {
-	TenantIds   []uuid.UUID
-	SubjectIds  []uuid.UUID
-	Versions    []int32
-	RecordedAts []time.Time
-	Schemas     []int16
-	Types       []string
-	Actors      []string
-	Traces      []string
-	Datas       []string
+	TenantIds   []uuid.UUID `db:"tenant_ids"`
+	SubjectIds  []uuid.UUID `db:"subject_ids"`
+	Versions    []int32     `db:"versions"`
+	RecordedAts []time.Time `db:"recorded_ats"`
+	Schemas     []int16     `db:"schemas"`
+	Types       []string    `db:"types"`
+	Actors      []string    `db:"actors"`
+	Traces      []string    `db:"traces"`
+	Datas       []string    `db:"datas"`
 }
 
 func (q *Queries) InsertEntityEvents(ctx context.Context, arg InsertEntityEventsParams) error {
@@ -229,19 +229,19 @@ VALUES ($1::uuid, $2::text, $3::int, $4::timestamptz, $5::int, $6::int, $7::int,
 `
 
 type InsertTenantParams struct {
-	ID                 uuid.UUID
-	Name               string
-	Version            int32
-	Now                time.Time
-	MaxConcurrentTasks int32
-	MaxQueuedTasks     int32
-	MaxConcurrentRuns  int32
-	MaxDailyRuns       int32
-	MaxRunDurationS    int32
-	MaxTasksPerRun     int32
-	MaxBackfillRuns    int32
-	FairnessWeight     float64
-	Zone               string
+	ID                 uuid.UUID `db:"id"`
+	Name               string    `db:"name"`
+	Version            int32     `db:"version"`
+	Now                time.Time `db:"now"`
+	MaxConcurrentTasks int32     `db:"max_concurrent_tasks"`
+	MaxQueuedTasks     int32     `db:"max_queued_tasks"`
+	MaxConcurrentRuns  int32     `db:"max_concurrent_runs"`
+	MaxDailyRuns       int32     `db:"max_daily_runs"`
+	MaxRunDurationS    int32     `db:"max_run_duration_s"`
+	MaxTasksPerRun     int32     `db:"max_tasks_per_run"`
+	MaxBackfillRuns    int32     `db:"max_backfill_runs"`
+	FairnessWeight     float64   `db:"fairness_weight"`
+	Zone               string    `db:"zone"`
 }
 
 func (q *Queries) InsertTenant(ctx context.Context, arg InsertTenantParams) error {
@@ -269,11 +269,11 @@ VALUES ($1::uuid, $2::uuid, $3::text, $4::int, $5::timestamptz)
 `
 
 type InsertWorkspaceParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
-	Name     string
-	Version  int32
-	Now      time.Time
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
+	Name     string    `db:"name"`
+	Version  int32     `db:"version"`
+	Now      time.Time `db:"now"`
 }
 
 func (q *Queries) InsertWorkspace(ctx context.Context, arg InsertWorkspaceParams) error {
@@ -292,14 +292,14 @@ SELECT id, name, created_at FROM servo.tenants WHERE name > $1::text ORDER BY na
 `
 
 type ListTenantsParams struct {
-	After string
-	Most  int32
+	After string `db:"after"`
+	Most  int32  `db:"most"`
 }
 
 type ListTenantsRow struct {
-	ID        uuid.UUID
-	Name      string
-	CreatedAt time.Time
+	ID        uuid.UUID `db:"id"`
+	Name      string    `db:"name"`
+	CreatedAt time.Time `db:"created_at"`
 }
 
 func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]ListTenantsRow, error) {
@@ -326,27 +326,23 @@ const LockTenant = `-- name: LockTenant :one
 SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id = $1::uuid FOR NO KEY UPDATE
 `
 
-type LockTenantRow struct {
-	ServoTenant ServoTenant
-}
-
-func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (LockTenantRow, error) {
+func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (ServoTenant, error) {
 	row := q.db.QueryRow(ctx, LockTenant, tenantID)
-	var i LockTenantRow
+	var i ServoTenant
 	err := row.Scan(
-		&i.ServoTenant.ID,
-		&i.ServoTenant.Name,
-		&i.ServoTenant.Version,
-		&i.ServoTenant.CreatedAt,
-		&i.ServoTenant.MaxConcurrentTasks,
-		&i.ServoTenant.MaxQueuedTasks,
-		&i.ServoTenant.MaxConcurrentRuns,
-		&i.ServoTenant.MaxDailyRuns,
-		&i.ServoTenant.MaxRunDurationS,
-		&i.ServoTenant.MaxTasksPerRun,
-		&i.ServoTenant.MaxBackfillRuns,
-		&i.ServoTenant.FairnessWeight,
-		&i.ServoTenant.Zone,
+		&i.ID,
+		&i.Name,
+		&i.Version,
+		&i.CreatedAt,
+		&i.MaxConcurrentTasks,
+		&i.MaxQueuedTasks,
+		&i.MaxConcurrentRuns,
+		&i.MaxDailyRuns,
+		&i.MaxRunDurationS,
+		&i.MaxTasksPerRun,
+		&i.MaxBackfillRuns,
+		&i.FairnessWeight,
+		&i.Zone,
 	)
 	return i, err
 }
@@ -356,24 +352,20 @@ SELECT w.tenant_id, w.id, w.name, w.active_deployment_id, w.version, w.created_a
 `
 
 type LockWorkspaceParams struct {
-	TenantID uuid.UUID
-	Name     string
+	TenantID uuid.UUID `db:"tenant_id"`
+	Name     string    `db:"name"`
 }
 
-type LockWorkspaceRow struct {
-	ServoWorkspace ServoWorkspace
-}
-
-func (q *Queries) LockWorkspace(ctx context.Context, arg LockWorkspaceParams) (LockWorkspaceRow, error) {
+func (q *Queries) LockWorkspace(ctx context.Context, arg LockWorkspaceParams) (ServoWorkspace, error) {
 	row := q.db.QueryRow(ctx, LockWorkspace, arg.TenantID, arg.Name)
-	var i LockWorkspaceRow
+	var i ServoWorkspace
 	err := row.Scan(
-		&i.ServoWorkspace.TenantID,
-		&i.ServoWorkspace.ID,
-		&i.ServoWorkspace.Name,
-		&i.ServoWorkspace.ActiveDeploymentID,
-		&i.ServoWorkspace.Version,
-		&i.ServoWorkspace.CreatedAt,
+		&i.TenantID,
+		&i.ID,
+		&i.Name,
+		&i.ActiveDeploymentID,
+		&i.Version,
+		&i.CreatedAt,
 	)
 	return i, err
 }
@@ -391,17 +383,17 @@ WHERE  t.id = $11::uuid
 `
 
 type SetQuotasParams struct {
-	Version            int32
-	MaxConcurrentTasks int32
-	MaxQueuedTasks     int32
-	MaxConcurrentRuns  int32
-	MaxDailyRuns       int32
-	MaxRunDurationS    int32
-	MaxTasksPerRun     int32
-	MaxBackfillRuns    int32
-	FairnessWeight     float64
-	Zone               string
-	TenantID           uuid.UUID
+	Version            int32     `db:"version"`
+	MaxConcurrentTasks int32     `db:"max_concurrent_tasks"`
+	MaxQueuedTasks     int32     `db:"max_queued_tasks"`
+	MaxConcurrentRuns  int32     `db:"max_concurrent_runs"`
+	MaxDailyRuns       int32     `db:"max_daily_runs"`
+	MaxRunDurationS    int32     `db:"max_run_duration_s"`
+	MaxTasksPerRun     int32     `db:"max_tasks_per_run"`
+	MaxBackfillRuns    int32     `db:"max_backfill_runs"`
+	FairnessWeight     float64   `db:"fairness_weight"`
+	Zone               string    `db:"zone"`
+	TenantID           uuid.UUID `db:"tenant_id"`
 }
 
 // The note lets admission look at the tenant again in every pool.

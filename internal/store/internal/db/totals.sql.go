@@ -29,20 +29,20 @@ ORDER  BY x.hour
 `
 
 type AllHoursParams struct {
-	FromHour time.Time
-	ToHour   time.Time
+	FromHour time.Time `db:"from_hour"`
+	ToHour   time.Time `db:"to_hour"`
 }
 
 type AllHoursRow struct {
-	Hour      time.Time
-	Succeeded int64
-	Failed    int64
-	TimedOut  int64
-	Cancelled int64
-	Started   int64
-	Seconds   float64
-	Breaches  int64
-	Delay     float64
+	Hour      time.Time `db:"hour"`
+	Succeeded int64     `db:"succeeded"`
+	Failed    int64     `db:"failed"`
+	TimedOut  int64     `db:"timed_out"`
+	Cancelled int64     `db:"cancelled"`
+	Started   int64     `db:"started"`
+	Seconds   float64   `db:"seconds"`
+	Breaches  int64     `db:"breaches"`
+	Delay     float64   `db:"delay"`
 }
 
 // The sums of all tenants by hour, which are kept together: what was merged, and what is not yet.
@@ -86,9 +86,9 @@ JOIN   LATERAL (SELECT FROM servo.run_events e
 `
 
 type BegunInTimeParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	StartBys  []time.Time
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	StartBys  []time.Time `db:"start_bys"`
 }
 
 // Which of these runs had a task that was started in time.
@@ -122,8 +122,8 @@ WHERE  h.tenant_id = old.tenant_id AND h.hour = old.hour
 `
 
 type ForgetHoursParams struct {
-	Before time.Time
-	Most   int32
+	Before time.Time `db:"before"`
+	Most   int32     `db:"most"`
 }
 
 func (q *Queries) ForgetHours(ctx context.Context, arg ForgetHoursParams) (int64, error) {
@@ -142,20 +142,20 @@ SELECT unnest($1::uuid[]), $2::date, $3::smallint, unnest($4::text[]), unnest($5
 `
 
 type InsertRunDeltasParams struct {
-	TenantIds  []uuid.UUID
-	Day        pgtype.Date
-	Hour       int16
-	LabelSets  []string
-	Endeds     []int32
-	Succeededs []int32
-	Faileds    []int32
-	TimedOuts  []int32
-	Cancelleds []int32
-	Starteds   []int32
-	Seconds    []float64
-	Breacheds  []int32
-	Breaches   []int32
-	Delays     []float64
+	TenantIds  []uuid.UUID `db:"tenant_ids"`
+	Day        pgtype.Date `db:"day"`
+	Hour       int16       `db:"hour"`
+	LabelSets  []string    `db:"label_sets"`
+	Endeds     []int32     `db:"endeds"`
+	Succeededs []int32     `db:"succeededs"`
+	Faileds    []int32     `db:"faileds"`
+	TimedOuts  []int32     `db:"timed_outs"`
+	Cancelleds []int32     `db:"cancelleds"`
+	Starteds   []int32     `db:"starteds"`
+	Seconds    []float64   `db:"seconds"`
+	Breacheds  []int32     `db:"breacheds"`
+	Breaches   []int32     `db:"breaches"`
+	Delays     []float64   `db:"delays"`
 }
 
 // What one transaction adds to the totals.
@@ -185,13 +185,13 @@ SELECT l.tenant_id, l.run_id FROM servo.live_runs l WHERE l.late_at < $1::timest
 `
 
 type LateRunsParams struct {
-	Now  time.Time
-	Most int32
+	Now  time.Time `db:"now"`
+	Most int32     `db:"most"`
 }
 
 type LateRunsRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 // Promises about runs, and the sums of those that have ended.
@@ -224,9 +224,9 @@ WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id
 `
 
 type LookedLateParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	Breaches  []int16
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	Breaches  []int16     `db:"breaches"`
 }
 
 // Nobody needs to look again.
@@ -292,18 +292,18 @@ FROM   (SELECT t.ended, t.failed, t.timed_out, t.started, t.seconds, t.breaches 
 `
 
 type TodayTotalsParams struct {
-	Most int32
-	Day  pgtype.Date
+	Most int32       `db:"most"`
+	Day  pgtype.Date `db:"day"`
 }
 
 type TodayTotalsRow struct {
-	Ended    int64
-	Failed   int64
-	Started  int64
-	Seconds  float64
-	Breaches int64
-	Pending  int64
-	Running  int64
+	Ended    int64   `db:"ended"`
+	Failed   int64   `db:"failed"`
+	Started  int64   `db:"started"`
+	Seconds  float64 `db:"seconds"`
+	Breaches int64   `db:"breaches"`
+	Pending  int64   `db:"pending"`
+	Running  int64   `db:"running"`
 }
 
 // What has become of the runs of today, and how many have not ended, no further than most.

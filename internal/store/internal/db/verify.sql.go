@@ -21,10 +21,10 @@ WHERE  e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.u
 `
 
 type DropEdgesParams struct {
-	TenantIds   []uuid.UUID
-	RunIds      []uuid.UUID
-	UpstreamIds []uuid.UUID
-	TaskIds     []uuid.UUID
+	TenantIds   []uuid.UUID `db:"tenant_ids"`
+	RunIds      []uuid.UUID `db:"run_ids"`
+	UpstreamIds []uuid.UUID `db:"upstream_ids"`
+	TaskIds     []uuid.UUID `db:"task_ids"`
 }
 
 func (q *Queries) DropEdges(ctx context.Context, arg DropEdgesParams) error {
@@ -52,8 +52,8 @@ DELETE FROM servo.runs r USING unnest($1::uuid[]) AS n(tenant_id) WHERE r.tenant
 `
 
 type DropRunsParams struct {
-	TenantIds []uuid.UUID
-	RunID     uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunID     uuid.UUID   `db:"run_id"`
 }
 
 func (q *Queries) DropRuns(ctx context.Context, arg DropRunsParams) error {
@@ -68,9 +68,9 @@ WHERE  t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.id
 `
 
 type DropTasksParams struct {
-	TenantIds []uuid.UUID
-	RunIds    []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 func (q *Queries) DropTasks(ctx context.Context, arg DropTasksParams) error {
@@ -83,14 +83,14 @@ SELECT e.tenant_id, e.upstream_id, e.task_id FROM servo.edges e WHERE e.run_id =
 `
 
 type ForeignEdgesParams struct {
-	RunID    uuid.UUID
-	TenantID uuid.UUID
+	RunID    uuid.UUID `db:"run_id"`
+	TenantID uuid.UUID `db:"tenant_id"`
 }
 
 type ForeignEdgesRow struct {
-	TenantID   uuid.UUID
-	UpstreamID uuid.UUID
-	TaskID     uuid.UUID
+	TenantID   uuid.UUID `db:"tenant_id"`
+	UpstreamID uuid.UUID `db:"upstream_id"`
+	TaskID     uuid.UUID `db:"task_id"`
 }
 
 func (q *Queries) ForeignEdges(ctx context.Context, arg ForeignEdgesParams) ([]ForeignEdgesRow, error) {
@@ -118,8 +118,8 @@ SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = $1::uuid
 `
 
 type ForeignEventsParams struct {
-	RunID    uuid.UUID
-	TenantID uuid.UUID
+	RunID    uuid.UUID `db:"run_id"`
+	TenantID uuid.UUID `db:"tenant_id"`
 }
 
 func (q *Queries) ForeignEvents(ctx context.Context, arg ForeignEventsParams) (int32, error) {
@@ -134,8 +134,8 @@ SELECT r.tenant_id FROM servo.runs r WHERE r.id = $1::uuid AND r.tenant_id <> $2
 `
 
 type ForeignRunsParams struct {
-	RunID    uuid.UUID
-	TenantID uuid.UUID
+	RunID    uuid.UUID `db:"run_id"`
+	TenantID uuid.UUID `db:"tenant_id"`
 }
 
 // Rows that carry the id of a run and another tenant. The owner comes first in every key, so
@@ -165,13 +165,13 @@ SELECT t.tenant_id, t.id FROM servo.tasks t WHERE t.run_id = $1::uuid AND t.tena
 `
 
 type ForeignTasksParams struct {
-	RunID    uuid.UUID
-	TenantID uuid.UUID
+	RunID    uuid.UUID `db:"run_id"`
+	TenantID uuid.UUID `db:"tenant_id"`
 }
 
 type ForeignTasksRow struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 func (q *Queries) ForeignTasks(ctx context.Context, arg ForeignTasksParams) ([]ForeignTasksRow, error) {
@@ -243,39 +243,39 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
 `
 
 type RepairRunParams struct {
-	TenantID     uuid.UUID
-	ID           uuid.UUID
-	WorkspaceID  uuid.UUID
-	DeploymentID uuid.UUID
-	ParentRunID  *uuid.UUID
-	CreatedAt    time.Time
-	StartedAt    *time.Time
-	FinishedAt   *time.Time
-	Version      int32
-	Total        int32
-	Remaining    int32
-	Succeeded    int32
-	Failed       int32
-	Skipped      int32
-	Cancelled    int32
-	State        int16
-	Priority     int16
-	TimedOut     bool
-	CancelReason string
-	Pipeline     string
-	TriggerType  string
-	TriggeredBy  string
-	Fingerprint  string
-	Parameters   string
-	Retry        string
-	Trace        string
-	ConfigID     *uuid.UUID
-	SlotAt       *time.Time
-	Labels       string
-	StartBy      *time.Time
-	StartLimitS  int32
-	Late         bool
-	WindowOf     string
+	TenantID     uuid.UUID  `db:"tenant_id"`
+	ID           uuid.UUID  `db:"id"`
+	WorkspaceID  uuid.UUID  `db:"workspace_id"`
+	DeploymentID uuid.UUID  `db:"deployment_id"`
+	ParentRunID  *uuid.UUID `db:"parent_run_id"`
+	CreatedAt    time.Time  `db:"created_at"`
+	StartedAt    *time.Time `db:"started_at"`
+	FinishedAt   *time.Time `db:"finished_at"`
+	Version      int32      `db:"version"`
+	Total        int32      `db:"total"`
+	Remaining    int32      `db:"remaining"`
+	Succeeded    int32      `db:"succeeded"`
+	Failed       int32      `db:"failed"`
+	Skipped      int32      `db:"skipped"`
+	Cancelled    int32      `db:"cancelled"`
+	State        int16      `db:"state"`
+	Priority     int16      `db:"priority"`
+	TimedOut     bool       `db:"timed_out"`
+	CancelReason string     `db:"cancel_reason"`
+	Pipeline     string     `db:"pipeline"`
+	TriggerType  string     `db:"trigger_type"`
+	TriggeredBy  string     `db:"triggered_by"`
+	Fingerprint  string     `db:"fingerprint"`
+	Parameters   string     `db:"parameters"`
+	Retry        string     `db:"retry"`
+	Trace        string     `db:"trace"`
+	ConfigID     *uuid.UUID `db:"config_id"`
+	SlotAt       *time.Time `db:"slot_at"`
+	Labels       string     `db:"labels"`
+	StartBy      *time.Time `db:"start_by"`
+	StartLimitS  int32      `db:"start_limit_s"`
+	Late         bool       `db:"late"`
+	WindowOf     string     `db:"window_of"`
 }
 
 // Every column as the events tell it. The row is updated in place, never replaced: others
@@ -339,30 +339,30 @@ FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, un
 `
 
 type RepairTasksParams struct {
-	TenantIds     []uuid.UUID
-	RunIds        []uuid.UUID
-	Ids           []uuid.UUID
-	CreatedAts    []time.Time
-	FinishedAts   []time.Time
-	Tokens        []int64
-	Ixs           []int32
-	Timeouts      []int32
-	Versions      []int32
-	Attempts      []int32
-	FailureCounts []int32
-	FanOuts       []int32
-	States        []int16
-	Priorities    []int16
-	LateResults   []bool
-	Assets        []string
-	Partitions    []string
-	Pools         []string
-	Outcomes      []string
-	Cursors       []string
-	Results       []string
-	Failures      []string
-	Upstreams     []string
-	Inheritances  []string
+	TenantIds     []uuid.UUID `db:"tenant_ids"`
+	RunIds        []uuid.UUID `db:"run_ids"`
+	Ids           []uuid.UUID `db:"ids"`
+	CreatedAts    []time.Time `db:"created_ats"`
+	FinishedAts   []time.Time `db:"finished_ats"`
+	Tokens        []int64     `db:"tokens"`
+	Ixs           []int32     `db:"ixs"`
+	Timeouts      []int32     `db:"timeouts"`
+	Versions      []int32     `db:"versions"`
+	Attempts      []int32     `db:"attempts"`
+	FailureCounts []int32     `db:"failure_counts"`
+	FanOuts       []int32     `db:"fan_outs"`
+	States        []int16     `db:"states"`
+	Priorities    []int16     `db:"priorities"`
+	LateResults   []bool      `db:"late_results"`
+	Assets        []string    `db:"assets"`
+	Partitions    []string    `db:"partitions"`
+	Pools         []string    `db:"pools"`
+	Outcomes      []string    `db:"outcomes"`
+	Cursors       []string    `db:"cursors"`
+	Results       []string    `db:"results"`
+	Failures      []string    `db:"failures"`
+	Upstreams     []string    `db:"upstreams"`
+	Inheritances  []string    `db:"inheritances"`
 }
 
 // Whole rows, live (state 0) or ended. Those that were wrong were deleted before.
@@ -401,18 +401,18 @@ SELECT r.tenant_id, r.id FROM servo.runs r WHERE ($1::bool OR r.tenant_id = $2::
 `
 
 type SampleRunsParams struct {
-	Everybody bool
-	TenantID  uuid.UUID
-	Most      int32
+	AllTenants bool      `db:"all_tenants"`
+	TenantID   uuid.UUID `db:"tenant_id"`
+	Most       int32     `db:"most"`
 }
 
 type SampleRunsRow struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 func (q *Queries) SampleRuns(ctx context.Context, arg SampleRunsParams) ([]SampleRunsRow, error) {
-	rows, err := q.db.Query(ctx, SampleRuns, arg.Everybody, arg.TenantID, arg.Most)
+	rows, err := q.db.Query(ctx, SampleRuns, arg.AllTenants, arg.TenantID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -421,119 +421,6 @@ func (q *Queries) SampleRuns(ctx context.Context, arg SampleRunsParams) ([]Sampl
 	for rows.Next() {
 		var i SampleRunsRow
 		if err := rows.Scan(&i.TenantID, &i.ID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyAlerts = `-- name: VerifyAlerts :many
-SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at FROM servo.alerts a WHERE a.tenant_id = ANY($1::uuid[]) ORDER BY a.tenant_id, a.id
-`
-
-type VerifyAlertsRow struct {
-	ServoAlert ServoAlert
-}
-
-func (q *Queries) VerifyAlerts(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyAlertsRow, error) {
-	rows, err := q.db.Query(ctx, VerifyAlerts, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyAlertsRow
-	for rows.Next() {
-		var i VerifyAlertsRow
-		if err := rows.Scan(
-			&i.ServoAlert.TenantID,
-			&i.ServoAlert.ID,
-			&i.ServoAlert.Version,
-			&i.ServoAlert.Kind,
-			&i.ServoAlert.Severity,
-			&i.ServoAlert.AboutID,
-			&i.ServoAlert.Name,
-			&i.ServoAlert.Message,
-			&i.ServoAlert.RaisedAt,
-			&i.ServoAlert.ResolvedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyAssetPauses = `-- name: VerifyAssetPauses :many
-SELECT p.tenant_id, p.workspace_id, p.asset, p.paused_at, p.paused_by, p.reason FROM servo.asset_pauses p WHERE p.tenant_id = ANY($1::uuid[]) ORDER BY p.tenant_id, p.workspace_id, p.asset
-`
-
-type VerifyAssetPausesRow struct {
-	ServoAssetPause ServoAssetPause
-}
-
-func (q *Queries) VerifyAssetPauses(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyAssetPausesRow, error) {
-	rows, err := q.db.Query(ctx, VerifyAssetPauses, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyAssetPausesRow
-	for rows.Next() {
-		var i VerifyAssetPausesRow
-		if err := rows.Scan(
-			&i.ServoAssetPause.TenantID,
-			&i.ServoAssetPause.WorkspaceID,
-			&i.ServoAssetPause.Asset,
-			&i.ServoAssetPause.PausedAt,
-			&i.ServoAssetPause.PausedBy,
-			&i.ServoAssetPause.Reason,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyChannels = `-- name: VerifyChannels :many
-SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.secret, c.created_by, c.created_at, c.deleted_at FROM servo.alert_channels c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
-`
-
-type VerifyChannelsRow struct {
-	ServoAlertChannel ServoAlertChannel
-}
-
-func (q *Queries) VerifyChannels(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyChannelsRow, error) {
-	rows, err := q.db.Query(ctx, VerifyChannels, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyChannelsRow
-	for rows.Next() {
-		var i VerifyChannelsRow
-		if err := rows.Scan(
-			&i.ServoAlertChannel.TenantID,
-			&i.ServoAlertChannel.ID,
-			&i.ServoAlertChannel.Version,
-			&i.ServoAlertChannel.Name,
-			&i.ServoAlertChannel.Url,
-			&i.ServoAlertChannel.Severity,
-			&i.ServoAlertChannel.Secret,
-			&i.ServoAlertChannel.CreatedBy,
-			&i.ServoAlertChannel.CreatedAt,
-			&i.ServoAlertChannel.DeletedAt,
-		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -553,8 +440,8 @@ HAVING count(*) > 1
 `
 
 type VerifyClaimTokensRow struct {
-	Token  string
-	Claims int32
+	Token  string `db:"token"`
+	Claims int32  `db:"claims"`
 }
 
 // No token was ever given to two attempts.
@@ -578,172 +465,6 @@ func (q *Queries) VerifyClaimTokens(ctx context.Context) ([]VerifyClaimTokensRow
 	return items, nil
 }
 
-const VerifyCones = `-- name: VerifyCones :many
-SELECT c.tenant_id, c.run_id FROM servo.cones c WHERE c.run_id = ANY($1::uuid[]) ORDER BY c.run_id
-`
-
-type VerifyConesRow struct {
-	ServoCone ServoCone
-}
-
-func (q *Queries) VerifyCones(ctx context.Context, runIds []uuid.UUID) ([]VerifyConesRow, error) {
-	rows, err := q.db.Query(ctx, VerifyCones, runIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyConesRow
-	for rows.Next() {
-		var i VerifyConesRow
-		if err := rows.Scan(&i.ServoCone.TenantID, &i.ServoCone.RunID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyConfigs = `-- name: VerifyConfigs :many
-SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template FROM servo.configs c WHERE c.tenant_id = ANY($1::uuid[]) ORDER BY c.tenant_id, c.id
-`
-
-type VerifyConfigsRow struct {
-	ServoConfig ServoConfig
-}
-
-func (q *Queries) VerifyConfigs(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyConfigsRow, error) {
-	rows, err := q.db.Query(ctx, VerifyConfigs, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyConfigsRow
-	for rows.Next() {
-		var i VerifyConfigsRow
-		if err := rows.Scan(
-			&i.ServoConfig.TenantID,
-			&i.ServoConfig.ID,
-			&i.ServoConfig.WorkspaceID,
-			&i.ServoConfig.Name,
-			&i.ServoConfig.Version,
-			&i.ServoConfig.Pipeline,
-			&i.ServoConfig.Labels,
-			&i.ServoConfig.Spec,
-			&i.ServoConfig.Enabled,
-			&i.ServoConfig.DisabledReason,
-			&i.ServoConfig.PausedAt,
-			&i.ServoConfig.PauseNote,
-			&i.ServoConfig.MovedTo,
-			&i.ServoConfig.CreatedBy,
-			&i.ServoConfig.CreatedAt,
-			&i.ServoConfig.UpdatedAt,
-			&i.ServoConfig.DeletedAt,
-			&i.ServoConfig.DecidedUntil,
-			&i.ServoConfig.NextSlot,
-			&i.ServoConfig.DueAt,
-			&i.ServoConfig.ZoneData,
-			&i.ServoConfig.RangeFrom,
-			&i.ServoConfig.LastSlot,
-			&i.ServoConfig.LastRunID,
-			&i.ServoConfig.LastRunState,
-			&i.ServoConfig.LastRunAt,
-			&i.ServoConfig.LastSuccessAt,
-			&i.ServoConfig.Failures,
-			&i.ServoConfig.AfterConfig,
-			&i.ServoConfig.OnEvent,
-			&i.ServoConfig.DependsOn,
-			&i.ServoConfig.Template,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyDeployments = `-- name: VerifyDeployments :many
-SELECT d.tenant_id, d.id, d.workspace_id, d.digest, d.manifest, d.version, d.created_at FROM servo.deployments d WHERE d.tenant_id = ANY($1::uuid[]) ORDER BY d.tenant_id, d.id
-`
-
-type VerifyDeploymentsRow struct {
-	ServoDeployment ServoDeployment
-}
-
-func (q *Queries) VerifyDeployments(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyDeploymentsRow, error) {
-	rows, err := q.db.Query(ctx, VerifyDeployments, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyDeploymentsRow
-	for rows.Next() {
-		var i VerifyDeploymentsRow
-		if err := rows.Scan(
-			&i.ServoDeployment.TenantID,
-			&i.ServoDeployment.ID,
-			&i.ServoDeployment.WorkspaceID,
-			&i.ServoDeployment.Digest,
-			&i.ServoDeployment.Manifest,
-			&i.ServoDeployment.Version,
-			&i.ServoDeployment.CreatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyEdges = `-- name: VerifyEdges :many
-SELECT e.tenant_id, e.run_id, e.upstream_id, e.task_id
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
-JOIN   servo.edges e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
-ORDER  BY e.tenant_id, e.run_id, e.upstream_id, e.task_id
-`
-
-type VerifyEdgesParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
-}
-
-type VerifyEdgesRow struct {
-	ServoEdge ServoEdge
-}
-
-func (q *Queries) VerifyEdges(ctx context.Context, arg VerifyEdgesParams) ([]VerifyEdgesRow, error) {
-	rows, err := q.db.Query(ctx, VerifyEdges, arg.TenantIds, arg.Ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyEdgesRow
-	for rows.Next() {
-		var i VerifyEdgesRow
-		if err := rows.Scan(
-			&i.ServoEdge.TenantID,
-			&i.ServoEdge.RunID,
-			&i.ServoEdge.UpstreamID,
-			&i.ServoEdge.TaskID,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const VerifyEntityEvents = `-- name: VerifyEntityEvents :many
 SELECT e.tenant_id, e.subject_id AS run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.entity_events e
@@ -752,17 +473,17 @@ ORDER  BY e.tenant_id, e.subject_id, e.version
 `
 
 type VerifyEntityEventsRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	SubjectID  uuid.UUID
-	Position   int64
-	Version    int32
-	RecordedAt time.Time
-	Schema     int16
-	Type       string
-	Actor      string
-	Trace      string
-	Data       json.RawMessage
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	RunID      uuid.UUID       `db:"run_id"`
+	SubjectID  uuid.UUID       `db:"subject_id"`
+	Position   int64           `db:"position"`
+	Version    int32           `db:"version"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Schema     int16           `db:"schema"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Trace      string          `db:"trace"`
+	Data       json.RawMessage `db:"data"`
 }
 
 func (q *Queries) VerifyEntityEvents(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyEntityEventsRow, error) {
@@ -830,18 +551,18 @@ ORDER  BY o.tenant_id, o.source
 `
 
 type VerifyEntityOrphansParams struct {
-	Everybody bool
-	TenantID  uuid.UUID
+	AllTenants bool      `db:"all_tenants"`
+	TenantID   uuid.UUID `db:"tenant_id"`
 }
 
 type VerifyEntityOrphansRow struct {
-	Source   string
-	TenantID uuid.UUID
-	Lost     int64
+	Source   string    `db:"source"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	Lost     int64     `db:"lost"`
 }
 
 func (q *Queries) VerifyEntityOrphans(ctx context.Context, arg VerifyEntityOrphansParams) ([]VerifyEntityOrphansRow, error) {
-	rows, err := q.db.Query(ctx, VerifyEntityOrphans, arg.Everybody, arg.TenantID)
+	rows, err := q.db.Query(ctx, VerifyEntityOrphans, arg.AllTenants, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -868,22 +589,22 @@ ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.versi
 `
 
 type VerifyEventsParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 type VerifyEventsRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	SubjectID  uuid.UUID
-	Position   int64
-	Version    int32
-	RecordedAt time.Time
-	Schema     int16
-	Type       string
-	Actor      string
-	Trace      string
-	Data       json.RawMessage
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	RunID      uuid.UUID       `db:"run_id"`
+	SubjectID  uuid.UUID       `db:"subject_id"`
+	Position   int64           `db:"position"`
+	Version    int32           `db:"version"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Schema     int16           `db:"schema"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Trace      string          `db:"trace"`
+	Data       json.RawMessage `db:"data"`
 }
 
 // Each stream by its versions, the run's own before those of its tasks. Neither positions nor
@@ -921,94 +642,6 @@ func (q *Queries) VerifyEvents(ctx context.Context, arg VerifyEventsParams) ([]V
 	return items, nil
 }
 
-const VerifyInbox = `-- name: VerifyInbox :many
-SELECT e.tenant_id, e.id, e.workspace_id, e.name, e.dedupe_key, e.parameters, e.reason, e.version, e.sent_by, e.received_at, e.listeners, e.after_id, e.runs, e.skipped, e.done_at FROM servo.event_inbox e WHERE e.tenant_id = ANY($1::uuid[]) ORDER BY e.tenant_id, e.id
-`
-
-type VerifyInboxRow struct {
-	ServoEventInbox ServoEventInbox
-}
-
-func (q *Queries) VerifyInbox(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyInboxRow, error) {
-	rows, err := q.db.Query(ctx, VerifyInbox, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyInboxRow
-	for rows.Next() {
-		var i VerifyInboxRow
-		if err := rows.Scan(
-			&i.ServoEventInbox.TenantID,
-			&i.ServoEventInbox.ID,
-			&i.ServoEventInbox.WorkspaceID,
-			&i.ServoEventInbox.Name,
-			&i.ServoEventInbox.DedupeKey,
-			&i.ServoEventInbox.Parameters,
-			&i.ServoEventInbox.Reason,
-			&i.ServoEventInbox.Version,
-			&i.ServoEventInbox.SentBy,
-			&i.ServoEventInbox.ReceivedAt,
-			&i.ServoEventInbox.Listeners,
-			&i.ServoEventInbox.AfterID,
-			&i.ServoEventInbox.Runs,
-			&i.ServoEventInbox.Skipped,
-			&i.ServoEventInbox.DoneAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyKeys = `-- name: VerifyKeys :many
-SELECT k.tenant_id, k.id, k.version, k.public_id, k.name, k.role, k.workspace, k.pools, k.digest, k.created_by, k.created_at, k.expires_at, k.replaced_by, k.revoked_at, k.last_used_at FROM servo.api_keys k WHERE k.tenant_id = ANY($1::uuid[]) ORDER BY k.tenant_id, k.id
-`
-
-type VerifyKeysRow struct {
-	ServoApiKey ServoApiKey
-}
-
-func (q *Queries) VerifyKeys(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyKeysRow, error) {
-	rows, err := q.db.Query(ctx, VerifyKeys, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyKeysRow
-	for rows.Next() {
-		var i VerifyKeysRow
-		if err := rows.Scan(
-			&i.ServoApiKey.TenantID,
-			&i.ServoApiKey.ID,
-			&i.ServoApiKey.Version,
-			&i.ServoApiKey.PublicID,
-			&i.ServoApiKey.Name,
-			&i.ServoApiKey.Role,
-			&i.ServoApiKey.Workspace,
-			&i.ServoApiKey.Pools,
-			&i.ServoApiKey.Digest,
-			&i.ServoApiKey.CreatedBy,
-			&i.ServoApiKey.CreatedAt,
-			&i.ServoApiKey.ExpiresAt,
-			&i.ServoApiKey.ReplacedBy,
-			&i.ServoApiKey.RevokedAt,
-			&i.ServoApiKey.LastUsedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const VerifyLeaseTokens = `-- name: VerifyLeaseTokens :many
 SELECT l.tenant_id, l.run_id, l.task_id, l.token
 FROM   servo.leases l
@@ -1017,10 +650,10 @@ ORDER  BY l.token, l.run_id, l.task_id
 `
 
 type VerifyLeaseTokensRow struct {
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
-	Token    int64
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Token    int64     `db:"token"`
 }
 
 func (q *Queries) VerifyLeaseTokens(ctx context.Context) ([]VerifyLeaseTokensRow, error) {
@@ -1037,64 +670,6 @@ func (q *Queries) VerifyLeaseTokens(ctx context.Context) ([]VerifyLeaseTokensRow
 			&i.RunID,
 			&i.TaskID,
 			&i.Token,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyLeases = `-- name: VerifyLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
-`
-
-type VerifyLeasesRow struct {
-	ServoLease ServoLease
-}
-
-func (q *Queries) VerifyLeases(ctx context.Context, runIds []uuid.UUID) ([]VerifyLeasesRow, error) {
-	rows, err := q.db.Query(ctx, VerifyLeases, runIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyLeasesRow
-	for rows.Next() {
-		var i VerifyLeasesRow
-		if err := rows.Scan(
-			&i.ServoLease.TenantID,
-			&i.ServoLease.RunID,
-			&i.ServoLease.TaskID,
-			&i.ServoLease.Since,
-			&i.ServoLease.Version,
-			&i.ServoLease.TimeoutS,
-			&i.ServoLease.Priority,
-			&i.ServoLease.Dependents,
-			&i.ServoLease.Pool,
-			&i.ServoLease.Attempt,
-			&i.ServoLease.Failures,
-			&i.ServoLease.Fruitless,
-			&i.ServoLease.FanOuts,
-			&i.ServoLease.Cursor,
-			&i.ServoLease.Token,
-			&i.ServoLease.ClaimID,
-			&i.ServoLease.StartedAt,
-			&i.ServoLease.Deadline,
-			&i.ServoLease.ExpiresAt,
-			&i.ServoLease.DueAt,
-			&i.ServoLease.CancelRequested,
-			&i.ServoLease.Worker,
-			&i.ServoLease.Cost,
-			&i.ServoLease.Asset,
-			&i.ServoLease.ReadyAt,
-			&i.ServoLease.LeaseMs,
-			&i.ServoLease.Deaths,
-			&i.ServoLease.Needs,
-			&i.ServoLease.Instance,
 		); err != nil {
 			return nil, err
 		}
@@ -1136,22 +711,22 @@ ORDER  BY l.tenant_id, l.config_id, l.at, l.wrong
 `
 
 type VerifyLedgerParams struct {
-	Everybody bool
-	TenantID  uuid.UUID
+	AllTenants bool      `db:"all_tenants"`
+	TenantID   uuid.UUID `db:"tenant_id"`
 }
 
 type VerifyLedgerRow struct {
-	Wrong    string
-	TenantID uuid.UUID
-	ConfigID *uuid.UUID
-	At       time.Time
-	RunID    uuid.UUID
+	Wrong    string     `db:"wrong"`
+	TenantID uuid.UUID  `db:"tenant_id"`
+	ConfigID *uuid.UUID `db:"config_id"`
+	At       time.Time  `db:"at"`
+	RunID    uuid.UUID  `db:"run_id"`
 }
 
 // What in the ledger contradicts the runs or itself. A slot outlives its run, whose month may
 // be gone: a run has the time at which its slot was decided.
 func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]VerifyLedgerRow, error) {
-	rows, err := q.db.Query(ctx, VerifyLedger, arg.Everybody, arg.TenantID)
+	rows, err := q.db.Query(ctx, VerifyLedger, arg.AllTenants, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -1165,59 +740,6 @@ func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]V
 			&i.ConfigID,
 			&i.At,
 			&i.RunID,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyLiveRuns = `-- name: VerifyLiveRuns :many
-SELECT l.tenant_id, l.run_id, l.workspace_id, l.created_at, l.due_at, l.limit_s, l.priority, l.pending, l.lock_key, l.locked_by, l.pipeline, l.config_id, l.wait_key, l.late_at, l.breaches, l.turn
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
-JOIN   servo.live_runs l ON l.tenant_id = n.tenant_id AND l.run_id = n.id
-ORDER  BY l.tenant_id, l.run_id
-`
-
-type VerifyLiveRunsParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
-}
-
-type VerifyLiveRunsRow struct {
-	ServoLiveRun ServoLiveRun
-}
-
-func (q *Queries) VerifyLiveRuns(ctx context.Context, arg VerifyLiveRunsParams) ([]VerifyLiveRunsRow, error) {
-	rows, err := q.db.Query(ctx, VerifyLiveRuns, arg.TenantIds, arg.Ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyLiveRunsRow
-	for rows.Next() {
-		var i VerifyLiveRunsRow
-		if err := rows.Scan(
-			&i.ServoLiveRun.TenantID,
-			&i.ServoLiveRun.RunID,
-			&i.ServoLiveRun.WorkspaceID,
-			&i.ServoLiveRun.CreatedAt,
-			&i.ServoLiveRun.DueAt,
-			&i.ServoLiveRun.LimitS,
-			&i.ServoLiveRun.Priority,
-			&i.ServoLiveRun.Pending,
-			&i.ServoLiveRun.LockKey,
-			&i.ServoLiveRun.LockedBy,
-			&i.ServoLiveRun.Pipeline,
-			&i.ServoLiveRun.ConfigID,
-			&i.ServoLiveRun.WaitKey,
-			&i.ServoLiveRun.LateAt,
-			&i.ServoLiveRun.Breaches,
-			&i.ServoLiveRun.Turn,
 		); err != nil {
 			return nil, err
 		}
@@ -1278,22 +800,22 @@ ORDER  BY o.tenant_id, o.run_id, o.source
 `
 
 type VerifyOrphansParams struct {
-	Everybody bool
-	TenantID  uuid.UUID
+	AllTenants bool      `db:"all_tenants"`
+	TenantID   uuid.UUID `db:"tenant_id"`
 }
 
 type VerifyOrphansRow struct {
-	Source   string
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	Lost     int64
-	Owner    *uuid.UUID
+	Source   string     `db:"source"`
+	TenantID uuid.UUID  `db:"tenant_id"`
+	RunID    uuid.UUID  `db:"run_id"`
+	Lost     int64      `db:"lost"`
+	Owner    *uuid.UUID `db:"owner"`
 }
 
 // Rows without their run, counted for each table and run; the owner is whoever has a run
 // with that id, if anybody has.
 func (q *Queries) VerifyOrphans(ctx context.Context, arg VerifyOrphansParams) ([]VerifyOrphansRow, error) {
-	rows, err := q.db.Query(ctx, VerifyOrphans, arg.Everybody, arg.TenantID)
+	rows, err := q.db.Query(ctx, VerifyOrphans, arg.AllTenants, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -1325,14 +847,14 @@ ORDER  BY e.subject, e.version
 `
 
 type VerifyPlatformEventsRow struct {
-	Subject    string
-	Position   int64
-	Version    int32
-	RecordedAt time.Time
-	Schema     int16
-	Type       string
-	Actor      string
-	Data       json.RawMessage
+	Subject    string          `db:"subject"`
+	Position   int64           `db:"position"`
+	Version    int32           `db:"version"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Schema     int16           `db:"schema"`
+	Type       string          `db:"type"`
+	Actor      string          `db:"actor"`
+	Data       json.RawMessage `db:"data"`
 }
 
 func (q *Queries) VerifyPlatformEvents(ctx context.Context) ([]VerifyPlatformEventsRow, error) {
@@ -1364,46 +886,6 @@ func (q *Queries) VerifyPlatformEvents(ctx context.Context) ([]VerifyPlatformEve
 	return items, nil
 }
 
-const VerifyPools = `-- name: VerifyPools :many
-SELECT p.name, p.owner_id, p.kind, p.url, p.max_concurrency, p.rate_per_s, p.timeout_s, p.version, p.created_at, p.updated_at, p.accepts FROM servo.pools p ORDER BY p.name
-`
-
-type VerifyPoolsRow struct {
-	ServoPool ServoPool
-}
-
-func (q *Queries) VerifyPools(ctx context.Context) ([]VerifyPoolsRow, error) {
-	rows, err := q.db.Query(ctx, VerifyPools)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyPoolsRow
-	for rows.Next() {
-		var i VerifyPoolsRow
-		if err := rows.Scan(
-			&i.ServoPool.Name,
-			&i.ServoPool.OwnerID,
-			&i.ServoPool.Kind,
-			&i.ServoPool.Url,
-			&i.ServoPool.MaxConcurrency,
-			&i.ServoPool.RatePerS,
-			&i.ServoPool.TimeoutS,
-			&i.ServoPool.Version,
-			&i.ServoPool.CreatedAt,
-			&i.ServoPool.UpdatedAt,
-			&i.ServoPool.Accepts,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const VerifyPositions = `-- name: VerifyPositions :many
 SELECT p.position::bigint AS position, count(*)::int AS events
 FROM   (SELECT x.position FROM servo.run_events x UNION ALL SELECT y.position FROM servo.entity_events y) AS p
@@ -1412,8 +894,8 @@ HAVING count(*) > 1
 `
 
 type VerifyPositionsRow struct {
-	Position int64
-	Events   int32
+	Position int64 `db:"position"`
+	Events   int32 `db:"events"`
 }
 
 func (q *Queries) VerifyPositions(ctx context.Context) ([]VerifyPositionsRow, error) {
@@ -1436,150 +918,6 @@ func (q *Queries) VerifyPositions(ctx context.Context) ([]VerifyPositionsRow, er
 	return items, nil
 }
 
-const VerifyQueued = `-- name: VerifyQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths, q.needs FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
-`
-
-type VerifyQueuedRow struct {
-	ServoPoolQ ServoPoolQ
-}
-
-func (q *Queries) VerifyQueued(ctx context.Context, runIds []uuid.UUID) ([]VerifyQueuedRow, error) {
-	rows, err := q.db.Query(ctx, VerifyQueued, runIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyQueuedRow
-	for rows.Next() {
-		var i VerifyQueuedRow
-		if err := rows.Scan(
-			&i.ServoPoolQ.TenantID,
-			&i.ServoPoolQ.RunID,
-			&i.ServoPoolQ.TaskID,
-			&i.ServoPoolQ.Since,
-			&i.ServoPoolQ.Version,
-			&i.ServoPoolQ.TimeoutS,
-			&i.ServoPoolQ.Priority,
-			&i.ServoPoolQ.Dependents,
-			&i.ServoPoolQ.Pool,
-			&i.ServoPoolQ.Attempt,
-			&i.ServoPoolQ.Failures,
-			&i.ServoPoolQ.Fruitless,
-			&i.ServoPoolQ.FanOuts,
-			&i.ServoPoolQ.Cursor,
-			&i.ServoPoolQ.Rank,
-			&i.ServoPoolQ.Cost,
-			&i.ServoPoolQ.Asset,
-			&i.ServoPoolQ.ReadyAt,
-			&i.ServoPoolQ.Deaths,
-			&i.ServoPoolQ.Needs,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyReady = `-- name: VerifyReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
-`
-
-type VerifyReadyRow struct {
-	ServoReadyQ ServoReadyQ
-}
-
-func (q *Queries) VerifyReady(ctx context.Context, runIds []uuid.UUID) ([]VerifyReadyRow, error) {
-	rows, err := q.db.Query(ctx, VerifyReady, runIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyReadyRow
-	for rows.Next() {
-		var i VerifyReadyRow
-		if err := rows.Scan(
-			&i.ServoReadyQ.TenantID,
-			&i.ServoReadyQ.RunID,
-			&i.ServoReadyQ.TaskID,
-			&i.ServoReadyQ.Since,
-			&i.ServoReadyQ.Version,
-			&i.ServoReadyQ.TimeoutS,
-			&i.ServoReadyQ.Priority,
-			&i.ServoReadyQ.Dependents,
-			&i.ServoReadyQ.Pool,
-			&i.ServoReadyQ.Attempt,
-			&i.ServoReadyQ.Failures,
-			&i.ServoReadyQ.Fruitless,
-			&i.ServoReadyQ.FanOuts,
-			&i.ServoReadyQ.Cursor,
-			&i.ServoReadyQ.Rank,
-			&i.ServoReadyQ.Held,
-			&i.ServoReadyQ.Deaths,
-			&i.ServoReadyQ.Needs,
-			&i.ServoReadyQ.LacksWorker,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyRetrying = `-- name: VerifyRetrying :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
-`
-
-type VerifyRetryingRow struct {
-	ServoRetryQ ServoRetryQ
-}
-
-func (q *Queries) VerifyRetrying(ctx context.Context, runIds []uuid.UUID) ([]VerifyRetryingRow, error) {
-	rows, err := q.db.Query(ctx, VerifyRetrying, runIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyRetryingRow
-	for rows.Next() {
-		var i VerifyRetryingRow
-		if err := rows.Scan(
-			&i.ServoRetryQ.TenantID,
-			&i.ServoRetryQ.RunID,
-			&i.ServoRetryQ.TaskID,
-			&i.ServoRetryQ.Since,
-			&i.ServoRetryQ.Version,
-			&i.ServoRetryQ.TimeoutS,
-			&i.ServoRetryQ.Priority,
-			&i.ServoRetryQ.Dependents,
-			&i.ServoRetryQ.Pool,
-			&i.ServoRetryQ.Attempt,
-			&i.ServoRetryQ.Failures,
-			&i.ServoRetryQ.Fruitless,
-			&i.ServoRetryQ.FanOuts,
-			&i.ServoRetryQ.Cursor,
-			&i.ServoRetryQ.DueAt,
-			&i.ServoRetryQ.Failure,
-			&i.ServoRetryQ.Deaths,
-			&i.ServoRetryQ.Needs,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const VerifyRunIDs = `-- name: VerifyRunIDs :many
 SELECT r.tenant_id, r.id
 FROM   servo.runs r
@@ -1588,8 +926,8 @@ ORDER  BY r.id, r.tenant_id
 `
 
 type VerifyRunIDsRow struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID uuid.UUID `db:"tenant_id"`
+	ID       uuid.UUID `db:"id"`
 }
 
 // A run's id belongs to one tenant.
@@ -1613,164 +951,14 @@ func (q *Queries) VerifyRunIDs(ctx context.Context) ([]VerifyRunIDsRow, error) {
 	return items, nil
 }
 
-const VerifyRuns = `-- name: VerifyRuns :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
-FROM   servo.runs r
-WHERE  (r.tenant_id, r.id) > ($1::uuid, $2::uuid) AND r.tenant_id <= $3::uuid
-ORDER  BY r.tenant_id, r.id
-LIMIT  $4::int
-`
-
-type VerifyRunsParams struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
-	Until    uuid.UUID
-	Most     int32
-}
-
-type VerifyRunsRow struct {
-	ServoRun ServoRun
-}
-
-func (q *Queries) VerifyRuns(ctx context.Context, arg VerifyRunsParams) ([]VerifyRunsRow, error) {
-	rows, err := q.db.Query(ctx, VerifyRuns,
-		arg.TenantID,
-		arg.ID,
-		arg.Until,
-		arg.Most,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyRunsRow
-	for rows.Next() {
-		var i VerifyRunsRow
-		if err := rows.Scan(
-			&i.ServoRun.TenantID,
-			&i.ServoRun.ID,
-			&i.ServoRun.WorkspaceID,
-			&i.ServoRun.DeploymentID,
-			&i.ServoRun.ParentRunID,
-			&i.ServoRun.CreatedAt,
-			&i.ServoRun.StartedAt,
-			&i.ServoRun.FinishedAt,
-			&i.ServoRun.Version,
-			&i.ServoRun.Total,
-			&i.ServoRun.Remaining,
-			&i.ServoRun.Succeeded,
-			&i.ServoRun.Failed,
-			&i.ServoRun.Skipped,
-			&i.ServoRun.Cancelled,
-			&i.ServoRun.State,
-			&i.ServoRun.Priority,
-			&i.ServoRun.TimedOut,
-			&i.ServoRun.CancelReason,
-			&i.ServoRun.Pipeline,
-			&i.ServoRun.TriggerType,
-			&i.ServoRun.TriggeredBy,
-			&i.ServoRun.Fingerprint,
-			&i.ServoRun.Parameters,
-			&i.ServoRun.Retry,
-			&i.ServoRun.Trace,
-			&i.ServoRun.ConfigID,
-			&i.ServoRun.SlotAt,
-			&i.ServoRun.Labels,
-			&i.ServoRun.StartBy,
-			&i.ServoRun.StartLimitS,
-			&i.ServoRun.Late,
-			&i.ServoRun.WindowOf,
-			&i.ServoRun.Unsuccessful,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyRunsByKey = `-- name: VerifyRunsByKey :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
-JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id
-ORDER  BY r.tenant_id, r.id
-`
-
-type VerifyRunsByKeyParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
-}
-
-type VerifyRunsByKeyRow struct {
-	ServoRun ServoRun
-}
-
-func (q *Queries) VerifyRunsByKey(ctx context.Context, arg VerifyRunsByKeyParams) ([]VerifyRunsByKeyRow, error) {
-	rows, err := q.db.Query(ctx, VerifyRunsByKey, arg.TenantIds, arg.Ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyRunsByKeyRow
-	for rows.Next() {
-		var i VerifyRunsByKeyRow
-		if err := rows.Scan(
-			&i.ServoRun.TenantID,
-			&i.ServoRun.ID,
-			&i.ServoRun.WorkspaceID,
-			&i.ServoRun.DeploymentID,
-			&i.ServoRun.ParentRunID,
-			&i.ServoRun.CreatedAt,
-			&i.ServoRun.StartedAt,
-			&i.ServoRun.FinishedAt,
-			&i.ServoRun.Version,
-			&i.ServoRun.Total,
-			&i.ServoRun.Remaining,
-			&i.ServoRun.Succeeded,
-			&i.ServoRun.Failed,
-			&i.ServoRun.Skipped,
-			&i.ServoRun.Cancelled,
-			&i.ServoRun.State,
-			&i.ServoRun.Priority,
-			&i.ServoRun.TimedOut,
-			&i.ServoRun.CancelReason,
-			&i.ServoRun.Pipeline,
-			&i.ServoRun.TriggerType,
-			&i.ServoRun.TriggeredBy,
-			&i.ServoRun.Fingerprint,
-			&i.ServoRun.Parameters,
-			&i.ServoRun.Retry,
-			&i.ServoRun.Trace,
-			&i.ServoRun.ConfigID,
-			&i.ServoRun.SlotAt,
-			&i.ServoRun.Labels,
-			&i.ServoRun.StartBy,
-			&i.ServoRun.StartLimitS,
-			&i.ServoRun.Late,
-			&i.ServoRun.WindowOf,
-			&i.ServoRun.Unsuccessful,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const VerifySequences = `-- name: VerifySequences :one
 SELECT coalesce(pg_sequence_last_value('servo.fencing_token'::regclass), 0)::bigint AS token,
        coalesce(pg_sequence_last_value('servo.event_position'::regclass), 0)::bigint AS position
 `
 
 type VerifySequencesRow struct {
-	Token    int64
-	Position int64
+	Token    int64 `db:"token"`
+	Position int64 `db:"position"`
 }
 
 // How far tokens and positions have been given out. A sequence is not part of a snapshot:
@@ -1780,277 +968,6 @@ func (q *Queries) VerifySequences(ctx context.Context) (VerifySequencesRow, erro
 	var i VerifySequencesRow
 	err := row.Scan(&i.Token, &i.Position)
 	return i, err
-}
-
-const VerifySigningKeys = `-- name: VerifySigningKeys :many
-SELECT k.id, k.secret, k.version, k.created_at, k.signs_from, k.expires_at, k.revoked_at FROM servo.signing_keys k ORDER BY k.id
-`
-
-type VerifySigningKeysRow struct {
-	ServoSigningKey ServoSigningKey
-}
-
-func (q *Queries) VerifySigningKeys(ctx context.Context) ([]VerifySigningKeysRow, error) {
-	rows, err := q.db.Query(ctx, VerifySigningKeys)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifySigningKeysRow
-	for rows.Next() {
-		var i VerifySigningKeysRow
-		if err := rows.Scan(
-			&i.ServoSigningKey.ID,
-			&i.ServoSigningKey.Secret,
-			&i.ServoSigningKey.Version,
-			&i.ServoSigningKey.CreatedAt,
-			&i.ServoSigningKey.SignsFrom,
-			&i.ServoSigningKey.ExpiresAt,
-			&i.ServoSigningKey.RevokedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifySubscriptions = `-- name: VerifySubscriptions :many
-SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.secret, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at, s.after_epoch, s.after_tx, s.after_position, s.due_at, s.lease, s.tries, s.failing_since, s.error, s.delivered, s.delivered_at FROM servo.subscriptions s WHERE s.tenant_id = ANY($1::uuid[]) ORDER BY s.tenant_id, s.id
-`
-
-type VerifySubscriptionsRow struct {
-	ServoSubscription ServoSubscription
-}
-
-func (q *Queries) VerifySubscriptions(ctx context.Context, tenantIds []uuid.UUID) ([]VerifySubscriptionsRow, error) {
-	rows, err := q.db.Query(ctx, VerifySubscriptions, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifySubscriptionsRow
-	for rows.Next() {
-		var i VerifySubscriptionsRow
-		if err := rows.Scan(
-			&i.ServoSubscription.TenantID,
-			&i.ServoSubscription.ID,
-			&i.ServoSubscription.Version,
-			&i.ServoSubscription.Name,
-			&i.ServoSubscription.Url,
-			&i.ServoSubscription.Types,
-			&i.ServoSubscription.Workspace,
-			&i.ServoSubscription.Pipeline,
-			&i.ServoSubscription.Secret,
-			&i.ServoSubscription.PausedAt,
-			&i.ServoSubscription.PauseReason,
-			&i.ServoSubscription.CreatedBy,
-			&i.ServoSubscription.CreatedAt,
-			&i.ServoSubscription.DeletedAt,
-			&i.ServoSubscription.AfterEpoch,
-			&i.ServoSubscription.AfterTx,
-			&i.ServoSubscription.AfterPosition,
-			&i.ServoSubscription.DueAt,
-			&i.ServoSubscription.Lease,
-			&i.ServoSubscription.Tries,
-			&i.ServoSubscription.FailingSince,
-			&i.ServoSubscription.Error,
-			&i.ServoSubscription.Delivered,
-			&i.ServoSubscription.DeliveredAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifySwitches = `-- name: VerifySwitches :many
-SELECT s.name, s.off, s.reason, s.changed_by, s.changed_at, s.version FROM servo.switches s ORDER BY s.name
-`
-
-type VerifySwitchesRow struct {
-	ServoSwitch ServoSwitch
-}
-
-func (q *Queries) VerifySwitches(ctx context.Context) ([]VerifySwitchesRow, error) {
-	rows, err := q.db.Query(ctx, VerifySwitches)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifySwitchesRow
-	for rows.Next() {
-		var i VerifySwitchesRow
-		if err := rows.Scan(
-			&i.ServoSwitch.Name,
-			&i.ServoSwitch.Off,
-			&i.ServoSwitch.Reason,
-			&i.ServoSwitch.ChangedBy,
-			&i.ServoSwitch.ChangedAt,
-			&i.ServoSwitch.Version,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyTasks = `-- name: VerifyTasks :many
-SELECT t.tenant_id, t.run_id, t.id, t.created_at, t.finished_at, t.token, t.ix, t.timeout_s, t.version, t.attempt, t.failures, t.fan_outs, t.state, t.priority, t.late_result, t.asset, t.partition, t.pool, t.outcome, t.cursor, t.result, t.failure, t.upstream, t.inherited
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
-JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.id
-ORDER  BY t.tenant_id, t.run_id, t.id
-`
-
-type VerifyTasksParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
-}
-
-type VerifyTasksRow struct {
-	ServoTask ServoTask
-}
-
-func (q *Queries) VerifyTasks(ctx context.Context, arg VerifyTasksParams) ([]VerifyTasksRow, error) {
-	rows, err := q.db.Query(ctx, VerifyTasks, arg.TenantIds, arg.Ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyTasksRow
-	for rows.Next() {
-		var i VerifyTasksRow
-		if err := rows.Scan(
-			&i.ServoTask.TenantID,
-			&i.ServoTask.RunID,
-			&i.ServoTask.ID,
-			&i.ServoTask.CreatedAt,
-			&i.ServoTask.FinishedAt,
-			&i.ServoTask.Token,
-			&i.ServoTask.Ix,
-			&i.ServoTask.TimeoutS,
-			&i.ServoTask.Version,
-			&i.ServoTask.Attempt,
-			&i.ServoTask.Failures,
-			&i.ServoTask.FanOuts,
-			&i.ServoTask.State,
-			&i.ServoTask.Priority,
-			&i.ServoTask.LateResult,
-			&i.ServoTask.Asset,
-			&i.ServoTask.Partition,
-			&i.ServoTask.Pool,
-			&i.ServoTask.Outcome,
-			&i.ServoTask.Cursor,
-			&i.ServoTask.Result,
-			&i.ServoTask.Failure,
-			&i.ServoTask.Upstream,
-			&i.ServoTask.Inherited,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyTemplates = `-- name: VerifyTemplates :many
-SELECT x.tenant_id, x.id, x.name, x.version, x.cron, x.description, x.changed_by, x.created_at, x.updated_at FROM servo.templates x WHERE x.tenant_id = ANY($1::uuid[]) ORDER BY x.tenant_id, x.id
-`
-
-type VerifyTemplatesRow struct {
-	ServoTemplate ServoTemplate
-}
-
-func (q *Queries) VerifyTemplates(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyTemplatesRow, error) {
-	rows, err := q.db.Query(ctx, VerifyTemplates, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyTemplatesRow
-	for rows.Next() {
-		var i VerifyTemplatesRow
-		if err := rows.Scan(
-			&i.ServoTemplate.TenantID,
-			&i.ServoTemplate.ID,
-			&i.ServoTemplate.Name,
-			&i.ServoTemplate.Version,
-			&i.ServoTemplate.Cron,
-			&i.ServoTemplate.Description,
-			&i.ServoTemplate.ChangedBy,
-			&i.ServoTemplate.CreatedAt,
-			&i.ServoTemplate.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyTenants = `-- name: VerifyTenants :many
-SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id > $1::uuid AND t.id <= $2::uuid ORDER BY t.id LIMIT $3::int
-`
-
-type VerifyTenantsParams struct {
-	After uuid.UUID
-	Until uuid.UUID
-	Most  int32
-}
-
-type VerifyTenantsRow struct {
-	ServoTenant ServoTenant
-}
-
-func (q *Queries) VerifyTenants(ctx context.Context, arg VerifyTenantsParams) ([]VerifyTenantsRow, error) {
-	rows, err := q.db.Query(ctx, VerifyTenants, arg.After, arg.Until, arg.Most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyTenantsRow
-	for rows.Next() {
-		var i VerifyTenantsRow
-		if err := rows.Scan(
-			&i.ServoTenant.ID,
-			&i.ServoTenant.Name,
-			&i.ServoTenant.Version,
-			&i.ServoTenant.CreatedAt,
-			&i.ServoTenant.MaxConcurrentTasks,
-			&i.ServoTenant.MaxQueuedTasks,
-			&i.ServoTenant.MaxConcurrentRuns,
-			&i.ServoTenant.MaxDailyRuns,
-			&i.ServoTenant.MaxRunDurationS,
-			&i.ServoTenant.MaxTasksPerRun,
-			&i.ServoTenant.MaxBackfillRuns,
-			&i.ServoTenant.FairnessWeight,
-			&i.ServoTenant.Zone,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const VerifyTotals = `-- name: VerifyTotals :many
@@ -2098,22 +1015,22 @@ ORDER  BY x.tenant_id, x.day, x.labels, x.name
 `
 
 type VerifyTotalsParams struct {
-	Everybody bool
-	TenantID  uuid.UUID
+	AllTenants bool      `db:"all_tenants"`
+	TenantID   uuid.UUID `db:"tenant_id"`
 }
 
 type VerifyTotalsRow struct {
-	TenantID uuid.UUID
-	Day      string
-	Labels   string
-	Name     string
-	Got      float64
-	Want     float64
+	TenantID uuid.UUID `db:"tenant_id"`
+	Day      string    `db:"day"`
+	Labels   string    `db:"labels"`
+	Name     string    `db:"name"`
+	Got      float64   `db:"got"`
+	Want     float64   `db:"want"`
 }
 
 // Where the sums of a tenant are not what its runs and their breaches say.
 func (q *Queries) VerifyTotals(ctx context.Context, arg VerifyTotalsParams) ([]VerifyTotalsRow, error) {
-	rows, err := q.db.Query(ctx, VerifyTotals, arg.Everybody, arg.TenantID)
+	rows, err := q.db.Query(ctx, VerifyTotals, arg.AllTenants, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -2128,82 +1045,6 @@ func (q *Queries) VerifyTotals(ctx context.Context, arg VerifyTotalsParams) ([]V
 			&i.Name,
 			&i.Got,
 			&i.Want,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyWaiting = `-- name: VerifyWaiting :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet, q.needs FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id
-`
-
-type VerifyWaitingRow struct {
-	ServoWaiting ServoWaiting
-}
-
-// The queue tables by run alone: a row of another tenant shows.
-func (q *Queries) VerifyWaiting(ctx context.Context, runIds []uuid.UUID) ([]VerifyWaitingRow, error) {
-	rows, err := q.db.Query(ctx, VerifyWaiting, runIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyWaitingRow
-	for rows.Next() {
-		var i VerifyWaitingRow
-		if err := rows.Scan(
-			&i.ServoWaiting.TenantID,
-			&i.ServoWaiting.RunID,
-			&i.ServoWaiting.TaskID,
-			&i.ServoWaiting.Since,
-			&i.ServoWaiting.Version,
-			&i.ServoWaiting.TimeoutS,
-			&i.ServoWaiting.Priority,
-			&i.ServoWaiting.Dependents,
-			&i.ServoWaiting.Pool,
-			&i.ServoWaiting.Unmet,
-			&i.ServoWaiting.Needs,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const VerifyWorkspaces = `-- name: VerifyWorkspaces :many
-SELECT w.tenant_id, w.id, w.name, w.active_deployment_id, w.version, w.created_at FROM servo.workspaces w WHERE w.tenant_id = ANY($1::uuid[]) ORDER BY w.tenant_id, w.id
-`
-
-type VerifyWorkspacesRow struct {
-	ServoWorkspace ServoWorkspace
-}
-
-func (q *Queries) VerifyWorkspaces(ctx context.Context, tenantIds []uuid.UUID) ([]VerifyWorkspacesRow, error) {
-	rows, err := q.db.Query(ctx, VerifyWorkspaces, tenantIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VerifyWorkspacesRow
-	for rows.Next() {
-		var i VerifyWorkspacesRow
-		if err := rows.Scan(
-			&i.ServoWorkspace.TenantID,
-			&i.ServoWorkspace.ID,
-			&i.ServoWorkspace.Name,
-			&i.ServoWorkspace.ActiveDeploymentID,
-			&i.ServoWorkspace.Version,
-			&i.ServoWorkspace.CreatedAt,
 		); err != nil {
 			return nil, err
 		}

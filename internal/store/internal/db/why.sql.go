@@ -33,32 +33,32 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 `
 
 type LookOldestParams struct {
-	TenantIds []uuid.UUID
-	Pools     []string
-	Mosts     []int32
-	Pauses    []bool
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Pools     []string    `db:"pools"`
+	Mosts     []int32     `db:"mosts"`
+	Pauses    []bool      `db:"pauses"`
 }
 
 type LookOldestRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Needs      string
-	Attempt    int32
-	Failures   int32
-	Fruitless  int32
-	Deaths     int32
-	FanOuts    int32
-	Cursor     string
-	Asset      string
-	Seconds    float64
-	Paused     bool
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	TaskID     uuid.UUID `db:"task_id"`
+	Since      time.Time `db:"since"`
+	Version    int32     `db:"version"`
+	TimeoutS   int32     `db:"timeout_s"`
+	Priority   int16     `db:"priority"`
+	Dependents bool      `db:"dependents"`
+	Pool       string    `db:"pool"`
+	Needs      string    `db:"needs"`
+	Attempt    int32     `db:"attempt"`
+	Failures   int32     `db:"failures"`
+	Fruitless  int32     `db:"fruitless"`
+	Deaths     int32     `db:"deaths"`
+	FanOuts    int32     `db:"fan_outs"`
+	Cursor     string    `db:"cursor"`
+	Asset      string    `db:"asset"`
+	Seconds    float64   `db:"seconds"`
+	Paused     bool      `db:"paused"`
 }
 
 // The tasks that are ready longest (TakeOldest), and which of them a round would hold.
@@ -124,32 +124,32 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 `
 
 type LookReadyParams struct {
-	TenantIds []uuid.UUID
-	Pools     []string
-	Mosts     []int32
-	Pauses    []bool
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Pools     []string    `db:"pools"`
+	Mosts     []int32     `db:"mosts"`
+	Pauses    []bool      `db:"pauses"`
 }
 
 type LookReadyRow struct {
-	TenantID   uuid.UUID
-	RunID      uuid.UUID
-	TaskID     uuid.UUID
-	Since      time.Time
-	Version    int32
-	TimeoutS   int32
-	Priority   int16
-	Dependents bool
-	Pool       string
-	Needs      string
-	Attempt    int32
-	Failures   int32
-	Fruitless  int32
-	Deaths     int32
-	FanOuts    int32
-	Cursor     string
-	Asset      string
-	Seconds    float64
-	Paused     bool
+	TenantID   uuid.UUID `db:"tenant_id"`
+	RunID      uuid.UUID `db:"run_id"`
+	TaskID     uuid.UUID `db:"task_id"`
+	Since      time.Time `db:"since"`
+	Version    int32     `db:"version"`
+	TimeoutS   int32     `db:"timeout_s"`
+	Priority   int16     `db:"priority"`
+	Dependents bool      `db:"dependents"`
+	Pool       string    `db:"pool"`
+	Needs      string    `db:"needs"`
+	Attempt    int32     `db:"attempt"`
+	Failures   int32     `db:"failures"`
+	Fruitless  int32     `db:"fruitless"`
+	Deaths     int32     `db:"deaths"`
+	FanOuts    int32     `db:"fan_outs"`
+	Cursor     string    `db:"cursor"`
+	Asset      string    `db:"asset"`
+	Seconds    float64   `db:"seconds"`
+	Paused     bool      `db:"paused"`
 }
 
 // The tasks that a round looks at (TakeReady), and which of them it would hold (PausedTasks).
@@ -205,8 +205,8 @@ JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id
 `
 
 type LookRunsParams struct {
-	TenantIds []uuid.UUID
-	Ids       []uuid.UUID
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
 }
 
 // Runs as they are (LockRunsForCount).
@@ -274,15 +274,15 @@ WHERE  w.pool = $2::text AND w.seen_at > $3::timestamptz
 `
 
 type PoolWorkersParams struct {
-	Leases int32
-	Pool   string
-	Since  time.Time
+	Leases int32     `db:"leases"`
+	Pool   string    `db:"pool"`
+	Since  time.Time `db:"since"`
 }
 
 type PoolWorkersRow struct {
-	Workers int32
-	Slots   int32
-	Busy    int32
+	Workers int32 `db:"workers"`
+	Slots   int32 `db:"slots"`
+	Busy    int32 `db:"busy"`
 }
 
 // The live workers of a pool, what they can hold and what they hold, of whichever pool. Leases
@@ -301,10 +301,10 @@ WHERE  q.tenant_id = $2::uuid AND q.run_id = $3::uuid AND q.task_id = $4::uuid
 `
 
 type QueuePlaceParams struct {
-	Most     int32
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
+	Most     int32     `db:"most"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
 }
 
 // How many tasks of anybody come before a queued one in its pool.
@@ -335,17 +335,17 @@ WHERE  q.tenant_id = $2::uuid AND q.run_id = $3::uuid AND q.task_id = $4::uuid
 `
 
 type ReadyPlaceParams struct {
-	Most     int32
-	TenantID uuid.UUID
-	RunID    uuid.UUID
-	TaskID   uuid.UUID
+	Most     int32     `db:"most"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
 }
 
 type ReadyPlaceRow struct {
-	Held        bool
-	LacksWorker bool
-	Ahead       int32
-	Older       int32
+	Held        bool  `db:"held"`
+	LacksWorker bool  `db:"lacks_worker"`
+	Ahead       int32 `db:"ahead"`
+	Older       int32 `db:"older"`
 }
 
 // Whether a ready task is held, how many of its tenant come before it in its pool, and how many
@@ -382,23 +382,23 @@ JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.sha
 `
 
 type SharesOfTenantsParams struct {
-	TenantIds  []uuid.UUID
-	KeyTenants []uuid.UUID
-	KeyPools   []string
+	TenantIds  []uuid.UUID `db:"tenant_ids"`
+	KeyTenants []uuid.UUID `db:"key_tenants"`
+	KeyPools   []string    `db:"key_pools"`
 }
 
 type SharesOfTenantsRow struct {
-	TenantID           uuid.UUID
-	Pool               string
-	Known              bool
-	EvenAt             float64
-	Admitted           int64
-	Waits              bool
-	OverQuota          bool
-	MaxConcurrentTasks int32
-	FairnessWeight     float64
-	TenantInFlight     int32
-	Pauses             bool
+	TenantID           uuid.UUID `db:"tenant_id"`
+	Pool               string    `db:"pool"`
+	Known              bool      `db:"known"`
+	EvenAt             float64   `db:"even_at"`
+	Admitted           int64     `db:"admitted"`
+	Waits              bool      `db:"waits"`
+	OverQuota          bool      `db:"over_quota"`
+	MaxConcurrentTasks int32     `db:"max_concurrent_tasks"`
+	FairnessWeight     float64   `db:"fairness_weight"`
+	TenantInFlight     int32     `db:"tenant_in_flight"`
+	Pauses             bool      `db:"pauses"`
 }
 
 // What tenants have of each pool, whether they wait or not, and of the given ones even if it is
@@ -444,9 +444,9 @@ WHERE  l.tenant_id = $2::uuid AND l.run_id = $3::uuid
 `
 
 type StartPlaceParams struct {
-	Most     int32
-	TenantID uuid.UUID
-	RunID    uuid.UUID
+	Most     int32     `db:"most"`
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
 }
 
 // How many runs of its tenant start before one that waits, in the order of NextRuns.
@@ -466,12 +466,12 @@ GROUP  BY s.tenant_id, s.pool
 `
 
 type UnfoldedSettlementsRow struct {
-	TenantID uuid.UUID
-	Pool     string
-	LeftBy   int32
-	Owed     float64
-	Arrived  bool
-	Freed    bool
+	TenantID uuid.UUID `db:"tenant_id"`
+	Pool     string    `db:"pool"`
+	LeftBy   int32     `db:"left_by"`
+	Owed     float64   `db:"owed"`
+	Arrived  bool      `db:"arrived"`
+	Freed    bool      `db:"freed"`
 }
 
 // What the loops would see if they looked now, read without a lock: nothing waits for it and
