@@ -1,17 +1,17 @@
 package model
 
-// answer is what a transaction tells its client, once the commit has come back.
+// answer is the answer of a transaction to its client after the commit.
 type answer struct {
 	tokens   [maxTasks]int8 // a claim's leases
 	accepted Set            // by this transaction or, for a repeat, by an earlier one
-	stale    Set            // somebody else holds the task, or nobody
-	moved    bool           // an admission found something
-	signal   Set            // roles that have something new to look at
-	refused  bool           // the duty is somebody else's
-	gift     [maxTasks]int8 // leases that the short way has given to a claim that waits
+	stale    Set            // another worker holds the task, or none
+	moved    bool           // an admission moved tasks
+	signal   Set            // roles that have new work
+	refused  bool           // another server holds the duty
+	handoff  [maxTasks]int8 // leases for a waiting claim
 }
 
-// commit decides on the working set, writes the difference and makes it visible.
+// commit decides on the working set and writes the difference.
 func (w *World) commit(s *State, tx *Tx) (a answer) {
 	switch tx.Kind {
 	case Admit:
@@ -42,7 +42,7 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 				w.ready(s, tx, t, Row{Attempt: tx.Seen[t].Attempt}, &a)
 			}
 		}
-	case Withdraw: // it stays out of the way of the short way: admission decides about it anew
+	case Withdraw: // no handoff: admission decides about the task again
 		for t := range maxTasks {
 			if tx.Got[Pool].has(t) {
 				s.remove(Pool, t)
@@ -75,7 +75,7 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 		}
 	}
 	if tx.Repeat && w.Rules.RepeatSignals {
-		a.signal = sleepers // whatever the first try has done
+		a.signal = sleepers // the first try may have done the work
 	}
 	return a
 }
@@ -109,7 +109,7 @@ func (w *World) commitStart(s *State, tx *Tx, a *answer) {
 	}
 }
 
-// holds says that the lease that was read is the one that the command speaks of.
+// holds reports whether the lease that was read is the one that the command names.
 func (w *World) holds(tx *Tx, t int) bool {
 	return tx.Got[Leases].has(t) && (!w.Rules.TokenMatches || tx.Seen[t].Attempt == tx.Token[t])
 }
@@ -135,8 +135,8 @@ func (w *World) commitReport(s *State, tx *Tx, a *answer) {
 	}
 }
 
-// owns is the queue in which the task waits while nobody has claimed it since the
-// attempt of this token; Leases if there is none.
+// owns is the queue in which the task waits if no worker has claimed it since the attempt of this
+// token; Leases if there is none.
 func (w *World) owns(tx *Tx, t int) Queue {
 	for _, q := range []Queue{Ready, Pool, Retry} {
 		if tx.Got[q].has(t) && tx.Seen[t].Attempt == tx.Token[t] {
@@ -146,7 +146,7 @@ func (w *World) owns(tx *Tx, t int) Queue {
 	return Leases
 }
 
-// checkRefusal asks whether a report deserved to be refused.
+// checkRefusal checks whether a report was refused rightly.
 func (w *World) checkRefusal(s *State, tx *Tx, t int) {
 	if s.DB.Tasks[t].Accepted.has(int(tx.Token[t])) {
 		s.breaks(FirstAnswer)
@@ -158,7 +158,7 @@ func (w *World) checkRefusal(s *State, tx *Tx, t int) {
 	}
 }
 
-// accept records that a report was taken for what it says.
+// accept records that a report was accepted.
 func (w *World) accept(s *State, tx *Tx, t int) {
 	if s.DB.Tasks[t].Accepted.has(int(tx.Token[t])) {
 		s.breaks(TokenOnce)
@@ -169,7 +169,7 @@ func (w *World) accept(s *State, tx *Tx, t int) {
 	s.DB.Tasks[t].Accepted |= set(int(tx.Token[t]))
 }
 
-// endAttempt decides what becomes of a task whose lease ends.
+// endAttempt decides the next state of a task whose lease ends.
 func (w *World) endAttempt(s *State, tx *Tx, t int, how Kind, a *answer) {
 	lease, run := tx.Seen[t], &tx.Run[w.Tasks[t].Run]
 	again := lease.Attempt < w.Attempts
@@ -209,7 +209,7 @@ func (w *World) end(s *State, tx *Tx, t int, how Outcome) {
 	tx.Dirty |= set(r)
 }
 
-// countDown tells the dependents of a success, and readies those at zero.
+// countDown decrements the unmet upstreams of the dependents of a success, and readies those at zero.
 func (w *World) countDown(s *State, tx *Tx, t int, a *answer) {
 	down := s.DB.dependents(set(t)) & tx.Got[Waiting]
 	for d := range maxTasks {
@@ -226,7 +226,7 @@ func (w *World) countDown(s *State, tx *Tx, t int, a *answer) {
 	}
 }
 
-// skip ends what can no longer run.
+// skip ends the tasks that can no longer run.
 func (w *World) skip(s *State, tx *Tx, t int) {
 	down := s.DB.cone(set(t))
 	if !w.Rules.FailureSkipsTheCone {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Result is what an exploration has found.
+// Result is the result of an exploration.
 type Result struct {
 	World     string
 	States    int
 	Steps     int
 	Broken    Invariant
-	Trace     []string // the shortest way to where it is broken
+	Trace     []string // the shortest list of steps to the broken promise
 	Truncated bool     // the world was larger than the limit
 }
 
@@ -28,16 +28,16 @@ func (r Result) String() string {
 	return b.String()
 }
 
-// key stands for a state: 128 bits, so that two states of a world do not meet in one.
+// key is a hash of a state, with 128 bits so that two states of a world do not collide.
 type key [2]uint64
 
-// node is a state that was reached: from where, and by which of its steps.
+// node is a reached state: its parent, and which of the parent's steps led to it.
 type node struct {
 	parent int32
 	choice uint8
 }
 
-// edge is a step that does not hang on chance, for the way back from the end.
+// edge is a step that does not depend on chance, for the search backwards from the ends.
 type edge struct{ from, to int32 }
 
 type search struct {
@@ -50,7 +50,7 @@ type search struct {
 	steps int
 }
 
-// limit is the number of states at which a world is too large for a test.
+// limit is the largest number of states for a test.
 const limit = 3_000_000
 
 // Explore visits every state that the world can reach under the rules, breadth first,
@@ -76,13 +76,13 @@ func Explore(w World, rules Rules) Result {
 			return r
 		}
 	}
-	if stuck := x.stuck(); stuck >= 0 {
-		return x.result(WayOn, x.nodes[stuck])
+	if unending := x.unending(); unending >= 0 {
+		return x.result(WayOn, x.nodes[unending])
 	}
 	return x.result(Holds, node{parent: -1})
 }
 
-// visit gives a state its number, and reports whether it is new.
+// visit assigns a number to a state, and reports whether it is new.
 func (x *search) visit(s *State, n node) (id int32, isNew bool) {
 	k := key{maphash.Comparable(x.seeds[0], *s), maphash.Comparable(x.seeds[1], *s)}
 	if id, ok := x.ids[k]; ok {
@@ -133,8 +133,8 @@ func (x *search) expand(s *State, id int32, next *[]State) (broken Invariant, at
 	return broken, at
 }
 
-// stuck is the first state from which no way leads to the end, or -1.
-func (x *search) stuck() int32 {
+// unending is the first state from which the runs cannot end, or -1.
+func (x *search) unending() int32 {
 	if x.w.Endless {
 		return -1
 	}
@@ -165,7 +165,7 @@ func (x *search) stuck() int32 {
 	return -1
 }
 
-// result retells the way to a node by walking it again.
+// result replays the steps to a node to describe them.
 func (x *search) result(broken Invariant, at node) Result {
 	r := Result{World: x.w.Name, States: len(x.nodes), Steps: x.steps, Broken: broken}
 	var way []uint8

@@ -1,32 +1,33 @@
 package model
 
-// The short way of docs/adr/0025-handoff.md: a transaction that readies tasks tries to
-// hold the duty, and queues or leases them itself where nobody waits.
+// The handoff of docs/adr/0025-handoff.md: a transaction that readies tasks tries to hold the
+// duty, and queues or leases the tasks itself if no other task waits.
 
-// shortWay is what a transaction that readies tasks does at its end. The id of a claim and
-// the duty's row are tried, and never waited for; what follows has snapshots of its own.
-func (w *World) shortWay(k Kind) []stmt {
+// handoff lists the statements at the end of a transaction that readies tasks. It tries to lock
+// the id of a claim and the duty's row, and never waits for them. The statements that follow have
+// snapshots of their own.
+func (w *World) handoff(k Kind) []stmt {
 	switch k {
 	case Complete, RetryDue, Mixed, StartRun:
 	default:
 		return nil
 	}
-	if !w.ShortWay {
+	if !w.Handoff {
 		return nil
 	}
 	r := w.Rules
-	claim := stmt{on: onClaim, mode: lockIf(r.ShortWayLocksClaim), try: true, pick: standing, when: readies}
-	duty := stmt{on: onDuty, mode: Update, skip: r.ShortWaySkips, pick: one, when: readies}
-	room := stmt{on: onRoom, pick: one, when: admits}
-	leases := stmt{on: onQueue, queue: Leases, peek: true, pick: given, when: gives}
-	if !r.ShortWayReadsAfter {
+	claim := stmt{on: onClaim, mode: lockIf(r.HandoffLocksClaim), try: true, pick: waitingClaim, when: readies}
+	duty := stmt{on: onDuty, mode: Update, skip: r.HandoffSkips, pick: one, when: readies}
+	room := stmt{on: onRoom, pick: one, when: mayQueue}
+	leases := stmt{on: onQueue, queue: Leases, peek: true, pick: leasesOfClaim, when: mayLease}
+	if !r.HandoffReadsAfter {
 		duty.pick = oneAndRoom
 		room.when = never
 	}
-	if !r.ShortWayHoldsDuty {
+	if !r.HandoffHoldsDuty {
 		duty.when = never
 	}
-	if !r.ShortWayLooksUpClaim {
+	if !r.HandoffLooksUpClaim {
 		leases.when = never
 	}
 	return []stmt{claim, duty, room, leases}
@@ -34,23 +35,23 @@ func (w *World) shortWay(k Kind) []stmt {
 
 func never(*World, *State, *Tx) bool { return false }
 
-// readies says that the transaction has tasks for the short way.
+// readies reports whether the transaction has tasks for a handoff.
 func readies(w *World, s *State, tx *Tx) bool { return w.fresh(s, tx) != 0 }
 
-// admits says that it may queue them.
-func admits(w *World, s *State, tx *Tx) bool {
+// mayQueue reports whether the transaction may queue them.
+func mayQueue(w *World, s *State, tx *Tx) bool {
 	return w.holdsDuty(tx) && readies(w, s, tx)
 }
 
 func (w *World) holdsDuty(tx *Tx) bool {
-	return tx.Locks.Duty != Unlocked || !w.Rules.ShortWayHoldsDuty
+	return tx.Locks.Duty != Unlocked || !w.Rules.HandoffHoldsDuty
 }
 
-// gives says that it may lease them to a claim.
-func gives(w *World, s *State, tx *Tx) bool { return admits(w, s, tx) && tx.Gift > 0 }
+// mayLease reports whether the transaction may lease them to a claim.
+func mayLease(w *World, s *State, tx *Tx) bool { return mayQueue(w, s, tx) && tx.Offer > 0 }
 
-// fresh is the set of tasks that the transaction will ready and that were not in flight
-// before it. All that decides it is locked by now.
+// fresh is the set of tasks that the transaction will ready and that were not in flight before.
+// The rows that it depends on are locked.
 func (w *World) fresh(s *State, tx *Tx) (tasks Set) {
 	switch tx.Kind {
 	case RetryDue:
@@ -79,14 +80,14 @@ func (w *World) fresh(s *State, tx *Tx) (tasks Set) {
 	return tasks
 }
 
-// standing takes a claim that waits in memory, so that nobody else serves it.
-func standing(w *World, s *State, tx *Tx) Set {
+// waitingClaim takes a claim that waits in memory, so that no other transaction serves it.
+func waitingClaim(w *World, s *State, tx *Tx) Set {
 	for i := range w.Actors {
 		a, c := &w.Actors[i], &s.Client[i]
 		waits := a.Role == Worker && a.Max > 0 && s.Tx[i].Kind == None && c.Signal == 0 && c.Taken == 0 && held(c) == 0
 		if waits && (!w.sleeps(a) || c.Asleep && !c.Wake) {
 			c.Taken = tx.Actor + 1
-			tx.Claim, tx.Gift = s.claimID(i), a.Max
+			tx.Claim, tx.Offer = s.claimID(i), a.Max
 			return set(0)
 		}
 	}
@@ -98,8 +99,8 @@ func oneAndRoom(w *World, s *State, tx *Tx) Set {
 	return set(0)
 }
 
-// readRoom counts how many tasks may be queued: none while others are ready, and none may be
-// leased while others are queued.
+// readRoom counts how many tasks may be queued. None may be queued while other tasks are ready,
+// and none leased while other tasks are queued.
 func (w *World) readRoom(s *State, tx *Tx) {
 	tx.Limit = maxTasks
 	if w.Quota > 0 {
@@ -109,14 +110,14 @@ func (w *World) readRoom(s *State, tx *Tx) {
 		tx.Limit = 0
 	}
 	if s.DB.rows(Pool) != 0 {
-		tx.Gift = 0
+		tx.Offer = 0
 	}
 }
 
-// given looks whether the claim has leases: then it is a repeat, which looks for itself.
-func given(_ *World, s *State, tx *Tx) Set {
+// leasesOfClaim drops a claim that has leases: it is a repeat, which looks up its leases itself.
+func leasesOfClaim(_ *World, s *State, tx *Tx) Set {
 	if s.DB.leasedTo(tx.Claim) {
-		tx.Gift = 0
+		tx.Offer = 0
 	}
 	return 0
 }
@@ -130,40 +131,40 @@ func (db *DB) leasedTo(claim int8) bool {
 	return false
 }
 
-// ready puts a task where it waits for admission, or further by the short way.
+// ready inserts a task into ready_q or, by a handoff, into pool_q or leases.
 func (w *World) ready(s *State, tx *Tx, t int, row Row, a *answer) {
-	if !w.ShortWay || tx.Limit <= 0 || !w.holdsDuty(tx) {
+	if !w.Handoff || tx.Limit <= 0 || !w.holdsDuty(tx) {
 		s.insert(Ready, t, row)
 		a.signal |= admissions
 		return
 	}
-	if tx.Limit--; tx.Gift == 0 {
+	if tx.Limit--; tx.Offer == 0 {
 		s.insert(Pool, t, row)
 		a.signal |= claimers
 		return
 	}
-	tx.Gift--
-	a.gift[t] = row.Attempt + 1
+	tx.Offer--
+	a.handoff[t] = row.Attempt + 1
 	s.insert(Leases, t, Row{Attempt: row.Attempt + 1, Claim: tx.Claim, Running: !w.SeparateStart})
 }
 
-// tell answers the claim that was served, if it still waits where it was taken.
-func (w *World) tell(s *State, i int, tx *Tx, gift [maxTasks]int8) {
-	if gift == [maxTasks]int8{} || tx.Claim == 0 {
+// serveClaim answers the claim that was served, if it still waits where it was taken.
+func (w *World) serveClaim(s *State, i int, tx *Tx, handoff [maxTasks]int8) {
+	if handoff == [maxTasks]int8{} || tx.Claim == 0 {
 		return
 	}
 	c := &s.Client[claimer(tx.Claim)]
 	if int(c.Taken) != i+1 {
-		return // it has been sent again elsewhere, and will find its leases
+		return // the worker has repeated it at another server, where it finds its leases
 	}
-	c.Held, c.Taken, c.Asleep, c.Looked = gift, 0, false, false
+	c.Held, c.Taken, c.Asleep, c.Looked = handoff, 0, false, false
 	c.Turn ^= 1
 	if !w.SeparateStart {
 		c.Running = held(c)
 	}
 }
 
-// release lets the claims that a transaction has taken and not served look for themselves.
+// release wakes the claims that a transaction has taken and not served.
 func (w *World) release(s *State, i int, unknown bool) {
 	for j := range w.Actors {
 		c := &s.Client[j]
@@ -178,9 +179,9 @@ func (w *World) release(s *State, i int, unknown bool) {
 	}
 }
 
-// patience tells a claim that has waited long enough that there is nothing. The worker's
-// next claim has another id.
-func (w *World) patience(s *State, i int, yield func(*State, Step)) {
+// giveUp answers a claim that has waited long enough: there is no task. The worker's next claim
+// has another id.
+func (w *World) giveUp(s *State, i int, yield func(*State, Step)) {
 	a, c := &w.Actors[i], &s.Client[i]
 	if !w.Patience || a.Role != Worker || a.Max == 0 || held(c) != 0 || c.Taken != 0 {
 		return
@@ -194,11 +195,11 @@ func (w *World) patience(s *State, i int, yield func(*State, Step)) {
 	yield(&next, w.step(givesUp, i, Claim))
 }
 
-// findable says that a loop would find something if it looked now.
+// findable reports whether a loop would find work if it looked now.
 func (w *World) findable(s *State, i int) bool {
 	a := &w.Actors[i]
 	if s.DB.rows(a.looksAt()) != 0 {
 		return true
 	}
-	return w.ShortWay && a.Role == Worker && s.DB.leasedTo(s.claimID(i))
+	return w.Handoff && a.Role == Worker && s.DB.leasedTo(s.claimID(i))
 }

@@ -1,6 +1,6 @@
 package model
 
-// Invariant is a promise of the write path. The zero value is no promise broken.
+// Invariant is a promise of the write path. The zero value means that none is broken.
 type Invariant uint8
 
 // The invariants.
@@ -9,23 +9,23 @@ const (
 	OneQueue               // a live task is in exactly one queue, an ended one in none
 	EndsOnce               // a task ends once
 	TokenOnce              // a token's report is accepted once
-	HolderOnly             // only the holder of the lease is believed
-	TokenFences            // a report is refused only when somebody else has claimed the task
+	HolderOnly             // only reports of the lease holder are accepted
+	TokenFences            // a report is refused only after another worker has claimed the task
 	LiveLease              // no lease is taken away before its expiry
-	FirstAnswer            // a repeat gets the first answer
+	FirstAnswer            // a repeated report gets its first answer
 	FansOnce               // a fan-out happens once
-	Stranded               // no worker holds a lease that it was not told of
-	Counters               // a run's counters are what the rows say
+	Stranded               // no worker holds a lease that it does not know of
+	Counters               // a run's counters match the rows
 	RunEnds                // a run has ended exactly when nothing remains
 	CancelSweeps           // after a cancel nothing of the run waits anywhere
 	CancelFlags            // after a cancel every lease of the run is flagged
 	UnmetCounts            // unmet is the number of upstreams that have not succeeded
 	DutyHolder             // only the holder of the duty admits
 	QuotaHolds             // no more tasks are admitted than the quota allows
-	NoDeadlock             // transactions do not wait in a circle
-	NoLostWakeUp           // no loop sleeps for good while it has something to do
+	NoDeadlock             // transactions do not deadlock
+	NoLostWakeUp           // no loop sleeps forever while it has work
 	CancelEnds             // no run stays CANCELLING without a lease
-	WayOn                  // from every state there is a way to the end of all runs
+	WayOn                  // from every state all runs can end
 	numInvariants
 )
 
@@ -35,27 +35,27 @@ func (i Invariant) String() string {
 		"a live task is in exactly one queue, an ended one in none",
 		"a task ends once",
 		"a token's report is accepted once",
-		"only the holder of the lease is believed",
-		"a report is refused only when somebody else has claimed the task",
+		"only reports of the lease holder are accepted",
+		"a report is refused only after another worker has claimed the task",
 		"no lease is taken away before its expiry",
 		"a repeated report gets its first answer",
 		"a fan-out happens once",
-		"no worker holds a lease that it was not told of",
-		"a run's counters are what the rows say",
+		"no worker holds a lease that it does not know of",
+		"a run's counters match the rows",
 		"a run has ended exactly when nothing remains",
 		"after a cancel nothing of the run waits in a queue",
 		"after a cancel every lease of the run is flagged",
 		"unmet is the number of upstreams that have not succeeded",
 		"only the holder of the duty admits",
 		"no more tasks are admitted than the quota allows",
-		"transactions do not wait in a circle",
-		"no loop sleeps for good while it has something to do",
+		"transactions do not deadlock",
+		"no loop sleeps forever while it has work",
 		"no run stays CANCELLING without a lease",
-		"from every state there is a way to the end of all runs",
+		"from every state all runs can end",
 	}[i]
 }
 
-// check looks at a step from one state to the next.
+// check checks the promises after a step from one state to the next.
 func (w *World) check(before, after *State) Invariant {
 	if after.Broken != Holds {
 		return after.Broken
@@ -86,7 +86,7 @@ func (w *World) check(before, after *State) Invariant {
 	return Holds
 }
 
-// checkAnswers compares the leases with what the workers were told.
+// checkAnswers compares the leases with the answers that workers have received.
 func (w *World) checkAnswers(s *State) Invariant {
 	for t, lease := range s.DB.Rows[Leases] {
 		if !lease.Present || lease.Claim == 0 {
@@ -154,7 +154,7 @@ func (w *World) checkRun(db *DB, r int) Invariant {
 	return Holds
 }
 
-// checkRest looks at a state in which nothing more happens of itself.
+// checkRest checks a state without a next step, apart from chance.
 func (w *World) checkRest(s *State) Invariant {
 	for i := range w.Actors {
 		if s.Client[i].Asleep && w.findable(s, i) {
@@ -172,7 +172,7 @@ func (w *World) checkRest(s *State) Invariant {
 	return Holds
 }
 
-// ended says that all runs have ended.
+// ended reports whether all runs have ended.
 func (w *World) ended(s *State) bool {
 	for r := range w.runs() {
 		if s.DB.Runs[r].Ended == Live {
@@ -182,7 +182,7 @@ func (w *World) ended(s *State) bool {
 	return true
 }
 
-// circle looks for transactions that wait for each other.
+// circle reports whether transactions wait for each other.
 func circle(waits *[maxTx]Set) bool {
 	for i := range waits {
 		reached := waits[i]

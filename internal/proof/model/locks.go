@@ -2,8 +2,8 @@ package model
 
 import "fmt"
 
-// LockRules are the rules of docs/adr/0011-limits-and-locks.md about the lock that runs exclude
-// each other by. Each can be switched off to see what happens without it.
+// LockRules are the rules of docs/adr/0011-limits-and-locks.md about the lock between runs. Each
+// can be switched off to show which promise breaks without it.
 type LockRules struct {
 	LooksAtLine     bool // off: a trigger takes a free lock although runs wait for it
 	LineByTurn      bool // off: of the runs that wait the one with the lowest id starts
@@ -11,15 +11,15 @@ type LockRules struct {
 	RunBeforeKey    bool // off: a start takes the lock before it has locked the run
 }
 
-// LockResult is what an exploration of the locks has found.
+// LockResult is the result of an exploration of the locks.
 type LockResult struct {
 	States int
 	Broken string   // "" if every promise holds
-	Trace  []string // the shortest way to where it is broken
+	Trace  []string // the shortest list of steps to the broken promise
 }
 
-// Runs of the world: the first holds the lock, the second waits for it. Triggers make the others,
-// with ids that fall: an id is minted from a time that was read before the locks were taken.
+// Runs of the world: the first holds the lock, the second waits for it. Triggers create the
+// others with descending ids: an id is made from a time that was read before the locks were taken.
 const (
 	lockRuns   = 4
 	lockActors = 5
@@ -34,12 +34,12 @@ const (
 	over
 )
 
-// lockTx is a transaction under way. Steps count its statements.
+// lockTx is a running transaction. step counts its statements.
 type lockTx struct {
 	open            bool
 	step            uint8
 	run             int8
-	key, tenant     bool // what it holds: the key's entry in the unique index, the tenant's row
+	key, tenant     bool // locks that it holds: the key's entry in the unique index, the tenant's row
 	row             int8 // the run's row that it holds, -1 for none
 	live            int8 // the row among the live runs that it holds, -1 for none
 	takes, snapshot bool
@@ -48,14 +48,14 @@ type lockTx struct {
 	lineEmpty       bool
 }
 
-// lockState is what is committed, and where each transaction stands.
+// lockState is the committed state and the state of each transaction.
 type lockState struct {
 	phase  [lockRuns]lockPhase
 	turn   [lockRuns]int8
-	before [lockRuns]Set // runs that waited already when its trigger began
+	before [lockRuns]Set // runs that waited when its trigger began
 	next   int8
 	tx     [lockActors]lockTx
-	made   [lockActors]bool // a trigger has done its one transaction
+	made   [lockActors]bool // a trigger has committed its one transaction
 }
 
 type lockWorld struct {
@@ -81,7 +81,7 @@ func (s *lockState) line() (in Set) {
 	return in
 }
 
-// head is the run that gets the lock next: by turn, or by id where the rule is off. Ids fall.
+// head is the run that gets the lock next: by turn, or by id where the rule is off. Ids descend.
 func (w *lockWorld) head(s *lockState) int8 {
 	at := int8(-1)
 	for r := range int8(lockRuns) {
@@ -94,8 +94,8 @@ func (w *lockWorld) head(s *lockState) int8 {
 	return at
 }
 
-// The actors: two triggers, which also stand for slots of configs, an end of whatever run holds
-// the lock, a cancel of whatever run waits first, and a start, of which there is one at a time.
+// The actors: two triggers, which also represent slots of configs; an end of the run that holds
+// the lock; a cancel of the run that waits first; and a start, of which there is one at a time.
 const (
 	firstTrigger = iota
 	secondTrigger
@@ -117,7 +117,7 @@ func ExploreLocks(rules LockRules) LockResult {
 		first.tx[i].row, first.tx[i].live = -1, -1
 	}
 	ids, states, nodes := map[lockState]int{first: 0}, []lockState{first}, []reached{{parent: -1}}
-	retell := func(at int, broken string) LockResult {
+	trace := func(at int, broken string) LockResult {
 		r := LockResult{States: len(states), Broken: broken}
 		for ; nodes[at].parent >= 0; at = nodes[at].parent {
 			r.Trace = append([]string{nodes[at].by}, r.Trace...)
@@ -141,20 +141,20 @@ func ExploreLocks(rules LockRules) LockResult {
 				nodes = append(nodes, reached{at, by})
 			}
 			if w.broken != "" {
-				return retell(ids[s], w.broken)
+				return trace(ids[s], w.broken)
 			}
 		}
 		switch {
 		case circle(&waits):
-			return retell(at, NoDeadlock.String())
+			return trace(at, NoDeadlock.String())
 		case moves == 0 && states[at].line() != 0:
-			return retell(at, WayOn.String())
+			return trace(at, WayOn.String())
 		}
 	}
 	return LockResult{States: len(states)}
 }
 
-// act does the next statement of an actor's transaction, or says whom it waits for.
+// act executes the next statement of an actor's transaction, or returns the transactions that it waits for.
 func (w *lockWorld) act(s *lockState, i int) (by string, blockers Set, can bool) {
 	tx := &s.tx[i]
 	if !tx.open {
@@ -197,7 +197,7 @@ func lockActorName(i int) string {
 // trigger: INSERT of the key unless a run waits, ON CONFLICT DO NOTHING; tenant; commit.
 func (w *lockWorld) trigger(s *lockState, i int) (by string, blockers Set, can bool) {
 	tx := &s.tx[i]
-	say := func(what string) string { return fmt.Sprintf("trigger of run %d %s", tx.run, what) }
+	describe := func(what string) string { return fmt.Sprintf("trigger of run %d %s", tx.run, what) }
 	switch tx.step {
 	case 0: // the statement's snapshot
 		tx.lineEmpty = s.line() == 0 || !w.rules.LooksAtLine
@@ -205,7 +205,7 @@ func (w *lockWorld) trigger(s *lockState, i int) (by string, blockers Set, can b
 		if !tx.lineEmpty {
 			tx.step = 2
 		}
-		return say("looks at the line"), 0, true
+		return describe("looks at the line"), 0, true
 	case 1:
 		if blockers = s.others(i, func(o *lockTx) bool { return o.key }); blockers != 0 {
 			return "", blockers, false
@@ -213,16 +213,16 @@ func (w *lockWorld) trigger(s *lockState, i int) (by string, blockers Set, can b
 		tx.takes = s.holder() < 0
 		tx.key = tx.takes
 		tx.step = 2
-		return say("asks for the lock"), 0, true
+		return describe("asks for the lock"), 0, true
 	case 2:
 		if !tx.takes {
 			tx.turn = s.next
 			s.next++
 		}
 		tx.step = 3
-		return say("draws its turn if it waits"), 0, true
+		return describe("draws its turn if it waits"), 0, true
 	case 3:
-		return w.lockTenant(s, i, say, 4)
+		return w.lockTenant(s, i, describe, 4)
 	}
 	s.before[tx.run] = tx.ahead
 	if tx.takes {
@@ -245,7 +245,7 @@ func (w *lockWorld) hold(s *lockState, run int8) {
 	s.phase[run] = holding
 }
 
-// start: run row, key, tenant; commit. The order of the three is what the rules are about.
+// start: run row, key, tenant; commit. The rules set the order of the three.
 func (w *lockWorld) start(s *lockState, i int) (by string, blockers Set, can bool) {
 	const (
 		runRow uint8 = iota
@@ -260,7 +260,7 @@ func (w *lockWorld) start(s *lockState, i int) (by string, blockers Set, can boo
 		order = [3]uint8{key, runRow, tenantRow}
 	}
 	tx := &s.tx[i]
-	say := func(what string) string { return fmt.Sprintf("start of run %d %s", tx.run, what) }
+	describe := func(what string) string { return fmt.Sprintf("start of run %d %s", tx.run, what) }
 	if int(tx.step) == len(order) {
 		if tx.takes && s.phase[tx.run] == inLine {
 			w.hold(s, tx.run)
@@ -271,50 +271,50 @@ func (w *lockWorld) start(s *lockState, i int) (by string, blockers Set, can boo
 	}
 	switch order[tx.step] {
 	case runRow:
-		return s.lockRun(i, say)
+		return s.lockRun(i, describe)
 	case tenantRow:
-		return w.lockTenant(s, i, say, tx.step+1)
+		return w.lockTenant(s, i, describe, tx.step+1)
 	}
 	if !tx.snapshot { // the UPDATE's snapshot: is the lock free, is it this run's turn
 		tx.snapshot = true
 		if s.holder() >= 0 || w.head(s) != tx.run {
 			tx.step++
 		}
-		return say("looks whether the lock is its own"), 0, true
+		return describe("looks whether the lock is its own"), 0, true
 	}
 	if blockers = s.others(i, func(o *lockTx) bool { return o.live == tx.run }); blockers != 0 && tx.live < 0 {
 		return "", blockers, false
 	}
 	if tx.live < 0 {
 		tx.live = tx.run
-		return say("locks its row among the live runs"), 0, true
+		return describe("locks its row among the live runs"), 0, true
 	}
 	if blockers = s.others(i, func(o *lockTx) bool { return o.key }); blockers != 0 {
 		return "", blockers, false
 	}
-	if s.holder() >= 0 { // a unique violation: it is rolled back, and the run goes on waiting
+	if s.holder() >= 0 { // a unique violation: it is rolled back, and the run still waits
 		s.close(i)
 		return "start finds the lock taken and is rolled back", 0, true
 	}
 	tx.key, tx.takes = true, true
 	tx.step++
-	return say("takes the lock"), 0, true
+	return describe("takes the lock"), 0, true
 }
 
 // end: run row; the row among the live runs, with the key; commit.
 func (w *lockWorld) end(s *lockState, i int) (by string, blockers Set, can bool) {
 	tx := &s.tx[i]
-	say := func(what string) string { return fmt.Sprintf("%s of run %d %s", lockActorName(i), tx.run, what) }
+	describe := func(what string) string { return fmt.Sprintf("%s of run %d %s", lockActorName(i), tx.run, what) }
 	switch tx.step {
 	case 0:
-		return s.lockRun(i, say)
+		return s.lockRun(i, describe)
 	case 1:
 		if blockers = s.others(i, func(o *lockTx) bool { return o.live == tx.run }); blockers != 0 {
 			return "", blockers, false
 		}
 		tx.live, tx.key = tx.run, s.phase[tx.run] == holding
 		tx.step = 2
-		return say("deletes its row among the live runs"), 0, true
+		return describe("deletes its row among the live runs"), 0, true
 	}
 	run := tx.run
 	s.phase[run], s.turn[run] = over, 0
@@ -322,25 +322,25 @@ func (w *lockWorld) end(s *lockState, i int) (by string, blockers Set, can bool)
 	return fmt.Sprintf("%s of run %d commits", lockActorName(i), run), 0, true
 }
 
-func (s *lockState) lockRun(i int, say func(string) string) (by string, blockers Set, can bool) {
+func (s *lockState) lockRun(i int, describe func(string) string) (by string, blockers Set, can bool) {
 	tx := &s.tx[i]
 	if blockers = s.others(i, func(o *lockTx) bool { return o.row == tx.run }); blockers != 0 {
 		return "", blockers, false
 	}
 	tx.row = tx.run
 	tx.step++
-	return say("locks the run"), 0, true
+	return describe("locks the run"), 0, true
 }
 
-func (w *lockWorld) lockTenant(s *lockState, i int, say func(string) string, then uint8) (by string, blockers Set, can bool) {
+func (w *lockWorld) lockTenant(s *lockState, i int, describe func(string) string, then uint8) (by string, blockers Set, can bool) {
 	if blockers = s.others(i, func(o *lockTx) bool { return o.tenant }); blockers != 0 {
 		return "", blockers, false
 	}
 	s.tx[i].tenant, s.tx[i].step = true, then
-	return say("locks the tenant"), 0, true
+	return describe("locks the tenant"), 0, true
 }
 
-// others are the transactions beside i that hold something.
+// others are the transactions except i that hold a lock.
 func (s *lockState) others(i int, holds func(*lockTx) bool) (who Set) {
 	for j := range s.tx {
 		if j != i && s.tx[j].open && holds(&s.tx[j]) {

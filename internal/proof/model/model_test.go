@@ -18,8 +18,8 @@ func TestEveryInterleavingKeepsThePromises(t *testing.T) {
 		"claims whose answer is lost": 150_000, "reports whose answer is lost": 100_000,
 		"wake-up without polling": 40_000, "wake-up with polling": 20_000, "parked claims": 40_000,
 		"stopped worker": 70_000, "batches over two runs": 10_000, "mixed batches": 90, "admission duty and quota": 5_000,
-		"short way and cancel": 50_000, "short way and quota": 70_000, "short way and claims": 1_500,
-		"short way and wake-up": 40_000, "short way and the start of a run": 300,
+		"handoff and cancel": 50_000, "handoff and quota": 70_000, "handoff and claims": 1_500,
+		"handoff and wake-up": 40_000, "handoff and the start of a run": 300,
 	}
 	for _, w := range Worlds() {
 		t.Run(w.Name, func(t *testing.T) {
@@ -95,16 +95,16 @@ func mutations() []mutation {
 		{rule: "DutyExclusive", world: "admission duty and quota", want: QuotaHolds},
 		{rule: "DutyExclusive", world: "wake-up without polling", want: NoLostWakeUp, tweak: anyAnswerIsLost},
 		{rule: "QuotaAtOnce", world: "admission duty and quota", want: QuotaHolds},
-		{rule: "ShortWaySkips", world: "short way and the start of a run", want: NoDeadlock},
-		{rule: "ShortWayHoldsDuty", world: "short way and quota", want: QuotaHolds},
-		{rule: "ShortWayReadsAfter", world: "short way and quota", want: QuotaHolds},
-		{rule: "ShortWayLocksClaim", world: "short way and claims", want: Stranded},
-		{rule: "ShortWayLooksUpClaim", world: "short way and claims", want: Stranded},
-		{rule: "LooksBeforeNothing", world: "short way and claims", want: Stranded},
-		{rule: "LooksAfterUnknown", world: "short way and claims", want: Stranded},
-		{rule: "RetryDueLocksRun", world: "short way and cancel", want: CancelFlags},
-		{rule: "CancelLocksUpdate", world: "short way and cancel", want: CancelFlags},
-		{rule: "DutyLocked", world: "short way and quota", want: QuotaHolds},
+		{rule: "HandoffSkips", world: "handoff and the start of a run", want: NoDeadlock},
+		{rule: "HandoffHoldsDuty", world: "handoff and quota", want: QuotaHolds},
+		{rule: "HandoffReadsAfter", world: "handoff and quota", want: QuotaHolds},
+		{rule: "HandoffLocksClaim", world: "handoff and claims", want: Stranded},
+		{rule: "HandoffLooksUpClaim", world: "handoff and claims", want: Stranded},
+		{rule: "LooksBeforeNothing", world: "handoff and claims", want: Stranded},
+		{rule: "LooksAfterUnknown", world: "handoff and claims", want: Stranded},
+		{rule: "RetryDueLocksRun", world: "handoff and cancel", want: CancelFlags},
+		{rule: "CancelLocksUpdate", world: "handoff and cancel", want: CancelFlags},
+		{rule: "DutyLocked", world: "handoff and quota", want: QuotaHolds},
 	}
 }
 

@@ -1,8 +1,8 @@
 package model
 
-// program is a transaction of the decision's table "Who locks what", as the statements
-// that come before its commit. Writes are statements of their own only where the row was
-// read without a lock, because then they may have to wait.
+// program lists the statements of a transaction before its commit, as in the decision's table of
+// locks. Writes are statements of their own only where the row was read without a lock, because
+// then they may have to wait.
 func (w *World) program(k Kind) []stmt {
 	p := w.reading(k)
 	for _, st := range p {
@@ -10,7 +10,7 @@ func (w *World) program(k Kind) []stmt {
 			p = append(p, stmt{on: onQueue, queue: st.queue, mode: Update, blind: true, pick: asRead(st.queue)})
 		}
 	}
-	return append(p, w.shortWay(k)...)
+	return append(p, w.handoff(k)...)
 }
 
 func (w *World) reading(k Kind) []stmt {
@@ -73,7 +73,7 @@ func (w *World) reading(k Kind) []stmt {
 	}
 }
 
-// report is what ends an attempt: the run, the dependents, the lease.
+// report locks the rows of an attempt's end: the run, the dependents, the lease.
 func (w *World) report(k Kind) []stmt {
 	r := w.Rules
 	runs := stmt{on: onRuns, mode: NoKeyUpdate, pick: theirRuns}
@@ -104,7 +104,7 @@ func (w *World) report(k Kind) []stmt {
 	return []stmt{runs, waiting, leases}
 }
 
-// sweep is a cancel's way through the queues, after it has locked the run.
+// sweep locks all queue rows of a cancelled run, whose row is locked.
 func (w *World) sweep() []stmt {
 	r := w.Rules
 	order := []Queue{Waiting, Ready, Pool, Leases, Retry}
@@ -157,7 +157,7 @@ func lockIf(locked bool) Mode {
 	return Unlocked
 }
 
-// What the statements pick, from what is committed when they begin.
+// The rows that statements pick, from the committed state when they begin.
 
 func one(*World, *State, *Tx) Set { return set(0) }
 
@@ -196,7 +196,7 @@ func everythingAtOnce(w *World, s *State, tx *Tx) Set {
 	return tx.Todo[Waiting]
 }
 
-// downstream is who counts down at a success, and who is skipped at a failure.
+// downstream is the set of tasks that count down at a success, or are skipped at a failure.
 func downstream(w *World, s *State, tx *Tx) Set {
 	down := s.DB.dependents(tx.Tasks)
 	if (tx.Kind == Fail || tx.Kind == Expire) && w.Rules.FailureSkipsTheCone {
@@ -217,7 +217,7 @@ func claimed(_ *World, s *State, tx *Tx) Set {
 
 func claimable(_ *World, s *State, tx *Tx) Set {
 	if tx.Tasks != 0 {
-		return 0 // a repeat: it gets what it got
+		return 0 // a repeat: it returns the leases of the first try
 	}
 	return s.DB.rows(Pool)
 }
@@ -229,7 +229,7 @@ func admissible(w *World, s *State, tx *Tx) Set {
 	return s.DB.rows(Ready)
 }
 
-// refusedDuty says that somebody else has taken the duty over.
+// refusedDuty reports whether another server has taken the duty over.
 func (w *World) refusedDuty(s *State, tx *Tx) bool {
 	return w.Duty && w.Rules.DutyEpoch && tx.Epoch != s.Client[tx.Actor].Epoch
 }

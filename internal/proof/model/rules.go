@@ -2,8 +2,8 @@ package model
 
 import "reflect"
 
-// Rules are the rules of docs/adr/0002-write-path.md, each of which can be switched
-// off to see what it is there for. A field's comment says what happens without it.
+// Rules are the rules of docs/adr/0002-write-path.md. Each can be switched off to show which
+// promise breaks without it. A field's comment describes the model without the rule.
 type Rules struct {
 	// Locks on the run's row.
 
@@ -29,13 +29,13 @@ type Rules struct {
 	// Order of locks.
 
 	TablesInOrder bool // off: reports lock leases before the run
-	RowsInOrder   bool // off: every second actor locks rows by falling id
+	RowsInOrder   bool // off: every second actor locks rows by descending id
 	RunsAtOnce    bool // off: a mixed batch locks the runs of its cancels, then those of its reports
 
 	// Fencing and repeats.
 
 	TokenMatches     bool // off: a lease is matched by its task alone
-	ExpiryRechecked  bool // off: expiry acts on what it picked without locks
+	ExpiryRechecked  bool // off: expiry does not check the rows that it picked without locks again
 	ClaimIDLocked    bool // off: no advisory lock on the claim id
 	ClaimIDLookedUp  bool // off: a repeated claim does not look for its leases
 	ReportRemembered bool // off: a repeated report does not look for its first answer
@@ -55,17 +55,17 @@ type Rules struct {
 	DutyExclusive bool // off: the duty's row is locked FOR SHARE
 	QuotaAtOnce   bool // off: leases and pool_q are counted by two statements
 
-	// The short way of docs/adr/0025-handoff.md.
+	// The handoff of docs/adr/0025-handoff.md.
 
-	ShortWaySkips        bool // off: it waits for the duty's row
-	ShortWayHoldsDuty    bool // off: it does not touch the duty's row
-	ShortWayReadsAfter   bool // off: the room is read in the snapshot in which the duty's row is found
-	ShortWayLocksClaim   bool // off: it does not lock the id of the claim that it serves
-	ShortWayLooksUpClaim bool // off: it does not look whether that claim has leases
-	LooksBeforeNothing   bool // off: a claim that has waited without a look is told that there is nothing
-	LooksAfterUnknown    bool // off: so is one that a transaction had taken whose end nobody knows
+	HandoffSkips        bool // off: it waits for the duty's row
+	HandoffHoldsDuty    bool // off: it does not touch the duty's row
+	HandoffReadsAfter   bool // off: the room is read in the snapshot in which the duty's row is found
+	HandoffLocksClaim   bool // off: it does not lock the id of the claim that it serves
+	HandoffLooksUpClaim bool // off: it does not look whether that claim has leases
+	LooksBeforeNothing  bool // off: a claim that has waited without a look gets the answer that there is no task
+	LooksAfterUnknown   bool // off: so does a claim that a transaction had taken whose commit is unanswered
 
-	// Locks that the others make superfluous: see TestSpareLocks.
+	// Locks that are not needed with the others: see TestSpareLocks.
 
 	ReportLocksWaiting bool // off: reports read waiting without locking
 	CancelLocksWaiting bool // off: cancel reads waiting without locking
@@ -81,7 +81,7 @@ func AllRules() (r Rules) {
 	return r
 }
 
-// Without is every rule but one, by the name of its field.
+// Without is every rule except one, by the name of its field.
 func Without(name string) Rules {
 	r := AllRules()
 	reflect.ValueOf(&r).Elem().FieldByName(name).SetBool(false)

@@ -3,11 +3,11 @@ package model
 // The sizes of the largest world. Everything in a State is a byte, so that two states
 // are compared and hashed as plain memory.
 const (
-	maxTasks  = 4
-	maxRuns   = 2
-	maxActors = 5
-	ghost     = maxActors // the transaction whose client no longer hears it
-	maxTx     = maxActors + 1
+	maxTasks   = 4
+	maxRuns    = 2
+	maxActors  = 5
+	unanswered = maxActors // the transaction whose client gets no answer
+	maxTx      = maxActors + 1
 )
 
 // Set is a set of tasks, or of runs, by number.
@@ -29,7 +29,7 @@ func (s Set) size() (n int8) {
 	return n
 }
 
-// first is the member that comes first, by rising or by falling number.
+// first is the lowest or, if falling, the highest member.
 func (s Set) first(falling bool) int {
 	at := -1
 	for i := range 8 {
@@ -40,7 +40,7 @@ func (s Set) first(falling bool) int {
 	return at
 }
 
-// Queue is one of the narrow tables of which a task that has not ended is in exactly one.
+// Queue is a queue table. A task that has not ended is in exactly one.
 type Queue uint8
 
 // The queue tables, in lock order.
@@ -97,9 +97,9 @@ type RunRow struct {
 	Count     [numOutcomes]int8
 }
 
-// DB is what is committed. Writes appear here at commit and nowhere before: a
-// transaction writes only rows that it has locked or made, so that nobody can tell a
-// write from its commit, and the two are one step of the model.
+// DB is the committed state. Writes appear here at commit and nowhere before: a transaction writes
+// only rows that it has locked or inserted, so no other transaction can distinguish a write from
+// its commit, and the two are one step of the model.
 type DB struct {
 	Rows  [numQueues][maxTasks]Row
 	Tasks [maxTasks]TaskRow
@@ -141,7 +141,7 @@ func (m Mode) conflicts(other Mode) bool {
 	}
 }
 
-// Locks is what one transaction holds until it ends.
+// Locks are the locks that one transaction holds until it ends.
 type Locks struct {
 	Runs  [maxRuns]Mode
 	Rows  [numQueues]Set // always FOR UPDATE
@@ -149,8 +149,8 @@ type Locks struct {
 	Claim int8 // advisory, by claim id; 0 is none
 }
 
-// Tx is a transaction under way: where it stands, what it has locked, and the working
-// set that it has read and will decide on.
+// Tx is a running transaction: its next statement, its locks, and the rows that it has read and
+// will decide on.
 type Tx struct {
 	Kind   Kind
 	Actor  int8
@@ -160,13 +160,13 @@ type Tx struct {
 	Others Set            // the same for runs, the duty and claim ids
 	Locks  Locks
 
-	Tasks    Set            // what the command is about
+	Tasks    Set            // the tasks of the command
 	Runs     Set            // the runs of these tasks
 	Sweeps   Set            // the runs to cancel
 	Token    [maxTasks]int8 // the tokens that a worker's command carries
 	Claim    int8
 	Limit    int8
-	Gift     int8 // how many tasks the claim that stands by takes, by the short way
+	Offer    int8 // how many tasks the waiting claim accepts by a handoff
 	Signaled bool
 	Repeat   bool // the answer of a first try was lost
 
@@ -177,9 +177,9 @@ type Tx struct {
 	Epoch int8
 }
 
-// Client is what an actor knows between its transactions.
+// Client is the state of an actor between its transactions.
 type Client struct {
-	Held    [maxTasks]int8 // tokens it was given and has not reported on
+	Held    [maxTasks]int8 // tokens of the tasks that it holds
 	Running Set
 	Turn    int8 // which of its two claim ids comes next
 	Fanned  bool
@@ -188,22 +188,22 @@ type Client struct {
 	Wake    bool // the signal, latched
 	Signal  Set  // has committed, and has still to signal these roles
 	Done    bool
-	Taken   int8 // the transaction, counted from 1, that has taken its claim to serve it
-	Looked  bool // its claim has looked and found nothing, and nothing can have come since
+	Taken   int8 // the transaction, counted from 1, that serves its claim
+	Looked  bool // its claim has found no task, and none can have come since
 }
 
-// State is everything: what is committed, who is in the middle of what, and how much
-// bad luck is left.
+// State is the committed state, the state of all transactions and clients, and the number of
+// crashes and lost answers that may still happen.
 type State struct {
 	DB      DB
 	Tx      [maxTx]Tx
 	Client  [maxActors]Client
 	Crashes int8
 	Lost    int8
-	Broken  Invariant // what the last commit broke that no row shows afterwards
+	Broken  Invariant // the promise that the last commit broke, if no row shows it afterwards
 }
 
-// breaks records a broken rule that can be seen only at the moment of the commit.
+// breaks records a broken promise that shows only at the moment of the commit.
 func (s *State) breaks(what Invariant) {
 	if s.Broken == Holds {
 		s.Broken = what
@@ -219,15 +219,15 @@ func (s *State) insert(q Queue, t int, row Row) {
 	s.DB.Rows[q][t] = row
 }
 
-// update writes a row if it is still there.
+// update writes a row if it still exists.
 func (s *State) update(q Queue, t int, row Row) {
 	if s.DB.Rows[q][t].Present {
 		s.DB.Rows[q][t] = row
 	}
 }
 
-// remove deletes a row. Statements that have it in their snapshot will find it gone,
-// and will not see a later row of the same key.
+// remove deletes a row. Statements that have it in their snapshot pass over it, and do not see a
+// later row of the same key.
 func (s *State) remove(q Queue, t int) {
 	s.DB.Rows[q][t] = Row{}
 	for i := range s.Tx {
@@ -255,7 +255,7 @@ func (db *DB) dependents(of Set) (down Set) {
 	return down
 }
 
-// cone is everything downstream.
+// cone is the set of all tasks downstream.
 func (db *DB) cone(of Set) Set {
 	all := db.dependents(of)
 	for {

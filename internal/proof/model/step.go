@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// verb is what happens in a step.
+// verb is the kind of a step.
 type verb uint8
 
 const (
@@ -16,15 +16,15 @@ const (
 	losesAnswer
 	crashes
 	dies
-	ghostCommits
-	ghostAborts
+	unansweredCommits
+	unansweredAborts
 	leaseExpires
 	tries
 	triesInVain
 	givesUp
 )
 
-// Step is one step of somebody, or of the world.
+// Step is one step of an actor, or of the world.
 type Step struct {
 	What  verb
 	Actor int8
@@ -33,11 +33,11 @@ type Step struct {
 	Row   int8
 }
 
-// chance says that a step is bad luck or somebody's free will: nothing may depend on
-// its happening.
+// chance reports whether a step may never happen, such as a crash or a cancel: no promise may
+// depend on it.
 func (st Step) chance() bool {
 	switch st.What {
-	case losesAnswer, crashes, dies, ghostAborts, givesUp:
+	case losesAnswer, crashes, dies, unansweredAborts, givesUp:
 		return true
 	case begins:
 		return st.Kind == Cancel || st.Kind == TakeOver
@@ -48,7 +48,7 @@ func (st Step) chance() bool {
 
 // describe puts a step into words.
 func (w *World) describe(st Step) string {
-	who := "the lost"
+	who := "unanswered"
 	if int(st.Actor) < len(w.Actors) {
 		who = w.Actors[st.Actor].Name
 	}
@@ -75,28 +75,28 @@ func (w *World) describe(st Step) string {
 	case signals:
 		return does + "signals"
 	case losesAnswer:
-		return does + "writes, sends COMMIT, hears nothing, begins again"
+		return does + "writes, sends COMMIT, gets no answer, begins again"
 	case crashes:
 		return does + "its server crashes; begins again elsewhere"
 	case dies:
 		return does + "the worker dies, and another takes its place"
-	case ghostCommits:
-		return does + "of which nobody hears is committed"
-	case ghostAborts:
-		return does + "of which nobody hears is rolled back"
+	case unansweredCommits:
+		return does + "is committed without an answer"
+	case unansweredAborts:
+		return does + "is rolled back without an answer"
 	case tries:
-		return does + stmt + ": takes a claim that waits, tries, has it"
+		return does + stmt + ": takes a waiting claim and locks its id"
 	case triesInVain:
-		return does + stmt + ": tries in vain"
+		return does + stmt + ": finds it locked"
 	case givesUp:
-		return does + "has waited long enough, is told that there is nothing"
+		return does + "has waited long enough, gets the answer that there is no task"
 	case leaseExpires:
 		return fmt.Sprintf("the lease of task %d passes its expiry", st.Row)
 	}
 	return does
 }
 
-// steps yields every state that can come next. It says who waits for whom.
+// steps yields every possible next state. It returns which transactions wait for which.
 func (w *World) steps(s *State, yield func(next *State, by Step)) (waits [maxTx]Set) {
 	for i := range w.Actors {
 		c, tx := &s.Client[i], &s.Tx[i]
@@ -109,7 +109,7 @@ func (w *World) steps(s *State, yield func(next *State, by Step)) (waits [maxTx]
 				w.open(&next, i, k)
 				yield(&next, w.step(begins, i, k))
 			}
-			w.patience(s, i, yield)
+			w.giveUp(s, i, yield)
 		case tx.Kind == None:
 		case int(tx.PC) < len(w.programs[tx.Kind]):
 			next := *s
@@ -131,7 +131,7 @@ func (w *World) step(what verb, i int, k Kind) Step {
 	return Step{What: what, Actor: int8(i), Kind: k, Stmt: 255, Row: -1} //nolint:gosec // small
 }
 
-// finish commits a transaction that has done its statements.
+// finish commits a transaction whose statements are done.
 func (w *World) finish(s *State, i int, yield func(*State, Step)) {
 	k := s.Tx[i].Kind
 	if w.Signals && !w.Rules.SignalAfterCommit && !s.Tx[i].Signaled {
@@ -146,17 +146,17 @@ func (w *World) finish(s *State, i int, yield func(*State, Step)) {
 	tx := next.Tx[i]
 	a := w.commit(&next, &tx)
 	w.close(&next, i)
-	w.hear(&next, i, &tx, a)
+	w.receive(&next, i, &tx, a)
 	w.release(&next, i, false)
 	yield(&next, w.step(commits, i, k))
 
-	if s.Lost > 0 && s.Tx[ghost].Kind == None && w.mayLose(i) {
+	if s.Lost > 0 && s.Tx[unanswered].Kind == None && w.mayLoseAnswer(i) {
 		next := *s
 		next.Lost--
-		next.Tx[ghost] = next.Tx[i]
+		next.Tx[unanswered] = next.Tx[i]
 		w.release(&next, i, true)
-		if w.ShortWay && k == Claim {
-			next.Tx[i] = Tx{} // its repeat may wait without looking
+		if w.Handoff && k == Claim {
+			next.Tx[i] = Tx{} // its repeat may wait without a look at the queue
 		} else {
 			w.open(&next, i, k)
 			next.Tx[i].Repeat = w.Signals
@@ -165,13 +165,13 @@ func (w *World) finish(s *State, i int, yield func(*State, Step)) {
 	}
 }
 
-// mayLose says that an actor's commits may go unanswered in this world.
-func (w *World) mayLose(i int) bool {
+// mayLoseAnswer reports whether an actor's commits may stay unanswered in this world.
+func (w *World) mayLoseAnswer(i int) bool {
 	return !w.LoseReportsOnly || w.Actors[i].Role == Worker
 }
 
-// close ends a transaction. Its locks go with it, and statements whose last row it has
-// deleted are done.
+// close ends a transaction and releases its locks. Statements whose last row it has deleted are
+// done.
 func (w *World) close(s *State, i int) {
 	s.Tx[i] = Tx{}
 	for j := range s.Tx {
@@ -194,8 +194,8 @@ func (w *World) afterCommit(s *State, i int, yield func(*State, Step)) {
 	}
 }
 
-// crash ends a transaction before its next statement. Either a server dies and its
-// client goes to another with the same command, or the client dies.
+// crash ends a transaction before its next statement. Either a server crashes and its client
+// sends the command to another server, or the client dies.
 func (w *World) crash(s *State, i int, yield func(*State, Step)) {
 	tx := &s.Tx[i]
 	if s.Crashes == 0 || tx.PC == 0 && !tx.Begun {
@@ -213,23 +213,23 @@ func (w *World) crash(s *State, i int, yield func(*State, Step)) {
 		next.Crashes--
 		w.close(&next, i)
 		w.release(&next, i, false)
-		w.bury(&next, i)
+		w.replaceWorker(&next, i)
 		yield(&next, w.step(dies, i, tx.Kind))
 	}
 }
 
-// chances are what happens to the world: time, and commits that nobody hears of.
+// chances are the steps that no actor takes: leases expire, and unanswered commits end.
 func (w *World) chances(s *State, yield func(*State, Step)) {
-	if k := s.Tx[ghost].Kind; k != None {
+	if k := s.Tx[unanswered].Kind; k != None {
 		next := *s
-		tx := next.Tx[ghost]
+		tx := next.Tx[unanswered]
 		w.commit(&next, &tx)
-		w.close(&next, ghost)
-		yield(&next, w.step(ghostCommits, ghost, k))
+		w.close(&next, unanswered)
+		yield(&next, w.step(unansweredCommits, unanswered, k))
 
 		next = *s
-		w.close(&next, ghost)
-		yield(&next, w.step(ghostAborts, ghost, k))
+		w.close(&next, unanswered)
+		yield(&next, w.step(unansweredAborts, unanswered, k))
 	}
 	if !w.hasReaper() {
 		return
@@ -238,7 +238,7 @@ func (w *World) chances(s *State, yield func(*State, Step)) {
 		if lease.Present && !lease.Expired {
 			next := *s
 			next.DB.Rows[Leases][t].Expired = true
-			yield(&next, Step{What: leaseExpires, Actor: ghost, Row: int8(t)})
+			yield(&next, Step{What: leaseExpires, Actor: unanswered, Row: int8(t)})
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// target is what a statement reads or locks.
+// target is the kind of row that a statement reads or locks.
 type target uint8
 
 const (
@@ -41,19 +41,19 @@ const (
 	onRoom
 )
 
-// stmt is one statement of a transaction. A plain read is one step. A locking select is
-// one step that takes the snapshot, and then one step for each row of it: lock and read
-// anew, or wait, or skip.
+// stmt is one statement of a transaction. A plain read is one step. A locking select is one step
+// that takes the snapshot, and then one step for each row of it: lock the row and read it again,
+// or wait, or skip.
 type stmt struct {
 	on    target
 	queue Queue
 	mode  Mode
 	skip  bool                                  // SKIP LOCKED
-	peek  bool                                  // chooses what the transaction is about, and remembers no row
-	blind bool                                  // an UPDATE or DELETE: locks, and goes by what was read before
-	try   bool                                  // an advisory lock that is tried: one step
-	when  func(w *World, s *State, tx *Tx) bool // it is not sent otherwise
-	keep  bool                                  // no snapshot of its own: goes on with that of an earlier statement
+	peek  bool                                  // chooses the tasks of the transaction, and remembers no row
+	blind bool                                  // an UPDATE or DELETE: locks, and uses the values that were read before
+	try   bool                                  // pg_try_advisory_lock: one step
+	when  func(w *World, s *State, tx *Tx) bool // the statement is sent only if it returns true
+	keep  bool                                  // no snapshot of its own: uses that of an earlier statement
 	pick  func(w *World, s *State, tx *Tx) Set
 }
 
@@ -71,7 +71,7 @@ func (st stmt) String() string {
 	return text
 }
 
-// todo is where a statement keeps the rows that it has still to lock.
+// todo is the set of rows that a statement has still to lock.
 func (st stmt) todo(tx *Tx) *Set {
 	if st.on == onQueue {
 		return &tx.Todo[st.queue]
@@ -79,7 +79,7 @@ func (st stmt) todo(tx *Tx) *Set {
 	return &tx.Others
 }
 
-// begin takes the statement's snapshot. A plain read is thereby done.
+// begin takes the statement's snapshot, which completes a plain read.
 func (w *World) begin(s *State, tx *Tx, st stmt) {
 	if !st.keep {
 		*st.todo(tx) = st.pick(w, s, tx)
@@ -90,7 +90,7 @@ func (w *World) begin(s *State, tx *Tx, st stmt) {
 			row := st.todo(tx).first(false)
 			if st.mode != Unlocked && w.blockers(s, int(tx.Actor), st, row) != 0 {
 				*st.todo(tx) &^= set(row)
-				tx.Gift = 0
+				tx.Offer = 0
 				continue
 			}
 			w.take(s, tx, st, row)
@@ -99,7 +99,7 @@ func (w *World) begin(s *State, tx *Tx, st stmt) {
 	w.settle(s, tx)
 }
 
-// blockers is the set of transactions that hold what the statement wants to lock next.
+// blockers is the set of transactions that hold the next lock of the statement.
 func (w *World) blockers(s *State, me int, st stmt, row int) (who Set) {
 	for i := range s.Tx {
 		if i == me || s.Tx[i].Kind == None {
@@ -125,7 +125,7 @@ func (w *World) blockers(s *State, me int, st stmt, row int) (who Set) {
 	return who
 }
 
-// take locks one row and reads it as it is now.
+// take locks one row and reads its current version.
 func (w *World) take(s *State, tx *Tx, st stmt, row int) {
 	*st.todo(tx) &^= set(row)
 	switch st.on {
@@ -180,8 +180,8 @@ func (w *World) settle(s *State, tx *Tx) {
 	}
 }
 
-// advance does the next thing of a transaction that has statements left. A statement
-// that must wait is not a step: it says who is waited for instead.
+// advance executes the next step of a transaction that has statements left. A statement that must
+// wait is not a step: advance returns the transactions that it waits for.
 func (w *World) advance(s *State, me int) (step Step, waits Set) {
 	tx := &s.Tx[me]
 	st := w.programs[tx.Kind][tx.PC]
@@ -190,7 +190,7 @@ func (w *World) advance(s *State, me int) (step Step, waits Set) {
 		w.begin(s, tx, st)
 		step.What = snapshots
 		switch {
-		case st.try && tx.Gift > 0:
+		case st.try && tx.Offer > 0:
 			step.What = tries
 		case st.try:
 			step.What = triesInVain

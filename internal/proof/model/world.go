@@ -2,29 +2,29 @@ package model
 
 import "slices"
 
-// Role is what an actor does when it is not in the middle of something.
+// Role decides which transactions an actor begins.
 type Role uint8
 
 // The roles. A server is not an actor: its crash is the crash of what it was doing.
 const (
-	Admission  Role = iota // moves READY tasks to the pool, sleeps when there is nothing
+	Admission  Role = iota // moves READY tasks to the pool, sleeps when there are none
 	Worker                 // claims, starts, reports
-	Reaper                 // expires leases, moves what is due for a retry
+	Reaper                 // expires leases, readies due retries
 	Canceller              // cancels all runs of the world, or never does
-	Mixer                  // completes what it holds and cancels the other runs, in one batch
+	Mixer                  // completes the tasks that it holds and cancels the other runs, in one batch
 	Withdrawer             // withdraws queued tasks, once
 	Starter                // starts runs that wait, under the duty of admission
-	Echo                   // the first claim of the last actor, sent again and slow on its way
+	Echo                   // a delayed copy of the first claim of the last actor
 )
 
-// Who sleeps, and is signalled.
+// The roles that sleep and are woken by signals.
 const (
 	admissions Set = 1 << Admission
 	claimers   Set = 1 << Worker
 	sleepers       = admissions | claimers
 )
 
-// Actor is someone who runs transactions, one after the other.
+// Actor runs transactions, one after the other.
 type Actor struct {
 	Name     string
 	Role     Role
@@ -34,7 +34,7 @@ type Actor struct {
 	Heir     bool   // an admission that may take the duty over
 }
 
-// looksAt is the queue in which a loop finds its work.
+// looksAt is the queue that a loop takes its work from.
 func (a *Actor) looksAt() Queue {
 	if a.Role == Admission {
 		return Ready
@@ -49,7 +49,7 @@ type Task struct {
 	In  Queue // where it is in the beginning; a lease if an actor holds it
 }
 
-// World is a small universe that is explored completely.
+// World is a small set of tasks and actors that is explored completely.
 type World struct {
 	Name          string
 	Rules         Rules
@@ -60,20 +60,20 @@ type World struct {
 	Duty          bool // admission holds its duty's row, so that two servers may try
 	Quota         int8 // tasks admitted at once under the duty; 0: no quota
 	SeparateStart bool // otherwise a claim also starts
-	Signals       bool // otherwise loops look whenever there is something
+	Signals       bool // otherwise loops look whenever there is work
 	Parked        bool // with Signals: claims sleep as well
 	Polls         bool // with Signals: loops poll as well
-	ShortWay      bool // what readies tasks queues and leases them itself where nobody waits
-	Patience      bool // claims that found nothing are told so after a while, and their id is not used again
-	Endless       bool // the world has nobody to bring its runs to an end
+	Handoff       bool // a transaction that readies tasks queues or leases them itself if no other task waits
+	Patience      bool // claims that found no task are answered so after a while, and their id is not used again
+	Endless       bool // the world has no actor that ends its runs
 	Crashes       int8
 	Lost          int8 // commits whose answer is lost
 
 	LoseReportsOnly bool // only workers' commits lose their answers
-	LateReports     bool // a report is believed after its lease is gone, while nobody has claimed the task
-	RetryDueMode    Mode // how retry due locks the run; Unlocked stands for KeyShare
-	StrictFence     bool // looks at TokenFences
-	ForgiveDeadlock bool // a circle is a dead end and no more, to see what else breaks
+	LateReports     bool // a report is accepted after its lease has expired, as long as no worker has claimed the task
+	RetryDueMode    Mode // how retry due locks the run; Unlocked means KeyShare
+	StrictFence     bool // checks TokenFences
+	ForgiveDeadlock bool // a deadlock only ends the path, to show which other promise breaks
 
 	programs [numKinds][]stmt
 }
@@ -106,8 +106,8 @@ func (w *World) runsOf(tasks Set) (of Set) {
 	return of
 }
 
-// claimID is the id of a worker's current claim. Two ids in turn are enough: a worker
-// claims again only when nothing is left of what it had.
+// claimID is the id of a worker's current claim. Two alternating ids are enough: a worker claims
+// again only when it holds none of the tasks of its last claim.
 func (s *State) claimID(worker int) int8 { return claimIDs(worker) + s.Client[worker].Turn }
 
 // claimIDs is the first of the two.
@@ -198,7 +198,7 @@ func (w *World) intentions(s *State, i int) []Kind {
 	return nil
 }
 
-// looks says that a loop has a reason to look at its queue.
+// looks reports whether a loop has a reason to look at its queue.
 func (w *World) looks(s *State, i int) bool {
 	a, c := &w.Actors[i], &s.Client[i]
 	something := w.findable(s, i) || w.Patience && a.Role == Worker && !c.Looked
@@ -208,7 +208,7 @@ func (w *World) looks(s *State, i int) bool {
 	return !c.Asleep || c.Wake
 }
 
-// sleeps says that a loop waits for signals in this world.
+// sleeps reports whether a loop waits for signals in this world.
 func (w *World) sleeps(a *Actor) bool { return w.Signals && (a.Role == Admission || w.Parked) }
 
 func held(c *Client) (tasks Set) {
@@ -248,8 +248,8 @@ func (w *World) open(s *State, i int, k Kind) {
 	}
 }
 
-// hear tells an actor the answer of its transaction.
-func (w *World) hear(s *State, i int, tx *Tx, a answer) {
+// receive gives an actor the answer of its transaction.
+func (w *World) receive(s *State, i int, tx *Tx, a answer) {
 	c := &s.Client[i]
 	if w.Actors[i].Role == Echo {
 		c.Done = true
@@ -287,7 +287,7 @@ func (w *World) hear(s *State, i int, tx *Tx, a answer) {
 			c.Running &^= set(t)
 		}
 	}
-	w.tell(s, i, tx, a.gift)
+	w.serveClaim(s, i, tx, a.handoff)
 	if !w.Parked {
 		a.signal &^= claimers
 	}
@@ -296,16 +296,16 @@ func (w *World) hear(s *State, i int, tx *Tx, a answer) {
 	}
 }
 
-// bury puts a new worker in the place of one that has died. Nobody will ask again for
-// what the old one had claimed.
-func (w *World) bury(s *State, i int) {
+// replaceWorker puts a new worker in the place of one that has died. No worker repeats the claims
+// of the old one.
+func (w *World) replaceWorker(s *State, i int) {
 	for t := range maxTasks {
 		if lease := &s.DB.Rows[Leases][t]; lease.Present && claimer(lease.Claim) == i {
 			lease.Claim = 0
 		}
 	}
 	for j := range s.Tx {
-		if tx := &s.Tx[j]; tx.Claim != 0 && claimer(tx.Claim) == i && (tx.Kind != Claim || j == ghost) {
+		if tx := &s.Tx[j]; tx.Claim != 0 && claimer(tx.Claim) == i && (tx.Kind != Claim || j == unanswered) {
 			tx.Claim = 0
 		}
 	}

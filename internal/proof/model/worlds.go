@@ -2,20 +2,20 @@ package model
 
 import "slices"
 
-// Named is one of the worlds, by its name.
+// Named returns the world of a name.
 func Named(name string) World {
 	for _, w := range Worlds() {
 		if w.Name == name {
 			return w
 		}
 	}
-	panic("model: no world is called " + name)
+	panic("model: unknown world " + name)
 }
 
-// Worlds are the small universes that the tests explore. Some begin in the middle, with
-// leases held, so that what matters in them comes soon.
+// Worlds are the worlds that the tests explore. Some begin with leases held, to keep the search
+// short.
 func Worlds() []World {
-	return slices.Concat(flowWorlds(), repeatWorlds(), batchWorlds(), shortWorlds())
+	return slices.Concat(flowWorlds(), repeatWorlds(), batchWorlds(), handoffWorlds())
 }
 
 func admission() Actor { return Actor{Name: "admission", Role: Admission} }
@@ -26,7 +26,7 @@ func cancel() Actor    { return Actor{Name: "canceller", Role: Canceller} }
 func succeeds() []Kind { return []Kind{Complete} }
 func mayFail() []Kind  { return []Kind{Complete, Fail} }
 
-// flowWorlds are about tasks on their way, alone and depending on each other.
+// flowWorlds are about single tasks and tasks that depend on each other.
 func flowWorlds() []World {
 	return []World{
 		{
@@ -94,7 +94,7 @@ func flowWorlds() []World {
 	}
 }
 
-// repeatWorlds are about answers that are lost, signals, and workers that come late.
+// repeatWorlds are about lost answers, signals, and late workers.
 func repeatWorlds() []World {
 	return []World{
 		{
@@ -146,7 +146,7 @@ func repeatWorlds() []World {
 	}
 }
 
-// batchWorlds are about transactions over several runs, and about the admission duty.
+// batchWorlds are about transactions over several runs, and the admission duty.
 func batchWorlds() []World {
 	return []World{
 		{
@@ -191,13 +191,13 @@ func batchWorlds() []World {
 	}
 }
 
-// shortWorlds are about the short way.
-func shortWorlds() []World {
+// handoffWorlds are about handoffs.
+func handoffWorlds() []World {
 	return []World{
 		{
-			Name:     "short way and cancel",
+			Name:     "handoff and cancel",
 			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}, {In: Retry}},
-			Attempts: 1, Duty: true, ShortWay: true,
+			Attempts: 1, Duty: true, Handoff: true,
 			Actors: []Actor{
 				admission(), reaper(), cancel(),
 				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: succeeds()},
@@ -205,9 +205,9 @@ func shortWorlds() []World {
 			},
 		},
 		{
-			Name:     "short way and quota",
+			Name:     "handoff and quota",
 			Tasks:    []Task{{In: Retry}, {In: Retry}},
-			Attempts: 1, Duty: true, Quota: 1, ShortWay: true,
+			Attempts: 1, Duty: true, Quota: 1, Handoff: true,
 			Actors: []Actor{
 				admission(), reaper(),
 				{Name: "reaper 2", Role: Reaper},
@@ -215,9 +215,9 @@ func shortWorlds() []World {
 			},
 		},
 		{
-			Name:     "short way and claims",
+			Name:     "handoff and claims",
 			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}, {In: Pool}},
-			Attempts: 1, Duty: true, Lost: 1, ShortWay: true, Patience: true,
+			Attempts: 1, Duty: true, Lost: 1, Handoff: true, Patience: true,
 			Actors: []Actor{
 				admission(),
 				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: succeeds()},
@@ -225,9 +225,9 @@ func shortWorlds() []World {
 			},
 		},
 		{
-			Name:     "short way and wake-up",
+			Name:     "handoff and wake-up",
 			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}},
-			Attempts: 1, Duty: true, Lost: 1, LoseReportsOnly: true, Signals: true, Parked: true, ShortWay: true,
+			Attempts: 1, Duty: true, Lost: 1, LoseReportsOnly: true, Signals: true, Parked: true, Handoff: true,
 			Actors: []Actor{
 				admission(),
 				{Name: "worker A", Role: Worker, Holds: set(0), Max: 1, Verdicts: succeeds()},
@@ -235,9 +235,9 @@ func shortWorlds() []World {
 			},
 		},
 		{
-			Name:     "short way and the start of a run",
+			Name:     "handoff and the start of a run",
 			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}, {Run: 1, In: Waiting}},
-			Attempts: 1, Duty: true, ShortWay: true, Endless: true,
+			Attempts: 1, Duty: true, Handoff: true, Endless: true,
 			Actors: []Actor{
 				admission(),
 				{Name: "batch", Role: Mixer, Holds: set(0)},

@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// tables know the columns of each table.
+// tables holds the columns of each table.
 type tables struct {
 	runs        columns[store.RunRow]
 	live        columns[store.LiveRunRow]
@@ -51,18 +51,18 @@ func newTables() *tables {
 	}
 }
 
-// check compares the rows of one run with its history. What it finds wrong it reports, and
-// notes in fix what would make it right.
+// check compares the rows of one run with its history. It reports wrong rows and collects in fix
+// the changes that repair them.
 type check struct {
 	*history
 
-	tables    *tables
-	row       *store.RunRow     // nil if there is none
-	strangers []*task           // tasks of rows that the history does not know
-	live      *store.LiveRunRow // nil if there is none
-	cone      bool
-	edge      int // how many of the history's edges were met or missed
-	fix       store.RunRepair
+	tables      *tables
+	row         *store.RunRow     // nil if there is none
+	unexplained []*task           // tasks that have rows but no events
+	live        *store.LiveRunRow // nil if there is none
+	cone        bool
+	edge        int // how many of the history's edges were compared
+	fix         store.RunRepair
 }
 
 func newCheck(key store.RunKey, row *store.RunRow, t *tables, l limits, report func(Divergence)) *check {
@@ -73,7 +73,7 @@ func (c *check) diverges(kind Kind, table, column string, subject uuid.UUID, wan
 	c.report(Divergence{Kind: kind, Table: table, Column: column, Tenant: c.key.Tenant, Run: c.key.Run, Subject: subject, Want: want, Got: got})
 }
 
-// compare reports the columns that differ, and reports whether any does.
+// compare adds the columns that differ to the report, and returns whether any does.
 func compare[R any](c *check, columns columns[R], subject uuid.UUID, want, got *R) bool {
 	differences := columns.diff(want, got)
 	for _, d := range differences {
@@ -86,20 +86,20 @@ func compare[R any](c *check, columns columns[R], subject uuid.UUID, want, got *
 	return len(differences) > 0
 }
 
-// meet finds the task of a row, or takes note of a stranger.
+// meet returns the task of a row, and adds one if no event explains it.
 func (c *check) meet(u uuid.UUID) *task {
 	key := id.Of[id.Task](u)
 	t := c.tasks[key]
 	if t == nil {
-		t = &task{Task: run.Task{Tenant: c.key.Tenant, Run: c.key.Run, ID: key}, stranger: true}
+		t = &task{Task: run.Task{Tenant: c.key.Tenant, Run: c.key.Run, ID: key}, unexplained: true}
 		c.tasks[key] = t
-		c.strangers = append(c.strangers, t)
+		c.unexplained = append(c.unexplained, t)
 	}
 	return t
 }
 
-// unknown says that nothing can be said about a task's rows: its stream, or the run's,
-// cannot be folded.
+// unknown reports whether a task's rows cannot be compared: its stream, or the run's, cannot be
+// folded.
 func (c *check) unknown(t *task) bool { return c.broken || t.broken }
 
 func (c *check) taskRow(got store.TaskRow) {
@@ -109,7 +109,7 @@ func (c *check) taskRow(got store.TaskRow) {
 		return
 	}
 	key := store.TaskKey{Tenant: id.Of[id.Tenant](got.TenantID), Run: id.Of[id.Run](got.RunID), Task: id.Of[id.Task](got.ID)}
-	if t.stranger {
+	if t.unexplained {
 		c.diverges(Surplus, "tasks", "", got.ID, "", "a row that no event explains")
 		c.fix.DropTasks = append(c.fix.DropTasks, key)
 		return
@@ -120,7 +120,7 @@ func (c *check) taskRow(got store.TaskRow) {
 	}
 }
 
-// edgeRow walks along the edges of the history: both come in the same order.
+// edgeRow compares an edge with the next edges of the history: both are in the same order.
 func (c *check) edgeRow(row store.EdgeRow) {
 	if c.broken {
 		return
@@ -148,7 +148,7 @@ func (c *check) edgeOf(e edge) store.Edge {
 	return store.Edge{Key: c.key, Upstream: id.Of[id.Task](e.upstream), Task: id.Of[id.Task](e.task)}
 }
 
-// queueRow takes note of a row in a queue table and compares it if it should be there.
+// queueRow records a row in a queue table and compares it if the task belongs there.
 func queueRow[R any](c *check, at place, columns columns[R], subject uuid.UUID, got R, want func(*task) R) {
 	t := c.meet(subject)
 	t.places |= at
@@ -157,9 +157,9 @@ func queueRow[R any](c *check, at place, columns columns[R], subject uuid.UUID, 
 	}
 	drop := t.Task
 	drop.State = at.stateIn()
-	if t.stranger || placeOf(t.State) != at {
-		state := "a task that no event has made"
-		if !t.stranger {
+	if t.unexplained || placeOf(t.State) != at {
+		state := "a task that no event has created"
+		if !t.unexplained {
 			state = t.State.String() + " by its events"
 		}
 		c.diverges(Surplus, at.String(), "", subject, "", "a row of "+state)
@@ -193,7 +193,7 @@ func (c *check) poolRow(got store.QueuedRow) {
 func (c *check) leaseRow(got store.LeaseRow) {
 	queueRow(c, inLeases, c.tables.leases, got.TaskID, got, wantLease)
 	if got.Token > c.limits.token {
-		c.diverges(Invariant, "leases", "token", got.TaskID, fmt.Sprintf("at most %d, the last that was given out", c.limits.token), fmt.Sprint(got.Token))
+		c.diverges(Invariant, "leases", "token", got.TaskID, fmt.Sprintf("at most %d, the last that was allocated", c.limits.token), fmt.Sprint(got.Token))
 	}
 }
 
@@ -212,14 +212,14 @@ func (c *check) coneRow(got store.ConeRow) {
 
 func (c *check) liveRow(got store.LiveRunRow) { c.live = &got }
 
-// concludeLive: a run has a row among the live ones exactly as long as it has not ended.
+// concludeLive checks that a run has a row in live_runs exactly until it ends.
 func (c *check) concludeLive() {
 	wanted := c.run.Version > 0 && !c.run.State.Terminal()
 	switch {
 	case c.broken || !wanted && c.live == nil:
 		return
 	case !wanted:
-		c.diverges(Surplus, "live_runs", "", c.key.Run.UUID, "", "a row of a run that has ended, or that no event has made")
+		c.diverges(Surplus, "live_runs", "", c.key.Run.UUID, "", "a row of a run that has ended, or that no event has created")
 		c.fix.DropLive = &c.key
 		return
 	case c.live == nil:
@@ -233,7 +233,7 @@ func (c *check) concludeLive() {
 	c.fix.DropLive, c.fix.NewLive = &c.key, &c.run
 }
 
-// conclude looks at what should have been met and was not, and at the run as a whole.
+// conclude reports rows that are missing, and checks the run as a whole.
 func (c *check) conclude() {
 	c.invariants()
 	c.concludeLive()
@@ -267,7 +267,7 @@ func (c *check) conclude() {
 		doomed = doomed || t.doomed()
 	}
 	if doomed && !c.cone {
-		c.diverges(Missing, "cones", "", c.key.Run.UUID, "a row: tasks wait for what will never succeed", "")
+		c.diverges(Missing, "cones", "", c.key.Run.UUID, "a row: tasks wait for an upstream that cannot succeed", "")
 		c.fix.NewCone = &c.key
 	}
 	c.runRow()
@@ -280,7 +280,7 @@ func (c *check) runRow() {
 		c.fix.Run = &c.run
 		return
 	}
-	if c.brokenTasks { // then nobody knows the counters
+	if c.brokenTasks { // the counters are unknown
 		want.Remaining, want.Succeeded, want.Failed = c.row.Remaining, c.row.Succeeded, c.row.Failed
 		want.Skipped, want.Cancelled = c.row.Skipped, c.row.Cancelled
 	}
@@ -289,7 +289,7 @@ func (c *check) runRow() {
 	}
 }
 
-// invariants are checked on the rows alone: they hold even when the events cannot be read.
+// invariants checks the rows alone: invariants hold even when the events cannot be read.
 func (c *check) invariants() {
 	cancelling := false
 	if r := c.row; r != nil {
@@ -302,10 +302,10 @@ func (c *check) invariants() {
 			c.diverges(Invariant, "runs", "remaining", r.ID, "0 exactly when the run has ended", fmt.Sprintf("%d when it is %s", r.Remaining, run.State(r.State)))
 		}
 		if over != (r.FinishedAt != nil) {
-			c.diverges(Invariant, "runs", "finished_at", r.ID, "a time exactly when the run has ended", fmt.Sprintf("another when it is %s", run.State(r.State)))
+			c.diverges(Invariant, "runs", "finished_at", r.ID, "a time exactly when the run has ended", fmt.Sprintf("the opposite when it is %s", run.State(r.State)))
 		}
 	}
-	for _, t := range slices.Concat(c.order, c.strangers) {
+	for _, t := range slices.Concat(c.order, c.unexplained) {
 		c.placement(t)
 		if held := t.places &^ inLeases; cancelling && held != 0 {
 			c.diverges(Invariant, held.String(), "", t.ID.UUID, "no row while the run is CANCELLING", "a row")
@@ -313,7 +313,7 @@ func (c *check) invariants() {
 	}
 }
 
-// placement: a live task stands in exactly one queue table, one that has ended in none.
+// placement checks that a live task is in exactly one queue table, and an ended task in none.
 func (c *check) placement(t *task) {
 	places := t.places.each()
 	switch {

@@ -21,7 +21,7 @@ type columns[R any] struct {
 	skip  []bool
 }
 
-// difference is one column that is not as it should be.
+// difference is one column with a wrong value.
 type difference struct {
 	column, want, got string
 }
@@ -37,7 +37,7 @@ func columnsOf[R any](table string) columns[R] {
 	return c
 }
 
-// diff says which columns of got are not as in want.
+// diff returns the columns of got that differ from want.
 func (c columns[R]) diff(want, got *R) []difference {
 	var found []difference
 	w, g := reflect.ValueOf(want).Elem(), reflect.ValueOf(got).Elem()
@@ -54,7 +54,7 @@ func (c columns[R]) diff(want, got *R) []difference {
 	return found
 }
 
-// sameValue compares what two pointers of one type point at.
+// sameValue compares the values of two pointers of one type.
 func sameValue(want, got any) bool {
 	switch w := want.(type) {
 	case *time.Time:
@@ -90,14 +90,14 @@ func sameValue(want, got any) bool {
 	return reflect.DeepEqual(want, got)
 }
 
-// of gives value the type of like: both point at the same field of two rows.
+// of asserts the type of value: both point at the same field of two rows.
 func of[T any](_ *T, value any) *T { return value.(*T) }
 
 func samePointer[T comparable](want, got *T) bool {
 	return (want == nil) == (got == nil) && (want == nil || *want == *got)
 }
 
-// sameTime compares as PostgreSQL keeps times: to the microsecond.
+// sameTime compares with PostgreSQL's precision: to the microsecond.
 func sameTime(want, got time.Time) bool { return micros(want).Equal(micros(got)) }
 
 func micros(t time.Time) time.Time { return t.Truncate(time.Microsecond) }
@@ -146,8 +146,8 @@ func sameTree(want, got any) bool {
 	return want == got
 }
 
-// sameNumber knows that 1e2 is 100: the events spell numbers as Go does, the columns as
-// PostgreSQL does.
+// sameNumber compares values, so that 1e2 equals 100: events contain numbers in Go's notation,
+// columns in PostgreSQL's.
 func sameNumber(want, got string) bool {
 	if want == got {
 		return true

@@ -11,11 +11,11 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// kindConfig is beside the kinds of package tenant: a config is an entity with a fold of its own.
+// kindConfig adds to the kinds of package tenant: a config is an entity with a fold of its own.
 const kindConfig tenant.Kind = "config"
 
-// configMay reports whether an event may happen to a config. What cannot be folded at all is for
-// Evolve to say.
+// configMay reports whether an event may happen to a config. Evolve rejects events that cannot be
+// folded at all.
 func configMay(c config.Config, body event.Body) bool {
 	switch body.(type) {
 	case config.Paused:
@@ -36,15 +36,15 @@ func (c *entityCheck) configRow(got store.ConfigRow) error {
 	if en == nil {
 		return nil
 	}
-	c.home(key, en.config.Workspace.UUID)
+	c.inWorkspace(key, en.config.Workspace.UUID)
 	want := wantConfig(en.config, got.DecidedUntil)
 	compareEntity(c, c.tables.configs, key, &want, &got)
 	c.due(key, en.config, got)
 	return nil
 }
 
-// wantConfig is the row of a config whose slots are decided until then: one that was moved is
-// forgotten once it is.
+// wantConfig is the row of a config whose slots are decided until a time. From then on the row
+// has no moved_to.
 func wantConfig(c config.Config, decided time.Time) store.ConfigRow {
 	row := store.ConfigRow{
 		TenantID: c.Tenant.UUID, ID: c.ID.UUID, WorkspaceID: c.Workspace.UUID, Name: c.Name, Version: c.Version,
@@ -68,13 +68,13 @@ func wantConfig(c config.Config, decided time.Time) store.ConfigRow {
 	return row
 }
 
-// due: a config is looked at while it can fire and has a slot to come, and otherwise never.
+// due checks that a config has a due time exactly while it can fire and has a next slot.
 func (c *entityCheck) due(key entityKey, of config.Config, got store.ConfigRow) {
 	want := false
 	if of.Fires() {
 		s, err := of.Spec.Schedule()
 		if err != nil {
-			c.diverges(Invariant, "configs", "spec", key, "a schedule that can be read, or a config that is disabled", err.Error())
+			c.diverges(Invariant, "configs", "spec", key, "a valid schedule, or a disabled config", err.Error())
 			return
 		}
 		_, due := of.Next(s, got.DecidedUntil)
@@ -82,13 +82,13 @@ func (c *entityCheck) due(key entityKey, of config.Config, got store.ConfigRow) 
 	}
 	switch {
 	case want && got.DueAt == nil:
-		c.diverges(Invariant, "configs", "due_at", key, "a time: the config has slots to come", "")
+		c.diverges(Invariant, "configs", "due_at", key, "a time: the config has a next slot", "")
 	case !want && got.DueAt != nil:
-		c.diverges(Invariant, "configs", "due_at", key, "", got.DueAt.UTC().Format(time.RFC3339Nano)+" for a config that does not fire, or has nothing to come")
+		c.diverges(Invariant, "configs", "due_at", key, "", got.DueAt.UTC().Format(time.RFC3339Nano)+" for a config that does not fire or has no next slot")
 	}
 }
 
-// ledger reports what contradicts the runs, or itself, in the ledger of slots.
+// ledger reports entries of the ledger of slots that contradict the runs or each other.
 func (v *verifier) ledger(row store.LedgerRow) error {
 	d := Divergence{Kind: Invariant, Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.RunID)}
 	if row.ConfigID != nil {
@@ -101,7 +101,7 @@ func (v *verifier) ledger(row store.LedgerRow) error {
 	case "slot without run":
 		d.Table, d.Column, d.Want, d.Got = "slots", "run_id", "the run that slot "+slot+" has made", "none"
 	case "slot in range":
-		d.Table, d.Column, d.Want, d.Got = "slots", "slot_at", "one outcome of slot "+slot, "one that fired, and a range that it is in"
+		d.Table, d.Column, d.Want, d.Got = "slots", "slot_at", "one outcome of slot "+slot, "a fired slot inside a range of slots that did not fire"
 	case "ranges overlap":
 		d.Table, d.Column, d.Want, d.Got = "slot_ranges", "from_at", "ranges one after the other", "one from "+slot+" inside of another"
 	case "slot without config":

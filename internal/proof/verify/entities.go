@@ -18,11 +18,11 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// entities compares what belongs to tenants (workspaces, deployments, configs, alerts …) with
-// its events, some tenants at a time.
+// entities compares the entities of tenants (workspaces, deployments, configs, alerts …) with
+// their events, some tenants at a time.
 func (v *verifier) entities(ctx context.Context, tx *store.Tx) error {
 	var last id.Tenant
-	if v.options.Tenant == nil { // the installation has no row, but alerts and channels
+	if v.options.Tenant == nil { // the installation has alerts and channels, but no row of its own
 		if err := v.entitiesOf(ctx, tx, []id.Tenant{last}, nil); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (v *verifier) entities(ctx context.Context, tx *store.Tx) error {
 	}
 }
 
-// entitiesOf compares what belongs to some tenants, and their own rows.
+// entitiesOf compares the entities of some tenants, and their own rows.
 func (v *verifier) entitiesOf(ctx context.Context, tx *store.Tx, tenants []id.Tenant, rows []store.TenantRow) error {
 	now, err := tx.Clock(ctx)
 	if err != nil {
@@ -83,9 +83,9 @@ type entityKey struct {
 type entity struct {
 	tenant.Entity
 
-	// Of one that has a fold of its own; Kind and Version stand in Entity too.
+	// Entities with a fold of their own; Kind and Version are in Entity too.
 	config   config.Config
-	outside  config.OutsideEvent
+	external config.OutsideEvent
 	template config.Template
 	alert    alert.Alert
 	channel  alert.Channel
@@ -112,11 +112,11 @@ func (c *entityCheck) apply(row store.EventRow) error {
 		c.entities[key] = en
 	}
 	if en.broken {
-		return nil // said once
+		return nil // reported once
 	}
 	if row.Position > c.limits.position {
 		c.diverges(Invariant, "entity_events", "position", key,
-			fmt.Sprintf("at most %d, the last that was given out", c.limits.position), fmt.Sprint(row.Position))
+			fmt.Sprintf("at most %d, the last that was allocated", c.limits.position), fmt.Sprint(row.Position))
 	}
 	if row.Version != en.Version+1 {
 		en.broken = true
@@ -130,7 +130,7 @@ func (c *entityCheck) apply(row store.EventRow) error {
 		return nil
 	}
 	if !en.may(body) {
-		c.diverges(History, "entity_events", "type", key, "what an entity may do at version "+fmt.Sprint(row.Version), row.Type)
+		c.diverges(History, "entity_events", "type", key, "an event that is possible at version "+fmt.Sprint(row.Version), row.Type)
 	}
 	e := event.Event{Tenant: key.tenant, Subject: row.SubjectID, Version: row.Version, At: row.RecordedAt, Meta: event.Meta{Actor: row.Actor}, Body: body}
 	if err := en.fold(e); err != nil {
@@ -140,7 +140,7 @@ func (c *entityCheck) apply(row store.EventRow) error {
 	return nil
 }
 
-// begins is the kind of entity that an event begins, "" if it is for package tenant to say.
+// begins is the kind of entity that an event creates, "" for the kinds of package tenant.
 func begins(body event.Body) tenant.Kind {
 	switch body.(type) {
 	case config.Created:
@@ -161,7 +161,7 @@ func begins(body event.Body) tenant.Kind {
 	return ""
 }
 
-// fold takes one event in.
+// fold applies one event.
 func (en *entity) fold(e event.Event) (err error) {
 	kind := en.Kind
 	if en.Version == 0 {
@@ -173,8 +173,8 @@ func (en *entity) fold(e event.Event) (err error) {
 		en.config, err = en.config.Evolve(e)
 		name = en.config.Name
 	case kindEvent:
-		en.outside, err = en.outside.Evolve(e)
-		name = en.outside.Name
+		en.external, err = en.external.Evolve(e)
+		name = en.external.Name
 	case kindTemplate:
 		en.template, err = en.template.Evolve(e)
 		name = en.template.Name
@@ -202,10 +202,10 @@ func (en *entity) fold(e event.Event) (err error) {
 
 // may reports whether an event may happen to an entity.
 func (en *entity) may(body event.Body) bool {
-	switch en.Kind { //nolint:exhaustive // the others are judged by the event
+	switch en.Kind { //nolint:exhaustive // the others depend on the event
 	case kindConfig:
 		return configMay(en.config, body)
-	case kindAlert, kindChannel, kindSubscription, kindEvent, kindTemplate, kindKey: // Evolve says what may not be
+	case kindAlert, kindChannel, kindSubscription, kindEvent, kindTemplate, kindKey: // Evolve rejects the others
 		return true
 	}
 	switch body := body.(type) {
@@ -225,7 +225,7 @@ func (en *entity) may(body event.Body) bool {
 	return true // not an event of an entity: Evolve says so
 }
 
-// meet finds the fold of a row; nil if nothing can be compared.
+// meet returns the fold of a row; nil if it cannot be compared.
 func (c *entityCheck) meet(table string, kind tenant.Kind, key entityKey) *entity {
 	en := c.entities[key]
 	switch {
@@ -271,7 +271,7 @@ func (c *entityCheck) workspaceRow(got store.WorkspaceRow) error {
 	return nil
 }
 
-// deploymentRow: the manifest is in no event, but its digest is.
+// deploymentRow compares a deployment. The manifest is in no event, but its digest is.
 func (c *entityCheck) deploymentRow(got store.DeploymentRow) error {
 	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
 	en := c.meet("deployments", tenant.KindDeployment, key)
@@ -293,7 +293,7 @@ func (c *entityCheck) deploymentRow(got store.DeploymentRow) error {
 	return nil
 }
 
-// pauseRow: a pause belongs to its workspace, whose events tell of it.
+// pauseRow compares a pause with the events of its workspace.
 func (c *entityCheck) pauseRow(got store.AssetPauseRow) error {
 	key := entityKey{id.Of[id.Tenant](got.TenantID), got.WorkspaceID}
 	en := c.entities[key]
@@ -320,7 +320,7 @@ func (c *entityCheck) pauseRow(got store.AssetPauseRow) error {
 	return nil
 }
 
-// conclude reports what should have been met and was not.
+// conclude reports rows that are missing.
 func (c *entityCheck) conclude() {
 	tables := map[tenant.Kind]string{
 		tenant.KindTenant: "tenants", tenant.KindWorkspace: "workspaces", tenant.KindDeployment: "deployments", kindConfig: "configs",

@@ -11,8 +11,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// The rows as the fold says they should be. NULL is a nil pointer or a nil JSON, as the
-// store reads it.
+// The rows that follow from the fold. NULL is a nil pointer or a nil JSON, as the store reads it.
 
 func ptr[T any](value T) *T { return &value }
 
@@ -30,7 +29,7 @@ func textOrNull(text string) *string {
 	return &text
 }
 
-// jsonOrNull is how a value was written. What the events carried cannot fail to marshal.
+// jsonOrNull is a value as the store writes it. Values from events can always be marshalled.
 func jsonOrNull[T any](value *T) json.RawMessage {
 	if value == nil {
 		return nil
@@ -42,7 +41,7 @@ func jsonOrNull[T any](value *T) json.RawMessage {
 	return data
 }
 
-// rawOrNull: an empty value was written as NULL.
+// rawOrNull is JSON as the store writes it: an empty value is NULL.
 func rawOrNull(data json.RawMessage) json.RawMessage {
 	if len(data) == 0 {
 		return nil
@@ -98,7 +97,7 @@ func wantTenant(en tenant.Entity, id uuid.UUID) store.TenantRow {
 	}
 }
 
-// wantTask is the wide row: as the task was made, and once it has ended, how.
+// wantTask is the row in tasks: the planned columns and, once the task has ended, its outcome.
 func wantTask(t *task) store.TaskRow {
 	row := store.TaskRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, ID: t.ID.UUID, CreatedAt: t.made, Ix: t.spec.Index, TimeoutS: t.spec.Timeout,

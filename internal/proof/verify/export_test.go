@@ -89,7 +89,7 @@ func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Div
 			rows["configs"] = append(rows["configs"], valuesOf(v.tables.configs, wantConfig(en.config, time.Time{})))
 			continue
 		case kindEvent:
-			rows["event_inbox"] = append(rows["event_inbox"], valuesOf(v.tables.events, wantEvent(en.outside)))
+			rows["event_inbox"] = append(rows["event_inbox"], valuesOf(v.tables.events, wantEvent(en.external)))
 			continue
 		case kindAlert:
 			rows["alerts"] = append(rows["alerts"], valuesOf(v.tables.alerts, wantAlert(en.alert)))

@@ -12,19 +12,19 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Entities with folds of their own, beside the kinds of package tenant.
+// Entities with folds of their own, in addition to the kinds of package tenant.
 const (
 	kindEvent    tenant.Kind = "event"
 	kindTemplate tenant.Kind = "template"
 )
 
-// gone says that an entity rightly has no row any more: an event from outside that was handled
-// long ago, or a template that was deleted.
+// gone reports whether an entity rightly has no row any more: an external event that was handled
+// long ago, or a deleted template.
 func (en *entity) gone(now time.Time) bool {
 	if en.Kind == kindTemplate {
 		return en.template.Deleted
 	}
-	return en.Kind == kindEvent && !en.outside.DoneAt.IsZero() && en.outside.ReceivedAt.Before(now.Add(-config.KeepEvents))
+	return en.Kind == kindEvent && !en.external.DoneAt.IsZero() && en.external.ReceivedAt.Before(now.Add(-config.KeepEvents))
 }
 
 func (c *entityCheck) eventRow(got store.ExternalEventRow) error {
@@ -33,24 +33,24 @@ func (c *entityCheck) eventRow(got store.ExternalEventRow) error {
 	if en == nil {
 		return nil
 	}
-	c.home(key, en.outside.Workspace.UUID)
-	want := wantEvent(en.outside)
-	if en.outside.DoneAt.IsZero() { // how far it is stands in the row alone
+	c.inWorkspace(key, en.external.Workspace.UUID)
+	want := wantEvent(en.external)
+	if en.external.DoneAt.IsZero() { // its progress is in the row alone
 		want.Runs, want.Skipped = got.Runs, got.Skipped
 	}
 	compareEntity(c, c.tables.events, key, &want, &got)
 	return nil
 }
 
-// home: what belongs to a workspace belongs to one of its tenant.
-func (c *entityCheck) home(key entityKey, workspace uuid.UUID) {
+// inWorkspace checks that the workspace of an entity belongs to its tenant.
+func (c *entityCheck) inWorkspace(key entityKey, workspace uuid.UUID) {
 	home := c.entities[entityKey{key.tenant, workspace}]
 	if home == nil || !home.broken && home.Kind != tenant.KindWorkspace {
 		c.diverges(History, "entity_events", "data", key, "a workspace of its tenant", workspace.String())
 	}
 }
 
-// wantEvent is the row of an event from outside.
+// wantEvent is the row of an external event.
 func wantEvent(o config.OutsideEvent) store.ExternalEventRow {
 	row := store.ExternalEventRow{
 		TenantID: o.Tenant.UUID, ID: o.ID.UUID, WorkspaceID: o.Workspace.UUID, Name: o.Name, DedupeKey: o.Key, Parameters: o.Parameters, Reason: o.Reason,

@@ -15,7 +15,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// history is the fold of one run: what its events say the rows should be.
+// history is the fold of one run: the rows follow from it.
 type history struct {
 	key    store.RunKey
 	report func(Divergence)
@@ -23,34 +23,34 @@ type history struct {
 
 	run       run.Run
 	beforeEnd *run.Run // as it was when it ended
-	cancelled bool     // a cancel was asked for
+	cancelled bool     // a cancel was requested
 	inTime    bool     // a task was started by the time at which the run should have begun
-	lateBy    int64    // the position of the breach that says otherwise
+	lateBy    int64    // the position of a breach of the start time
 	tasks     map[id.Task]*task
-	order     []*task // as they were made
+	order     []*task // in the order of creation
 	edges     []edge
 
-	broken      bool // the run's own stream cannot be folded: nothing is known of its tasks
-	brokenTasks bool // some task's stream cannot be folded: the counters are not known
+	broken      bool // the run's own stream cannot be folded: its tasks are unknown
+	brokenTasks bool // some task's stream cannot be folded: the counters are unknown
 }
 
-// limits are how far tokens and positions have been given out.
+// limits are the last allocated token and position.
 type limits struct{ token, position int64 }
 
-// task is the fold of one task, and where its rows were met.
+// task is the fold of one task, and the tables that have its rows.
 type task struct {
 	run.Task
 
-	spec      run.TaskSpec
-	made      time.Time
-	upstream  []*task     // with those of barriers
-	planned   []uuid.UUID // those of the plan alone
-	lastToken int64
-	broken    bool
-	stranger  bool // known from rows alone
+	spec        run.TaskSpec
+	made        time.Time
+	upstream    []*task     // with those of barriers
+	planned     []uuid.UUID // those of the plan alone
+	lastToken   int64
+	broken      bool
+	unexplained bool // it has rows but no events
 
 	hasRow bool // in tasks
-	ended  bool // as its row says
+	ended  bool // by its row
 	places place
 }
 
@@ -64,34 +64,34 @@ func newHistory(key store.RunKey, l limits, report func(Divergence)) *history {
 	return &history{key: key, limits: l, report: report, tasks: map[id.Task]*task{}}
 }
 
-// diverges reports something about the run's log.
+// diverges reports a divergence in the run's events.
 func (h *history) diverges(kind Kind, column string, subject uuid.UUID, want, got string) {
 	h.report(Divergence{Kind: kind, Table: "run_events", Column: column, Tenant: h.key.Tenant, Run: h.key.Run, Subject: subject, Want: want, Got: got})
 }
 
-// apply folds one event. The run's own stream comes first, each stream by its versions: in
-// which order events of different streams were recorded does not matter to the fold.
+// apply folds one event. The run's own stream comes first, each stream by its versions: the fold
+// does not depend on the order of events in different streams.
 func (h *history) apply(row store.EventRow, codec *event.Codec) {
 	if row.Position > h.limits.position {
-		h.diverges(Invariant, "position", row.SubjectID, fmt.Sprintf("at most %d, the last that was given out", h.limits.position), fmt.Sprint(row.Position))
+		h.diverges(Invariant, "position", row.SubjectID, fmt.Sprintf("at most %d, the last that was allocated", h.limits.position), fmt.Sprint(row.Position))
 	}
 	subject, isRun := h.tasks[id.Of[id.Task](row.SubjectID)], row.SubjectID == h.key.Run.UUID
 	switch {
 	case isRun && h.broken, !isRun && subject != nil && subject.broken:
-		return // said once
+		return // reported once
 	case !isRun && subject == nil:
 		if h.run.Version == 0 && !h.broken {
-			h.lose(nil)
+			h.giveUp(nil)
 			h.diverges(Stream, "version", h.key.Run.UUID, "run.created with version 1", row.Type+" of a task")
 		}
 		if !h.broken {
-			h.diverges(Surplus, "subject_id", row.SubjectID, "the run or a task that it has made", row.Type)
+			h.diverges(Surplus, "subject_id", row.SubjectID, "the run or one of its tasks", row.Type)
 		}
 		return
 	}
 	body, err := codec.Decode(event.Type(row.Type), row.Schema, row.Data)
 	if err != nil {
-		h.lose(subject)
+		h.giveUp(subject)
 		h.diverges(Undecidable, "type", row.SubjectID, "an event that this version can read", err.Error()+": refuses to decide on this stream")
 		return
 	}
@@ -110,8 +110,8 @@ func (h *history) apply(row store.EventRow, codec *event.Codec) {
 	}
 }
 
-// lose gives up on the stream of a task, or of the run.
-func (h *history) lose(t *task) {
+// giveUp marks the stream of a task, or of the run, as one that cannot be folded.
+func (h *history) giveUp(t *task) {
 	if t == nil {
 		h.broken = true
 		return
@@ -131,16 +131,16 @@ func (h *history) inOrder(e event.Event, last int32) bool {
 func (h *history) applyRun(e event.Event) {
 	before := h.run
 	if !h.inOrder(e, before.Version) {
-		h.lose(nil)
+		h.giveUp(nil)
 		return
 	}
 	if !runMay(before.State, e.Body) {
-		h.diverges(History, "type", e.Subject, "what a run may do that is "+stateName(before), string(e.Body.EventType()))
+		h.diverges(History, "type", e.Subject, "an event of a run that is "+stateName(before), string(e.Body.EventType()))
 	}
 	next, err := before.Evolve(e)
 	if err != nil {
 		h.diverges(Undecidable, "type", e.Subject, "an event of a run", err.Error())
-		h.lose(nil)
+		h.giveUp(nil)
 		return
 	}
 	h.run = next
@@ -163,11 +163,11 @@ func stateName(r run.Run) string {
 	return r.State.String()
 }
 
-// make adds tasks, and makes those of the barrier wait for each of them.
+// make adds tasks, and lets those of the barrier wait for each of them.
 func (h *history) make(specs []run.TaskSpec, barrier []id.Task, at time.Time) {
 	for _, spec := range specs {
 		if h.tasks[spec.ID] != nil {
-			h.diverges(History, "data", spec.ID.UUID, "a task that is made once", "made again")
+			h.diverges(History, "data", spec.ID.UUID, "a task that is created once", "created again")
 			continue
 		}
 		t := &task{Task: run.NewTask(h.run, spec, at), spec: spec, made: at}
@@ -185,11 +185,11 @@ func (h *history) make(specs []run.TaskSpec, barrier []id.Task, at time.Time) {
 
 func (h *history) applyTask(t *task, e event.Event) {
 	if !h.inOrder(e, t.Version) {
-		h.lose(t)
+		h.giveUp(t)
 		return
 	}
 	if !taskMay(t.State, e.Body) {
-		h.diverges(History, "type", e.Subject, "what a task may do that is "+t.State.String(), string(e.Body.EventType()))
+		h.diverges(History, "type", e.Subject, "an event of a task that is "+t.State.String(), string(e.Body.EventType()))
 	}
 	if want, got, wrong := miscounted(t, e.Body, h.limits); wrong {
 		h.diverges(History, "data", e.Subject, want, got)
@@ -200,13 +200,13 @@ func (h *history) applyTask(t *task, e event.Event) {
 	next, err := t.Evolve(e)
 	if err != nil {
 		h.diverges(Undecidable, "type", e.Subject, "an event of a task", err.Error())
-		h.lose(t)
+		h.giveUp(t)
 		return
 	}
 	t.Task = next
 }
 
-// finish derives what no single event says: who waits for whom, how many upstreams each
+// finish derives values that no single event contains: the edges, how many upstreams each task
 // waits for, and the run's counters.
 func (h *history) finish() {
 	byIndex := make(map[int32]*task, len(h.order))
@@ -238,11 +238,11 @@ func (h *history) finish() {
 		}
 	}
 	if !h.broken && !h.brokenTasks && len(h.order) > 0 {
-		h.judge()
+		h.checkRun()
 	}
 }
 
-// countUpstream: what waits for nothing else waits for its run to start.
+// countUpstream counts the unmet upstreams. A task without upstreams waits for its run to start.
 func (t *task) countUpstream(of run.Run) {
 	if t.State != run.Pending {
 		return
@@ -258,7 +258,7 @@ func (t *task) countUpstream(of run.Run) {
 	}
 }
 
-// doomed says that the task can never run: an upstream ended without success.
+// doomed reports whether the task can never run: an upstream ended without success.
 func (t *task) doomed() bool {
 	return t.State == run.Pending && slices.ContainsFunc(t.upstream, func(up *task) bool {
 		return up.State.Terminal() && up.State != run.Succeeded

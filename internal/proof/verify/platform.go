@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// platform compares what belongs to no tenant with its events: pools, signing keys, switches.
+// platform compares pools, signing keys and switches with their events.
 func (v *verifier) platform(ctx context.Context, tx *store.Tx) error {
 	c := newPlatformCheck(v)
 	err := tx.EachPlatformRow(ctx, store.PlatformRows{Event: c.apply, Pool: c.poolRow, Key: c.keyRow, Switch: c.switchRow})
@@ -60,11 +60,11 @@ func (c *platformCheck) apply(row store.PlatformEventRow) error {
 		c.subjects[row.Subject] = s
 	}
 	if s.broken {
-		return nil // said once
+		return nil // reported once
 	}
 	if row.Position > c.limits.position {
 		c.diverges(Invariant, "platform_events", "position", row.Subject,
-			fmt.Sprintf("at most %d, the last that was given out", c.limits.position), fmt.Sprint(row.Position))
+			fmt.Sprintf("at most %d, the last that was allocated", c.limits.position), fmt.Sprint(row.Position))
 	}
 	if row.Version != s.Version+1 {
 		s.broken = true
@@ -82,14 +82,14 @@ func (c *platformCheck) apply(row store.PlatformEventRow) error {
 	})
 	if err != nil {
 		s.broken = true
-		c.diverges(History, "platform_events", "type", row.Subject, "what may happen to it at version "+fmt.Sprint(row.Version), err.Error())
+		c.diverges(History, "platform_events", "type", row.Subject, "an event that is possible at version "+fmt.Sprint(row.Version), err.Error())
 		return nil
 	}
 	s.Entity = next
 	return nil
 }
 
-// meet finds the fold of a row; nil if nothing can be compared.
+// meet returns the fold of a row; nil if it cannot be compared.
 func (c *platformCheck) meet(table string, kind platform.Kind, name string) *subject {
 	of := platform.SubjectOf(kind, name)
 	s := c.subjects[of]
@@ -104,7 +104,7 @@ func (c *platformCheck) meet(table string, kind platform.Kind, name string) *sub
 	return s
 }
 
-// hasRow: a pool that was deleted leaves its events alone.
+// hasRow reports whether the subject has a row: a deleted pool has events only.
 func (s *subject) hasRow() bool { return s.Kind != platform.KindPool || s.Pool.Live }
 
 func comparePlatform[R any](c *platformCheck, columns columns[R], kind platform.Kind, name string, want, got *R) {
@@ -155,7 +155,7 @@ func (c *platformCheck) switchRow(got store.SwitchRow) error {
 	return nil
 }
 
-// conclude reports what should have been met and was not.
+// conclude reports rows that are missing.
 func (c *platformCheck) conclude() {
 	tables := map[platform.Kind]string{platform.KindPool: "pools", platform.KindKey: "signing_keys", platform.KindSwitch: "switches"}
 	for name, s := range c.subjects {

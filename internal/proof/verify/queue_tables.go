@@ -17,7 +17,7 @@ const (
 	inRetry
 )
 
-// placeOf is the queue table in which a task of this state stands; none when it has ended.
+// placeOf is the queue table of a task in this state; none when it has ended.
 func placeOf(s run.TaskState) place {
 	switch s {
 	case run.Pending:
@@ -35,7 +35,7 @@ func placeOf(s run.TaskState) place {
 	return 0
 }
 
-// stateIn is a state that stands in one table: how the store names a table.
+// stateIn is a state whose tasks are in one table: the store names a table by it.
 func (p place) stateIn() run.TaskState {
 	switch p {
 	case inWaiting:

@@ -10,19 +10,19 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// repairedLease is how long a lease lives that a repair writes: its true expiry is in no
-// event. A worker that still holds the token goes on; otherwise the reaper takes over.
+// repairedLease is the duration of a lease that a repair writes: its true expiry is in no event. A
+// worker that still holds the token continues; otherwise the reaper expires the lease.
 const repairedLease = 5 * time.Minute
 
-// Repair rewrites the rows of one run to what its events say, in one transaction under the
-// run's lock, while everything else goes on. The report has what was found; what it names
-// in the tables of rows is mended. Events are never touched, so what is wrong with them
-// stays in the report; if they cannot be folded, nothing is written.
+// Repair rewrites the rows of one run from its events, in one transaction under the run's lock,
+// while the installation keeps working. The report lists the divergences that it found. Repair
+// fixes those in rows. It never changes events, so divergences in events stay. If the events
+// cannot be folded, Repair writes nothing.
 func Repair(ctx context.Context, s *store.Store, tenant id.Tenant, run id.Run) (Report, error) {
 	key := store.RunKey{Tenant: tenant, Run: run}
 	v := &verifier{codec: store.Codec(), tables: newTables(), report: Report{Divergences: []Divergence{}, keep: defaultKeep}}
-	// Rows of other tenants under this run's id are looked for before anything is locked:
-	// no index leads to them.
+	// Repair searches for rows of other tenants under this run's id before it locks any row: no
+	// index leads to them.
 	var foreign store.Foreign
 	err := s.Snapshot(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
 		foreign, err = tx.ForeignRows(ctx, key)
@@ -33,7 +33,7 @@ func Repair(ctx context.Context, s *store.Store, tenant id.Tenant, run id.Run) (
 	}
 	if foreign.Events > 0 {
 		return v.report, fault.New(fault.Conflict, fmt.Sprintf("%d events under the id of run %s belong to another tenant", foreign.Events, run),
-			fault.Field("run"), fault.Remedy("find out how they came there: events are never repaired"))
+			fault.Field("run"), fault.Remedy("find out how they were written: events are never repaired"))
 	}
 	err = s.Engine(store.Once(ctx), func(ctx context.Context, tx *store.Tx) error { return v.repair(ctx, tx, key, foreign) })
 	return v.report, err
@@ -62,7 +62,7 @@ func (v *verifier) repair(ctx context.Context, tx *store.Tx, key store.RunKey, f
 		row = &rows[0]
 	}
 	c := newCheck(key, row, v.tables, v.limits, v.report.add)
-	if err := v.look(ctx, tx, []*check{c}); err != nil {
+	if err := v.checkRuns(ctx, tx, []*check{c}); err != nil {
 		return err
 	}
 	c.foreign(foreign)
@@ -75,16 +75,16 @@ func (v *verifier) repair(ctx context.Context, tx *store.Tx, key store.RunKey, f
 	return tx.Repair(ctx, c.fix)
 }
 
-// foldable refuses a run whose events do not say what its rows should be.
+// foldable refuses a run whose rows cannot be derived from its events.
 func (c *check) foldable() error {
 	switch {
 	case c.run.Version == 0 && !c.broken && c.row == nil && !c.empty():
-		return nil // rows of a run that neither the log nor runs knows: they are dropped
+		return nil // rows of a run that has neither events nor a row in runs: they are dropped
 	case c.run.Version == 0 && !c.broken && c.row == nil:
 		return fault.New(fault.NotFound, "no run "+c.key.Run.String(), fault.Field("run"), fault.Remedy("check the id and the tenant"))
 	case c.run.Version == 0 && !c.broken:
 		return fault.New(fault.Conflict, "the log has no events of run "+c.key.Run.String(), fault.Field("run"),
-			fault.Remedy("restore its events: there is nothing to rebuild it from"))
+			fault.Remedy("restore its events: the run cannot be rebuilt without them"))
 	case c.broken, c.brokenTasks:
 		return fault.New(fault.Conflict, "the events of run "+c.key.Run.String()+" cannot be folded", fault.Field("run"),
 			fault.Remedy("see servo admin projections verify; if a newer version wrote them, repair with that version"))
@@ -95,12 +95,12 @@ func (c *check) foldable() error {
 	return nil
 }
 
-// empty says that no rows are to be dropped.
+// empty reports whether no rows are to be dropped.
 func (c *check) empty() bool {
 	return len(c.fix.DropTasks) == 0 && len(c.fix.DropEdges) == 0 && len(c.fix.DropQueue) == 0 && c.fix.DropCone == nil && c.fix.DropLive == nil
 }
 
-// foreign drops what carries the run's id and another tenant. The log has no events of it.
+// foreign drops rows with the run's id and another tenant. They have no events.
 func (c *check) foreign(found store.Foreign) {
 	for table, n := range map[string]int{"runs": len(found.Runs), "tasks": len(found.Tasks), "edges": len(found.Edges)} {
 		if n > 0 {

@@ -10,30 +10,30 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// Kind says how a row and the log disagree.
+// Kind is the kind of a divergence between a row and the log.
 type Kind string
 
 // The kinds of divergence.
 const (
-	// Differs: a column has another value than the events give it.
+	// Differs: a column has another value than the fold of the events.
 	Differs Kind = "differs"
-	// Missing: a row is not there.
+	// Missing: a row does not exist.
 	Missing Kind = "missing"
-	// Surplus: a row is there that no event explains.
+	// Surplus: a row exists that no event explains.
 	Surplus Kind = "surplus"
-	// ForeignTenant: a row of one tenant stands in another's run.
+	// ForeignTenant: a row of one tenant belongs to a run of another.
 	ForeignTenant Kind = "foreign tenant"
 	// Stream: the versions or positions of a stream are not unique and gapless.
 	Stream Kind = "stream"
-	// Undecidable: an event cannot be read, so nothing is decided about its stream.
+	// Undecidable: an event cannot be read, so its stream cannot be compared.
 	Undecidable Kind = "undecidable"
-	// History: the events tell what the machines do not allow.
+	// History: the events contain a transition that the state machines do not allow.
 	History Kind = "history"
-	// Invariant: rows contradict each other, whatever the events say.
+	// Invariant: rows contradict each other.
 	Invariant Kind = "invariant"
 )
 
-// Divergence is one disagreement. Subject is the task, run or entity that it is about.
+// Divergence is one difference. Subject is its task, run or entity.
 type Divergence struct {
 	Kind    Kind      `json:"kind"`
 	Table   string    `json:"table"`
@@ -41,7 +41,7 @@ type Divergence struct {
 	Tenant  id.Tenant `json:"tenant,omitzero"`
 	Run     id.Run    `json:"run,omitzero"`
 	Subject uuid.UUID `json:"subject,omitzero"`
-	Name    string    `json:"name,omitempty"` // of what belongs to no tenant, such as pool/default
+	Name    string    `json:"name,omitempty"` // of a subject without a tenant, such as pool/default
 	Want    string    `json:"want"`
 	Got     string    `json:"got"`
 }
@@ -75,8 +75,8 @@ func orNothing(text string) string {
 	return text
 }
 
-// Report is what was looked at and what was found. Found counts every divergence;
-// Divergences holds the first of them.
+// Report counts the compared rows and events and lists the divergences. Found counts every
+// divergence; Divergences holds the first of them.
 type Report struct {
 	Tenants     int          `json:"tenants"`
 	Runs        int          `json:"runs"`
@@ -89,7 +89,7 @@ type Report struct {
 	keep int
 }
 
-// Clean says that nothing diverges.
+// Clean reports whether there is no divergence.
 func (r *Report) Clean() bool { return r.Found == 0 }
 
 func (r *Report) add(d Divergence) {
@@ -100,7 +100,7 @@ func (r *Report) add(d Divergence) {
 	}
 }
 
-// maxText bounds what a divergence quotes: a result may have 64 KB.
+// maxText bounds the values that a divergence quotes: a result may have 64 KB.
 const maxText = 200
 
 func short(text string) string {

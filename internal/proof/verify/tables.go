@@ -8,9 +8,9 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// wholes asks what no single run can answer: is any row without its run, is anything there
-// twice that must be there once. The database does the counting.
-func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
+// wholeTables checks what no single run can show: rows without their run, and values that must be
+// unique and are not. The database counts them.
+func (v *verifier) wholeTables(ctx context.Context, tx *store.Tx) error {
 	if err := tx.Orphans(ctx, v.options.Tenant, v.orphan); err != nil {
 		return err
 	}
@@ -24,13 +24,13 @@ func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	if v.options.Tenant != nil {
-		return nil // doubles are a matter of all tenants
+		return nil // duplicates need the rows of all tenants
 	}
 	return tx.EachDuplicate(ctx, store.Duplicates{
 		Run: func(row store.RunIDRow) error {
 			v.report.add(Divergence{
 				Kind: Invariant, Table: "runs", Column: "id", Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.ID),
-				Want: "an id that no other tenant's run has", Got: "one that has",
+				Want: "an id that is unique among tenants", Got: "an id that a run of another tenant has too",
 			})
 			return nil
 		},
@@ -56,13 +56,13 @@ func (v *verifier) wholes(ctx context.Context, tx *store.Tx) error {
 	})
 }
 
-// totals: what was added up while runs ended is what the rows of the runs say.
+// totals reports sums of ended runs that differ from the rows of the runs.
 func (v *verifier) totals(row store.TotalsRow) error {
-	said := func(n float64) string {
+	amount := func(n float64) string {
 		return fmt.Sprintf("%g of labels %q on %s", n, row.Labels, row.Day)
 	}
 	v.report.add(Divergence{
-		Kind: Invariant, Table: "run_totals", Column: row.Name, Tenant: id.Of[id.Tenant](row.TenantID), Want: said(row.Want), Got: said(row.Got),
+		Kind: Invariant, Table: "run_totals", Column: row.Name, Tenant: id.Of[id.Tenant](row.TenantID), Want: amount(row.Want), Got: amount(row.Got),
 	})
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"go.arco.dev/servo/internal/domain/run"
 )
 
-// The rows follow from the events, so a wrong event makes wrong rows that agree with it.
-// Therefore the events are judged too: by the machines, written down a second time from
-// the side of the events, and by what must be true of a run as a whole.
+// A wrong event makes wrong rows that agree with it. Therefore the events are checked too: against
+// the state machines, stated here a second time from the side of the events, and against the
+// conditions for a run as a whole.
 
 // taskMay reports whether an event may happen to a task in a state.
 func taskMay(from run.TaskState, body event.Body) bool {
@@ -32,7 +32,7 @@ func taskMay(from run.TaskState, body event.Body) bool {
 	case run.TaskCancelled:
 		return !from.Terminal()
 	}
-	return true // not an event of a task: Evolve says so
+	return true // not an event of a task: Evolve rejects it
 }
 
 // runMay reports whether an event may happen to a run in a state; 0 is before its first.
@@ -55,10 +55,10 @@ func runMay(from run.State, body event.Body) bool {
 		}
 		return false
 	}
-	return true // not an event of a run: Evolve says so
+	return true // not an event of a run: Evolve rejects it
 }
 
-// miscounted looks at what an event counts: attempts, failures, fan-outs, tokens.
+// miscounted checks the numbers in an event: attempts, failures, fan-outs, tokens.
 func miscounted(t *task, body event.Body, given limits) (want, got string, wrong bool) {
 	switch b := body.(type) {
 	case run.TaskClaimed:
@@ -68,7 +68,7 @@ func miscounted(t *task, body event.Body, given limits) (want, got string, wrong
 		case b.Token <= t.lastToken:
 			return fmt.Sprintf("a token above %d, the one before", t.lastToken), fmt.Sprint(b.Token), true
 		case b.Token > given.token:
-			return fmt.Sprintf("a token of at most %d, the last that was given out", given.token), fmt.Sprint(b.Token), true
+			return fmt.Sprintf("a token of at most %d, the last that was allocated", given.token), fmt.Sprint(b.Token), true
 		}
 	case run.TaskRetrying:
 		if b.Failures != t.Failures+1 {
@@ -87,8 +87,8 @@ func miscounted(t *task, body event.Body, given limits) (want, got string, wrong
 	return "", "", false
 }
 
-// judge checks what must be true of the run as a whole.
-func (h *history) judge() {
+// checkRun checks the conditions for the run as a whole.
+func (h *history) checkRun() {
 	wrong := func(t *task, want, got string) { h.diverges(History, "type", t.ID.UUID, want, got) }
 	for _, t := range h.order {
 		switch t.State {
@@ -110,8 +110,8 @@ func (h *history) judge() {
 			}
 		}
 	}
-	h.judgeEnd()
-	h.judgeStart()
+	h.checkEnd()
+	h.checkStart()
 }
 
 func (t *task) hasUpstream(in func(run.TaskState) bool) bool {
@@ -123,8 +123,8 @@ func (t *task) hasUpstream(in func(run.TaskState) bool) bool {
 	return false
 }
 
-// judgeEnd lets the machine decide once more how the run ends.
-func (h *history) judgeEnd() {
+// checkEnd compares the end of the run with the decision of the state machine.
+func (h *history) checkEnd() {
 	wrong := func(want, got string) { h.diverges(History, "type", h.key.Run.UUID, want, got) }
 	if h.run.State.Terminal() != (h.run.Remaining == 0) {
 		wrong("the end of the run with its last task", fmt.Sprintf("%s with %d tasks left", h.run.State, h.run.Remaining))
@@ -140,17 +140,16 @@ func (h *history) judgeEnd() {
 	}
 }
 
-// judgeStart: a run that ended after the time at which it should have begun, and had not begun
-// by then, has a breach.
-func (h *history) judgeStart() {
+// checkStart checks that a run has a breach if no task was started in time and the run ended
+// after that time.
+func (h *history) checkStart() {
 	r := h.run
 	if !r.StartBy.IsZero() && r.State.Terminal() && r.FinishedAt.After(r.StartBy) && !h.inTime && !r.Late {
 		h.diverges(History, "type", h.key.Run.UUID, "run.breached: nothing was started by "+r.StartBy.UTC().Format(time.RFC3339Nano), "none")
 	}
 }
 
-// began takes note of a task that was started in time. A breach that was recorded after it is
-// wrong.
+// began notes that a task was started in time. A breach that was recorded after it is wrong.
 func (h *history) began(e event.Event, position int64) {
 	switch body := e.Body.(type) {
 	case run.TaskStarted:

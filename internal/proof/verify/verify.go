@@ -14,11 +14,11 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Options say what to look at. The zero value is everything.
+// Options select what to verify. The zero value is everything.
 type Options struct {
 	Tenant *id.Tenant // one tenant's rows and events
-	// Sample looks at this many runs, chosen by chance, and leaves out the questions about
-	// whole tables; 0 is all runs.
+	// Sample verifies this many random runs and leaves out the checks of whole tables; 0 is all
+	// runs.
 	Sample int
 	// ChunkRuns and ChunkTasks bound what is held in memory at a time; a run with more
 	// tasks is a chunk of its own. 0 is the default.
@@ -42,12 +42,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Verify compares the tables with the log, in one snapshot. The error says that it could
-// not look; what it found is in the report.
+// Verify compares the tables with the log, in one snapshot. It returns an error if it could not
+// read them; the report has the divergences.
 func Verify(ctx context.Context, s *store.Store, o Options) (Report, error) {
 	o = o.withDefaults()
 	v := &verifier{options: o, codec: store.Codec(), tables: newTables(), report: Report{Divergences: []Divergence{}, keep: o.Keep}}
-	err := s.Snapshot(store.Once(ctx), v.run) // it gathers what it finds
+	err := s.Snapshot(store.Once(ctx), v.run) // a second try would report twice
 	return v.report, err
 }
 
@@ -85,13 +85,13 @@ func (v *verifier) run(ctx context.Context, tx *store.Tx) error {
 	if err := tx.PlanByScan(ctx); err != nil {
 		return err
 	}
-	if err := v.wholes(ctx, tx); err != nil {
+	if err := v.wholeTables(ctx, tx); err != nil {
 		return fmt.Errorf("verify whole tables: %w", err)
 	}
 	return nil
 }
 
-// walk looks at every run, in the order of keys.
+// walk verifies every run, in the order of keys.
 func (v *verifier) walk(ctx context.Context, tx *store.Tx) error {
 	var last store.RunKey
 	for {
@@ -110,7 +110,7 @@ func keyOf(row store.RunRow) store.RunKey {
 	return store.RunKey{Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.ID)}
 }
 
-// sample looks at runs chosen by chance.
+// sample verifies random runs.
 func (v *verifier) sample(ctx context.Context, tx *store.Tx) error {
 	keys, err := tx.SampleRuns(ctx, v.options.Tenant, v.options.Sample)
 	if err != nil {
@@ -131,7 +131,7 @@ func (v *verifier) sample(ctx context.Context, tx *store.Tx) error {
 	return nil
 }
 
-// chunks cuts runs by their number of tasks.
+// chunks splits runs into chunks by their number of tasks.
 func (v *verifier) chunks(ctx context.Context, tx *store.Tx, rows []store.RunRow) error {
 	for len(rows) > 0 {
 		n, tasks := 1, int(rows[0].Total)
@@ -143,7 +143,7 @@ func (v *verifier) chunks(ctx context.Context, tx *store.Tx, rows []store.RunRow
 		for i := range checks {
 			checks[i] = newCheck(keyOf(rows[i]), &rows[i], v.tables, v.limits, v.report.add)
 		}
-		if err := v.look(ctx, tx, checks); err != nil {
+		if err := v.checkRuns(ctx, tx, checks); err != nil {
 			return err
 		}
 		rows = rows[n:]
@@ -151,8 +151,8 @@ func (v *verifier) chunks(ctx context.Context, tx *store.Tx, rows []store.RunRow
 	return nil
 }
 
-// look folds the events of some runs and compares their rows.
-func (v *verifier) look(ctx context.Context, tx *store.Tx, checks []*check) error {
+// checkRuns folds the events of some runs and compares their rows.
+func (v *verifier) checkRuns(ctx context.Context, tx *store.Tx, checks []*check) error {
 	v.report.Chunks++
 	v.report.Runs += len(checks)
 	keys := make([]store.RunKey, len(checks))
@@ -182,7 +182,7 @@ func (v *verifier) look(ctx context.Context, tx *store.Tx, checks []*check) erro
 	if err := tx.EachEdge(ctx, keys, func(row store.EdgeRow) error { find(row.TenantID, row.RunID).edgeRow(row); return nil }); err != nil {
 		return err
 	}
-	// queue rows are found by their run alone: whose they should be is compared
+	// queue rows are found by their run alone: the tenant is compared
 	of := func(tenant, run uuid.UUID) *check { return cmp.Or(find(tenant, run), byRun[run]) }
 	err = tx.EachQueueRow(ctx, keys, store.QueueRows{
 		Waiting: func(row store.WaitingRow) error { of(row.TenantID, row.RunID).waitingRow(row); return nil },

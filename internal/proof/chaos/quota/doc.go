@@ -1,5 +1,5 @@
-// Package quota shows that no quota is ever exceeded: eight servers admit, claim and finish the
-// tasks of one tenant that may have a hundred in flight, and are killed all the time, the one
-// that holds the admission duty most of all. The database itself counts, inside of every
-// transaction that queues a task. There is nothing here but tests.
+// Package quota shows that no quota is ever exceeded. Eight servers admit, claim and finish the
+// tasks of one tenant that may have a hundred in flight. The test kills them all the time, most
+// often the holder of the admission duty. The database counts inside every transaction that queues
+// a task. The package has tests only.
 package quota

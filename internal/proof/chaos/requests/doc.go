@@ -1,13 +1,12 @@
-// Package requests sends a whole server tens of thousands of requests that nobody would think
-// of, to every path and every call of the contract: values that no field expects, valid
-// requests with something changed, JSON that breaks parsers, odd headers, keys that are good,
-// weak, wrong or missing. It has tests only.
+// Package requests sends a server tens of thousands of invalid and unusual requests, to every path
+// and every method of the contract: unexpected values, valid requests with one change, JSON that
+// breaks parsers, unusual headers, and keys that are valid, insufficient, wrong or missing. It has
+// tests only.
 //
-// Whatever comes, the server has an answer that is none of its own failures, says what is wrong
-// in the one form that errors have, logs no panic, and holds on to nothing. What is sent is
-// decided by a seed, which a failure names: SERVO_REQUESTS_SEED sends the same again, and
-// SERVO_REQUESTS how many.
+// The server must answer each request without an internal error, return errors in the common
+// format, log no panic, and leak no resources. A seed determines the requests, and a failure names
+// it: SERVO_REQUESTS_SEED repeats them, and SERVO_REQUESTS sets their number.
 //
-// And it lets many tenants share few connections, while calls are given up and panic: each
-// tenant sees its own rows, and a connection that is given back is nobody's.
+// A second test lets many tenants share few connections while calls are cancelled and panic: each
+// tenant sees its own rows only, and a released connection keeps no tenant.
 package requests

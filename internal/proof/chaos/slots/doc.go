@@ -1,4 +1,4 @@
-// Package slots holds the firing of slots to its promise while servers are killed, and while
-// their clocks are wrong: each slot of each config fires once, when the database says that it is
-// due, and makes one run. It has nothing but tests: SERVO_SOAK=10m makes them longer.
+// Package slots shows that slots fire exactly once while servers are killed and while their clocks
+// are wrong: each slot of each config fires when it is due by the database's clock, and creates
+// one run. The package has tests only; SERVO_SOAK=10m makes them longer.
 package slots
