@@ -12,17 +12,17 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// ShownKey is a key with what a caller who shows it is judged by.
+// ShownKey is an API key with the data to authenticate a caller that presents it.
 type ShownKey struct {
 	access.Key
 
 	Digest     access.Digest
 	TenantName string    // "" for the installation
-	Claims     []string  // pools that a worker may claim from: of a tenant's key those that the tenant owns now
+	Claims     []string  // pools that a worker may claim from; for a tenant's key those that the tenant owns
 	Now        time.Time // the database's
 }
 
-// KeyByPublicID finds the key that a caller shows.
+// KeyByPublicID finds the key that a caller presents.
 func (s *Store) KeyByPublicID(ctx context.Context, publicID string) (shown ShownKey, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		r, err := tx.q.KeyByPublicID(ctx, publicID)
@@ -67,8 +67,8 @@ func textOrNil(t string) *string {
 	return &t
 }
 
-// LockKeys keeps others from making keys of an owner, and counts those that are alive: of one
-// role, or of all if it is "".
+// LockKeys keeps other transactions from creating keys of an owner, and counts the valid keys: of
+// one role, or of all if it is "".
 func (tx *Tx) LockKeys(ctx context.Context, owner id.Tenant, role access.Role, now time.Time) (alive int, err error) {
 	if err := tx.q.LockKeys(ctx, owner.UUID); err != nil {
 		return 0, err
@@ -77,7 +77,7 @@ func (tx *Tx) LockKeys(ctx context.Context, owner id.Tenant, role access.Role, n
 	return int(n), err
 }
 
-// LockKey locks a key by its id, or by the name of one that is alive.
+// LockKey locks a key by its id, or a valid key by its name.
 func (tx *Tx) LockKey(ctx context.Context, owner id.Tenant, key string) (access.Key, error) {
 	row, err := tx.q.LockKey(ctx, db.LockKeyParams{TenantID: owner.UUID, Key: key})
 	if err != nil {
@@ -99,7 +99,7 @@ func (tx *Tx) InsertKey(ctx context.Context, k access.Key, digest access.Digest)
 	return taken(err, "key", k.Name)
 }
 
-// UpdateKey writes what may change about a locked key.
+// UpdateKey writes the changeable columns of a locked key.
 func (tx *Tx) UpdateKey(ctx context.Context, k access.Key) error {
 	return tx.q.UpdateKey(ctx, db.UpdateKeyParams{
 		Version: k.Version, ExpiresAt: orNil(k.ExpiresAt), ReplacedBy: textOrNil(k.ReplacedBy), RevokedAt: orNil(k.RevokedAt),
@@ -128,7 +128,7 @@ func (s *Store) TouchKeys(ctx context.Context, uses []KeyUse) error {
 	})
 }
 
-// Audit is one call that has changed something, or tried to.
+// Audit is a record of one call that changed something, or tried to.
 type Audit struct {
 	Tenant    id.Tenant // zero for the installation
 	ID        uuid.UUID
@@ -139,11 +139,11 @@ type Audit struct {
 	Method    string
 	Subject   string
 	Allowed   bool
-	Code      string // of what went wrong
+	Code      string // of the error
 	Request   json.RawMessage
 }
 
-// InsertAudit writes calls down. What is there already stays as it is.
+// InsertAudit writes audit records. Existing records stay as they are.
 func (tx *Tx) InsertAudit(ctx context.Context, calls []Audit) error {
 	return tx.q.InsertAudit(ctx, db.InsertAuditParams{
 		TenantIds:  column(calls, func(a Audit) uuid.UUID { return a.Tenant.UUID }),

@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// ShareKey finds what a tenant has of a pool.
+// ShareKey identifies the share of a tenant in a pool.
 type ShareKey struct {
 	Tenant id.Tenant
 	Pool   string
@@ -21,7 +21,7 @@ type ShareKey struct {
 func (k ShareKey) tenantID() uuid.UUID { return k.Tenant.UUID }
 func (k ShareKey) pool() string        { return k.Pool }
 
-// ReadyShare is a tenant with ready tasks in a pool, and what bounds both.
+// ReadyShare is the share of a tenant with ready tasks in a pool, and the limits of both.
 type ReadyShare struct {
 	ShareKey
 	PoolRoom
@@ -35,27 +35,25 @@ type ReadyShare struct {
 	Admitted    int64   // tasks of the tenant in this pool, ever
 }
 
-// PoolRoom is what bounds a pool.
+// PoolRoom is the capacity of a pool and its use.
 type PoolRoom struct {
 	PoolClock       float64
 	PoolMaxInFlight int // -1 is no limit
 	PoolInFlight    int
-	PoolQueued      int      // counted no further than asked
-	PoolWorkers     int      // that were seen lately
-	PoolSlots       int      // how many tasks these can hold
-	PoolSets        []string // digests of what these can run; none without workers
-	PoolAhead       int      // how many tasks they have lately taken in the time of a few rounds
+	PoolQueued      int      // counted up to a limit
+	PoolWorkers     int      // live workers
+	PoolSlots       int      // their capacity in tasks
+	PoolSets        []string // digests of their capabilities; none without workers
+	PoolAhead       int      // how many tasks they currently start in the time of a few rounds
 }
 
-// ReadyPools are pools that tenants wait for, by name, and how many tenants of each a round
-// reads.
+// ReadyPools are pools with ready tasks, by name, and their capacity.
 type ReadyPools struct {
 	Names []string
 	Rooms []PoolRoom
 }
 
-// AdmissionWork reports whether there is anything to admit or any run to start: a server that has
-// nothing to do asks nothing more.
+// AdmissionWork reports whether there are tasks to admit or runs to start.
 func (s *Store) AdmissionWork(ctx context.Context) (admits, starts bool, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		work, err := tx.q.AdmissionWork(ctx)
@@ -65,14 +63,13 @@ func (s *Store) AdmissionWork(ctx context.Context) (admits, starts bool, err err
 	return admits, starts, err
 }
 
-// FoldSettlements takes up to most notes of other transactions into shares and durations, and
-// returns how many there were.
+// FoldSettlements adds up to most settlements to shares and durations, and returns their number.
 func (tx *Tx) FoldSettlements(ctx context.Context, most int) (int, error) {
 	folded, err := tx.q.FoldSettlements(ctx, int32(most)) //nolint:gosec // a batch size
 	return int(folded), err
 }
 
-// RecountShares counts anew what every tenant has in flight, and notes anew who waits.
+// RecountShares counts again the tasks of all tenants in flight, and which tenants wait.
 func (tx *Tx) RecountShares(ctx context.Context) error {
 	if err := tx.q.RecountShares(ctx); err != nil {
 		return err
@@ -80,8 +77,8 @@ func (tx *Tx) RecountShares(ctx context.Context) error {
 	return tx.q.RenoteReady(ctx)
 }
 
-// ReadyPools reads the pools that tenants wait for, and also those that are named. Workers count
-// that were seen within alive, queued tasks no further than mostQueued for each pool.
+// ReadyPools reads the pools with ready tasks, and also the named ones. It counts workers that were
+// seen within alive, and up to mostQueued queued tasks of each pool.
 func (tx *Tx) ReadyPools(ctx context.Context, alive time.Duration, mostQueued int, also ...string) (ReadyPools, error) {
 	rows, err := tx.q.ReadyPools(ctx, db.ReadyPoolsParams{Alive: alive.Seconds(), MostQueued: int32(mostQueued), Also: append([]string{}, also...)}) //nolint:gosec // a queue length
 	return ReadyPools{
@@ -95,7 +92,7 @@ func (tx *Tx) ReadyPools(ctx context.Context, alive time.Duration, mostQueued in
 	}, err
 }
 
-// HeadShares reads the shares that are served next: of each pool at most so many, in their order.
+// HeadShares reads the shares that are served next, up to mosts of each pool, in their order.
 func (tx *Tx) HeadShares(ctx context.Context, pools ReadyPools, mosts []int32) ([]ReadyShare, error) {
 	rows, err := tx.q.HeadShares(ctx, db.HeadSharesParams{Pools: pools.Names, Mosts: mosts})
 	if err != nil {
@@ -114,15 +111,15 @@ func (tx *Tx) HeadShares(ctx context.Context, pools ReadyPools, mosts []int32) (
 	}), nil
 }
 
-// ReadyTask is a task that may be admitted, and what its asset takes by experience.
+// ReadyTask is a task that may be admitted, with the usual duration of its asset.
 type ReadyTask struct {
 	run.Task
 
-	Seconds float64 // below 0 if nothing is known
+	Seconds float64 // below 0 if unknown
 }
 
-// TakeReady locks the ready tasks that come next, at most so many of each share, waiting for
-// nobody. The tasks of a share come in their order.
+// TakeReady locks the next ready tasks, up to mosts of each share, in the order of the share. It
+// skips locked rows.
 func (tx *Tx) TakeReady(ctx context.Context, shares []ShareKey, mosts []int32) ([]ReadyTask, error) {
 	if len(shares) == 0 {
 		return nil, nil
@@ -132,8 +129,8 @@ func (tx *Tx) TakeReady(ctx context.Context, shares []ShareKey, mosts []int32) (
 	}))
 }
 
-// TakeOldest locks the tasks that are ready longest, whatever their priority, at most so many of
-// each share, waiting for no lock. The tasks of a share come in their order.
+// TakeOldest locks the oldest ready tasks of any priority, up to mosts of each share, in the order
+// of the share. It skips locked rows.
 func (tx *Tx) TakeOldest(ctx context.Context, shares []ShareKey, mosts []int32) ([]ReadyTask, error) {
 	if len(shares) == 0 {
 		return nil, nil
@@ -153,7 +150,7 @@ func readyTask(r db.TakeReadyRow) ReadyTask {
 	return ReadyTask{Task: t, Seconds: r.Seconds}
 }
 
-// HoldPaused takes the tasks of paused assets out of the order, and says which they are.
+// HoldPaused holds the tasks of paused assets, and returns them.
 func (tx *Tx) HoldPaused(ctx context.Context, tasks []run.Task) (map[id.Task]bool, error) {
 	if len(tasks) == 0 {
 		return nil, nil
@@ -179,16 +176,16 @@ func (tx *Tx) HoldPaused(ctx context.Context, tasks []run.Task) (map[id.Task]boo
 	})
 }
 
-// Charge is what a round does to a share.
+// Charge is the change of a share by a round of admission.
 type Charge struct {
 	ShareKey
 
 	Admitted  int
 	EvenAt    float64
-	OverQuota bool // its tenant may have no more tasks in flight
+	OverQuota bool // its tenant has reached its limit of tasks in flight
 }
 
-// chargeShares writes what a round has done to shares, and how far the pools' clocks have come.
+// chargeShares writes the charges of a round and the pools' clocks.
 func (tx *Tx) chargeShares(ctx context.Context, c Changes) error {
 	charges := c.Charges
 	err := tx.writes.write("charge shares", len(charges), func(q *db.Queries) error {
@@ -211,9 +208,8 @@ func (tx *Tx) chargeShares(ctx context.Context, c Changes) error {
 	return tx.writes.write("set pool clocks", len(c.Clocks), func(q *db.Queries) error { return q.SetPoolClocks(ctx, params) })
 }
 
-// Settlement is what a transaction has to say to admission about the tasks of one asset: how
-// many are in flight no longer, what those had been charged, what attempts have taken, and
-// whether tasks have become ready.
+// Settlement is a note of a transaction for admission about the tasks of one asset: how many left
+// flight, their charged cost, the duration of their attempts, and whether tasks became ready.
 type Settlement struct {
 	ShareKey
 
@@ -241,9 +237,8 @@ func (tx *Tx) insertSettlements(ctx context.Context, c Changes) error {
 	})
 }
 
-// withArrivals adds to the notes of a transaction which tenants have begun to wait for which
-// pools: admission reads only those that it was told of. A note that is about both already
-// carries it.
+// withArrivals adds settlements for tenants that begin to wait for pools: admission reads only
+// shares with a settlement. An existing settlement of the same tenant and pool is extended.
 func withArrivals(notes []Settlement, moves []Move) []Settlement {
 	var place map[ShareKey]int
 	for _, m := range moves {

@@ -11,10 +11,10 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// WatchAlone reports whether this transaction may look after alerts: one at a time does.
+// WatchAlone reports whether this transaction may evaluate alerts: only one at a time may.
 func (tx *Tx) WatchAlone(ctx context.Context) (bool, error) { return tx.q.TryWatch(ctx) }
 
-// Conditions are everything that holds now and that somebody must hear of.
+// Conditions returns all conditions that currently need an alert.
 func (tx *Tx) Conditions(ctx context.Context, now time.Time) ([]alert.Condition, error) {
 	rows, err := tx.q.Conditions(ctx, db.ConditionsParams{Now: now, Today: now.UTC().Format(time.DateOnly)})
 	if err != nil {
@@ -40,12 +40,12 @@ func alertFromRow(r db.ServoAlert) alert.Alert {
 	}
 }
 
-// OpenAlerts are those of everybody that are not over.
+// OpenAlerts returns the open alerts of all tenants.
 func (tx *Tx) OpenAlerts(ctx context.Context) ([]alert.Alert, error) {
 	return list(alertFromRow)(tx.q.OpenAlerts(ctx))
 }
 
-// ChangeAlerts writes alerts that begin and alerts that end, with the messages about them.
+// ChangeAlerts writes raised and resolved alerts with their messages.
 func (tx *Tx) ChangeAlerts(ctx context.Context, now time.Time, raised, resolved []alert.Alert, messages []alert.Message) error {
 	if len(raised) > 0 {
 		err := tx.q.InsertAlerts(ctx, db.InsertAlertsParams{
@@ -83,7 +83,7 @@ func (tx *Tx) ChangeAlerts(ctx context.Context, now time.Time, raised, resolved 
 func tenantOfAlert(a alert.Alert) uuid.UUID { return a.Tenant.UUID }
 func idOfAlert(a alert.Alert) uuid.UUID     { return a.ID.UUID }
 
-// ChannelsOf are the channels of tenants; the zero one has those of the installation.
+// ChannelsOf returns the channels of tenants; the zero tenant has those of the installation.
 func (tx *Tx) ChannelsOf(ctx context.Context, tenants []id.Tenant) ([]alert.Channel, error) {
 	return list(channelFromRow)(tx.q.ChannelsOf(ctx, column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })))
 }
@@ -130,19 +130,19 @@ func (tx *Tx) LockChannel(ctx context.Context, tenant id.Tenant, name string) (a
 	return channelFromRow(db.ChannelsOfRow(row)), nil
 }
 
-// DeleteChannel ends a locked channel. What is on its way to it is dropped when it is due.
+// DeleteChannel deletes a locked channel. Its pending messages are dropped when they are due.
 func (tx *Tx) DeleteChannel(ctx context.Context, c alert.Channel, now time.Time) error {
 	return tx.q.DeleteChannel(ctx, db.DeleteChannelParams{Now: now, TenantID: c.Tenant.UUID, ID: c.ID.UUID})
 }
 
-// MessagesDue reports whether anything is to be sent, at the cost of one look.
+// MessagesDue reports whether a message is due: one index lookup.
 func (s *Store) MessagesDue(ctx context.Context) (bool, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (bool, error) {
 		return tx.q.DeliveriesDue(ctx)
 	})
 }
 
-// TakeMessages takes up to most messages that are due. Nobody else does until the lease is over.
+// TakeMessages leases up to most messages that are due to this server.
 func (tx *Tx) TakeMessages(ctx context.Context, now time.Time, lease time.Duration, most int) ([]alert.Message, error) {
 	rows, err := tx.q.TakeDeliveries(ctx, db.TakeDeliveriesParams{Now: now, Until: now.Add(lease), Most: int32(most)}) //nolint:gosec // a batch size
 	if err != nil {
@@ -184,15 +184,16 @@ func (tx *Tx) TakeMessages(ctx context.Context, now time.Time, lease time.Durati
 	}), err
 }
 
-// Settled is what came of a try: delivered, tried again at a time, or neither.
+// Settled is the result of a delivery attempt: delivered, retried at a time, or dropped.
 type Settled struct {
 	Delivered time.Time
 	Again     time.Time
 	Error     string
 }
 
-// SettleMessage writes down what came of a try. It is not counted if the message was taken by
-// another since. The end of an alert may go once its beginning is delivered or given up.
+// SettleMessage writes the result of a delivery attempt, unless another server has leased the
+// message since. The message about an alert's end is due once the one about its beginning is
+// delivered or dropped.
 func (tx *Tx) SettleMessage(ctx context.Context, m alert.Message, now time.Time, s Settled) (counted bool, err error) {
 	n, err := tx.q.SettleDelivery(ctx, db.SettleDeliveryParams{
 		DueAt: orNil(s.Again), DeliveredAt: orNil(s.Delivered), Error: s.Error, TenantID: m.Alert.Tenant.UUID, AlertID: m.Alert.ID.UUID,

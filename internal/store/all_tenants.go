@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// triedRuns is on how many runs a filter is tried for one page across tenants.
+	// triedRuns is how many runs of all tenants a filter is applied to for one page.
 	triedRuns = 5_000
-	// triedLive is how many live runs are looked at for one answer.
+	// triedLive is how many live runs are read for one answer.
 	triedLive = 10_000
-	// triedLate likewise of those that are late.
+	// triedLate is how many late runs are read for one answer.
 	triedLate = 1_000
 )
 
-// endOfTime is after everything.
+// endOfTime is later than all recorded times.
 func endOfTime() time.Time { return time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC) }
 
 // scoped reads one moment of the rows of one tenant or, for the zero tenant, of all tenants, with
@@ -31,15 +31,15 @@ func (s *Store) scoped(tenant id.Tenant) within {
 	return s.entered(snapshot, (*db.Queries).EnterAllTenants)
 }
 
-// RunPlace is a place among the runs of all tenants, by age. The zero one is before the newest.
+// RunPlace is a position among the runs of all tenants, by age. The zero value is before the newest.
 type RunPlace struct {
 	At  time.Time
 	Run uuid.UUID
 }
 
-// ListAllRuns reads runs of all tenants, the newest first, that are older than a place. It tries
-// a filter on a bounded number of runs: next is where to go on, nil if there is nothing more.
-// Config and Parent are not looked at.
+// ListAllRuns reads runs of all tenants, the newest first, that are older than a position. It
+// applies the filter to a bounded number of runs: next is where the next page begins, nil at the
+// end. It ignores Config and Parent.
 func (s *Store) ListAllRuns(ctx context.Context, f RunFilter, before RunPlace, most int) (runs []RunView, next *RunPlace, err error) {
 	if before.At.IsZero() {
 		before = RunPlace{At: endOfTime(), Run: uuid.Max}
@@ -77,7 +77,7 @@ func (s *Store) ListAllRuns(ctx context.Context, f RunFilter, before RunPlace, m
 	return runs, next, err
 }
 
-// runsByKey reads runs and gives them in the order of their keys; one that is gone is left out.
+// runsByKey reads runs by their keys. It omits runs that do not exist.
 func (tx *Tx) runsByKey(ctx context.Context, tenants, runs []uuid.UUID) (map[uuid.UUID]db.ServoRun, error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -87,8 +87,8 @@ func (tx *Tx) runsByKey(ctx context.Context, tenants, runs []uuid.UUID) (map[uui
 	})(tx.q.RunsByKey(ctx, db.RunsByKeyParams{TenantIds: tenants, RunIds: runs}))
 }
 
-// ListLateRuns reads live runs that should have begun and have not, the longest first, after a
-// place: of one tenant, or of all if it is the zero one. Now is the database's time.
+// ListLateRuns reads live runs that should have begun and have not, the latest first, after a
+// position: of one tenant, or of all for the zero tenant. Now is the database's time.
 func (s *Store) ListLateRuns(ctx context.Context, tenant id.Tenant, workspace string, after RunPlace, most int) (late []RunView, now time.Time, err error) {
 	err = s.scoped(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.LateNow(ctx, db.LateNowParams{Walk: triedLate, AfterAt: after.At, AfterID: after.Run, Workspace: workspace, Most: int32(most)}) //nolint:gosec // a page size
@@ -110,17 +110,17 @@ func (s *Store) ListLateRuns(ctx context.Context, tenant id.Tenant, workspace st
 	return late, now, err
 }
 
-// RunningRun is a run that goes on, and what was reported last of its tasks.
+// RunningRun is a started run with the last reported progress of its tasks.
 type RunningRun struct {
 	RunView
 
-	Task     *id.Task // nil if nothing was reported
+	Task     *id.Task // nil without a report
 	Asset    string
 	Progress ProgressView
 }
 
 // RunningRuns reads runs that have started and not ended, the oldest first, after one: of one
-// tenant, or of all if it is the zero one.
+// tenant, or of all for the zero tenant.
 func (s *Store) RunningRuns(ctx context.Context, tenant id.Tenant, workspace string, after *id.Run, most int) (running []RunningRun, err error) {
 	params := db.RunningNowParams{Walk: triedLive, Workspace: workspace, Most: int32(most)} //nolint:gosec // a page size
 	if after != nil {

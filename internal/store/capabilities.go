@@ -42,8 +42,8 @@ func (tx *Tx) CapabilitySets(ctx context.Context, digests []string) (map[string]
 	})(tx.q.CapabilitySets(ctx, digests))
 }
 
-// LivePoolSets reads what the workers of pools have declared that were seen within alive: the
-// digests by pool. A pool without live workers is left out.
+// LivePoolSets reads the capabilities of workers that were seen within alive: the digests by pool.
+// It omits pools without live workers.
 func (tx *Tx) LivePoolSets(ctx context.Context, pools []string, alive time.Duration) (map[string][]string, error) {
 	rows, err := tx.q.LivePoolSets(ctx, db.LivePoolSetsParams{Pools: pools, Alive: alive.Seconds()})
 	found := map[string][]string{}
@@ -60,12 +60,11 @@ type Lacking struct {
 	Needs string
 }
 
-// mostHeld is among how many of the first tasks of a tenant and pool those are looked for that
-// lack a worker.
+// mostHeld is how many of the first tasks of a tenant and pool are checked for a lacking worker.
 const mostHeld = 1000
 
-// HoldLacking takes ready tasks that no live worker can run out of the order: those that were met,
-// and others of the same tenant, pool and capability.
+// HoldLacking holds ready tasks that no live worker can run: the given ones, and others of the same
+// tenant, pool and capability.
 func (tx *Tx) HoldLacking(ctx context.Context, lacking []Lacking, met []ReadyTask) error {
 	if len(lacking) == 0 {
 		return nil
@@ -80,9 +79,9 @@ func (tx *Tx) HoldLacking(ctx context.Context, lacking []Lacking, met []ReadyTas
 	})
 }
 
-// ReleaseCapable puts tasks back into the order that were held for want of a worker, up to most of
-// each pool and capability, if a worker was seen within alive that can run them. It waits for the
-// round of admission that is under way.
+// ReleaseCapable releases tasks that were held for lack of a worker, up to most of each pool and
+// capability, if a worker that can run them was seen within alive. It waits for the current round
+// of admission.
 func (tx *Tx) ReleaseCapable(ctx context.Context, duty string, alive time.Duration, most int) (int, error) {
 	if err := tx.q.WaitForDuty(ctx, duty); err != nil {
 		return 0, err
@@ -109,8 +108,8 @@ func (tx *Tx) ReleaseCapable(ctx context.Context, duty string, alive time.Durati
 	return len(rows), tx.insertSettlements(ctx, Changes{Settlements: notes})
 }
 
-// QueuedWithoutWorker are candidates: queued tasks that no worker of their pool can run which was
-// seen within alive. Pools without workers are left out.
+// QueuedWithoutWorker returns candidates: queued tasks that no worker of their pool can run that
+// was seen within alive. It omits pools without workers.
 func (tx *Tx) QueuedWithoutWorker(ctx context.Context, alive time.Duration, most int) ([]TaskKey, error) {
 	return list(func(r db.QueuedWithoutWorkerRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) })(tx.q.QueuedWithoutWorker(ctx, db.QueuedWithoutWorkerParams{Alive: alive.Seconds(), Most: int32(most)})) //nolint:gosec // a batch size
 }
@@ -127,8 +126,8 @@ type UnservedNeed struct {
 	Tasks int // counted up to MaxDepth
 }
 
-// UnservedNeeds are what waiting tasks need and no worker of their pool has that was seen within
-// alive.
+// UnservedNeeds returns the capabilities that waiting tasks need and no worker of their pool has
+// that was seen within alive.
 func (s *Store) UnservedNeeds(ctx context.Context, alive time.Duration) ([]UnservedNeed, error) {
 	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) ([]UnservedNeed, error) {
 		return list(func(r db.UnservedNeedsRow) UnservedNeed {

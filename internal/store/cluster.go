@@ -14,17 +14,17 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// beginEngine begins a transaction and does what EnterEngine does, in one message: one round
-// trip less for each transaction of the engine.
+// beginEngine begins a transaction and executes EnterEngine in one message, which saves a round
+// trip for each transaction of the engine.
 const beginEngine = "begin;\n" + db.EnterEngine
 
-// lineage is the cluster, and the branch of its history, that this store has prepared for. After
-// a failover that has lost commits, or a restore, the same tokens and transaction ids would be
-// given out again: before anything is done on another branch, tokens are raised above all that
-// were given out, and the feed begins a new epoch.
+// lineage is the cluster and timeline that this store has prepared for. After a failover that lost
+// commits, or a restore, PostgreSQL would allocate the same tokens and transaction ids again.
+// Before any other statement on another timeline, the store raises the tokens above all allocated
+// ones and begins a new epoch of the feed.
 type lineage struct {
 	mu    sync.Mutex
-	known string // system identifier and timeline; "" if not known yet, or not for the login role to know
+	known string // system identifier and timeline; "" if unknown, or not readable for the login role
 }
 
 func (l *lineage) current() string {
@@ -33,10 +33,10 @@ func (l *lineage) current() string {
 	return l.known
 }
 
-// follow makes sure that the cluster behind a connection is one that was prepared for. It is
-// called with every physical connection before it is used, and behind a pooler, which connects
-// anew by itself, when a transaction has found another cluster (see begin). All servers do so;
-// the first one raises, under a lock of the whole database.
+// follow checks that the store has prepared for the cluster behind a connection, and prepares if
+// not. The store calls it with every new connection and, behind a pooler, which reconnects by
+// itself, when a transaction has found another cluster (see begin). All servers call it; the first
+// one raises the tokens, under a lock of the whole database.
 func (s *Store) follow(ctx context.Context, conn *pgx.Conn) error {
 	found, err := clusterOf(ctx, conn)
 	if err != nil || found == "" {
@@ -60,7 +60,7 @@ func (s *Store) follow(ctx context.Context, conn *pgx.Conn) error {
 	})
 	switch {
 	case isUnprepared(err):
-		return nil // the database has no schema yet, or an old one: its migration comes first
+		return nil // the database has no schema yet, or an old one: migrate first
 	case err != nil:
 		return fmt.Errorf("follow the cluster: %w", err)
 	}
@@ -71,7 +71,7 @@ func (s *Store) follow(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// clusterOf asks a connection; "" if it may not know, or is a standby on which nothing is done.
+// clusterOf reads the cluster of a connection; "" if it is not readable, or on a standby.
 func clusterOf(ctx context.Context, conn *pgx.Conn) (string, error) {
 	results, err := conn.PgConn().Exec(ctx, db.FeedCluster).ReadAll()
 	if _, refused := errors.AsType[*pgconn.PgError](err); refused {
@@ -83,14 +83,14 @@ func clusterOf(ctx context.Context, conn *pgx.Conn) (string, error) {
 	return string(results[0].Rows[0][0]), nil
 }
 
-// otherCluster says why a new epoch begins, if the last one began on another cluster.
+// otherCluster returns the reason for a new epoch, if the last one began on another cluster.
 func otherCluster(found string) func(last event.Epoch) (string, bool) {
 	return func(last event.Epoch) (string, bool) {
 		return "the cluster was " + last.Cluster, found != "" && last.Cluster != "" && last.Cluster != found
 	}
 }
 
-// isUnprepared says that a table, function or role of this version is not there.
+// isUnprepared reports whether a table, function or role of this version does not exist.
 func isUnprepared(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42883" || pg.Code == invalidValue || pg.Code == insufficientPrivilege)
@@ -99,8 +99,8 @@ func isUnprepared(err error) bool {
 // clusterChanged is raised by servo.require_cluster.
 const clusterChanged = "SV001"
 
-// begin is the statement that begins a transaction of the engine. Behind a pooler it also finds
-// out that the connection now leads to another cluster: nothing is done there before follow was.
+// begin is the statement that begins a transaction of the engine. Behind a pooler it fails if the
+// connection leads to another cluster: follow has to run first.
 func (s *Store) begin() string {
 	if !s.pooler {
 		return beginEngine

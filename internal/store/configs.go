@@ -15,7 +15,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// ConfigKey finds a config.
+// ConfigKey identifies a config.
 type ConfigKey struct {
 	Tenant id.Tenant
 	Config id.Config
@@ -24,33 +24,33 @@ type ConfigKey struct {
 func (k ConfigKey) tenantID() uuid.UUID { return k.Tenant.UUID }
 func (k ConfigKey) configID() uuid.UUID { return k.Config.UUID }
 
-// ConfigName finds a config by its name.
+// ConfigName identifies a config by its name.
 type ConfigName struct {
 	Tenant    id.Tenant
 	Workspace id.Workspace
 	Name      string
 }
 
-// ConfigState is a config as it is locked, with what decides about its slots.
+// ConfigState is a locked config with the state that decides about its slots.
 type ConfigState struct {
 	config.Config
 	config.Times
 
 	WorkspaceName string
-	Range         config.Range // what its last decided slot is in, if it did not fire; only the cause
-	// DependencyAt is when the config that it depends on has succeeded last.
+	Range         config.Range // the range of its last decided slot, if that did not fire; only its cause
+	// DependencyAt is the last success of the config that it depends on.
 	DependencyAt time.Time
 }
 
-// Key finds the config.
+// Key returns the config's key.
 func (c ConfigState) Key() ConfigKey { return ConfigKey{Tenant: c.Tenant, Config: c.ID} }
 
-// LockDueConfigs locks up to most configs that are due by now, waiting for nobody.
+// LockDueConfigs locks up to most configs that are due by now, and skips locked rows.
 func (tx *Tx) LockDueConfigs(ctx context.Context, now time.Time, most int) ([]ConfigState, error) {
 	return tryList(configFromRow)(tx.q.LockDueConfigs(ctx, db.LockDueConfigsParams{Now: now, Most: int32(most)})) //nolint:gosec // a batch size
 }
 
-// LockConfigs locks configs by their ids. Those that do not exist are left out.
+// LockConfigs locks configs by their ids. It omits configs that do not exist.
 func (tx *Tx) LockConfigs(ctx context.Context, keys []ConfigKey) ([]ConfigState, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -58,7 +58,7 @@ func (tx *Tx) LockConfigs(ctx context.Context, keys []ConfigKey) ([]ConfigState,
 	return tryList(func(r db.LockConfigsRow) (ConfigState, error) { return configFromRow(db.LockDueConfigsRow(r)) })(tx.q.LockConfigs(ctx, db.LockConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)}))
 }
 
-// LockFreeConfigs locks configs by their ids, but for those that somebody else holds.
+// LockFreeConfigs locks configs by their ids, and skips locked rows.
 func (tx *Tx) LockFreeConfigs(ctx context.Context, keys []ConfigKey) ([]ConfigState, error) {
 	return tryList(func(r db.LockFreeConfigsRow) (ConfigState, error) { return configFromRow(db.LockDueConfigsRow(r)) })(tx.q.LockFreeConfigs(ctx, db.LockFreeConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)}))
 }
@@ -100,8 +100,8 @@ func uuidOf(r *id.Run) uuid.UUID {
 	return r.UUID
 }
 
-// SaveConfigs writes new and changed configs, in the order of their names: who creates the same
-// ones waits, and nobody for each other.
+// SaveConfigs writes new and changed configs, in the order of their names: two transactions that
+// create the same configs wait for each other without a deadlock.
 func (tx *Tx) SaveConfigs(ctx context.Context, rows []ConfigState) error {
 	if len(rows) == 0 {
 		return nil
@@ -148,7 +148,7 @@ func (tx *Tx) SaveConfigs(ctx context.Context, rows []ConfigState) error {
 	return taken(err, "config", rows[0].Name)
 }
 
-// MoveConfigs writes where locked configs stand.
+// MoveConfigs writes the next slot and the last runs of locked configs.
 func (tx *Tx) MoveConfigs(ctx context.Context, rows []ConfigState) error {
 	return tx.writes.write("move configs", len(rows), func(q *db.Queries) error {
 		return q.MoveConfigs(ctx, db.MoveConfigsParams{
@@ -169,7 +169,7 @@ func (tx *Tx) MoveConfigs(ctx context.Context, rows []ConfigState) error {
 	})
 }
 
-// FiredSlot is a slot of a config that made a run.
+// FiredSlot is a slot of a config that created a run.
 type FiredSlot struct {
 	ConfigKey
 
@@ -177,14 +177,14 @@ type FiredSlot struct {
 	Run id.Run
 }
 
-// SkippedSlots are slots of a config that made none.
+// SkippedSlots are slots of a config that created no run.
 type SkippedSlots struct {
 	ConfigKey
 	config.Range
 }
 
-// WriteLedger records what was decided about slots. A range that goes on with the one before it
-// has the From of that one.
+// WriteLedger records the outcomes of slots. A range that continues the one before it has the From
+// of that one.
 func (tx *Tx) WriteLedger(ctx context.Context, fired []FiredSlot, skipped []SkippedSlots, now time.Time, by string) error {
 	err := tx.writes.write("insert slots", len(fired), func(q *db.Queries) error {
 		return q.InsertSlots(ctx, db.InsertSlotsParams{
@@ -214,7 +214,7 @@ func (tx *Tx) WriteLedger(ctx context.Context, fired []FiredSlot, skipped []Skip
 	})
 }
 
-// ConfigIDs finds configs by their names. Those that do not exist are left out.
+// ConfigIDs finds configs by their names. It omits configs that do not exist.
 func (tx *Tx) ConfigIDs(ctx context.Context, names []ConfigName) (map[ConfigName]id.Config, error) {
 	rows, err := tx.q.ConfigIDs(ctx, db.ConfigIDsParams{
 		TenantIds:    column(names, func(n ConfigName) uuid.UUID { return n.Tenant.UUID }),
@@ -232,7 +232,7 @@ func (tx *Tx) ConfigIDs(ctx context.Context, names []ConfigName) (map[ConfigName
 	return found, nil
 }
 
-// ListenersOf are the configs that fire when others succeed, by those.
+// ListenersOf returns, for each config, the configs that fire when it succeeds.
 func (tx *Tx) ListenersOf(ctx context.Context, keys []ConfigKey) (map[id.Config][]ConfigKey, error) {
 	rows, err := tx.q.Listeners(ctx, db.ListenersParams{TenantIds: column(keys, ConfigKey.tenantID), Ids: column(keys, ConfigKey.configID)})
 	found := map[id.Config][]ConfigKey{}
@@ -243,15 +243,15 @@ func (tx *Tx) ListenersOf(ctx context.Context, keys []ConfigKey) (map[id.Config]
 	return found, err
 }
 
-// Due is what there is for the scheduler to do.
+// Due is the work of the scheduler.
 type Due struct {
 	Now     time.Time
 	At      time.Time // when the next config is due; far in the future if none is
-	Results bool      // runs have told their configs something
-	Events  bool      // events from outside wait
+	Results bool      // results of runs wait for their configs
+	Events  bool      // external events wait
 }
 
-// NextDue looks what there is to do.
+// NextDue reads when the scheduler has work.
 func (s *Store) NextDue(ctx context.Context) (d Due, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if d.Now, err = tx.Clock(ctx); err != nil {
@@ -264,10 +264,10 @@ func (s *Store) NextDue(ctx context.Context) (d Due, err error) {
 	return d, err
 }
 
-// ConfigLoad is how many runs of a config have not ended.
+// ConfigLoad counts the live runs of a config, and those that wait for a lock.
 type ConfigLoad struct{ Live, Behind int }
 
-// LiveOfConfigs counts the runs of configs that have not ended.
+// LiveOfConfigs counts the live runs of configs.
 func (tx *Tx) LiveOfConfigs(ctx context.Context, keys []ConfigKey) (map[id.Config]ConfigLoad, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -277,7 +277,7 @@ func (tx *Tx) LiveOfConfigs(ctx context.Context, keys []ConfigKey) (map[id.Confi
 	})(tx.q.LiveOfConfigs(ctx, db.LiveOfConfigsParams{TenantIds: column(keys, ConfigKey.tenantID), ConfigIds: column(keys, ConfigKey.configID)}))
 }
 
-// ConfigEdges are the configs of a workspace that name others, with those that they name.
+// ConfigEdges returns the configs of a workspace that name other configs, with those names.
 func (tx *Tx) ConfigEdges(ctx context.Context, w Workspace) (map[string][]string, error) {
 	rows, err := tx.q.ConfigEdges(ctx, db.ConfigEdgesParams{TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID})
 	edges := make(map[string][]string, len(rows))
@@ -291,7 +291,7 @@ func (tx *Tx) ConfigEdges(ctx context.Context, w Workspace) (map[string][]string
 	return edges, err
 }
 
-// WaitingOfConfigs are the runs of configs that wait for their lock, at most so many of each.
+// WaitingOfConfigs returns the runs of configs that wait for their lock, up to most of each.
 func (tx *Tx) WaitingOfConfigs(ctx context.Context, keys []ConfigKey, most int) (map[id.Config][]id.Run, error) {
 	rows, err := tx.q.WaitingOfConfigs(ctx, db.WaitingOfConfigsParams{
 		TenantIds: column(keys, ConfigKey.tenantID), ConfigIds: column(keys, ConfigKey.configID), Most: int32(most), //nolint:gosec // a batch size
@@ -304,16 +304,16 @@ func (tx *Tx) WaitingOfConfigs(ctx context.Context, keys []ConfigKey, most int) 
 	return waiting, err
 }
 
-// ConfigResult is what a run that has ended tells its config.
+// ConfigResult is the result of an ended run, for its config.
 type ConfigResult struct {
 	ConfigKey
 
-	ID    int64 // its place among all
+	ID    int64 // orders the results
 	Run   id.Run
 	State run.State
 	At    time.Time
-	// After is the last of the configs that run after this one's success and have had their run,
-	// if they are too many for one transaction.
+	// After is the last listening config that has had its run, if there are too many listeners for
+	// one transaction.
 	After *id.Config
 }
 
@@ -330,7 +330,7 @@ func (tx *Tx) insertConfigResults(ctx context.Context, c Changes) error {
 	})
 }
 
-// TakeConfigResults takes up to most results, in the order in which they were told.
+// TakeConfigResults deletes and returns up to most results, the oldest first.
 func (tx *Tx) TakeConfigResults(ctx context.Context, most int) ([]ConfigResult, error) {
 	rows, err := tx.q.TakeConfigResults(ctx, int32(most)) //nolint:gosec // a batch size
 	if err != nil {
@@ -350,7 +350,7 @@ func (tx *Tx) TakeConfigResults(ctx context.Context, most int) ([]ConfigResult, 
 	}), nil
 }
 
-// ClaimedRuns are those of ended runs of which a worker has claimed some task.
+// ClaimedRuns returns those of the ended runs of which a worker has claimed a task.
 func (tx *Tx) ClaimedRuns(ctx context.Context, runs []RunKey) (map[id.Run]bool, error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -362,8 +362,8 @@ func (tx *Tx) ClaimedRuns(ctx context.Context, runs []RunKey) (map[id.Run]bool, 
 	}))
 }
 
-// LeaveConfigResults puts results back that have to wait. Of one with After the listeners up to
-// that have had their runs.
+// LeaveConfigResults inserts results again that have to wait. The listeners up to After have had
+// their runs.
 func (tx *Tx) LeaveConfigResults(ctx context.Context, results []ConfigResult) error {
 	if len(results) == 0 {
 		return nil
@@ -384,18 +384,18 @@ func (tx *Tx) LeaveConfigResults(ctx context.Context, results []ConfigResult) er
 	})
 }
 
-// ConfigDependents are the names of up to most configs that run after a config, or depend on it.
+// ConfigDependents returns the names of up to most configs that run after a config or depend on it.
 func (tx *Tx) ConfigDependents(ctx context.Context, n ConfigName, most int) ([]string, error) {
 	return tx.q.ConfigDependents(ctx, db.ConfigDependentsParams{TenantID: n.Tenant.UUID, WorkspaceID: n.Workspace.UUID, Name: n.Name, Most: int32(most)}) //nolint:gosec // a page size
 }
 
-// ConfigNames are the names of up to most configs of a workspace.
+// ConfigNames returns the names of up to most configs of a workspace.
 func (tx *Tx) ConfigNames(ctx context.Context, w Workspace, most int) ([]string, error) {
 	return tx.q.ConfigNames(ctx, db.ConfigNamesParams{TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID, Most: int32(most)}) //nolint:gosec // a page size
 }
 
-// ConfigsOfOtherZoneData are configs whose next slot was computed with older zone data, or with
-// newer as well, after the one that is given, in the order of their keys.
+// ConfigsOfOtherZoneData returns configs after a key whose next slot was computed with older zone
+// data, or also with newer, in the order of their keys.
 func (tx *Tx) ConfigsOfOtherZoneData(ctx context.Context, version string, newer bool, after ConfigKey, most int) ([]ConfigKey, error) {
 	return list(func(r db.ConfigsOfOtherZoneDataRow) ConfigKey {
 		return ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)}

@@ -12,8 +12,8 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// HeartbeatSeen is when the holders of these leases were last heard of. Who has never sent a
-// heartbeat with its token is left out.
+// HeartbeatSeen returns the times of the last heartbeats of these leases. It omits leases without a
+// heartbeat.
 func (tx *Tx) HeartbeatSeen(ctx context.Context, keys []TaskKey) (map[PulseKey]time.Time, error) {
 	rows, err := tx.q.HeartbeatSeen(ctx, db.HeartbeatSeenParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
@@ -33,15 +33,15 @@ func (tx *Tx) HeartbeatSeen(ctx context.Context, keys []TaskKey) (map[PulseKey]t
 	return seen, nil
 }
 
-// Switch is something that an operator can turn off for everybody.
+// Switch turns a function off for all tenants.
 type Switch struct {
 	platform.Switch
 
 	Name    string
-	Version int32 // 0 if nobody has touched it
+	Version int32 // 0 if it was never changed
 }
 
-// LockSwitch keeps everybody away who acts by a switch, until the transaction ends.
+// LockSwitch excludes transactions that depend on a switch, until the transaction ends.
 func (tx *Tx) LockSwitch(ctx context.Context, name string) error { return tx.q.LockSwitch(ctx, name) }
 
 // Switch reads a switch.
@@ -57,7 +57,7 @@ func (tx *Tx) Switch(ctx context.Context, name string) (Switch, error) {
 	}, nil
 }
 
-// WriteSwitch writes a switch that this transaction has locked and turned.
+// WriteSwitch writes a switch that this transaction has locked.
 func (tx *Tx) WriteSwitch(ctx context.Context, s Switch) error {
 	n, err := tx.q.UpsertSwitch(ctx, db.UpsertSwitchParams{
 		Name: s.Name, Off: s.Off, Reason: s.Reason, ChangedBy: s.ChangedBy, Now: s.ChangedAt, Version: s.Version,
@@ -65,14 +65,14 @@ func (tx *Tx) WriteSwitch(ctx context.Context, s Switch) error {
 	return exactlyOne("UpsertSwitch", n, err)
 }
 
-// GetSwitch reads a switch by itself.
+// GetSwitch reads a switch in a transaction of its own.
 func (s *Store) GetSwitch(ctx context.Context, name string) (Switch, error) {
 	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) (Switch, error) {
 		return tx.Switch(ctx, name)
 	})
 }
 
-// BusyTask is a task that a worker holds, as an operator sees it.
+// BusyTask is a leased task, for operators.
 type BusyTask struct {
 	TenantName      string
 	Run             id.Run
@@ -84,7 +84,7 @@ type BusyTask struct {
 	CancelRequested bool
 }
 
-// Busy counts what workers hold, no further than MaxDepth, and names the oldest, up to most.
+// Busy counts leased tasks up to MaxDepth, and returns up to most of the oldest.
 func (s *Store) Busy(ctx context.Context, most int) (held int, oldest []BusyTask, err error) {
 	err = s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
 		n, err := tx.q.CountLeases(ctx, MaxDepth)
@@ -104,7 +104,7 @@ func (s *Store) Busy(ctx context.Context, most int) (held int, oldest []BusyTask
 	return held, oldest, err
 }
 
-// AssetPause says that new tasks of an asset wait.
+// AssetPause is a pause of an asset: its new tasks wait.
 type AssetPause struct {
 	Asset    string
 	PausedAt time.Time
@@ -112,13 +112,13 @@ type AssetPause struct {
 	Reason   string
 }
 
-// WriteWorkspaceVersion counts an event of a workspace that this transaction has locked.
+// WriteWorkspaceVersion writes the version of a workspace that this transaction has locked.
 func (tx *Tx) WriteWorkspaceVersion(ctx context.Context, w Workspace) error {
 	n, err := tx.q.BumpWorkspace(ctx, db.BumpWorkspaceParams{TenantID: w.Tenant.UUID, ID: w.ID.UUID, Version: w.Version})
 	return exactlyOne("BumpWorkspace", n, err)
 }
 
-// PauseAsset makes new tasks of an asset wait; false if they do already.
+// PauseAsset pauses an asset; false if it is already paused.
 func (tx *Tx) PauseAsset(ctx context.Context, w Workspace, p AssetPause) (bool, error) {
 	n, err := tx.q.InsertAssetPause(ctx, db.InsertAssetPauseParams{
 		TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID, Asset: p.Asset, Now: p.PausedAt, PausedBy: p.PausedBy, Reason: p.Reason,
@@ -126,14 +126,14 @@ func (tx *Tx) PauseAsset(ctx context.Context, w Workspace, p AssetPause) (bool, 
 	return n > 0, err
 }
 
-// ResumeAsset lets an asset go on; false if it was not paused. It waits for an admission that
-// may still hold tasks back; then ReleaseHeld finds them all.
+// ResumeAsset resumes an asset; false if it was not paused. It waits for a round of admission that
+// may still hold tasks, so that ReleaseHeld finds them all.
 func (tx *Tx) ResumeAsset(ctx context.Context, w Workspace, asset string) (bool, error) {
 	n, err := tx.q.DeleteAssetPause(ctx, db.DeleteAssetPauseParams{TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID, Asset: asset})
 	return n > 0, err
 }
 
-// ReleaseHeld puts the held tasks of an asset back into the order, and says how many.
+// ReleaseHeld releases the held tasks of an asset, and returns their number.
 func (tx *Tx) ReleaseHeld(ctx context.Context, w Workspace, asset string) (int, error) {
 	n, err := tx.q.ReleaseHeld(ctx, db.ReleaseHeldParams{TenantID: w.Tenant.UUID, WorkspaceID: w.ID.UUID, Asset: asset})
 	return int(n), err
@@ -143,7 +143,7 @@ func (tx *Tx) ReleaseHeld(ctx context.Context, w Workspace, asset string) (int, 
 // no more assets.
 const maxAssetPauses = 10_000
 
-// ListAssetPauses reads which assets of a workspace are paused, by key.
+// ListAssetPauses reads the paused assets of a workspace, by key.
 func (s *Store) ListAssetPauses(ctx context.Context, owner id.Tenant, workspace string) ([]AssetPause, error) {
 	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) ([]AssetPause, error) {
 		return list(func(r db.ListAssetPausesRow) AssetPause {
@@ -152,17 +152,17 @@ func (s *Store) ListAssetPauses(ctx context.Context, owner id.Tenant, workspace 
 	})
 }
 
-// TenantUsage is what a tenant uses of its quotas.
+// TenantUsage is the use of a tenant's quotas.
 type TenantUsage struct {
-	InFlight int64 // tasks, as admission has counted them last
+	InFlight int64 // tasks, by the last count of admission
 	Ready    int64 // tasks that wait for admission
 	Live     int64 // runs that have started and not ended
 	Pending  int64 // runs that wait for their start
-	Today    int64 // runs that were made today
+	Today    int64 // runs that were created today
 	DayBegan time.Time
 }
 
-// GetTenantUsage counts what a tenant uses of these quotas, each no further than MaxDepth.
+// GetTenantUsage counts the use of a tenant's quotas, each up to MaxDepth.
 func (s *Store) GetTenantUsage(ctx context.Context, owner id.Tenant, quotas tenant.Quotas) (TenantUsage, error) {
 	var usage TenantUsage
 	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {

@@ -1,8 +1,7 @@
-// Package store is the only place that knows SQL. It has no rules of its own: what may
-// happen to a run is decided in package run, when it happens in package engine. It locks
-// and reads rows, writes the difference it is given, and checks that as many rows were
-// written as there should be.
+// Package store is the only package with SQL. It has no rules of its own: package run decides what
+// may happen to a run, and package engine when. The store locks and reads rows, writes the changes
+// that it is given, and checks the number of written rows.
 //
-// Static statements live in queries/ and become Go through sqlc; every set of rows goes in
-// as arrays, one statement a table, whatever the size of the batch.
+// sqlc generates Go from the statements in queries/. Sets of rows are passed as arrays: one
+// statement per table, for any size of a batch.
 package store

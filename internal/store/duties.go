@@ -10,7 +10,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Duty is the right to do what must be done by one: holder and epoch as they were when it
+// Duty is the right to do work that only one server may do: holder and epoch of the time when it
 // was taken.
 type Duty struct {
 	Name   string
@@ -18,11 +18,11 @@ type Duty struct {
 	Epoch  int64
 }
 
-// ErrDutyLost says that somebody else holds the duty by now.
+// ErrDutyLost means that another server holds the duty.
 var ErrDutyLost = errors.New("the duty is held by another server")
 
-// TakeDuty takes a duty that is free or expired, or renews the holder's own, for ttl. It has a
-// connection of its own: work that uses all others does not hold a renewal up.
+// TakeDuty takes a duty that is free or expired, or renews the holder's own, for ttl. It uses a
+// connection of its own, so that a renewal does not wait for a free connection.
 func (s *Store) TakeDuty(ctx context.Context, name, holder string, ttl time.Duration) (duty Duty, err error) {
 	err = s.again(ctx, func() (bool, error) {
 		committing, err := s.attempt(ctx, s.urgent, pgx.TxOptions{BeginQuery: s.begin()}, func(ctx context.Context, tx *Tx) (err error) {
@@ -47,7 +47,7 @@ func (tx *Tx) takeDuty(ctx context.Context, name, holder string, ttl time.Durati
 		return duty, err
 	}
 	if _, err = tx.q.TakeDuty(ctx, db.TakeDutyParams{Name: name, Holder: holder, Now: now, ExpiresAt: noEvent}); err == nil {
-		_, err = renew() // it may have waited for work of the holder before: the duty lasts from now on
+		_, err = renew() // it may have waited for the previous holder: the duty lasts from now on
 	}
 	return duty, lostIfNone(err)
 }
@@ -59,7 +59,7 @@ func (s *Store) ReleaseDuty(ctx context.Context, d Duty) error {
 	})
 }
 
-// HoldDuty makes sure that the duty does not change hands before this transaction ends.
+// HoldDuty keeps other servers from taking the duty until this transaction ends.
 func (tx *Tx) HoldDuty(ctx context.Context, d Duty) error {
 	_, err := tx.q.HoldDuty(ctx, db.HoldDutyParams{Name: d.Name, Holder: d.Holder, Epoch: d.Epoch})
 	return lostIfNone(err)

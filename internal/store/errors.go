@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-var errReadInPipeline = errors.New("store: a read was put into the pipeline of writes")
+var errReadInPipeline = errors.New("store: a read was sent to the pipeline of writes")
 
-// MismatchError says that a statement touched another number of rows than were locked.
+// MismatchError means that a statement changed another number of rows than were locked.
 type MismatchError struct {
 	Statement string
 	Want, Got int
@@ -24,33 +24,33 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("store: %s touched %d rows instead of %d", e.Statement, e.Got, e.Want)
 }
 
-// IsLockTaken says that a run could not have the lock of another that came first.
+// IsLockTaken reports whether a run could not get a lock because another run took it first.
 func IsLockTaken(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "23505" && pg.ConstraintName == "live_runs_lock"
 }
 
-// Trouble says what can be done about a failed transaction.
+// Trouble classifies a failed transaction by what can be done about it.
 type Trouble int
 
 const (
-	// Broken is a mistake of ours: report it.
+	// Broken is a bug in Servo: report it.
 	Broken Trouble = iota
-	// Collided transactions (deadlock, serialization) work when tried again.
+	// Collided transactions (deadlock, serialization) succeed when retried.
 	Collided
 	// Away means the database did not answer; whether the commit happened is unknown.
 	Away
-	// Poisoned means a value that the database refuses: find the command that carries it.
+	// Poisoned means a value that the database rejects: find the command that contains it.
 	Poisoned
 )
 
-// IsTransient says that the same may work when it is tried again.
+// IsTransient reports whether a retry may succeed.
 func IsTransient(err error) bool {
 	trouble := Diagnose(err)
 	return trouble == Collided || trouble == Away
 }
 
-// Diagnose sorts an error of a transaction.
+// Diagnose classifies an error of a transaction.
 func Diagnose(err error) Trouble {
 	if _, ok := errors.AsType[*MismatchError](err); ok {
 		return Poisoned
@@ -73,14 +73,14 @@ func Diagnose(err error) Trouble {
 	return Broken
 }
 
-// deadlock is PostgreSQL's code for statements that wait for each other.
+// deadlock is PostgreSQL's code for a detected deadlock.
 const deadlock = "40P01"
 
 func diagnoseCode(code string) Trouble {
 	switch {
 	case code == "40001", code == deadlock, code == "55P03", code == clusterChanged:
 		return Collided
-	case code == "25P03", // we were silent in a transaction for too long
+	case code == "25P03", // idle in a transaction for too long
 		strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"):
 		return Away
 	case strings.HasPrefix(code, "22"), strings.HasPrefix(code, "23"), strings.HasPrefix(code, "54"):

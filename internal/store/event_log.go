@@ -13,10 +13,10 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// triedEvents is on how many events of each kind a filter is tried for one page.
+// triedEvents is how many events of each kind a filter is applied to for one page.
 const triedEvents = 5_000
 
-// RecordedEvent is an event of the log as people read it.
+// RecordedEvent is an event of the log.
 type RecordedEvent struct {
 	Tx, Position int64
 
@@ -31,20 +31,20 @@ type RecordedEvent struct {
 	Data    json.RawMessage
 }
 
-// RecordedFilter says which events are wanted. Zero fields ask for nothing.
+// RecordedFilter selects events. Zero fields match all.
 type RecordedFilter struct {
 	Tenant   id.Tenant
-	Type     string // how it begins
+	Type     string // prefix of the type
 	Subject  string
 	From, To time.Time
 }
 
-// EventPlace is a place in the log. The zero one is after the newest.
+// EventPlace is a position in the log. The zero value is after the newest event.
 type EventPlace struct{ Tx, Position int64 }
 
-// RecordedEvents reads events, the newest first, before a place. A filter is tried on a bounded
-// number of them: next is where to go on, nil if there is nothing more. The tenant is in the
-// predicate: the walk goes along the feed of all.
+// RecordedEvents reads events, the newest first, before a position. It applies the filter to a
+// bounded number of events: next is where the next page begins, nil at the end. The tenant is in
+// the predicate: the statement walks the feed of all tenants.
 func (s *Store) RecordedEvents(ctx context.Context, f RecordedFilter, before EventPlace, most int) (events []RecordedEvent, next *EventPlace, err error) {
 	if before == (EventPlace{}) {
 		before = EventPlace{Tx: math.MaxInt64, Position: math.MaxInt64}

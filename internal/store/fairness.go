@@ -8,13 +8,13 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// ShareView is what a tenant has of a pool, for people.
+// ShareView is the share of a tenant in a pool, for people.
 type ShareView struct {
 	Pool          string
 	Tenant        string // its name
 	Weight        float64
-	Deficit       float64 // at the pool's clock of now
-	Waiting       int     // counted no further than MaxWaitingShown
+	Deficit       float64 // at the pool's current clock
+	Waiting       int     // counted up to MaxWaitingShown
 	InFlight      int
 	TenantFlight  int // in all pools
 	MaxConcurrent int // -1 is no limit
@@ -26,16 +26,15 @@ type ShareView struct {
 }
 
 const (
-	// MaxWaitingShown bounds how far the tasks that wait are counted.
+	// MaxWaitingShown bounds the count of waiting tasks.
 	MaxWaitingShown = 200
-	// weighedShares bounds how many shares of those that wait, and of those with tasks in
-	// flight, are weighed against each other.
+	// weighedShares bounds how many waiting shares, and shares with tasks in flight, are read.
 	weighedShares = 10_000
 )
 
-// ListShares reads the shares of one pool, or of all if it is "", and of one tenant, or of all if
-// it is the zero one. It gives at most so many, first those with most in flight; more says that
-// there are others, or that more tenants wait than were weighed.
+// ListShares reads the shares of one pool, or of all if it is "", and of one tenant, or of all for
+// the zero tenant. It returns up to most shares, those with most tasks in flight first. More is
+// true if there are others, or if more tenants wait than it has read.
 func (s *Store) ListShares(ctx context.Context, pool string, tenant id.Tenant, most int) (shares []ShareView, more bool, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.ListShares(ctx, db.ListSharesParams{

@@ -17,17 +17,17 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// noEvent is when what has not been recorded was recorded.
+// noEvent is the time that FeedNext returns if there is no next event.
 var noEvent = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// feed runs fn in a transaction that walks the feed.
+// feed runs fn in a transaction with plans for the feed.
 func (s *Store) feed(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	return s.entered(pgx.TxOptions{AccessMode: pgx.ReadOnly}, (*db.Queries).EnterFeed)(ctx, fn)
 }
 
-// Feed reads the events of everybody after a place, in the order of the feed. It stops before
-// what a running transaction may still put something in front of, so that whoever reads on from
-// the last event sees each once. With origins, events of runs know their workspace and pipeline.
+// Feed reads the events of all tenants after a position, in the order of the feed. It stops before
+// events that a running transaction may still precede, so that a reader that continues from the
+// last event sees each event once. With origins, events of runs have their workspace and pipeline.
 func (s *Store) Feed(ctx context.Context, after event.Position, most int, origins bool) (found []subscription.Recorded, err error) {
 	err = s.feed(ctx, func(ctx context.Context, tx *Tx) error {
 		epochs, err := tx.epochs(ctx)
@@ -83,7 +83,7 @@ func (tx *Tx) epochs(ctx context.Context) (event.Epochs, error) {
 	})(tx.q.FeedEpochs(ctx))
 }
 
-// FeedLag is how long an event after a place waits already; zero if there is none.
+// FeedLag returns the age of the next event after a position; zero if there is none.
 func (s *Store) FeedLag(ctx context.Context, after event.Position) (lag time.Duration, err error) {
 	err = s.feed(ctx, func(ctx context.Context, tx *Tx) error {
 		lag, err = tx.feedLag(ctx, after)
@@ -101,17 +101,17 @@ func (tx *Tx) feedLag(ctx context.Context, after event.Position) (time.Duration,
 	return max(0, now.Sub(next)), err
 }
 
-// FeedState is how the feed and who follows it are doing.
+// FeedState is the state of the feed and its subscriptions.
 type FeedState struct {
-	// Age is how long the oldest event waits that a running transaction holds back.
+	// Age is the age of the oldest event that a running transaction holds back.
 	Age time.Duration
-	// Lag is that of the active subscription that is farthest behind.
+	// Lag is the lag of the active subscription that is farthest behind.
 	Lag time.Duration
-	// Failing are the active subscriptions whose receiver does not accept.
+	// Failing counts the active subscriptions whose receiver rejects events.
 	Failing int
 }
 
-// FeedState reads it.
+// FeedState reads the state of the feed.
 func (s *Store) FeedState(ctx context.Context) (state FeedState, err error) {
 	err = s.feed(ctx, func(ctx context.Context, tx *Tx) error {
 		ends, err := tx.q.FeedEnds(ctx)
@@ -135,7 +135,7 @@ func (s *Store) FeedState(ctx context.Context) (state FeedState, err error) {
 	return state, err
 }
 
-// FeedPlace turns words into a place: now, beginning, or one that somebody was given.
+// FeedPlace parses a position: now, beginning, or a position from an earlier answer.
 func (tx *Tx) FeedPlace(ctx context.Context, field, text string) (event.Position, error) {
 	epochs, err := tx.epochs(ctx)
 	if err != nil {
@@ -156,15 +156,14 @@ func (tx *Tx) FeedPlace(ctx context.Context, field, text string) (event.Position
 		return p, err
 	}
 	if p = epochs.Current(p); p.Tx >= ends.Next {
-		return p, fault.New(fault.InvalidArgument, fmt.Sprintf("%s is a place that the feed has not reached", text), fault.Field(field),
-			fault.Remedy("use now to begin with what happens next"))
+		return p, fault.New(fault.InvalidArgument, fmt.Sprintf("%s is beyond the end of the feed", text), fault.Field(field),
+			fault.Remedy("use now to begin with the next event"))
 	}
 	return p, nil
 }
 
-// CheckFeedEpoch begins a new epoch if the cluster is not the one that it was: it was restored
-// under another name or has left its timeline. It gives the epoch that is now. Where the
-// cluster cannot be asked who it is, only RaiseFeedEpoch begins one.
+// CheckFeedEpoch begins a new epoch if the cluster or its timeline has changed, and returns the
+// current epoch. Where the cluster's identity is not readable, only RaiseFeedEpoch begins one.
 func (s *Store) CheckFeedEpoch(ctx context.Context) (epoch int32, err error) {
 	var cluster string
 	asked := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
@@ -175,12 +174,12 @@ func (s *Store) CheckFeedEpoch(ctx context.Context) (epoch int32, err error) {
 		if ctx.Err() != nil {
 			return 0, asked
 		}
-		cluster = "" // not for everybody's eyes at some hosts
+		cluster = "" // some providers do not let the role read it
 	}
 	return s.raiseEpoch(ctx, cluster, otherCluster(cluster))
 }
 
-// RaiseFeedEpoch begins a new epoch: the cluster was put back to an earlier state.
+// RaiseFeedEpoch begins a new epoch: the cluster was restored to an earlier state.
 func (s *Store) RaiseFeedEpoch(ctx context.Context, reason string) (int32, error) {
 	return s.raiseEpoch(ctx, "", func(event.Epoch) (string, bool) { return reason, true })
 }
@@ -191,8 +190,8 @@ func (s *Store) raiseEpoch(ctx context.Context, cluster string, raise func(last 
 	})
 }
 
-// raiseEpoch begins a new epoch if raise says so, and raises the fencing tokens with it: both are
-// for when what was given out may be given out again. It gives the epoch that is now.
+// raiseEpoch begins a new epoch if raise returns true, and raises the fencing tokens: transaction
+// ids and tokens may be allocated a second time. It returns the current epoch.
 func (tx *Tx) raiseEpoch(ctx context.Context, cluster string, raise func(last event.Epoch) (reason string, yes bool)) (int32, error) {
 	if err := tx.q.LockFeedEpochs(ctx); err != nil {
 		return 0, err
@@ -222,7 +221,7 @@ func (tx *Tx) raiseEpoch(ctx context.Context, cluster string, raise func(last ev
 	return last.Number + 1, tx.q.RaiseFeedEpoch(ctx, db.RaiseFeedEpochParams{Epoch: last.Number + 1, FromTx: ends.Settled, Cluster: cluster, Reason: reason})
 }
 
-// EventTypes are the types of all events, in their order.
+// EventTypes returns the types of all events, sorted.
 func EventTypes() []string {
 	var all []string
 	for t := range Codec().Types() {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TakeFiringSeat says the time, and whether the transaction is one of the few that may fire at
-// the same time. It never waits.
+// TakeFiringSeat returns the time, and whether the transaction is one of the few that may fire
+// slots at the same time. It never waits.
 func (tx *Tx) TakeFiringSeat(ctx context.Context, seats int) (now time.Time, seated bool, err error) {
 	row, err := tx.q.TakeFiringSeat(ctx, int32(seats)) //nolint:gosec // a few
 	return row.Now, row.Seated, err

@@ -8,23 +8,23 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// HoursKept is how long sums by hour are kept: a week, and the day that has begun.
+// HoursKept is how long sums by hour are kept: a week and the current day.
 const HoursKept = 8 * 24 * time.Hour
 
-// Hour is what ended and what broke in an hour.
+// Hour counts the runs that ended and the breaches in an hour.
 type Hour struct {
 	At                                     time.Time // its beginning
 	Succeeded, Failed, TimedOut, Cancelled int64
 
-	Started  int64   // of those that ended: which had started, and have Seconds
+	Started  int64   // of the ended runs: those that had started, and have Seconds
 	Seconds  float64 // from start to end
-	Breaches int64   // that happened then, of whatever run
-	Delay    float64 // the seconds that one of those that ended had waited to be started, at most
+	Breaches int64   // of any run, in this hour
+	Delay    float64 // the longest start delay of the ended runs, in seconds
 }
 
 // Hours reads the sums of a tenant, or of all together, from one hour to another, both included.
-// Hours in which nothing happened are left out. They are exact: what was not added up yet is
-// added here.
+// It omits hours without runs and breaches. The sums are exact: deltas that are not merged yet are
+// included.
 func (s *Store) Hours(ctx context.Context, owner id.Tenant, from, to time.Time) ([]Hour, error) {
 	from, to = from.UTC().Truncate(time.Hour), to.UTC().Truncate(time.Hour)
 	if owner == (id.Tenant{}) {
@@ -44,7 +44,7 @@ func hourOf(r db.TenantHoursRow) Hour {
 	}
 }
 
-// ForgetHours deletes sums by hour that are too old to be shown. More says that there may be
+// ForgetHours deletes sums by hour that are too old to be shown. More is true if there may be
 // others.
 func (s *Store) ForgetHours(ctx context.Context) (n int64, more bool, err error) {
 	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {

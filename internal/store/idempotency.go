@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Ended is how a task ended, for the repeat of the report that ended it.
+// Ended is the end of a task, for a repeat of the report that ended it.
 type Ended struct {
 	TaskKey
 
@@ -23,7 +23,7 @@ type Ended struct {
 	Code       string // of the failure, if it failed
 }
 
-// EndedTasks reads those of these tasks that have ended.
+// EndedTasks returns those of the tasks that have ended.
 func (tx *Tx) EndedTasks(ctx context.Context, keys []TaskKey) ([]Ended, error) {
 	return list(func(r db.EndedTasksRow) Ended {
 		return Ended{
@@ -55,7 +55,7 @@ func (tx *Tx) TaskEvents(ctx context.Context, keys []TaskKey) (map[TaskKey][]eve
 	return streams, nil
 }
 
-// TriggerKey is a caller's idempotency key for a run, with a digest of what it asked for.
+// TriggerKey is a caller's idempotency key for a run, with a digest of the request.
 type TriggerKey struct {
 	Tenant id.Tenant
 	Key    string
@@ -63,8 +63,8 @@ type TriggerKey struct {
 	Run    id.Run
 }
 
-// TakeTriggerKeys writes the keys that are new. If some were not, it returns all with the
-// runs that they stand for. The insert comes first: of two at once, one waits.
+// TakeTriggerKeys inserts new keys. If some exist already, it returns all keys with their runs. The
+// insert comes first: of two concurrent transactions, one waits.
 func (tx *Tx) TakeTriggerKeys(ctx context.Context, keys []TriggerKey, now time.Time) ([]TriggerKey, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -84,14 +84,14 @@ func (tx *Tx) TakeTriggerKeys(ctx context.Context, keys []TriggerKey, now time.T
 	})(tx.q.IdempotencyKeys(ctx, db.IdempotencyKeysParams{TenantIds: tenants, Keys: names}))
 }
 
-// ExistingRuns says which of these runs are there: after a commit whose answer was lost.
+// ExistingRuns returns which of these runs exist, after a commit whose answer was lost.
 func (tx *Tx) ExistingRuns(ctx context.Context, keys []RunKey) (map[id.Run]bool, error) {
 	return index(func(u uuid.UUID) (id.Run, bool) {
 		return id.Of[id.Run](u), true
 	})(tx.q.ExistingRuns(ctx, db.ExistingRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
 }
 
-// TaskAssets says which asset each task makes.
+// TaskAssets returns the asset of each task.
 func (tx *Tx) TaskAssets(ctx context.Context, keys []TaskKey) (map[id.Task]string, error) {
 	return index(func(r db.TaskAssetsRow) (id.Task, string) {
 		return id.Of[id.Task](r.ID), r.Asset

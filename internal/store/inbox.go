@@ -27,7 +27,7 @@ func eventFromRow(r db.ServoEventInbox) (config.OutsideEvent, error) {
 	return o, err
 }
 
-// InsertEvent writes an event that has just come, unless its key was sent before.
+// InsertEvent writes a new external event, unless its key exists already.
 func (tx *Tx) InsertEvent(ctx context.Context, o config.OutsideEvent) (inserted bool, err error) {
 	rows, err := tx.q.InsertEvent(ctx, db.InsertEventParams{
 		TenantID: o.Tenant.UUID, ID: o.ID.UUID, WorkspaceID: o.Workspace.UUID, Name: o.Name, DedupeKey: o.Key, Parameters: string(o.Parameters),
@@ -36,7 +36,7 @@ func (tx *Tx) InsertEvent(ctx context.Context, o config.OutsideEvent) (inserted 
 	return rows == 1, err
 }
 
-// EventKey is what tells an event from outside from others.
+// EventKey identifies an external event.
 type EventKey struct {
 	Tenant    id.Tenant
 	Workspace id.Workspace
@@ -44,7 +44,7 @@ type EventKey struct {
 	Key       string
 }
 
-// EventByKey finds the event that was sent with a key.
+// EventByKey finds the external event of a key.
 func (tx *Tx) EventByKey(ctx context.Context, k EventKey) (found config.OutsideEvent, known bool, err error) {
 	row, err := tx.q.EventByKey(ctx, db.EventByKeyParams{TenantID: k.Tenant.UUID, WorkspaceID: k.Workspace.UUID, Name: k.Name, DedupeKey: k.Key})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -57,18 +57,18 @@ func (tx *Tx) EventByKey(ctx context.Context, k EventKey) (found config.OutsideE
 	return found, true, err
 }
 
-// CountEventListeners counts the configs that an event of this name makes runs of.
+// CountEventListeners counts the configs that an external event of this name triggers.
 func (tx *Tx) CountEventListeners(ctx context.Context, k EventKey) (int32, error) {
 	return tx.q.CountEventListeners(ctx, db.CountEventListenersParams{TenantID: k.Tenant.UUID, WorkspaceID: k.Workspace.UUID, Name: k.Name})
 }
 
-// EventListener is a config that listens: what is needed to see whether it could run.
+// EventListener is a config that listens, with its spec.
 type EventListener struct {
 	Name string
 	Spec config.Spec
 }
 
-// SomeEventListeners are the first configs that listen to an event of this name.
+// SomeEventListeners returns the first configs that listen to external events of this name.
 func (tx *Tx) SomeEventListeners(ctx context.Context, k EventKey, most int) ([]EventListener, error) {
 	return tryList(func(r db.SomeEventListenersRow) (EventListener, error) {
 		l := EventListener{Name: r.Name}
@@ -79,13 +79,13 @@ func (tx *Tx) SomeEventListeners(ctx context.Context, k EventKey, most int) ([]E
 	}))
 }
 
-// TakeEvents locks up to most events that are not done, the oldest first, waiting for nobody.
+// TakeEvents locks up to most unfinished external events, the oldest first, and skips locked rows.
 func (tx *Tx) TakeEvents(ctx context.Context, most int) ([]config.OutsideEvent, error) {
 	return tryList(eventFromRow)(tx.q.TakeEvents(ctx, int32(most))) //nolint:gosec // a batch size
 }
 
-// EventListeners are the configs that listen to each of these events, up to most of each after
-// the last one that has had its run, in the order of their ids.
+// EventListeners returns the configs that listen to each of these external events, up to most of
+// each after the last one that has had its run, in the order of their ids.
 func (tx *Tx) EventListeners(ctx context.Context, events []config.OutsideEvent, most int) (map[id.Event][]ConfigKey, error) {
 	rows, err := tx.q.EventListeners(ctx, db.EventListenersParams{
 		TenantIds:    column(events, func(o config.OutsideEvent) uuid.UUID { return o.Tenant.UUID }),
@@ -103,7 +103,7 @@ func (tx *Tx) EventListeners(ctx context.Context, events []config.OutsideEvent, 
 	return found, err
 }
 
-// UpdateEvents writes how far locked events are.
+// UpdateEvents writes the progress of locked external events.
 func (tx *Tx) UpdateEvents(ctx context.Context, rows []config.OutsideEvent) error {
 	skipped, err := convert(rows, func(o config.OutsideEvent) (string, error) {
 		if o.Skipped == nil {
@@ -127,8 +127,8 @@ func (tx *Tx) UpdateEvents(ctx context.Context, rows []config.OutsideEvent) erro
 	})
 }
 
-// ForgetEvents deletes up to most events that are done and were received longer ago than keep:
-// their keys are free again.
+// ForgetEvents deletes up to most finished external events that were received longer ago than keep.
+// Their keys may be used again.
 func (s *Store) ForgetEvents(ctx context.Context, keep time.Duration, most int) (forgotten int64, err error) {
 	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		forgotten, err = tx.q.ForgetEvents(ctx, db.ForgetEventsParams{Before: now.Add(-keep), Most: int32(most)}) //nolint:gosec // a batch size
@@ -137,14 +137,14 @@ func (s *Store) ForgetEvents(ctx context.Context, keep time.Duration, most int) 
 	return forgotten, err
 }
 
-// EventView is an event from outside as people read it.
+// EventView is an external event with the name of its workspace.
 type EventView struct {
 	config.OutsideEvent
 
 	WorkspaceName string
 }
 
-// GetEvent reads an event from outside by its id.
+// GetEvent reads an external event by its id.
 func (s *Store) GetEvent(ctx context.Context, tenant id.Tenant, of id.Event) (found EventView, err error) {
 	err = s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
 		row, err := tx.q.GetEvent(ctx, db.GetEventParams{TenantID: tenant.UUID, ID: of.UUID})

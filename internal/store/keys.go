@@ -8,7 +8,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// SigningKey is a key with its secret. Whoever holds one keeps it out of logs and answers.
+// SigningKey is a key with its secret. It must not appear in logs or answers.
 type SigningKey struct {
 	platform.Key
 
@@ -18,8 +18,8 @@ type SigningKey struct {
 	CreatedAt time.Time
 }
 
-// SigningKeys reads all keys, those that are not believed any more included, oldest first,
-// and the time of the database.
+// SigningKeys reads all keys, including expired and revoked ones, oldest first, and the database's
+// time.
 func (s *Store) SigningKeys(ctx context.Context) (keys []SigningKey, now time.Time, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if now, err = tx.Clock(ctx); err != nil {
@@ -49,7 +49,7 @@ func (tx *Tx) InsertSigningKey(ctx context.Context, k SigningKey) error {
 	return tx.q.InsertSigningKey(ctx, db.InsertSigningKeyParams{ID: k.ID, Secret: k.Secret, Now: k.CreatedAt, SignsFrom: k.SignsFrom})
 }
 
-// UpdateSigningKey writes when a key expires and was revoked.
+// UpdateSigningKey writes the expiry and the revocation of a key.
 func (tx *Tx) UpdateSigningKey(ctx context.Context, k SigningKey) error {
 	n, err := tx.q.UpdateSigningKey(ctx, db.UpdateSigningKeyParams{
 		ID: k.ID, Version: k.Version, ExpiresAt: orNil(k.ExpiresAt), RevokedAt: orNil(k.RevokedAt),

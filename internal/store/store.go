@@ -28,22 +28,21 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Options say how to reach the database.
+// Options configure the connection to the database.
 type Options struct {
 	URL      string
-	MaxConns int32 // 0 leaves it to the URL or the driver
-	Pooler   bool  // a pooler hands server connections from transaction to transaction (see withoutSession)
+	MaxConns int32 // 0 means the value of the URL or the driver's default
+	Pooler   bool  // a pooler assigns server connections per transaction (see withoutSession)
 	Logger   *slog.Logger
 
-	// Watch changes the pool before it is opened: for who looks at every connection that is
-	// given back, or every statement that is sent.
+	// Watch changes the pool before it is opened, to observe released connections or statements.
 	Watch func(*pgxpool.Config)
 }
 
 // Store is a pool of connections to one Servo database.
 type Store struct {
 	pool   *pgxpool.Pool
-	urgent *pgxpool.Pool // one connection for what must not wait for work (see TakeDuty)
+	urgent *pgxpool.Pool // one connection for statements that must not wait for work (see TakeDuty)
 	codec  *event.Codec
 	log    *slog.Logger
 	stats  *counter
@@ -52,15 +51,15 @@ type Store struct {
 	lineage lineage
 }
 
-// Stats count what the store has sent since it was opened.
+// Stats count the transactions and statements since the store was opened.
 type Stats struct {
 	Transactions int64
 	Statements   int64
-	Deadlocks    int64 // statements that PostgreSQL ended because they waited for each other
-	Retries      int64 // transactions that were tried again after a transient error
+	Deadlocks    int64 // statements that PostgreSQL cancelled because of a deadlock
+	Retries      int64 // transactions that were retried after a transient error
 }
 
-// Open connects and checks that the database answers.
+// Open connects to the database and checks that it answers.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := CheckURL("database", o.URL); err != nil {
 		return nil, err
@@ -111,24 +110,24 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// withoutSession makes a connection leave nothing behind on the server that outlives a
-// transaction: a statement that stays prepared would be looked for on another connection.
-// What the parameters and columns of a statement are is still asked once only.
+// withoutSession keeps a connection from leaving session state on the server: the next transaction
+// would look for a prepared statement on another connection. Descriptions of statements are still
+// cached.
 func withoutSession(config *pgx.ConnConfig) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	config.StatementCacheCapacity = 0
 	config.DescriptionCacheCapacity = describedStatements
 }
 
-// describedStatements is how many statements a connection behind a pooler knows: all there are.
+// describedStatements is the size of that cache: more than there are statements.
 const describedStatements = 512
 
-// Codec knows every event of this version of Servo.
+// Codec returns a codec for all events of this version of Servo.
 func Codec() *event.Codec {
 	return event.NewCodec(slices.Concat(run.Events(), tenant.Events(), platform.Events(), config.Events(), alert.Events(), access.Events(), subscription.Events())...)
 }
 
-// registerTypes makes UUIDs travel in binary and times come back in UTC.
+// registerTypes encodes UUIDs in binary and decodes times in UTC.
 func registerTypes(conn *pgx.Conn) {
 	pgxuuid.Register(conn.TypeMap())
 	conn.TypeMap().RegisterType(&pgtype.Type{
@@ -136,13 +135,13 @@ func registerTypes(conn *pgx.Conn) {
 	})
 }
 
-// Close waits for connections in use and closes all.
+// Close waits for connections in use and closes all connections.
 func (s *Store) Close() {
 	s.pool.Close()
 	s.urgent.Close()
 }
 
-// Stats are the counts so far.
+// Stats returns the counts so far.
 func (s *Store) Stats() Stats {
 	return Stats{
 		Transactions: s.stats.transactions.Load(), Statements: s.stats.statements.Load(),
@@ -150,7 +149,7 @@ func (s *Store) Stats() Stats {
 	}
 }
 
-// counter counts statements as the driver sends them.
+// counter counts the statements that the driver sends.
 type counter struct{ transactions, statements, deadlocks, retries atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -182,8 +181,8 @@ func (c *counter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.Trace
 
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// Tx is one transaction. Reads and locks go out at once; writes are collected and sent
-// together by flush.
+// Tx is one transaction. It sends reads and locks immediately. It collects writes, and flush sends
+// them together.
 type Tx struct {
 	tx     pgx.Tx
 	q      *db.Queries
@@ -191,12 +190,12 @@ type Tx struct {
 	writes *pipeline
 }
 
-// Engine runs fn in a transaction of the engine's role, which spans tenants, and commits.
-// What fn collected is written before the commit. Under the claim of a call it is not committed
-// but kept with the call's answer (see Claim).
+// Engine runs fn in a transaction of the engine's role, which spans tenants, writes the changes
+// that fn collected, and commits. In the transaction of an idempotent call the commit comes later,
+// together with the call's answer (see CallTx).
 func (s *Store) Engine(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	if c := claimOf(ctx); c != nil {
-		if c.state.Load() != claimFree { // a part of what was begun before
+		if c.state.Load() != claimFree { // a part of the call's transaction
 			return c.effect(ctx, fn)
 		}
 		return s.again(ctx, func() (bool, error) { return false, c.effect(ctx, fn) })
@@ -204,7 +203,7 @@ func (s *Store) Engine(ctx context.Context, fn func(ctx context.Context, tx *Tx)
 	return s.engine(ctx, fn)
 }
 
-// engine is Engine for what the store reads itself: no call stands or falls with it.
+// engine is Engine for the store's own statements, which are no part of a call.
 func (s *Store) engine(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	if Uncommitted(ctx) {
 		return claimOf(ctx).use(ctx, func(ctx context.Context, tx *Tx) error { return s.run(ctx, tx.tx, fn) })
@@ -281,14 +280,14 @@ func read[T any](ctx context.Context, in within, fn func(ctx context.Context, tx
 }
 
 func (s *Store) in(ctx context.Context, options pgx.TxOptions, fn func(ctx context.Context, tx *Tx) error) error {
-	if Uncommitted(ctx) { // what was done is not to be seen anywhere else
+	if Uncommitted(ctx) { // only the call's transaction sees its changes
 		return claimOf(ctx).read(ctx, fn)
 	}
 	return s.again(ctx, func() (committing bool, err error) { return s.attempt(ctx, s.pool, options, fn) })
 }
 
-// attempt runs fn in a transaction, once. Committing says that what it wrote may be there, whatever
-// the error says.
+// attempt runs fn in a transaction, once. Committing is true if the changes may be committed,
+// even with an error.
 func (s *Store) attempt(ctx context.Context, pool *pgxpool.Pool, options pgx.TxOptions, fn func(ctx context.Context, tx *Tx) error) (committing bool, err error) {
 	err = pgx.BeginTxFunc(ctx, pool, options, func(raw pgx.Tx) error {
 		err := s.run(ctx, raw, fn)
@@ -298,7 +297,7 @@ func (s *Store) attempt(ctx context.Context, pool *pgxpool.Pool, options pgx.TxO
 	return committing, err
 }
 
-// run runs fn in a transaction that was begun, and writes what it has collected.
+// run runs fn in an open transaction and writes the changes that it collected.
 func (s *Store) run(ctx context.Context, raw pgx.Tx, fn func(ctx context.Context, tx *Tx) error) error {
 	tx := s.tx(raw)
 	if err := fn(ctx, tx); err != nil {
@@ -311,7 +310,7 @@ func (s *Store) tx(raw pgx.Tx) *Tx {
 	return &Tx{tx: raw, q: db.New(arrays{raw}), codec: s.codec, writes: &pipeline{}}
 }
 
-// Clock is the database's time now. The engine reads it once, after its locks.
+// Clock returns the database's current time. The engine reads it once, after its locks.
 func (tx *Tx) Clock(ctx context.Context) (time.Time, error) { return tx.q.Clock(ctx) }
 
 // arrays sends the arrays of ids in a form that the driver encodes without reflection.
@@ -338,8 +337,8 @@ func flat(args []any) []any {
 	return args
 }
 
-// pipeline stands where a connection would and collects the writes that sqlc's methods
-// send, so that they travel in one round trip.
+// pipeline takes the place of a connection and collects the writes of sqlc's methods, which are
+// then sent in one round trip.
 type pipeline struct {
 	batch  pgx.Batch
 	expect []expectation
@@ -368,7 +367,7 @@ type readInPipeline struct{}
 
 func (readInPipeline) Scan(...any) error { return errReadInPipeline }
 
-// write collects one statement that must touch exactly rows rows.
+// write collects one statement that must change exactly rows rows.
 func (p *pipeline) write(what string, rows int, queue func(q *db.Queries) error) error {
 	if rows == 0 {
 		return nil
@@ -377,14 +376,14 @@ func (p *pipeline) write(what string, rows int, queue func(q *db.Queries) error)
 	return queue(db.New(p))
 }
 
-// flush sends what was collected and checks every row count: rows were locked before, so
-// a missing one means that a rule was broken, and nothing of the batch may stand.
+// flush sends the collected statements and checks every row count. The rows are locked, so a
+// different count means that an invariant is broken: the batch is rolled back.
 func (p *pipeline) flush(ctx context.Context, tx pgx.Tx) error {
 	if len(p.expect) == 0 {
 		return nil
 	}
 	results := tx.SendBatch(ctx, &p.batch)
-	defer func() { _ = results.Close() }() // an error of it came out of Exec before
+	defer func() { _ = results.Close() }() // Exec has returned its error before
 	for _, e := range p.expect {
 		tag, err := results.Exec()
 		if err != nil {

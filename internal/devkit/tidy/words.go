@@ -54,6 +54,7 @@ var unreviewed = []string{
 	"proto",
 	"internal/base",
 	"internal/domain",
+	"internal/store",
 	"internal/engine",
 	"internal/loops",
 	"internal/edge/api",

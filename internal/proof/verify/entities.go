@@ -222,7 +222,7 @@ func (en *entity) may(body event.Body) bool {
 	case tenant.Created, tenant.WorkspaceCreated, tenant.DeploymentRegistered:
 		return en.Kind == ""
 	}
-	return true // not an event of an entity: Evolve says so
+	return true // not an event of an entity: Evolve rejects it
 }
 
 // meet returns the fold of a row; nil if it cannot be compared.
