@@ -31,7 +31,7 @@ func (r *Repo) UndocumentedPackages() ([]Finding, error) {
 	})
 	for _, dir := range order {
 		if !documented[dir] {
-			found = append(found, Finding{File: dir, Text: "no package comment: say what it is for and what it never does"})
+			found = append(found, Finding{File: dir, Text: "no package comment: state what it is for and what it never does"})
 		}
 	}
 	return found, err

@@ -21,7 +21,7 @@ var topLevel = []string{
 	".ci", "client", "cmd", "deploy", "docs", "examples", "gen", "internal", "proto", "python", "scripts", "tools",
 }
 
-// MissingPaths finds files and directories that the documentation names and nobody has.
+// MissingPaths finds files and directories that the documentation names and that do not exist.
 // The changelog is history: what it names may be gone.
 func (r *Repo) MissingPaths() ([]Finding, error) {
 	keep := func(name string) bool { return isMarkdown(name) && name != "CHANGELOG.md" }
@@ -167,8 +167,8 @@ func (r *Repo) UnlistedDecisions() ([]Finding, error) {
 	})
 }
 
-// eachLine walks through a Markdown document and says of each line whether it stands in
-// a fenced block; the fences themselves are left out.
+// eachLine visits the lines of a Markdown document, and reports for each whether it is in a fenced
+// block. The fences themselves are left out.
 func eachLine(data []byte, visit func(n int, line string, fenced bool)) {
 	fenced := false
 	for i, line := range lines(data) {

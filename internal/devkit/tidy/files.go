@@ -19,7 +19,7 @@ func (r *Repo) LongFiles() ([]Finding, error) {
 }
 
 var (
-	// A path below somebody's own directories, at the start of a word.
+	// A path below the directories of one machine or user, at the start of a word.
 	machinePath = regexp.MustCompile(`(^|[^\w.~/*-])/(work|root|tmp|home|Users)/[\w.]`)
 	// Where packages are fetched from is set on a machine, not in a repository. The
 	// brackets keep the expression from finding itself.

@@ -1,6 +1,6 @@
 // Package tidy checks the repository itself: sizes of files, paths and commands named in
-// the documentation, places in the layers, traces of somebody's machine. Its checks run
-// as tests. It never changes a file, and no product code imports it.
+// the documentation, imports between rooms, words, traces of one machine. Its checks run as
+// tests. It never changes a file, and no product code imports it.
 package tidy
 
 import (

@@ -108,7 +108,7 @@ var checks = []check{
 		claim: "every package says what it is for",
 		find:  (*Repo).UndocumentedPackages,
 		bad:   map[string]string{"a/a.go": "package a\n", "a/b.go": "// A comment that stands apart.\n\npackage a\n"},
-		want:  []string{"a: no package comment: say what it is for and what it never does"},
+		want:  []string{"a: no package comment: state what it is for and what it never does"},
 		good:  map[string]string{"a/a.go": "package a\n", "a/doc.go": "// Package a is an example.\npackage a\n"},
 	},
 	{
