@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/domain/platform"
+	"go.arco.dev/servo/internal/engine/batch"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -191,30 +192,28 @@ func (e *Engine) RevokeAPIKey(ctx context.Context, owner id.Tenant, key, reason 
 	return revoked, err
 }
 
-// auditCommand is one call to write down. Its id and time are given once: a batch that is
-// tried again writes the same row.
-type auditCommand struct{ store.Audit }
-
-// Audit writes a call down and returns when it is there. Calls that come together are written
-// together.
+// Audit records a call and returns after the commit. Calls that come together are recorded in one
+// transaction.
 func (e *Engine) Audit(ctx context.Context, a store.Audit) error {
-	return e.audits.do(ctx, &auditCommand{Audit: a})
+	_, err := e.audits.Do(ctx, &a)
+	return err
 }
 
-func (e *Engine) runAudits(ctx context.Context, batch []*call[*auditCommand]) error {
+// runAudits sets the id and time of each record once: a batch that is tried again writes the same rows.
+func (e *Engine) runAudits(ctx context.Context, calls []*batch.Call[*store.Audit, struct{}]) error {
 	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
 		}
 		mint := id.NewMinter(now)
-		calls := make([]store.Audit, len(batch))
-		for i, c := range batch {
-			if c.cmd.At.IsZero() {
-				c.cmd.At, c.cmd.ID = now, id.New[id.Event](mint).UUID
+		records := make([]store.Audit, len(calls))
+		for i, c := range calls {
+			if c.Request.At.IsZero() {
+				c.Request.At, c.Request.ID = now, id.New[id.Event](mint).UUID
 			}
-			calls[i] = c.cmd.Audit
+			records[i] = *c.Request
 		}
-		return tx.InsertAudit(ctx, calls)
+		return tx.InsertAudit(ctx, records)
 	})
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -31,60 +30,59 @@ type Cancelled struct {
 // CancelRun marks a run, ends the tasks that nobody holds, and asks the workers of the
 // others to stop. A run that ended in another way cannot be cancelled any more.
 func (e *Engine) CancelRun(ctx context.Context, c Cancel) (Cancelled, error) {
-	cmd := &cancelCommand{Cancel: c}
 	if store.Claimed(ctx) {
-		return e.cancelAlone(ctx, cmd)
+		return e.cancelAlone(ctx, c)
 	}
-	if err := e.control.do(ctx, cmd); err != nil {
+	answer, err := e.control.Do(ctx, controlRequest{cancel: &c})
+	return answer.cancel, err
+}
+
+// cancelAlone cancels a run in a transaction of its own, for a call whose answer is committed with its
+// effect: the transaction of a batch has the effects of other calls too.
+func (e *Engine) cancelAlone(ctx context.Context, c Cancel) (Cancelled, error) {
+	results, err := e.runSomeCancels(ctx, []*Cancel{&c})
+	if err != nil {
 		return Cancelled{}, err
 	}
-	return cmd.answer, nil
+	return results[0].Cancelled, results[0].err
 }
 
-// cancelAlone is for a call whose answer is committed with its effect: a batch would belong to
-// others too.
-func (e *Engine) cancelAlone(ctx context.Context, cmd *cancelCommand) (Cancelled, error) {
-	alone := &call[controlCommand]{ctx: ctx, cmd: cmd}
-	_, err := e.runSomeCancels(ctx, []*call[controlCommand]{alone})
-	if err = cmp.Or(err, alone.err); err != nil {
-		return Cancelled{}, err
-	}
-	return cmd.answer, nil
+// cancelResult is the answer to a cancel, or why it was refused.
+type cancelResult struct {
+	Cancelled
+
+	err error
 }
-
-type cancelCommand struct {
-	Cancel
-
-	answer Cancelled
-}
-
-func (*cancelCommand) control() {}
 
 // runCancels cancels the runs of a batch, in one transaction unless they are large.
-func (e *Engine) runCancels(ctx context.Context, batch []*call[controlCommand]) error {
-	for len(batch) > 0 {
-		n, err := e.runSomeCancels(ctx, batch)
+func (e *Engine) runCancels(ctx context.Context, calls []*controlCall) error {
+	cancels := make([]*Cancel, len(calls))
+	for i, c := range calls {
+		cancels[i] = c.Request.cancel
+	}
+	for done := 0; done < len(calls); {
+		results, err := e.runSomeCancels(ctx, cancels[done:])
 		if err != nil {
 			return err
 		}
-		batch = batch[n:]
+		for i, r := range results {
+			calls[done+i].Answer.cancel, calls[done+i].Err = r.Cancelled, r.err
+		}
+		done += len(results)
 	}
 	return nil
 }
 
-// runSomeCancels marks the first runs of a batch and sweeps their tasks, and says how many
-// cancels that were. A run must exist and be alive; whoever asks again gets the state it
-// is in.
-func (e *Engine) runSomeCancels(ctx context.Context, batch []*call[controlCommand]) (n int, err error) {
+// runSomeCancels marks the runs of the first cancels, cancels their tasks, and returns a result for
+// each of these. The run must exist and must not have ended; a repeated cancel gets its state.
+func (e *Engine) runSomeCancels(ctx context.Context, cancels []*Cancel) (results []cancelResult, err error) {
 	var done *working
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		done = w
 		seen := map[store.RunKey]bool{}
 		var keys []store.RunKey
-		for _, c := range batch {
-			c.err = nil                   // of a try before
-			cmd := c.cmd.(*cancelCommand) //nolint:forcetypeassert // sorted by runControl
-			if key := (store.RunKey{Tenant: cmd.Tenant, Run: cmd.Run}); !seen[key] {
+		for _, c := range cancels {
+			if key := (store.RunKey{Tenant: c.Tenant, Run: c.Run}); !seen[key] {
 				seen[key] = true
 				keys = append(keys, key)
 			}
@@ -94,8 +92,7 @@ func (e *Engine) runSomeCancels(ctx context.Context, batch []*call[controlComman
 			return err
 		}
 		w.addRuns(runs)
-		var alive []id.Run
-		alive, n = w.cancellable(batch)
+		alive, n := w.cancellable(cancels)
 		tasks, err := tx.Sweep(ctx, alive)
 		if err != nil {
 			return err
@@ -106,50 +103,49 @@ func (e *Engine) runSomeCancels(ctx context.Context, batch []*call[controlComman
 		}
 		w.at(now)
 		w.addTasks(tasks)
-		for _, c := range batch[:n] {
-			cmd := c.cmd.(*cancelCommand) //nolint:forcetypeassert // sorted by runControl
-			c.err = w.mark(cmd)
+		results = make([]cancelResult, n)
+		for i, c := range cancels[:n] {
+			results[i].Cancelled, results[i].err = w.mark(c)
 		}
 		return w.sweep(tasks)
 	})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for _, c := range batch[:n] {
-		if cmd := c.cmd.(*cancelCommand); c.err == nil { //nolint:forcetypeassert // sorted by runControl
-			cmd.answer.State = done.runs[cmd.Run].run.State // where nobody held a task, the run has ended
+	for i, c := range cancels[:len(results)] {
+		if results[i].err == nil {
+			results[i].State = done.runs[c.Run].run.State // a run without leased tasks has ended
 		}
 	}
-	return n, nil
+	return results, nil
 }
 
 // cancellable are the runs that the first n cancels of a batch are to end, bounded by the
 // tasks that they have left.
-func (w *working) cancellable(batch []*call[controlCommand]) (alive []id.Run, n int) {
+func (w *working) cancellable(cancels []*Cancel) (alive []id.Run, n int) {
 	seen := map[id.Run]bool{}
-	for tasks := 0; n < len(batch) && tasks <= maxTasksPerBatch; n++ {
-		cmd := batch[n].cmd.(*cancelCommand) //nolint:forcetypeassert // sorted by runControl
-		r, ok := w.runs[cmd.Run]
-		if !ok || seen[cmd.Run] || r.run.State.Terminal() || r.run.State == run.RunCancelling {
+	for tasks := 0; n < len(cancels) && tasks <= maxTasksPerBatch; n++ {
+		of := cancels[n].Run
+		r, ok := w.runs[of]
+		if !ok || seen[of] || r.run.State.Terminal() || r.run.State == run.RunCancelling {
 			continue
 		}
-		seen[cmd.Run] = true
-		alive = append(alive, cmd.Run)
+		seen[of] = true
+		alive = append(alive, of)
 		tasks += int(r.run.Remaining)
 	}
 	return alive, n
 }
 
 // mark decides one cancel of a batch.
-func (w *working) mark(cmd *cancelCommand) error {
+func (w *working) mark(cmd *Cancel) (Cancelled, error) {
 	r, ok := w.runs[cmd.Run]
 	if !ok || r.run.Tenant != cmd.Tenant { // another tenant's run may be in the same batch
-		return fault.New(fault.NotFound, "no run "+cmd.Run.String(), fault.Field("run"), fault.Remedy("check the id"))
+		return Cancelled{}, fault.New(fault.NotFound, "no run "+cmd.Run.String(), fault.Field("run"), fault.Remedy("check the id"))
 	}
-	cmd.answer = Cancelled{State: r.run.State, Repeat: true}
 	switch r.run.State {
 	case run.RunCancelling, run.RunCancelled, run.RunTimedOut:
-		return nil
+		return Cancelled{State: r.run.State, Repeat: true}, nil
 	default: // decided below
 	}
 	var action run.RunAction = run.CancelRun{Reason: cmd.Reason}
@@ -158,18 +154,17 @@ func (w *working) mark(cmd *cancelCommand) error {
 	}
 	body, err := r.run.Decide(action)
 	if err != nil {
-		return err
+		return Cancelled{}, err
 	}
 	if breach, overran := r.run.Overrun(int32(cmd.Limit / time.Second)); cmd.TimedOut && overran { //nolint:gosec // at most a year
 		if err := w.recordRun(r, breach, cmd.Meta); err != nil {
-			return err
+			return Cancelled{}, err
 		}
 	}
 	if err := w.recordRun(r, body, cmd.Meta); err != nil {
-		return err
+		return Cancelled{}, err
 	}
-	cmd.answer = Cancelled{State: r.run.State}
-	return nil
+	return Cancelled{State: r.run.State}, nil
 }
 
 // sweep cancels the tasks of the runs that were marked.

@@ -191,7 +191,7 @@ func TestCapabilities(t *testing.T) {
 		b.able(t, "plain", 1, "exec")
 		b.able(t, "go-1", 1, "go:old")
 		ask := func(capability string) <-chan []engine.Lease {
-			return b.standing(t, engine.ClaimRequest{Worker: "w " + capability, Pools: []string{"default"}, Max: 1, Slots: 8, Start: true, Capabilities: []string{capability}})
+			return b.waitingClaim(t, engine.ClaimRequest{Worker: "w " + capability, Pools: []string{"default"}, Max: 1, Slots: 8, Start: true, Capabilities: []string{capability}})
 		}
 		plain, golang := ask("exec"), ask("go:old")
 		b.trigger(t, "old")

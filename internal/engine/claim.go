@@ -111,22 +111,22 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := &claimCommand{ClaimRequest: r, set: set, renewal: renewal, unsure: true}
+	c := &claiming{Engine: e, cmd: &claimCommand{ClaimRequest: r, set: set, renewal: renewal}, unsure: true}
 	for first := true; ; first = false {
 		e.sawClaim(r, set)
 		woken := e.signals.waitAny(r.Pools)
-		over, err := e.claimOrStand(ctx, cmd, first, woken, patience.C)
+		leases, over, err := c.claimOrWait(ctx, first, woken, patience.C)
 		woken.stop()
 		switch {
 		case err != nil:
 			return nil, err
-		case len(cmd.leases) > 0:
-			leases, err := e.refuseMissing(ctx, cmd.leases, r.Meta)
-			if err != nil || len(leases) > 0 || over && r.Wait > 0 && time.Since(begun) >= r.Wait {
-				return leases, err
+		case len(leases) > 0:
+			kept, err := e.refuseMissing(ctx, leases, r.Meta)
+			if err != nil || len(kept) > 0 || over && r.Wait > 0 && time.Since(begun) >= r.Wait {
+				return kept, err
 			}
 		case over:
-			return e.recall(ctx, cmd)
+			return c.recall(ctx)
 		}
 	}
 }
@@ -148,38 +148,73 @@ func (e *Engine) LeaseTimes(r ClaimRequest) (lease, renewal time.Duration) {
 	return e.config.Lease, e.config.HeartbeatTimeout
 }
 
-// claimOrStand looks for tasks and then waits until it is worth looking again, or something
-// was brought. Who has just come need not look where others have looked in vain.
-func (e *Engine) claimOrStand(ctx context.Context, cmd *claimCommand, first bool, woken waiter, patience <-chan time.Time) (over bool, err error) {
-	waits := cmd.Wait > 0
-	if !first || !waits || !e.config.Inline || !e.signals.dry(cmd.Pools, cmd.set.name(), e.config.PollEvery) {
-		if err := e.work.do(ctx, cmd); err != nil || len(cmd.leases) > 0 {
-			return true, err
-		}
-		if cmd.unsure = false; !waits {
-			return true, nil
-		}
-		if cmd.Tenant == (id.Tenant{}) { // what it did not see may be for others
-			e.signals.ranDry(cmd.Pools, cmd.set.name(), woken)
-		}
-	}
-	return e.stand(ctx, cmd, woken.ch, patience), nil
+// claiming is a claim whose caller waits for leases.
+type claiming struct {
+	*Engine
+
+	cmd    *claimCommand
+	unsure bool // a transaction may have given it leases that it has not seen
 }
 
-// recall looks for what a claim was given that is about to be told that there is nothing: it
-// may be a repeat that has not looked, or a transaction that had something for it was committed
-// without anybody hearing of it. It takes nothing new, and is not hurried: whoever asked may be
-// gone, or the server about to stop.
-func (e *Engine) recall(ctx context.Context, cmd *claimCommand) ([]Lease, error) {
-	if !cmd.unsure {
+// claimOrWait looks for tasks and then waits until a handoff gives it leases or until it should look
+// again. A first look is skipped if a claim that could run the same has just found nothing.
+func (c *claiming) claimOrWait(ctx context.Context, first bool, woken waiter, patience <-chan time.Time) (leases []Lease, over bool, err error) {
+	waits, pools, set := c.cmd.Wait > 0, c.cmd.Pools, c.cmd.set.name()
+	if !first || !waits || !c.config.Inline || !c.signals.dry(pools, set, c.config.PollEvery) {
+		answer, err := c.work.Do(ctx, workRequest{claim: c.cmd})
+		if err != nil || len(answer.leases) > 0 {
+			return answer.leases, true, err
+		}
+		if c.unsure = false; !waits {
+			return nil, true, nil
+		}
+		if c.cmd.Tenant == (id.Tenant{}) { // a claim for one tenant does not see the tasks of others
+			c.signals.ranDry(pools, set, woken)
+		}
+	}
+	leases, over = c.wait(ctx, woken.ch, patience)
+	return leases, over, nil
+}
+
+// wait waits until a handoff has ended, the claim should look itself, or it has waited long enough.
+func (c *claiming) wait(ctx context.Context, woken <-chan struct{}, patience <-chan time.Time) (leases []Lease, over bool) {
+	w := c.handoffs.waiting.add(c.cmd)
+	poll := time.NewTimer(c.config.PollEvery)
+	defer poll.Stop()
+	select {
+	case <-w.done:
+		c.unsure = true
+		return w.leases, false
+	case <-woken:
+	case <-poll.C:
+	case <-patience:
+		over = true
+	case <-ctx.Done():
+		over = true
+	}
+	if c.handoffs.waiting.leave(w) {
+		return nil, over
+	}
+	<-w.done // bounded by the deadline of the transaction
+	c.unsure = true
+	return w.leases, over
+}
+
+// recall returns the leases of a claim that is about to be answered without any: it may be a repeat
+// that has not looked, or a handoff to it was committed and the answer of the database was lost. It
+// takes no other task, and outlives its caller's deadline: the caller may be gone, or the server may
+// be stopping.
+func (c *claiming) recall(ctx context.Context) ([]Lease, error) {
+	if !c.unsure {
 		return nil, nil
 	}
-	again := &claimCommand{ClaimRequest: cmd.ClaimRequest, set: cmd.set}
+	again := *c.cmd
 	again.Max = 0
-	if err := e.work.do(context.WithoutCancel(ctx), again); err != nil {
+	answer, err := c.work.Do(context.WithoutCancel(ctx), workRequest{claim: &again})
+	if err != nil {
 		return nil, err
 	}
-	return e.refuseMissing(ctx, again.leases, again.Meta)
+	return c.refuseMissing(ctx, answer.leases, again.Meta)
 }
 
 // takes reports whether the claim may take a task, and its worker can run it.
@@ -187,22 +222,25 @@ func (c *claimCommand) takes(t run.Task) bool {
 	return (c.Tenant == id.Tenant{} || c.Tenant == t.Tenant) && slices.Contains(c.Pools, t.Pool) && c.set.canRun(t.Needs)
 }
 
+// claimCommand is a claim with the capabilities of its worker.
 type claimCommand struct {
 	ClaimRequest
 
 	set     *capabilitySet // what its worker can run
 	renewal time.Duration  // how long a heartbeat renews its leases
-	unsure  bool           // it may hold leases that it has not been told of
-
-	offers []store.Offer // what it will get
-	leases []Lease
-	twin   *claimCommand // the same claim id, earlier in the batch
 }
 
-func (*claimCommand) work() {}
+// openClaim is a claim in one transaction.
+type openClaim struct {
+	*claimCommand
+
+	offers []store.Offer // tasks that it will get
+	leases []Lease
+	twin   *openClaim // the same claim id, earlier in the batch
+}
 
 // giveLeases gives the offered tasks to the claims of a batch that are not repeats.
-func (w *working) giveLeases(claims []*claimCommand) error {
+func (w *working) giveLeases(claims []*openClaim) error {
 	for _, c := range claims {
 		for _, offer := range c.offers {
 			if err := w.lease(c, offer); err != nil {
@@ -215,7 +253,7 @@ func (w *working) giveLeases(claims []*claimCommand) error {
 }
 
 // giveTwins gives each claim what an earlier one with the same id has got.
-func giveTwins(claims []*claimCommand) {
+func giveTwins(claims []*openClaim) {
 	for _, c := range claims {
 		if c.twin != nil {
 			c.leases = c.twin.leases
@@ -224,9 +262,9 @@ func giveTwins(claims []*claimCommand) {
 }
 
 // lease gives an offered task to a claim.
-func (w *working) lease(c *claimCommand, offer store.Offer) error {
+func (w *working) lease(c *openClaim, offer store.Offer) error {
 	t := w.add(offer.Task)
-	if err := w.leaseTo(c, t, offer.Token); err != nil {
+	if err := w.leaseTo(c.claimCommand, t, offer.Token); err != nil {
 		return err
 	}
 	w.known(offer.Workspace, offer.Trace)
@@ -263,16 +301,15 @@ func leaseOf(t run.Task, o store.Offer) Lease {
 // it is free again. Each pool is asked once, in the order in which the claims name them:
 // asked again, it would offer what is locked already. Workers of one tenant ask apart, for
 // tasks of that tenant, and so do workers that can run different tasks.
-func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
+func takeOffers(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 	type queue struct {
 		store.ShareKey
 
 		set string
 	}
-	asking := map[queue][]*claimCommand{}
+	asking := map[queue][]*openClaim{}
 	var pools []queue
 	for _, c := range claims {
-		c.offers = nil
 		if len(c.leases) > 0 || c.twin != nil {
 			continue
 		}
@@ -318,35 +355,36 @@ func takeOffers(ctx context.Context, tx *store.Tx, claims []*claimCommand) error
 // maxOffers bounds what one transaction leases from one pool.
 const maxOffers = 2000
 
-// repeatClaims answers the claims whose first try was committed. Each waits until an
-// earlier try with its id has ended.
-func repeatClaims(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
-	if len(claims) == 0 {
-		return nil
+// openClaims opens claims in a transaction. Those whose first try was committed have their leases. Each
+// waits until an earlier try with its id has ended.
+func openClaims(ctx context.Context, tx *store.Tx, cmds []*claimCommand) ([]*openClaim, error) {
+	if len(cmds) == 0 {
+		return nil, nil
 	}
-	ids := claimIDs(claims)
-	byID := make(map[id.Claim]*claimCommand, len(claims))
-	for _, c := range claims {
-		c.leases, c.twin = nil, byID[c.Claim]
-		if c.twin == nil {
-			byID[c.Claim] = c
+	claims := make([]*openClaim, len(cmds))
+	byID := make(map[id.Claim]*openClaim, len(cmds))
+	for i, cmd := range cmds {
+		claims[i] = &openClaim{claimCommand: cmd, twin: byID[cmd.Claim]}
+		if claims[i].twin == nil {
+			byID[cmd.Claim] = claims[i]
 		}
 	}
+	ids := claimIDs(claims)
 	if err := tx.LockClaims(ctx, ids); err != nil {
-		return err
+		return nil, err
 	}
 	held, err := tx.LeasesOfClaims(ctx, ids)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, offer := range held {
 		c := byID[offer.Task.Claim]
 		c.leases = append(c.leases, leaseOf(offer.Task, offer))
 	}
-	return nil
+	return claims, nil
 }
 
-func claimIDs(claims []*claimCommand) []id.Claim {
+func claimIDs(claims []*openClaim) []id.Claim {
 	ids := make([]id.Claim, len(claims))
 	for i, c := range claims {
 		ids[i] = c.Claim
@@ -355,7 +393,7 @@ func claimIDs(claims []*claimCommand) []id.Claim {
 }
 
 // addCode looks up what each leased task executes, and what its upstreams have left.
-func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
+func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 	var keys []store.DeploymentKey
 	for _, c := range claims {
 		for _, l := range c.leases {
@@ -379,7 +417,7 @@ func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*claimComma
 
 // addUpstream reads what the upstreams of all leased tasks have left: one statement, and
 // none if nothing waited for anything.
-func addUpstream(ctx context.Context, tx *store.Tx, claims []*claimCommand) error {
+func addUpstream(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 	var tasks []store.UpstreamsOf
 	var waited []*Lease
 	for _, c := range claims {

@@ -9,6 +9,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/tenant"
+	"go.arco.dev/servo/internal/engine/batch"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -76,20 +77,20 @@ type Engine struct {
 	log          *slog.Logger
 	deployments  *deployments
 	signals      *signals
-	short        shortWay
+	handoffs     handoffs
 	pace         pace
 	seen         *seenWorkers
 	capabilities capabilitySets
 	keys         *keyring
 	observed     sync.Pool // of *Committed: memory for what the observer is told
 
-	control    *lane[controlCommand]
-	work       *lane[workCommand]
-	heartbeats *lane[*heartbeatCommand]
-	progress   *lane[*progressCommand]
-	logs       *lane[*logCommand]
+	control    *batch.Lane[controlRequest, controlAnswer]
+	work       *batch.Lane[workRequest, workAnswer]
+	heartbeats *batch.Lane[[]Heartbeat, []Pulse]
+	progress   *batch.Lane[[]Progress, []Pulse]
+	logs       *batch.Lane[LogChunk, struct{}]
 	logMeter   *logMeter
-	audits     *lane[*auditCommand]
+	audits     *batch.Lane[*store.Audit, struct{}]
 }
 
 // New makes an engine on a store. Stop it when done.
@@ -100,26 +101,27 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	}
 	e := &Engine{store: s, config: config, log: log, deployments: newDeployments(), signals: newSignals(), seen: newSeenWorkers(), keys: &keyring{store: s}}
 	e.signals.far = newWakeups(s.Notify, log)
-	limits := laneLimits{batch: config.MaxBatch, waiting: config.MaxWaiting, timeout: config.CallTimeout}
-	e.control = newLane("control", limits, config.InFlight, log, e.runControl, e.signals.everybody)
-	e.work = newLane("work", limits, config.InFlight, log, e.runWork, e.signals.everybody)
-	e.heartbeats = newLane("heartbeats", limits, 1, log, e.runHeartbeats, e.signals.everybody)
-	e.progress = newLane("progress", limits, 1, log, e.runProgress, func() {})         // nobody waits for it
-	e.audits = newLane("audits", limits, config.InFlight, log, e.runAudits, func() {}) // nobody waits for what others did
-	limits.waiting = min(limits.waiting, maxLogsWait)
+	limits := batch.Limits{Batch: config.MaxBatch, Waiting: config.MaxWaiting, InFlight: config.InFlight, Timeout: config.CallTimeout}
+	e.control = batch.New("control", batch.Options[controlRequest, controlAnswer]{Limits: limits, Apply: e.runControl, Recovered: e.signals.everybody}, log)
+	e.work = batch.New("work", batch.Options[workRequest, workAnswer]{Limits: limits, Apply: e.runWork, Weight: workRequest.weight, Recovered: e.signals.everybody}, log)
+	e.audits = batch.New("audits", batch.Options[*store.Audit, struct{}]{Limits: limits, Apply: e.runAudits}, log)
+	limits.InFlight = 1
+	e.heartbeats = batch.New("heartbeats", batch.Options[[]Heartbeat, []Pulse]{Limits: limits, Apply: e.runHeartbeats, Weight: weightOf[Heartbeat], Recovered: e.signals.everybody}, log)
+	e.progress = batch.New("progress", batch.Options[[]Progress, []Pulse]{Limits: limits, Apply: e.runProgress, Weight: weightOf[Progress]}, log)
+	limits.Waiting = min(limits.Waiting, maxLogsWait)
 	e.logMeter = newLogMeter(config.LogRates)
-	e.logs = newLane("logs", limits, 1, log, e.runLogs, func() {}) // nobody waits for them
+	e.logs = batch.New("logs", batch.Options[LogChunk, struct{}]{Limits: limits, Apply: e.runLogs, Weight: chunkWeight}, log)
 	return e
 }
 
 // Stop finishes what was accepted and turns away what comes after.
 func (e *Engine) Stop() {
-	e.control.stop()
-	e.audits.stop()
-	e.work.stop()
-	e.logs.stop()
-	e.progress.stop()
-	e.heartbeats.stop()
+	e.control.Stop()
+	e.audits.Stop()
+	e.work.Stop()
+	e.logs.Stop()
+	e.progress.Stop()
+	e.heartbeats.Stop()
 	e.signals.far.stop()
 }
 
@@ -151,30 +153,30 @@ func (e *Engine) RunChanged(run id.Run) (changed <-chan struct{}, stop func()) {
 // The lanes repeat their batches themselves (see store.Once).
 func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *store.Tx, w *working) error) error {
 	var (
-		w       *working
-		brought *gift
+		w *working
+		h *handoff
 	)
-	defer func() { brought.end(false) }() // whoever was taken for it must not wait for ever, even if something panics
+	defer func() { h.end(false) }() // after a panic too the taken claims must not wait
 	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
 		if w != nil { // a try before was rolled back
-			brought.end(false)
+			h.end(false)
 			e.tell(w, errRolledBack)
 		}
-		w, brought = newWorking(), nil
+		w, h = newWorking(), nil
 		e.watch(w)
 		if err := fn(ctx, tx, w); err != nil {
 			return err
 		}
-		brought, err = e.inline(ctx, tx, w)
+		h, err = e.handOff(ctx, tx, w)
 		if err == nil {
-			err = e.apply(ctx, tx, w, brought)
+			err = e.apply(ctx, tx, w, h)
 		}
 		if err != nil {
-			brought.end(false) // the claims look for themselves while this is repeated
+			h.end(false) // the claims look for themselves while this is repeated
 		}
 		return err
 	})
-	brought.end(err == nil)
+	h.end(err == nil)
 	if err != nil {
 		if w != nil {
 			e.tell(w, err)
@@ -191,8 +193,8 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 // errRolledBack is told of a working set whose transaction is repeated.
 var errRolledBack = errors.New("the transaction was rolled back")
 
-// apply writes what a working set has changed, and reads what its gift needs.
-func (e *Engine) apply(ctx context.Context, tx *store.Tx, w *working, brought *gift) error {
+// apply writes what a working set has changed, and reads the leases of its handoff.
+func (e *Engine) apply(ctx context.Context, tx *store.Tx, w *working, h *handoff) error {
 	if err := missedStarts(ctx, tx, w); err != nil {
 		return err
 	}
@@ -203,5 +205,5 @@ func (e *Engine) apply(ctx context.Context, tx *store.Tx, w *working, brought *g
 	if err := tx.Apply(ctx, changes); err != nil {
 		return err
 	}
-	return e.fillGift(ctx, tx, w, brought)
+	return h.addLeases(ctx, e, tx, w)
 }

@@ -9,16 +9,14 @@ import (
 
 // CancelRuns puts several cancels into one batch.
 func (e *Engine) CancelRuns(ctx context.Context, cancels []Cancel) ([]Cancelled, []error) {
-	cmds := make([]controlCommand, len(cancels))
-	for i, c := range cancels {
-		cmds[i] = &cancelCommand{Cancel: c}
+	requests := make([]controlRequest, len(cancels))
+	for i := range cancels {
+		requests[i].cancel = &cancels[i]
 	}
-	errs := e.control.doAll(ctx, cmds)
+	found, errs := e.control.DoAll(ctx, requests)
 	answers := make([]Cancelled, len(cancels))
-	for i, cmd := range cmds {
-		if errs[i] == nil {
-			answers[i] = cmd.(*cancelCommand).answer //nolint:forcetypeassert // made above
-		}
+	for i := range found {
+		answers[i] = found[i].cancel
 	}
 	return answers, errs
 }
@@ -29,18 +27,17 @@ const MaxAncestors = maxAncestors
 // FiringSeats is how many transactions fire at the same time.
 const FiringSeats = firingSeats
 
-// Standing is how many claims wait in this process for a transaction that has something for them.
-func (e *Engine) Standing() int {
-	e.short.stands.mu.Lock()
-	defer e.short.stands.mu.Unlock()
-	return len(e.short.stands.waiting)
+// WaitingClaims is how many claims wait in this process for a handoff.
+func (e *Engine) WaitingClaims() int {
+	e.handoffs.waiting.mu.Lock()
+	defer e.handoffs.waiting.mu.Unlock()
+	return len(e.handoffs.waiting.waiting)
 }
 
 // Together puts a claim and a report into one batch, and gives what the claim gets.
 func (e *Engine) Together(ctx context.Context, c ClaimRequest, r Report) ([]Lease, []error) {
-	claim := &claimCommand{ClaimRequest: c, renewal: c.Lease}
-	errs := e.work.doAll(ctx, []workCommand{claim, &reportCommand{Report: r}})
-	return claim.leases, errs
+	answers, errs := e.work.DoAll(ctx, []workRequest{{claim: &claimCommand{ClaimRequest: c, renewal: c.Lease}}, {report: &r}})
+	return answers[0].leases, errs
 }
 
 // Pace is how far admission looks ahead.

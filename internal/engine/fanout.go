@@ -18,39 +18,38 @@ const (
 )
 
 // fanOut adds tasks to a running task's run.
-func (e *Engine) fanOut(ctx context.Context, tx *store.Tx, w *working, t *liveTask, r *reportCommand, a FanOut) error {
+func (e *Engine) fanOut(ctx context.Context, tx *store.Tx, w *working, t *liveTask, r *Report, a FanOut) (Answer, error) {
 	parent, ok := w.runs[t.task.Run]
 	if !ok {
-		return fmt.Errorf("run %s is not loaded", t.task.Run)
+		return Answer{}, fmt.Errorf("run %s is not loaded", t.task.Run)
 	}
 	if a.Ordinal < 0 {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", a.Ordinal), fault.Field("ordinal"), fault.Remedy("number the fan-outs of a task from 0"))
+		return Answer{}, fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", a.Ordinal), fault.Field("ordinal"), fault.Remedy("number the fan-outs of a task from 0"))
 	}
 	if a.Ordinal < t.task.FanOuts {
 		return e.repeatFanOut(ctx, tx, w, t, r, a)
 	}
 	specs, err := e.fanOutSpecs(ctx, tx, w, parent.run, a)
 	if err != nil {
-		return err
+		return Answer{}, err
 	}
 	added := make([]id.Task, len(specs))
 	for i, spec := range specs {
 		added[i] = spec.ID
 	}
 	if err := w.decide(t, run.FanOut{Token: r.Token, Ordinal: a.Ordinal, Tasks: added}, r.Meta); err != nil {
-		return err
+		return Answer{}, err
 	}
 	barrier, err := e.raiseBarrier(ctx, tx, w, t, specs, a.Barrier)
 	if err != nil {
-		return err
+		return Answer{}, err
 	}
 	by := t.task.ID
 	if err := w.addToRun(parent, run.RunTasksAdded{By: &by, Tasks: specs, Barrier: barrier}, r.Meta); err != nil {
-		return err
+		return Answer{}, err
 	}
 	w.insertTasks(parent.run, specs)
-	r.answer = Answer{State: t.task.State, Deadline: t.task.Deadline, Added: added}
-	return nil
+	return Answer{State: t.task.State, Deadline: t.task.Deadline, Added: added}, nil
 }
 
 // raiseBarrier makes what waits for the task wait for the added ones too.
@@ -122,16 +121,15 @@ func (e *Engine) fanOutSpecs(ctx context.Context, tx *store.Tx, w *working, pare
 }
 
 // repeatFanOut answers a fan-out that was heard before with what it added.
-func (e *Engine) repeatFanOut(ctx context.Context, tx *store.Tx, w *working, t *liveTask, r *reportCommand, a FanOut) error {
+func (e *Engine) repeatFanOut(ctx context.Context, tx *store.Tx, w *working, t *liveTask, r *Report, a FanOut) (Answer, error) {
 	streams, err := tx.TaskEvents(ctx, []store.TaskKey{r.TaskKey})
 	if err != nil {
-		return err
+		return Answer{}, err
 	}
 	for _, recorded := range w.streams(streams)[r.TaskKey] {
 		if body, ok := recorded.Body.(run.TaskFannedOut); ok && body.Ordinal == a.Ordinal {
-			r.answer = Answer{State: t.task.State, Deadline: t.task.Deadline, Added: body.Tasks, Repeat: true}
-			return nil
+			return Answer{State: t.task.State, Deadline: t.task.Deadline, Added: body.Tasks, Repeat: true}, nil
 		}
 	}
-	return fmt.Errorf("task %s has no fan-out %d in its events", r.Task, a.Ordinal)
+	return Answer{}, fmt.Errorf("task %s has no fan-out %d in its events", r.Task, a.Ordinal)
 }

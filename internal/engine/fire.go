@@ -83,7 +83,7 @@ type firing struct {
 	now     time.Time
 	ledger  *ledger
 	configs []*firingConfig
-	batch   []*call[controlCommand]
+	batch   []*firedTrigger
 	loads   map[id.Config]store.ConfigLoad
 	made    int
 	more    bool
@@ -96,23 +96,26 @@ type firingConfig struct {
 
 	schedule *schedule.Schedule
 	skipped  []config.Range
-	slots    []slotCommand
+	slots    []firingSlot
 	until    time.Time // every slot up to here will be decided
 	again    time.Time // when a slot that waits is looked at again
 	changed  bool      // its definition, not only where it stands
 	noted    bool      // among those that are written
 }
 
-// slotCommand is a slot that fires if its run can be made.
-type slotCommand struct {
-	at      time.Time
-	call    *call[controlCommand]
-	skipped *config.Range // decided before anything was asked
-	missed  bool          // it is one of several that are due at once
+// firedTrigger is the trigger of a config, with its result once the runs were created.
+type firedTrigger struct {
+	*triggerCommand
+
+	result triggerResult
 }
 
-func (s slotCommand) trigger() *triggerCommand {
-	return s.call.cmd.(*triggerCommand) //nolint:forcetypeassert // made below
+// firingSlot is a slot that fires if its run can be created.
+type firingSlot struct {
+	at      time.Time
+	trigger *firedTrigger
+	skipped *config.Range // decided before a run was requested
+	missed  bool          // it is one of several that are due at once
 }
 
 func newFiring(e *Engine, now time.Time) *firing {
@@ -179,7 +182,7 @@ func (f *firing) slotsOf(c *firingConfig, d config.Decision) {
 			return
 		}
 		c.until = later(c.until, at)
-		slot := slotCommand{at: at, missed: len(d.Fire) > 1}
+		slot := firingSlot{at: at, missed: len(d.Fire) > 1}
 		switch {
 		case !met:
 			slot.skipped = &config.Range{Outcome: config.SkippedDependency, Reason: c.Spec.DependsOn.Config + " has not succeeded in time"}
@@ -187,7 +190,7 @@ func (f *firing) slotsOf(c *firingConfig, d config.Decision) {
 			slot.skipped = &config.Range{Outcome: config.SkippedOverlap, Reason: fmt.Sprintf("%d runs have not ended, max_overlap is %d", c.Spec.MaxOverlap, c.Spec.MaxOverlap)}
 		default:
 			live++
-			slot.call = f.command(c.ConfigState, c.schedule, at, "schedule")
+			slot.trigger = f.add(configTrigger(c.ConfigState, c.schedule, at, f.now, "schedule"))
 		}
 		c.slots = append(c.slots, slot)
 	}
@@ -206,11 +209,11 @@ func dependencyMet(c *firingConfig, slot, now time.Time) (met, wait bool) {
 	return false, now.Before(slot.Add(d.Wait.Std()))
 }
 
-// command asks for a run of a config.
-func (f *firing) command(c *store.ConfigState, s *schedule.Schedule, slot time.Time, why string) *call[controlCommand] {
-	window := config.WindowAt(s, slot, f.now)
+// configTrigger requests a run of a config.
+func configTrigger(c *store.ConfigState, s *schedule.Schedule, slot, now time.Time, why string) *triggerCommand {
+	window := config.WindowAt(s, slot, now)
 	parameters, err := c.Spec.Render(window)
-	t := &triggerCommand{fired: true, broken: err, Trigger: Trigger{
+	t := newTrigger(Trigger{
 		Tenant: c.Tenant, Workspace: c.WorkspaceName, Pipeline: c.Spec.Pipeline, Parameters: parameters, Priority: c.Spec.Priority,
 		TriggerType: why, TriggeredBy: "config/" + c.Name, WaitForQuota: true, Meta: event.Meta{Actor: scheduler},
 		For: &ForConfig{
@@ -218,63 +221,57 @@ func (f *firing) command(c *store.ConfigState, s *schedule.Schedule, slot time.T
 			Within: c.Spec.SLAStartDelay.Std(), Delay: c.Delay(), Labels: labelText(c.Spec.Labels),
 			Window: &run.Window{Config: c.Name, Slot: window.Slot, Start: window.Start, End: window.End},
 		},
-	}}
+	})
+	t.fired, t.broken = true, err
 	if c.Spec.Retry != nil {
 		policy := policyOf(*c.Spec.Retry)
 		t.Retry = &policy
 	}
-	made := &call[controlCommand]{cmd: t}
-	f.batch = append(f.batch, made)
-	return made
+	return t
 }
 
-// makeRuns plans the runs, takes their locks, counts them and makes them: of the first n
-// commands, with which the transaction is as large as it may be.
+// add puts a trigger into the batch of the transaction.
+func (f *firing) add(t *triggerCommand) *firedTrigger {
+	fired := &firedTrigger{triggerCommand: t}
+	f.batch = append(f.batch, fired)
+	return fired
+}
+
+// makeRuns creates the runs of the first n triggers, with which the transaction has its largest size.
 func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working, limit int) (n int, err error) {
-	planned, n, err := f.engine.planTriggers(ctx, tx, f.batch, limit)
+	cmds := make([]*triggerCommand, len(f.batch))
+	for i, t := range f.batch {
+		cmds[i] = t.triggerCommand
+	}
+	planned, results, err := f.engine.planTriggers(ctx, tx, cmds, limit)
 	if err != nil {
 		return 0, err
 	}
-	for _, c := range planned {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // made above
+	for _, t := range planned {
 		t.run = id.New[id.Run](w.mint)
-		t.answer = Triggered{Run: t.run}
+		t.result.Run = t.run
 	}
-	unlocked, err := f.engine.takeLocks(ctx, tx, w, planned)
-	if err != nil {
+	if f.made, err = createRuns(ctx, tx, w, planned, planned, f.loads); err != nil {
 		return 0, err
 	}
-	waiting, err := f.engine.queueBehind(ctx, tx, planned, f.loads)
-	if err != nil {
-		return 0, err
+	for i, r := range results {
+		f.batch[i].result = r
+		f.cancels = append(f.cancels, r.replaces...)
 	}
-	allowed, err := f.engine.underQuotas(ctx, tx, w, append(unlocked, waiting...))
-	if err != nil {
-		return 0, err
-	}
-	for _, c := range allowed {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // made above
-		t.pending = t.pending || t.waits
-		if err := w.create(t); err != nil {
-			return 0, err
-		}
-		f.cancels = append(f.cancels, t.makeWay...)
-	}
-	f.made = len(allowed)
-	return n, settleRefused(ctx, tx, planned, planned)
+	return len(results), nil
 }
 
 // postpone leaves the slots from the nth command on for the next look: the transaction is
 // large enough.
 func (f *firing) postpone(n int) {
 	f.more = true
-	left := make(map[*call[controlCommand]]bool, len(f.batch)-n)
+	left := make(map[*firedTrigger]bool, len(f.batch)-n)
 	for _, c := range f.batch[n:] {
 		left[c] = true
 	}
 	for _, c := range f.configs {
 		for i, slot := range c.slots {
-			if left[slot.call] {
+			if left[slot.trigger] {
 				f.stopAt(c, i)
 				break
 			}
@@ -327,7 +324,7 @@ func (f *firing) settle(c *firingConfig) error {
 			break
 		}
 		if r == nil {
-			f.ledger.fire(c.ConfigState, slot.at, slot.trigger().answer.Run)
+			f.ledger.fire(c.ConfigState, slot.at, slot.trigger.result.Run)
 			continue
 		}
 		r.From, r.To, r.Slots, r.Version = slot.at, slot.at, 1, c.Version
@@ -350,28 +347,27 @@ func (f *firing) settle(c *firingConfig) error {
 }
 
 // outcome is why a slot did not fire, nil if it did.
-func (s slotCommand) outcome() (r *config.Range, postponed bool) {
+func (s firingSlot) outcome() (r *config.Range, postponed bool) {
 	if s.skipped != nil {
 		return s.skipped, false
 	}
-	t := s.trigger()
+	result := s.trigger.result
 	var cause *fault.Fault
 	switch {
-	case s.call.err == nil && t.answer.AlreadyRunning:
-		holder := t.answer.Run
-		return &config.Range{Outcome: config.SkippedOverlap, Run: &holder, Reason: s.overlapReason(t.For.Overlap)}, false
-	case s.call.err == nil:
+	case result.err == nil && result.AlreadyRunning:
+		return &config.Range{Outcome: config.SkippedOverlap, Run: &result.Run, Reason: s.overlapReason(s.trigger.For.Overlap)}, false
+	case result.err == nil:
 		return nil, false
-	case fault.Is(s.call.err, fault.Unavailable):
+	case fault.Is(result.err, fault.Unavailable):
 		return nil, true
-	case errors.As(s.call.err, &cause) && cause.Values["quota"] == quotaDaily: // its own, or of the one that stood before it
+	case errors.As(result.err, &cause) && cause.Values["quota"] == quotaDaily: // its own, or of the trigger before it
 		return &config.Range{Outcome: config.SkippedQuota, Reason: cause.Message}, false
 	}
-	return &config.Range{Outcome: config.Failed, Reason: clipped(s.call.err.Error(), config.MaxNote)}, false
+	return &config.Range{Outcome: config.Failed, Reason: clipped(result.err.Error(), config.MaxNote)}, false
 }
 
 // overlapReason says why a slot is skipped while a run holds the lock.
-func (s slotCommand) overlapReason(overlap config.Overlap) string {
+func (s firingSlot) overlapReason(overlap config.Overlap) string {
 	reason := fmt.Sprintf("overlap is %s, and a run has not ended", overlap)
 	if overlap == config.OverlapBufferOne {
 		reason = fmt.Sprintf("overlap is %s, and a run waits already", overlap)

@@ -11,82 +11,89 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// The short way (docs/adr/0025-handoff.md): a transaction that makes a few tasks ready
-// queues them itself, if nobody waits for their pools, and leases them to claims that wait in
-// this process. It holds the admission duty for that, and whatever it does a round of
-// admission and a claim would have done; it waits for nobody, and leaves everything as it is
-// where something is not free.
+// A handoff (docs/adr/0025-handoff.md) leases tasks in the transaction that makes them ready. If
+// no task waits for their pools, the transaction queues the tasks itself and leases them to claims
+// that wait in this process. It holds the admission duty meanwhile, and does only what a round of
+// admission and a claim would have done. It waits for no lock: where one is held, it changes nothing
+// and the tasks take the usual way.
 
 const (
-	// maxInline is how many tasks go the short way together. More are a backlog.
-	maxInline = 100
-	// After a try in vain the short way is not tried for a while, so that it costs nothing
-	// where there is much to do: shortly if somebody else was admitting, longer if tasks wait.
+	// maxHandoff is how many tasks one transaction hands off. More are a backlog.
+	maxHandoff = 100
+	// After a handoff in vain none is tried for a while, so that it costs nothing on a busy server:
+	// a short while if another transaction was admitting, a longer one if tasks wait.
 	restAfterBusy    = 5 * time.Millisecond
 	restAfterBacklog = 50 * time.Millisecond
 )
 
-// shortWay is what an engine remembers about it.
-type shortWay struct {
-	rests  atomic.Int64 // until when it is not tried, in nanoseconds
-	stands stands
+// handoffs are the waiting claims of an engine, and when it tries the next handoff.
+type handoffs struct {
+	rests   atomic.Int64 // until when none is tried, in nanoseconds
+	waiting waitingClaims
 }
 
-func (s *shortWay) rest(d time.Duration) { s.rests.Store(time.Now().Add(d).UnixNano()) }
+func (h *handoffs) rest(d time.Duration) { h.rests.Store(time.Now().Add(d).UnixNano()) }
 
-func (s *shortWay) resting() bool { return time.Now().UnixNano() < s.rests.Load() }
+func (h *handoffs) resting() bool { return time.Now().UnixNano() < h.rests.Load() }
 
-// gift is what a transaction gives to claims by the short way.
-type gift struct {
-	stands []*standing     // taken off the stands for it
-	claims []*claimCommand // those that get something
+// handoff is the leases that a transaction gives to claims.
+type handoff struct {
+	taken  []takenClaim
+	claims []*openClaim // that get tasks
 }
 
-// inline queues and leases what the transaction has made ready. Its gift must be ended with the
-// transaction.
-func (e *Engine) inline(ctx context.Context, tx *store.Tx, w *working) (*gift, error) {
+// takenClaim is a waiting claim that the transaction has taken.
+type takenClaim struct {
+	waiting *waitingClaim
+	open    *openClaim
+}
+
+// handOff queues and leases the tasks that the transaction has made ready. The caller must end the
+// handoff with the transaction.
+func (e *Engine) handOff(ctx context.Context, tx *store.Tx, w *working) (*handoff, error) {
 	fresh := w.fresh()
-	if !e.config.Inline || len(fresh) == 0 || len(fresh) > maxInline || e.short.resting() || store.Claimed(ctx) {
-		return nil, nil //nolint:nilnil // no gift is no trouble
+	if !e.config.Inline || len(fresh) == 0 || len(fresh) > maxHandoff || e.handoffs.resting() || store.Claimed(ctx) {
+		return nil, nil //nolint:nilnil // no handoff is no error
 	}
 	asking := w.asking()
-	g := &gift{stands: e.short.stands.take(fresh, asking)}
-	claims := asking
-	for _, s := range g.stands {
-		claims = append(claims, s.claimCommand)
+	h, claims := &handoff{}, asking
+	for _, waiting := range e.handoffs.waiting.take(fresh, asking) {
+		open := &openClaim{claimCommand: waiting.claimCommand}
+		h.taken = append(h.taken, takenClaim{waiting, open})
+		claims = append(claims, open)
 	}
 	found, err := tx.Inline(ctx, store.InlineQuestion{
 		Duty: AdmissionDuty, Alive: workerAlive, MostQueued: e.config.QueueTarget,
 		Tasks: fresh, Claims: claimIDs(claims),
 	})
 	if err != nil {
-		return g, err
+		return h, err
 	}
 	if !found.Held {
-		e.short.rest(restAfterBusy)
-		return g, nil
+		e.handoffs.rest(restAfterBusy)
+		return h, nil
 	}
-	queued, err := e.admitInline(ctx, tx, w, found)
+	queued, err := e.admitFresh(ctx, tx, w, found)
 	if err != nil {
-		return g, err
+		return h, err
 	}
 	for i, c := range claims {
-		if i >= len(asking) && !found.Claims[i] { // it is at work elsewhere, or a repeat
+		if i >= len(asking) && !found.Claims[i] { // another transaction has it, or it is a repeat
 			continue
 		}
-		given, left, err := w.leaseInline(c, queued)
+		given, left, err := w.leaseFresh(c, queued)
 		if err != nil {
-			return g, err
+			return h, err
 		}
 		if queued = left; given {
-			g.claims = append(g.claims, c)
+			h.claims = append(h.claims, c)
 		}
 	}
-	return g, nil
+	return h, nil
 }
 
-// fresh are the tasks that the transaction has made ready, and that were not in flight when it
-// began: of those the end of an attempt is still to be settled.
+// fresh returns the tasks that the transaction has made ready and that were not in flight when it
+// began: admission has yet to settle the attempt of a task that was.
 func (w *working) fresh() []run.Task {
 	var fresh []run.Task
 	for _, t := range w.changed {
@@ -97,9 +104,9 @@ func (w *working) fresh() []run.Task {
 	return fresh
 }
 
-// asking are the claims of this transaction that have got nothing so far.
-func (w *working) asking() []*claimCommand {
-	var asking []*claimCommand
+// asking returns the claims of this transaction that have no lease so far.
+func (w *working) asking() []*openClaim {
+	var asking []*openClaim
 	for _, c := range w.claims {
 		if len(c.leases) == 0 && c.twin == nil {
 			asking = append(asking, c)
@@ -108,16 +115,16 @@ func (w *working) asking() []*claimCommand {
 	return asking
 }
 
-// inlineTask is a task that was queued by the short way and may be leased.
-type inlineTask struct {
+// freshTask is a task that the transaction has queued and may lease.
+type freshTask struct {
 	*liveTask
 
 	token int64
 }
 
-// admitInline makes a round of admission out of the tasks for whose pools nobody waits. It
-// gives those that may be leased at once: nothing is queued before them.
-func (e *Engine) admitInline(ctx context.Context, tx *store.Tx, w *working, found store.Inline) ([]inlineTask, error) {
+// admitFresh admits the fresh tasks for whose pools no other task waits, as one round of admission. It
+// returns those that may be leased at once: no task is queued before them.
+func (e *Engine) admitFresh(ctx context.Context, tx *store.Tx, w *working, found store.Inline) ([]freshTask, error) {
 	var shares []store.ReadyShare
 	free := map[store.ShareKey]store.InlineShare{}
 	for _, s := range found.Shares {
@@ -127,11 +134,11 @@ func (e *Engine) admitInline(ctx context.Context, tx *store.Tx, w *working, foun
 		}
 	}
 	if len(shares) == 0 {
-		e.short.rest(restAfterBacklog)
+		e.handoffs.rest(restAfterBacklog)
 		return nil, nil
 	}
 	slices.SortStableFunc(found.Tasks, func(a, b store.InlineTask) int { return cmp.Compare(b.Priority, a.Priority) })
-	pools := e.round(shares, maxInline)
+	pools := e.round(shares, maxHandoff)
 	if err := e.lookUp(ctx, tx, pools); err != nil {
 		return nil, err
 	}
@@ -140,7 +147,7 @@ func (e *Engine) admitInline(ctx context.Context, tx *store.Tx, w *working, foun
 	for _, t := range found.Tasks {
 		live := w.tasks[t.ID]
 		live.task.Asset, live.task.ReadyAt = t.Asset, live.task.Since
-		if lacks[t.ID] { // the loop holds it
+		if lacks[t.ID] { // admission will hold it
 			continue
 		}
 		tasks[store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}] = append(tasks[store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}], t.ReadyTask)
@@ -153,27 +160,27 @@ func (e *Engine) admitInline(ctx context.Context, tx *store.Tx, w *working, foun
 	if _, _, _, err := w.admit(pools, tasks); err != nil {
 		return nil, err
 	}
-	var queued []inlineTask
+	var queued []freshTask
 	for _, t := range found.Tasks {
 		live := w.tasks[t.ID]
 		share, ok := free[store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}]
 		if ok && found.Dispatches && share.PoolQueued == 0 && live.task.State == run.Queued {
-			queued = append(queued, inlineTask{live, t.Token})
+			queued = append(queued, freshTask{live, t.Token})
 		}
 	}
-	slices.SortFunc(queued, func(a, b inlineTask) int { return cmp.Compare(a.task.Rank, b.task.Rank) })
+	slices.SortFunc(queued, func(a, b freshTask) int { return cmp.Compare(a.task.Rank, b.task.Rank) })
 	return queued, nil
 }
 
-// leaseInline gives queued tasks to a claim, and those back that it did not get.
-func (w *working) leaseInline(c *claimCommand, queued []inlineTask) (given bool, left []inlineTask, err error) {
+// leaseFresh leases queued tasks to a claim, and returns those that are left.
+func (w *working) leaseFresh(c *openClaim, queued []freshTask) (given bool, left []freshTask, err error) {
 	room := c.Max
 	for _, t := range queued {
 		if room == 0 || !c.takes(t.task) {
 			left = append(left, t)
 			continue
 		}
-		if err := w.leaseTo(c, t.liveTask, t.token); err != nil {
+		if err := w.leaseTo(c.claimCommand, t.liveTask, t.token); err != nil {
 			return false, nil, err
 		}
 		room--
@@ -181,48 +188,45 @@ func (w *working) leaseInline(c *claimCommand, queued []inlineTask) (given bool,
 	return room < c.Max, left, nil
 }
 
-// fillGift reads what the claims have got, as a repeat of them would: what they need is in the
-// tables by now, the results of upstreams that have just ended among it.
-func (e *Engine) fillGift(ctx context.Context, tx *store.Tx, w *working, g *gift) error {
-	if g == nil || len(g.claims) == 0 {
+// addLeases reads the leases of the claims, as a repeat of them would: after the changes are written the
+// tables have all that a lease needs, including the results of upstreams that have just ended.
+func (h *handoff) addLeases(ctx context.Context, e *Engine, tx *store.Tx, w *working) error {
+	if h == nil || len(h.claims) == 0 {
 		return nil
 	}
 	if err := tx.Flush(ctx); err != nil {
 		return err
 	}
-	held, err := tx.LeasesOfClaims(ctx, claimIDs(g.claims))
+	held, err := tx.LeasesOfClaims(ctx, claimIDs(h.claims))
 	if err != nil {
 		return err
 	}
-	for _, c := range g.claims {
-		c.leases = nil
-	}
 	for _, offer := range held {
-		for _, c := range g.claims {
+		for _, c := range h.claims {
 			if c.Claim == offer.Task.Claim {
 				c.leases = append(c.leases, leaseOf(offer.Task, offer))
 			}
 		}
 	}
-	if err := e.addCode(ctx, tx, g.claims); err != nil {
+	if err := e.addCode(ctx, tx, h.claims); err != nil {
 		return err
 	}
 	giveTwins(w.claims)
 	return nil
 }
 
-// end ends the wait of the claims that were taken off the stands, after the transaction: those
-// with leases have been served, the others look for themselves. If it is not known whether the
-// transaction was committed nobody is served: whoever looks finds what it was given.
-func (g *gift) end(committed bool) {
-	if g == nil {
+// end ends the wait of the claims that the transaction has taken. They have their leases if it was
+// committed. Otherwise, or if the commit is uncertain, they look themselves and find what they were
+// given. Ending twice is the same as once.
+func (h *handoff) end(committed bool) {
+	if h == nil {
 		return
 	}
-	for _, s := range g.stands {
-		if !committed {
-			s.leases = nil
+	for _, t := range h.taken {
+		if committed {
+			t.waiting.leases = t.open.leases
 		}
-		s.end()
+		close(t.waiting.done)
 	}
-	g.stands = nil // once
+	h.taken = nil
 }

@@ -45,7 +45,7 @@ func TestInlineTellsOfEveryLease(t *testing.T) {
 			leases, _ := b.Claim(t.Context(), r)
 			got <- leases
 		}()
-		for b.Standing() == 0 {
+		for b.WaitingClaims() == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		var cut atomic.Bool
@@ -66,7 +66,7 @@ func TestInlineTellsOfEveryLease(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
 		r := engine.ClaimRequest{Claim: newClaim(), Max: 1}
-		first, again := b.standing(t, r), b.standing(t, r)
+		first, again := b.waitingClaim(t, r), b.waitingClaim(t, r)
 		_, errs := b.TriggerRuns(t.Context(), []engine.Trigger{{Tenant: b.tenant, Pipeline: "single"}, {Tenant: b.tenant, Pipeline: "single"}})
 		require.Equal(t, []error{nil, nil}, errs)
 		require.Len(t, <-first, 1)

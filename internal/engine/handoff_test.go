@@ -24,8 +24,8 @@ func setupInline(t *testing.T) *bundle {
 	return setupOn(t, servotest.DB(t), engine.Config{Inline: true})
 }
 
-// standing has a claim wait and gives what it gets, once it waits.
-func (b *bundle) standing(t *testing.T, r engine.ClaimRequest) <-chan []engine.Lease {
+// waitingClaim has a claim wait and gives what it gets, once it waits.
+func (b *bundle) waitingClaim(t *testing.T, r engine.ClaimRequest) <-chan []engine.Lease {
 	t.Helper()
 	r.Worker, r.Wait, r.Start = "w1", time.Minute, true
 	if r.Claim == (id.Claim{}) {
@@ -34,7 +34,7 @@ func (b *bundle) standing(t *testing.T, r engine.ClaimRequest) <-chan []engine.L
 	if r.Pools == nil {
 		r.Pools = []string{"default"}
 	}
-	before := b.Standing()
+	before := b.WaitingClaims()
 	got := make(chan []engine.Lease, 1)
 	ctx := t.Context()
 	go func() {
@@ -44,7 +44,7 @@ func (b *bundle) standing(t *testing.T, r engine.ClaimRequest) <-chan []engine.L
 		}
 		close(got)
 	}()
-	for b.Standing() == before {
+	for b.WaitingClaims() == before {
 		require.NoError(t, ctx.Err())
 		time.Sleep(time.Millisecond)
 	}
@@ -72,7 +72,7 @@ func TestInline(t *testing.T) {
 	t.Run("a task goes from its trigger to a claim that waits in one transaction", func(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
-		got := b.standing(t, engine.ClaimRequest{Max: 10})
+		got := b.waitingClaim(t, engine.ClaimRequest{Max: 10})
 		before := b.db.Stats().Transactions
 		key := b.trigger(t, "single")
 		leases := <-got
@@ -95,11 +95,11 @@ func TestInline(t *testing.T) {
 	t.Run("what a task has left comes along with the tasks that it readies", func(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
-		first := b.standing(t, engine.ClaimRequest{Max: 1})
+		first := b.waitingClaim(t, engine.ClaimRequest{Max: 1})
 		key := b.trigger(t, "diamond")
 		a := <-first
 		require.Len(t, a, 1)
-		next := b.standing(t, engine.ClaimRequest{Max: 10})
+		next := b.waitingClaim(t, engine.ClaimRequest{Max: 10})
 		before := b.db.Stats().Transactions
 		b.report(t, a[0], engine.Complete{Result: json.RawMessage(`{"rows": 7}`)})
 		leases := <-next
@@ -117,7 +117,7 @@ func TestInline(t *testing.T) {
 	t.Run("a claim that came along with the report gets what the report readies", func(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
-		first := b.standing(t, engine.ClaimRequest{Max: 1})
+		first := b.waitingClaim(t, engine.ClaimRequest{Max: 1})
 		b.trigger(t, "diamond")
 		a := <-first
 		claimed, errs := b.Together(t.Context(), engine.ClaimRequest{Worker: "w1", Claim: newClaim(), Pools: []string{"default"}, Max: 10, Lease: time.Minute}, report(a[0], engine.Complete{}))
@@ -129,9 +129,9 @@ func TestInline(t *testing.T) {
 	t.Run("the claim that waits longest comes first, and nobody gets more than asked for", func(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
-		old := b.standing(t, engine.ClaimRequest{Max: 1})
-		other := b.standing(t, engine.ClaimRequest{Max: 1, Pools: []string{"fetch"}})
-		young := b.standing(t, engine.ClaimRequest{Max: 1, Pools: []string{"fetch", "default"}})
+		old := b.waitingClaim(t, engine.ClaimRequest{Max: 1})
+		other := b.waitingClaim(t, engine.ClaimRequest{Max: 1, Pools: []string{"fetch"}})
+		young := b.waitingClaim(t, engine.ClaimRequest{Max: 1, Pools: []string{"fetch", "default"}})
 		b.trigger(t, "single")
 		require.Len(t, <-old, 1)
 		b.trigger(t, "single")
@@ -157,7 +157,7 @@ func TestInline(t *testing.T) {
 	t.Run("a task that yields goes the long way: what its attempt took is settled first", func(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
-		got := b.standing(t, engine.ClaimRequest{Max: 1})
+		got := b.waitingClaim(t, engine.ClaimRequest{Max: 1})
 		key := b.trigger(t, "single")
 		l := (<-got)[0]
 		b.report(t, l, engine.Yield{})
@@ -171,10 +171,10 @@ func TestInline(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
 		request := engine.ClaimRequest{Max: 1, Claim: newClaim()}
-		got := b.standing(t, request)
+		got := b.waitingClaim(t, request)
 		b.trigger(t, "single")
 		first := <-got
-		again := b.standing(t, request) // the answer was lost; it stands without having looked
+		again := b.waitingClaim(t, request) // the answer was lost; it stands without having looked
 		b.trigger(t, "single")
 		require.Equal(t, first[0].TaskKey, (<-again)[0].TaskKey)
 		require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.leases`))
@@ -227,7 +227,7 @@ func TestInlineLeaves(t *testing.T) {
 			t.Parallel()
 			b := setupInline(t)
 			want := hinder(t, b)
-			got := b.standing(t, engine.ClaimRequest{Max: 1})
+			got := b.waitingClaim(t, engine.ClaimRequest{Max: 1})
 			key := b.trigger(t, "single")
 			b.requireStates(t, key, run.RunRunning, "s/one="+want)
 			select {
@@ -249,7 +249,7 @@ func TestInlineLostCommit(t *testing.T) {
 			db := servotest.DB(t)
 			proxy := servotest.Proxy(t, db.URL)
 			b := setupOn(t, behind(t, db, proxy), engine.Config{Inline: true})
-			got := b.standing(t, engine.ClaimRequest{Max: 1})
+			got := b.waitingClaim(t, engine.ClaimRequest{Max: 1})
 			proxy.Next(1, fate)
 			key := b.trigger(t, "single")
 			leases := <-got

@@ -9,6 +9,7 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/engine/batch"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -32,11 +33,7 @@ func (e *Engine) Heartbeats(ctx context.Context, beats []Heartbeat) ([]Pulse, er
 	if len(beats) == 0 {
 		return nil, nil
 	}
-	cmd := &heartbeatCommand{beats: beats}
-	if err := e.heartbeats.do(ctx, cmd); err != nil {
-		return nil, err
-	}
-	return cmd.answers, nil
+	return e.heartbeats.Do(ctx, beats)
 }
 
 // SettledClaims are claims of a worker that are over: it will not take any lease of theirs that it does
@@ -78,19 +75,14 @@ func (e *Engine) ReturnUnheld(ctx context.Context, settled SettledClaims, held [
 	return len(leases), e.interrupt(ctx, leases, settled.Pools, "the answer that had this lease did not reach the worker", settled.Meta)
 }
 
-type heartbeatCommand struct {
-	beats   []Heartbeat
-	answers []Pulse
-}
+// weightOf counts a call with its entries, which bounds a transaction.
+func weightOf[T any](entries []T) int { return len(entries) }
 
-// weight bounds what one transaction renews: a beat of many leases counts for all of them.
-func (c *heartbeatCommand) weight() int { return len(c.beats) }
-
-func (e *Engine) runHeartbeats(ctx context.Context, batch []*call[*heartbeatCommand]) error {
+func (e *Engine) runHeartbeats(ctx context.Context, calls []*batch.Call[[]Heartbeat, []Pulse]) error {
 	var beats []Heartbeat
 	seen := map[store.PulseKey]int{}
-	for _, c := range batch {
-		for _, b := range c.cmd.beats {
+	for _, c := range calls {
+		for _, b := range c.Request {
 			key := pulseKey(b.Key, b.Token)
 			i, known := seen[key]
 			switch {
@@ -106,10 +98,10 @@ func (e *Engine) runHeartbeats(ctx context.Context, batch []*call[*heartbeatComm
 	if err != nil {
 		return err
 	}
-	for _, c := range batch {
-		c.cmd.answers = make([]Pulse, len(c.cmd.beats))
-		for i, b := range c.cmd.beats {
-			c.cmd.answers[i] = alive[pulseKey(b.Key, b.Token)]
+	for _, c := range calls {
+		c.Answer = make([]Pulse, len(c.Request))
+		for i, b := range c.Request {
+			c.Answer[i] = alive[pulseKey(b.Key, b.Token)]
 		}
 	}
 	return nil

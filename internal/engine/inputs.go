@@ -18,21 +18,21 @@ import (
 // recorded with it, so that all attempts of a task read the same.
 
 // outside are the upstreams of the plan that are not part of it, each once.
-func (t *triggerCommand) outside() []string {
+func (t *triggerDraft) outside() []string {
 	declared := 0
-	for _, task := range t.planned.Tasks {
+	for _, task := range t.plan.Tasks {
 		code, _ := t.code.Asset(task.Key)
 		declared += len(code.Upstream)
 	}
-	if declared == len(t.planned.Edges) {
+	if declared == len(t.plan.Edges) {
 		return nil
 	}
-	seen := make(map[string]bool, len(t.planned.Tasks))
-	for _, task := range t.planned.Tasks {
+	seen := make(map[string]bool, len(t.plan.Tasks))
+	for _, task := range t.plan.Tasks {
 		seen[task.Key] = true
 	}
 	var keys []string
-	for _, task := range t.planned.Tasks {
+	for _, task := range t.plan.Tasks {
 		code, _ := t.code.Asset(task.Key)
 		for _, key := range code.Upstream {
 			if !seen[key] {
@@ -47,19 +47,20 @@ func (t *triggerCommand) outside() []string {
 // findInputs finds the upstreams of planned triggers that their runs will not execute: what the
 // runs before a retry have done, else the latest success of the workspace. It is one statement for
 // a batch, and none if all upstreams are part of their runs.
-func findInputs(ctx context.Context, tx *store.Tx, planned []*call[controlCommand]) error {
+func findInputs(ctx context.Context, tx *store.Tx, drafts []triggerDraft) ([]*plannedTrigger, error) {
 	var (
 		wanted []store.AssetOf
-		of     []*triggerCommand
+		of     []*plannedTrigger
 	)
-	for _, c := range planned {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
-		t.inputs = nil
-		for _, key := range t.outside() {
+	planned := make([]*plannedTrigger, len(drafts))
+	for i, d := range drafts {
+		t := &plannedTrigger{triggerDraft: d}
+		planned[i] = t
+		for _, key := range d.outside() {
 			if t.inputs == nil {
 				t.inputs = map[string]run.Inherited{}
 			}
-			from, done := t.done[key]
+			from, done := d.doneBefore(key)
 			if !done {
 				from = run.Inherited{Asset: key, Outside: true}
 				wanted, of = append(wanted, store.AssetOf{Tenant: t.Tenant, Workspace: t.workspace, Asset: key}), append(of, t)
@@ -71,11 +72,11 @@ func findInputs(ctx context.Context, tx *store.Tx, planned []*call[controlComman
 	for i, key := range found {
 		of[i].inputs[wanted[i].Asset] = run.Inherited{Asset: wanted[i].Asset, Run: key.Run, Task: key.Task, Outside: true}
 	}
-	return err
+	return planned, err
 }
 
 // giveInputs gives tasks the upstreams that their run does not execute.
-func (t *triggerCommand) giveInputs(specs []run.TaskSpec) {
+func (t *plannedTrigger) giveInputs(specs []run.TaskSpec) {
 	if len(t.inputs) == 0 {
 		return
 	}

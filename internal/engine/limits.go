@@ -79,43 +79,45 @@ const (
 	quotaDaily  = "max_daily_runs"
 )
 
-// underQuotas counts what the tenants of a batch use, under their locks, and decides each
-// trigger: it goes, its run waits, or it is refused and left out. Triggers of one batch count
-// each other.
-func (e *Engine) underQuotas(ctx context.Context, tx *store.Tx, w *working, batch []*call[controlCommand]) ([]*call[controlCommand], error) {
-	locked := map[id.Tenant]int32{} // how many of its live runs are this batch's own
-	for _, c := range batch {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+// allowedTrigger is a trigger whose run is created.
+type allowedTrigger struct {
+	*lockedTrigger
+
+	pending bool // the run waits for its start
+}
+
+// underQuotas counts the usage of the triggers' tenants, under their locks, and returns the triggers
+// whose runs may be created and those that it refuses. Triggers of one batch count each other.
+func underQuotas(ctx context.Context, tx *store.Tx, w *working, locked []*lockedTrigger) (allowed []*allowedTrigger, refused []*lockedTrigger, err error) {
+	own := map[id.Tenant]int32{} // how many of a tenant's live runs are of this batch
+	for _, t := range locked {
 		if q := t.quotas; q.MaxQueuedTasks >= 0 || q.MaxConcurrentRuns >= 0 || q.MaxDailyRuns >= 0 {
-			if locked[t.Tenant] += 0; t.lock != "" && !t.waits {
-				locked[t.Tenant]++
+			if own[t.Tenant] += 0; t.lock != "" && !t.waits {
+				own[t.Tenant]++
 			}
 		}
 	}
-	if len(locked) == 0 {
-		return batch, nil
-	}
-	quotas, err := tx.LockTenants(ctx, slices.Collect(maps.Keys(locked)))
-	if err != nil {
-		return nil, err
-	}
-	used, err := usageOf(ctx, tx, quotas, locked, w.now)
-	if err != nil {
-		return nil, err
-	}
-	var allowed []*call[controlCommand]
-	for _, c := range batch {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
-		u, counted := used[t.Tenant]
-		if counted {
-			t.pending, c.err = u.decide(t, w.now)
-			t.refused = c.err != nil
+	var used map[id.Tenant]*usage
+	if len(own) > 0 {
+		quotas, err := tx.LockTenants(ctx, slices.Collect(maps.Keys(own)))
+		if err != nil {
+			return nil, nil, err
 		}
-		if c.err == nil {
-			allowed = append(allowed, c)
+		if used, err = usageOf(ctx, tx, quotas, own, w.now); err != nil {
+			return nil, nil, err
 		}
 	}
-	return allowed, nil
+	for _, t := range locked {
+		pending := false
+		if u, counted := used[t.Tenant]; counted {
+			if pending, t.result.err = u.decide(t.plannedTrigger, w.now); t.result.err != nil {
+				refused = append(refused, t)
+				continue
+			}
+		}
+		allowed = append(allowed, &allowedTrigger{t, pending || t.waits})
+	}
+	return allowed, refused, nil
 }
 
 // usage is what a tenant uses of its quotas.
@@ -166,7 +168,7 @@ func usageOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQu
 
 // decide reports whether a run may be made, and whether it waits for its start. Runs that wait
 // count like those that run: nobody overtakes them.
-func (u *usage) decide(t *triggerCommand, now time.Time) (pending bool, err error) {
+func (u *usage) decide(t *plannedTrigger, now time.Time) (pending bool, err error) {
 	q := u.quotas
 	over := func(limit, current int32) bool { return limit >= 0 && current >= limit }
 	if over(q.MaxDailyRuns, u.Daily) {
@@ -182,7 +184,7 @@ func (u *usage) decide(t *triggerCommand, now time.Time) (pending bool, err erro
 	u.Live++
 	u.Daily++
 	if !pending {
-		u.Queued += int32(rootsOf(t.planned)) //nolint:gosec // bounded by the plan
+		u.Queued += int32(rootsOf(t.plan)) //nolint:gosec // bounded by the plan
 	}
 	return pending, nil
 }
@@ -230,14 +232,15 @@ func (e *Engine) ExpireRuns(ctx context.Context, most int) (int, error) {
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
-	cmds := make([]controlCommand, len(due))
+	requests := make([]controlRequest, len(due))
 	for i, d := range due {
-		cmds[i] = &cancelCommand{Cancel: Cancel{
+		requests[i].cancel = &Cancel{
 			Tenant: d.Tenant, Run: d.Run, TimedOut: true, Limit: d.Limit, Reason: overtime(d, codes[d.Deployment]), Meta: event.Meta{Actor: "reaper"},
-		}}
+		}
 	}
+	_, errs := e.control.DoAll(ctx, requests)
 	var failed error
-	for _, err := range e.control.doAll(ctx, cmds) {
+	for _, err := range errs {
 		if err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) { // ended in the meantime
 			failed = errors.Join(failed, err)
 		}

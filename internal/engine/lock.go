@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
-	"go.arco.dev/servo/internal/domain/asset"
-	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -25,90 +24,75 @@ const (
 	MaxWaitForLock = time.Minute
 )
 
-// bound says how long the run may take and what it excludes others by.
-func (t *triggerCommand) bound() error {
-	t.limit, t.lock = int32(t.quotas.MaxRunDuration/time.Second), "" //nolint:gosec // at most a year
-	p, ok := t.code.Pipeline(t.Pipeline)
-	if !ok {
-		return nil // a selection: it has neither limit nor lock of its own
-	}
-	if own := int32(p.MaxExecution.Std() / time.Second); own > 0 && own < t.limit { //nolint:gosec // at most a week
-		t.limit = own
-	}
-	if t.For != nil {
-		if own := int32(t.For.Limit / time.Second); own > 0 && own < t.limit { //nolint:gosec // at most a week
-			t.limit = own
-		}
-		switch {
-		case t.For.Overlap == config.OverlapAllow:
-			return nil
-		case p.Lock == nil: // its own runs, and nobody else's
-			t.lock = "config/" + t.Workspace + "/" + t.For.Name
-			return nil
-		}
-	} else if p.Overlap == asset.OverlapAllow {
-		return nil
-	}
-	var err error
-	t.lock, err = t.code.locks[t.Pipeline].Of(t.Workspace, t.planned.Parameters)
-	return err
+// lockedTrigger is a planned trigger that has its lock, needs none, or has a place among those that
+// wait for it.
+type lockedTrigger struct {
+	*plannedTrigger
+
+	waits    bool     // for its lock
+	turn     int64    // its place among those that wait
+	replaces []Cancel // runs to cancel because of this one
 }
 
-// takeLocks gives the triggers their locks and leaves out those that cannot have theirs. Of
-// those in the batch that want the same lock one asks for all.
-func (e *Engine) takeLocks(ctx context.Context, tx *store.Tx, w *working, batch []*call[controlCommand]) ([]*call[controlCommand], error) {
-	asking := map[store.LockKey]*call[controlCommand]{}
-	for _, c := range batch {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+// lateTrigger is a planned trigger whose lock another run has.
+type lateTrigger struct {
+	*plannedTrigger
+
+	holder id.Run          // that has the lock
+	first  *plannedTrigger // of the same batch, which gets the lock and so the holder; nil if the holder existed before
+}
+
+// takeLocks takes the locks of triggers and returns those that have theirs or need none, and those that
+// are late. Of the triggers in the batch with the same lock, one requests it.
+func takeLocks(ctx context.Context, tx *store.Tx, w *working, planned []*plannedTrigger) (locked []*lockedTrigger, late []lateTrigger, err error) {
+	firsts := map[store.LockKey]*plannedTrigger{}
+	for _, t := range planned {
 		if t.lock == "" {
 			continue
 		}
-		key := store.LockKey{Tenant: t.Tenant, Key: t.lock}
 		// one that waits for quotas gets a run where another would be refused
-		if first := asking[key]; first == nil || t.WaitForQuota && !first.cmd.(*triggerCommand).WaitForQuota { //nolint:forcetypeassert // likewise
-			asking[key] = c
+		if first := firsts[t.lockKey()]; first == nil || t.WaitForQuota && !first.WaitForQuota {
+			firsts[t.lockKey()] = t
 		}
 	}
-	if len(asking) == 0 {
-		return batch, nil
-	}
-	taken, holders, err := askForLocks(ctx, tx, w, asking)
+	taken, holders, err := requestLocks(ctx, tx, w, firsts)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var unlocked []*call[controlCommand]
-	for _, c := range batch {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
-		key := store.LockKey{Tenant: t.Tenant, Key: t.lock}
-		holder, held := holders[key]
-		first := asking[key]
+	for _, t := range planned {
+		holder, held := holders[t.lockKey()]
+		first := firsts[t.lockKey()]
 		switch {
 		case t.lock == "" || taken[t.run]:
-			unlocked = append(unlocked, c)
+			locked = append(locked, &lockedTrigger{plannedTrigger: t})
 		case held:
-			t.answer = Triggered{Run: holder, AlreadyRunning: true}
-		case first != c && taken[first.cmd.(*triggerCommand).run]: //nolint:forcetypeassert // likewise
-			t.behind = first
+			late = append(late, lateTrigger{plannedTrigger: t, holder: holder})
+		case first != t && taken[first.run]:
+			late = append(late, lateTrigger{plannedTrigger: t, holder: first.run, first: first})
 		default:
-			c.err = fault.New(fault.Unavailable, "the lock "+t.lock+" changes hands too fast", fault.Field("pipeline"),
+			t.result.err = fault.New(fault.Unavailable, "the lock "+t.lock+" changes hands too fast", fault.Field("pipeline"),
 				fault.RetryAfter(time.Second), fault.Remedy("try again"))
 		}
 	}
-	return unlocked, nil
+	return locked, late, nil
 }
 
-func askForLocks(ctx context.Context, tx *store.Tx, w *working, asking map[store.LockKey]*call[controlCommand]) (map[id.Run]bool, map[store.LockKey]id.Run, error) {
+func (t *plannedTrigger) lockKey() store.LockKey {
+	return store.LockKey{Tenant: t.Tenant, Key: t.lock}
+}
+
+// requestLocks takes locks for runs. It returns the runs that have theirs and the holders of the others.
+func requestLocks(ctx context.Context, tx *store.Tx, w *working, firsts map[store.LockKey]*plannedTrigger) (map[id.Run]bool, map[store.LockKey]id.Run, error) {
 	taken, holders := map[id.Run]bool{}, map[store.LockKey]id.Run{}
 	for range lockTries {
 		var requests []store.LockRequest
-		for key, c := range asking {
-			t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
+		for key, t := range firsts {
 			if _, held := holders[key]; held || taken[t.run] {
 				continue
 			}
 			lateAt, breaches := t.lateAt(w.now)
 			requests = append(requests, store.LockRequest{
-				LockKey: key, Run: t.run, Workspace: t.workspace, Limit: t.limit, Priority: t.Priority,
+				LockKey: key, Run: t.run, Workspace: t.workspace, Limit: t.limit, Priority: t.priority,
 				By: cmp.Or(t.TriggeredBy, t.Meta.Actor), Pipeline: t.Pipeline, Config: t.configID(),
 				LateAt: lateAt, Breaches: breaches,
 			})
@@ -120,50 +104,49 @@ func askForLocks(ctx context.Context, tx *store.Tx, w *working, asking map[store
 		if err != nil {
 			return nil, nil, err
 		}
-		for run := range given {
-			taken[run] = true
-		}
-		for key, run := range held {
-			holders[key] = run
-		}
+		maps.Copy(taken, given)
+		maps.Copy(holders, held)
 	}
 	return taken, holders, nil
 }
 
-// settleRefused undoes what was taken for triggers that made no run, and answers those that
-// stood behind another of the batch.
-func settleRefused(ctx context.Context, tx *store.Tx, batch, fresh []*call[controlCommand]) error {
-	var (
-		locks           []store.RunKey
-		forget, repoint []store.TriggerKey
-		byRun           = make(map[id.Run]*call[controlCommand], len(fresh))
-		triggerOf       = func(c *call[controlCommand]) *triggerCommand { return c.cmd.(*triggerCommand) } //nolint:forcetypeassert // sorted by runControl
-		follow          = func(c, first *call[controlCommand]) {
-			c.err, triggerOf(c).answer.Run = first.err, triggerOf(first).answer.Run
-		}
-	)
-	for _, c := range fresh {
-		t := triggerOf(c)
-		byRun[t.run] = c
-		if t.behind != nil {
-			follow(c, t.behind)
-			t.answer.AlreadyRunning = true
-		} else if t.refused && t.lock != "" && !t.waits {
-			locks = append(locks, store.RunKey{Tenant: t.Tenant, Run: t.run})
-		}
-		key := store.TriggerKey{Tenant: t.Tenant, Key: t.IdempotencyKey, Run: t.answer.Run}
-		switch {
-		case key.Key == "":
-		case c.err != nil, t.answer.AlreadyRunning && (t.WaitForLock > 0 || t.answer.Differs): // it may be asked again
-			forget = append(forget, key)
-		case t.answer.AlreadyRunning:
-			repoint = append(repoint, key)
+// followDecided answers triggers that another of the batch decides about: those that skip their run
+// because of it, and repeats with the same idempotency key.
+func followDecided(planned, fresh []*plannedTrigger, skipped []lateTrigger) {
+	for _, t := range skipped {
+		if t.first != nil {
+			t.result.follow(t.first.result)
 		}
 	}
-	for _, c := range batch { // repeats of what this very batch has decided
-		t := triggerOf(c)
-		if first := byRun[t.answer.Run]; t.answer.Repeat && first != nil && first != c {
-			follow(c, first)
+	byRun := make(map[id.Run]*plannedTrigger, len(fresh))
+	for _, t := range fresh {
+		byRun[t.run] = t
+	}
+	for _, t := range planned {
+		if first := byRun[t.result.Run]; t.result.Repeat && first != nil && first != t {
+			t.result.follow(first.result)
+		}
+	}
+}
+
+// undoRefused releases the locks of refused triggers, and the idempotency keys of triggers that created
+// no run: a key is deleted if the request may be repeated, else it leads to the run that holds the lock.
+func undoRefused(ctx context.Context, tx *store.Tx, fresh []*plannedTrigger, refused []*lockedTrigger) error {
+	var locks []store.RunKey
+	for _, t := range refused {
+		if t.lock != "" && !t.waits {
+			locks = append(locks, store.RunKey{Tenant: t.Tenant, Run: t.run})
+		}
+	}
+	var forget, repoint []store.TriggerKey
+	for _, t := range fresh {
+		key := store.TriggerKey{Tenant: t.Tenant, Key: t.IdempotencyKey, Run: t.result.Run}
+		switch {
+		case key.Key == "":
+		case t.result.err != nil, t.result.AlreadyRunning && (t.WaitForLock > 0 || t.result.Differs):
+			forget = append(forget, key)
+		case t.result.AlreadyRunning:
+			repoint = append(repoint, key)
 		}
 	}
 	if err := tx.ReleaseLocks(ctx, locks); err != nil {

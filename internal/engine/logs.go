@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/engine/batch"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -34,7 +35,7 @@ func (e *Engine) Logs(ctx context.Context, chunks []LogChunk) []error {
 		return errs
 	}
 	var (
-		cmds   []*logCommand
+		kept   []LogChunk
 		places []int
 	)
 	for i, c := range chunks {
@@ -42,10 +43,11 @@ func (e *Engine) Logs(ctx context.Context, chunks []LogChunk) []error {
 			continue
 		}
 		if stored, ok := e.logMeter.pass(c, time.Now()); ok {
-			cmds, places = append(cmds, &logCommand{stored}), append(places, i)
+			kept, places = append(kept, stored), append(places, i)
 		}
 	}
-	for i, err := range e.logs.doAll(ctx, cmds) {
+	_, refused := e.logs.DoAll(ctx, kept)
+	for i, err := range refused {
 		errs[places[i]] = err
 	}
 	return errs
@@ -73,23 +75,21 @@ func checkTime(field string, at time.Time) error {
 	return nil
 }
 
-type logCommand struct{ LogChunk }
+// chunkWeight bounds the bytes of a batch to about ten megabytes.
+func chunkWeight(c LogChunk) int { return 1 + len(c.Text)>>10 }
 
-// weight bounds the bytes of a batch: about ten megabytes.
-func (c *logCommand) weight() int { return 1 + len(c.Text)>>10 }
-
-func (e *Engine) runLogs(ctx context.Context, batch []*call[*logCommand]) error {
-	chunks := make([]LogChunk, len(batch))
-	for i, c := range batch {
-		chunks[i] = c.cmd.LogChunk
+func (e *Engine) runLogs(ctx context.Context, calls []*batch.Call[LogChunk, struct{}]) error {
+	chunks := make([]LogChunk, len(calls))
+	for i, c := range calls {
+		chunks[i] = c.Request
 	}
 	held, err := e.store.WriteLogs(ctx, chunks)
 	if err != nil {
 		return err
 	}
-	for i, c := range batch {
+	for i, c := range calls {
 		if !held[i] {
-			c.err = leaseOver(c.cmd.Task)
+			c.Err = leaseOver(c.Request.Task)
 		}
 	}
 	return nil

@@ -210,10 +210,10 @@ type handling struct {
 
 // handlingStep is one config that listens to one event, in the order in which they get their runs.
 type handlingStep struct {
-	event  int
-	config id.Config
-	call   *call[controlCommand] // nil if it has none
-	skip   config.Outcome        // why not; 0 if it does not listen any more
+	event   int
+	config  id.Config
+	trigger *firedTrigger  // nil if it has none
+	skip    config.Outcome // why not; 0 if it does not listen any more
 }
 
 // HandleEvents makes the runs of events that wait: of up to most configs in one transaction, and
@@ -307,15 +307,15 @@ func (h *handling) choose(ctx context.Context, tx *store.Tx, e *Engine, taken []
 
 // ask asks for the run of a config with the parameters of an event.
 func (h *handling) ask(step *handlingStep, c *store.ConfigState, o config.OutsideEvent) error {
-	step.call = h.happened(c)
-	if step.call == nil {
+	t := h.happened(c)
+	if t == nil {
 		step.skip = config.SkippedOverlap
 		return nil
 	}
-	t := step.call.cmd.(*triggerCommand) //nolint:forcetypeassert // just made
 	t.TriggeredBy = "event/" + o.Name
 	var err error
-	t.Parameters, err = config.With(t.Parameters, o.Parameters) // what an event sends is no template
+	t.Parameters, err = config.With(t.Parameters, o.Parameters) // the parameters of an event are no template
+	step.trigger = h.add(t)
 	return err
 }
 
@@ -325,7 +325,7 @@ func (h *handling) note(n int) error {
 	calls, stopped := 0, false
 	open := make(map[int]bool, len(h.events))
 	for _, step := range h.steps {
-		if step.call != nil {
+		if step.trigger != nil {
 			if calls++; calls > n {
 				stopped = true
 			}
@@ -337,7 +337,7 @@ func (h *handling) note(n int) error {
 		o := &h.events[step.event]
 		o.After = step.config
 		switch r, _ := step.outcome(); {
-		case step.call == nil && step.skip == 0:
+		case step.trigger == nil && step.skip == 0:
 		case r == nil:
 			o.Runs++
 		default:
@@ -365,8 +365,8 @@ func (h *handling) note(n int) error {
 }
 
 func (s handlingStep) outcome() (*config.Range, bool) {
-	if s.call == nil {
+	if s.trigger == nil {
 		return &config.Range{Outcome: s.skip}, false
 	}
-	return slotCommand{call: s.call}.outcome()
+	return firingSlot{trigger: s.trigger}.outcome()
 }

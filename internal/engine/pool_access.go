@@ -123,21 +123,20 @@ func (e *Engine) CheckPlan(ctx context.Context, owner id.Tenant, name string, p 
 	})
 }
 
-// refuseTriggers answers those of the planned triggers that use a pool which does not accept
-// their tenant, and gives the others: one statement for the batch.
-func refuseTriggers(ctx context.Context, tx *store.Tx, planned []*call[controlCommand]) ([]*call[controlCommand], error) {
-	uses := make([]poolUses, len(planned))
-	for i, c := range planned {
-		uses[i] = planPools(c.cmd.(*triggerCommand).planned) //nolint:forcetypeassert // sorted by runControl
+// refusePoolsOf refuses the drafts that use a pool which does not accept their tenant, and returns the
+// others: one statement for the batch.
+func refusePoolsOf(ctx context.Context, tx *store.Tx, drafts []triggerDraft) ([]triggerDraft, error) {
+	uses := make([]poolUses, len(drafts))
+	for i, d := range drafts {
+		uses[i] = planPools(d.plan)
 	}
 	access, err := tx.PoolAccess(ctx, poolNames(uses...))
 	if err != nil || len(access) == 0 {
-		return planned, err
+		return drafts, err
 	}
-	return slices.DeleteFunc(planned, func(c *call[controlCommand]) bool {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // likewise
-		c.err = refusePools(access, t.Tenant, t.tenantName, planPools(t.planned))
-		return c.err != nil
+	return slices.DeleteFunc(drafts, func(d triggerDraft) bool {
+		d.result.err = refusePools(access, d.Tenant, d.tenantName, planPools(d.plan))
+		return d.result.err != nil
 	}), nil
 }
 

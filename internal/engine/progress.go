@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/engine/batch"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -26,11 +27,7 @@ func (e *Engine) Progress(ctx context.Context, reports []Progress) ([]Pulse, err
 	if len(reports) == 0 {
 		return nil, nil
 	}
-	cmd := &progressCommand{reports: reports}
-	if err := e.progress.do(ctx, cmd); err != nil {
-		return nil, err
-	}
-	return cmd.answers, nil
+	return e.progress.Do(ctx, reports)
 }
 
 // maxPhaseLength is the longest name of a phase or a stage.
@@ -63,19 +60,12 @@ func ValidateProgress(p Progress) error {
 	return checkText("stage", p.Stage, maxPhaseLength)
 }
 
-type progressCommand struct {
-	reports []Progress
-	answers []Pulse
-}
-
-func (c *progressCommand) weight() int { return len(c.reports) }
-
 // runProgress writes the latest that a batch says of each lease.
-func (e *Engine) runProgress(ctx context.Context, batch []*call[*progressCommand]) error {
+func (e *Engine) runProgress(ctx context.Context, calls []*batch.Call[[]Progress, []Pulse]) error {
 	latest := map[store.PulseKey]int{}
 	var reports []Progress
-	for _, c := range batch {
-		for _, p := range c.cmd.reports {
+	for _, c := range calls {
+		for _, p := range c.Request {
 			key := pulseKey(p.Key, p.Token)
 			if at, again := latest[key]; again {
 				reports[at] = p
@@ -89,10 +79,10 @@ func (e *Engine) runProgress(ctx context.Context, batch []*call[*progressCommand
 	if err != nil {
 		return err
 	}
-	for _, c := range batch {
-		c.cmd.answers = make([]Pulse, len(c.cmd.reports))
-		for i, p := range c.cmd.reports {
-			c.cmd.answers[i] = alive[pulseKey(p.Key, p.Token)]
+	for _, c := range calls {
+		c.Answer = make([]Pulse, len(c.Request))
+		for i, p := range c.Request {
+			c.Answer[i] = alive[pulseKey(p.Key, p.Token)]
 		}
 	}
 	return nil

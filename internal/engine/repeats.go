@@ -20,13 +20,13 @@ type ending struct {
 
 // answerRepeats answers reports whose lease is over: the first answer if they are repeats
 // of the report that ended it, else that they are stale.
-func (e *Engine) answerRepeats(ctx context.Context, tx *store.Tx, w *working, calls []*call[workCommand]) error {
+func (e *Engine) answerRepeats(ctx context.Context, tx *store.Tx, w *working, calls []*workCall) error {
 	if len(calls) == 0 {
 		return nil
 	}
 	attempts := make([]attemptKey, len(calls))
 	for i, c := range calls {
-		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
+		r := c.Request.report
 		attempts[i] = attemptKey{r.TaskKey, r.Token}
 	}
 	endings, err := e.endings(ctx, tx, w, attempts)
@@ -34,18 +34,18 @@ func (e *Engine) answerRepeats(ctx context.Context, tx *store.Tx, w *working, ca
 		return err
 	}
 	for _, c := range calls {
-		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
+		r := c.Request.report
 		// An earlier report of this very batch may have ended the task.
 		if t, ok := w.tasks[r.Task]; ok && keyOf(t.task) == r.TaskKey && t.changed && t.task.Token == r.Token && t.task.State.Terminal() {
 			endings[attemptKey{r.TaskKey, r.Token}] = endingOf(t.task)
 		}
 		end, known := endings[attemptKey{r.TaskKey, r.Token}]
 		if known && end.repeats(r.Action) {
-			r.answer = end.answer
-			r.answer.Repeat = true
+			c.Answer.report = end.answer
+			c.Answer.report.Repeat = true
 			continue
 		}
-		c.err = staleReport(r, end, known)
+		c.Err = staleReport(r, end, known)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (end ending) repeats(a Action) bool {
 	return false
 }
 
-func staleReport(r *reportCommand, end ending, known bool) error {
+func staleReport(r *Report, end ending, known bool) error {
 	if known {
 		return leaseOver(r.Task, fault.Value("state", end.state.String()))
 	}

@@ -10,6 +10,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/engine/batch"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -74,18 +75,16 @@ type Answer struct {
 	Added    []id.Task // by a fan-out
 }
 
-// Report applies what a worker says. Each report answers on its own.
+// Report applies the reports of workers and returns an answer or an error for each.
 func (e *Engine) Report(ctx context.Context, reports []Report) ([]Answer, []error) {
-	cmds := make([]workCommand, len(reports))
+	requests := make([]workRequest, len(reports))
 	for i, r := range reports {
-		cmds[i] = &reportCommand{Report: r}
+		requests[i].report = &r
 	}
-	errs := e.work.doAll(ctx, cmds)
+	found, errs := e.work.DoAll(ctx, requests)
 	answers := make([]Answer, len(reports))
-	for i, cmd := range cmds {
-		if errs[i] == nil { // else it may still be at work
-			answers[i] = cmd.(*reportCommand).answer //nolint:forcetypeassert // made above
-		}
+	for i := range found {
+		answers[i] = found[i].report
 	}
 	return answers, errs
 }
@@ -96,28 +95,34 @@ func (e *Engine) ReportOne(ctx context.Context, r Report) (Answer, error) {
 	return answers[0], errs[0]
 }
 
-// workCommand is a claim or a report.
-type workCommand interface{ work() }
-
-type reportCommand struct {
-	Report
-
-	answer Answer
+// workRequest is a claim or a report: one of the two is set. A batch has both, so that the end of a task
+// and the lease of the next one are one transaction.
+type workRequest struct {
+	claim  *claimCommand
+	report *Report
 }
 
-func (*reportCommand) work() {}
+// workAnswer is the answer to a workRequest.
+type workAnswer struct {
+	leases []Lease
+	report Answer
+}
 
-// weight makes a batch of large fan-outs a small one.
-func (r *reportCommand) weight() int {
-	if fan, ok := r.Action.(FanOut); ok {
-		return 1 + len(fan.Tasks)
+type workCall = batch.Call[workRequest, workAnswer]
+
+// weight counts a fan-out with its tasks, so that a batch of large ones has few of them.
+func (r workRequest) weight() int {
+	if r.report != nil {
+		if fan, ok := r.report.Action.(FanOut); ok {
+			return 1 + len(fan.Tasks)
+		}
 	}
 	return 1
 }
 
 // needsRun reports whether the report may end the task, move it backward or add to the run:
 // then the run's row is locked. Forward moves do without.
-func (r *reportCommand) needsRun() bool {
+func (r *Report) needsRun() bool {
 	switch r.Action.(type) {
 	case Start, Advance:
 		return false
@@ -127,27 +132,26 @@ func (r *reportCommand) needsRun() bool {
 
 // runWork applies a batch of claims and reports in one transaction: locks first, in the
 // order of docs/adr/0002, then the clock, then decisions.
-func (e *Engine) runWork(ctx context.Context, batch []*call[workCommand]) error {
+func (e *Engine) runWork(ctx context.Context, calls []*workCall) error {
 	var (
-		claims     []*claimCommand
-		reports    []*call[workCommand]
-		keys, ends []store.TaskKey
+		claiming, reports []*workCall
+		cmds              []*claimCommand
+		keys, ends        []store.TaskKey
 	)
-	for _, c := range batch {
-		switch cmd := c.cmd.(type) {
-		case *claimCommand:
-			claims = append(claims, cmd)
-		case *reportCommand:
-			cmd.answer = Answer{}
-			reports = append(reports, c)
-			keys = append(keys, cmd.TaskKey)
-			if cmd.needsRun() {
-				ends = append(ends, cmd.TaskKey)
-			}
+	for _, c := range calls {
+		if c.Request.claim != nil {
+			claiming, cmds = append(claiming, c), append(cmds, c.Request.claim)
+			continue
+		}
+		reports = append(reports, c)
+		keys = append(keys, c.Request.report.TaskKey)
+		if c.Request.report.needsRun() {
+			ends = append(ends, c.Request.report.TaskKey)
 		}
 	}
-	return e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
-		if err := repeatClaims(ctx, tx, claims); err != nil {
+	var claims []*openClaim
+	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) (err error) {
+		if claims, err = openClaims(ctx, tx, cmds); err != nil {
 			return err
 		}
 		runs, err := tx.LockRuns(ctx, store.LockForCount, runKeys(ends))
@@ -180,6 +184,10 @@ func (e *Engine) runWork(ctx context.Context, batch []*call[workCommand]) error 
 		}
 		return e.downstream(ctx, tx, w)
 	})
+	for i, c := range claims {
+		claiming[i].Answer.leases = c.leases
+	}
+	return err
 }
 
 func unique(keys []store.TaskKey) []store.TaskKey {
@@ -196,34 +204,35 @@ func unique(keys []store.TaskKey) []store.TaskKey {
 
 // decideReports lets each report meet its task, in order. What does not hold its lease any
 // more is looked up once more as a repeat.
-func (e *Engine) decideReports(ctx context.Context, tx *store.Tx, w *working, reports []*call[workCommand]) error {
+func (e *Engine) decideReports(ctx context.Context, tx *store.Tx, w *working, reports []*workCall) error {
 	policies, err := e.policies(ctx, tx, w, failing(reports))
 	if err != nil {
 		return err
 	}
-	var repeats []*call[workCommand]
+	var repeats []*workCall
 	for _, c := range reports {
-		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
+		r := c.Request.report
 		t, held := w.tasks[r.Task]
 		if !held || keyOf(t.task) != r.TaskKey || t.task.Token != r.Token || !t.task.State.Leased() {
 			repeats = append(repeats, c)
 			continue
 		}
 		if r.Pools != nil && !slices.Contains(r.Pools, t.task.Pool) {
-			c.err = fault.New(fault.Forbidden, "this key is not for the pool of the lease", fault.Field("lease"), fault.Remedy("report with the key that the task was claimed with"))
+			c.Err = fault.New(fault.Forbidden, "this key is not for the pool of the lease", fault.Field("lease"), fault.Remedy("report with the key that the task was claimed with"))
 			continue
 		}
-		if err := e.decideReport(ctx, tx, w, t, r, policies); err != nil {
+		var err error
+		if c.Answer.report, err = e.decideReport(ctx, tx, w, t, r, policies); err != nil {
 			if _, refused := fault.As(err); !refused {
 				return err
 			}
-			c.err = err
+			c.Err = err
 		}
 	}
 	return e.answerRepeats(ctx, tx, w, repeats)
 }
 
-func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *liveTask, r *reportCommand, policies policies) error {
+func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *liveTask, r *Report, policies policies) (Answer, error) {
 	var cmd run.Command
 	switch a := r.Action.(type) {
 	case Start:
@@ -242,18 +251,17 @@ func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *
 	case FanOut:
 		return e.fanOut(ctx, tx, w, t, r, a)
 	default:
-		return fault.New(fault.InvalidArgument, "is missing", fault.Field("action"), fault.Remedy("say what happened to the task"))
+		return Answer{}, fault.New(fault.InvalidArgument, "is missing", fault.Field("action"), fault.Remedy("say what happened to the task"))
 	}
 	if err := w.decide(t, cmd, r.Meta); err != nil {
-		return err
+		return Answer{}, err
 	}
 	if _, started := r.Action.(Start); started {
 		w.renewStarted(t)
 	}
-	r.answer = Answer{
+	return Answer{
 		State: t.task.State, Outcome: t.task.Outcome, DueAt: t.task.DueAt, Deadline: t.task.Deadline, Late: t.task.LateResult,
-	}
-	return nil
+	}, nil
 }
 
 // renewStarted begins the lease of the worker that has started a task. A lease that has most of its
@@ -268,10 +276,10 @@ func (w *working) renewStarted(t *liveTask) {
 	}
 }
 
-func failing(reports []*call[workCommand]) []store.TaskKey {
+func failing(reports []*workCall) []store.TaskKey {
 	var keys []store.TaskKey
 	for _, c := range reports {
-		r := c.cmd.(*reportCommand) //nolint:forcetypeassert // sorted by runWork
+		r := c.Request.report
 		if _, fails := r.Action.(Fail); fails {
 			keys = append(keys, r.TaskKey)
 		}

@@ -79,7 +79,7 @@ func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err erro
 		case len(results) > 1:
 			return errTooLarge
 		default: // the note stays for the others, in the order of their ids
-			last := f.batch[n-1].cmd.(*triggerCommand).configID() //nolint:forcetypeassert // made above
+			last := f.batch[n-1].configID()
 			results[0].After = &last
 			if err := tx.LeaveConfigResults(ctx, results); err != nil {
 				return err
@@ -151,26 +151,26 @@ func byID(locked []store.ConfigState) map[id.Config]*firingConfig {
 
 // contended is the error of a command that may have its lock in a moment: nothing else would
 // ask for its run again, so all of them wait.
-func contended(batch []*call[controlCommand]) error {
-	for _, c := range batch {
-		if fault.Is(c.err, fault.Unavailable) {
-			return c.err
+func contended(batch []*firedTrigger) error {
+	for _, t := range batch {
+		if fault.Is(t.result.err, fault.Unavailable) {
+			return t.result.err
 		}
 	}
 	return nil
 }
 
 // refused counts runs that could not be created against their configs: no slot records them.
-func (f *firing) refused(configs map[id.Config]*firingConfig, batch []*call[controlCommand]) error {
-	for _, asked := range batch {
-		if r, _ := (slotCommand{call: asked}).outcome(); r == nil || r.Outcome != config.Failed {
+func (f *firing) refused(configs map[id.Config]*firingConfig, batch []*firedTrigger) error {
+	for _, t := range batch {
+		if r, _ := (firingSlot{trigger: t}).outcome(); r == nil || r.Outcome != config.Failed {
 			continue
 		}
-		c := configs[asked.cmd.(*triggerCommand).configID()] //nolint:forcetypeassert // made by command
+		c := configs[t.configID()]
 		if c == nil {
 			continue
 		}
-		f.engine.log.Error("no run of a config that runs after another", "tenant", c.Tenant, "config", c.ID, "error", asked.err)
+		f.engine.log.Error("no run of a config that runs after another", "tenant", c.Tenant, "config", c.ID, "error", t.result.err)
 		if !c.noted {
 			c.noted = true
 			f.configs = append(f.configs, c)
@@ -268,8 +268,9 @@ func (f *firing) listeners(ctx context.Context, tx *store.Tx, configs map[id.Con
 		}
 		for _, c := range byName[store.ConfigName{Tenant: source.Tenant, Workspace: source.Workspace, Name: source.Name}] {
 			if r.After == nil || bytes.Compare(c.ID.UUID[:], r.After.UUID[:]) > 0 {
-				if made := f.happened(c.ConfigState); made != nil {
-					made.cmd.(*triggerCommand).For.Window.Hops = hops[r.Run] + 1 //nolint:forcetypeassert // just made
+				if t := f.happened(c.ConfigState); t != nil {
+					t.For.Window.Hops = hops[r.Run] + 1
+					f.add(t)
 				}
 			}
 		}
@@ -302,7 +303,7 @@ func hopsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResult, wan
 
 // happened asks for the run of a config because of something that has happened; nil if as many
 // as may run at once do.
-func (f *firing) happened(c *store.ConfigState) *call[controlCommand] {
+func (f *firing) happened(c *store.ConfigState) *triggerCommand {
 	load := f.loads[c.ID]
 	if c.Spec.MaxOverlap > 0 && load.Live >= c.Spec.MaxOverlap {
 		return nil
@@ -310,7 +311,7 @@ func (f *firing) happened(c *store.ConfigState) *call[controlCommand] {
 	if load.Live++; f.loads != nil {
 		f.loads[c.ID] = load
 	}
-	return f.command(c, scheduleOf(c), time.Time{}, "event")
+	return configTrigger(c, scheduleOf(c), time.Time{}, f.now, "event")
 }
 
 // scheduleOf is nil if the config has none that can be read.
@@ -341,8 +342,7 @@ func (e *Engine) TriggerConfig(ctx context.Context, owner id.Tenant, of id.Confi
 	if err != nil {
 		return Triggered{}, err
 	}
-	f := newFiring(e, now)
-	cmd := f.command(&c.ConfigState, scheduleOf(&c.ConfigState), time.Time{}, "manual").cmd.(*triggerCommand) //nolint:forcetypeassert // just made
+	cmd := configTrigger(&c.ConfigState, scheduleOf(&c.ConfigState), time.Time{}, now, "manual")
 	cmd.IdempotencyKey, cmd.WaitForQuota, cmd.WaitForLock, cmd.Queue, cmd.Meta = t.IdempotencyKey, t.WaitForQuota, t.WaitForLock, t.Queue, t.Meta
 	cmd.TriggeredBy, cmd.Note = t.TriggeredBy, t.Note
 	if len(t.Parameters) > 0 {

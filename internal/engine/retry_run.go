@@ -83,31 +83,55 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 		return Triggered{}, fault.New(fault.Conflict, "there is nothing to retry: every task of the run succeeded", fault.Field("mode"),
 			fault.Remedy("retry with mode ALL to do everything again"), fault.Value("state", parent.State.String()))
 	}
-	done, err := e.doneBefore(ctx, parent)
+	done, err := e.resultsBefore(ctx, parent)
 	if err != nil {
 		return Triggered{}, err
 	}
-	cmd := &triggerCommand{only: only, done: done, Trigger: Trigger{
+	scope := &retryScope{only: only, done: done}
+	if r.Mode == RetryFrom {
+		scope.from = func(code *deployment) ([]string, error) { return parent.From(r.From, code.planner.Downstream) }
+	}
+	// A trigger's own digest does not include the mode.
+	if scope.digest, err = canon.Digest(r); err != nil {
+		return Triggered{}, err
+	}
+	of, err := e.forConfig(ctx, parent.Run)
+	if err != nil {
+		return Triggered{}, err
+	}
+	cmd := newTrigger(Trigger{
 		Tenant: r.Tenant, Workspace: parent.WorkspaceName, Pipeline: parent.Pipeline, Parameters: parent.Parameters, Priority: parent.Priority,
 		TriggerType: TriggerRetry, TriggeredBy: r.TriggeredBy, Note: r.Note, Parent: &r.Run, Retry: parent.Retry, IdempotencyKey: r.IdempotencyKey, WaitForQuota: r.WaitForQuota, Queue: r.Queue, Meta: r.Meta,
-	}}
-	if cmd.For, err = e.forConfig(ctx, parent.Run); err != nil {
+		For: of,
+	})
+	cmd.retry = scope
+	triggered, err := e.trigger(ctx, cmd)
+	if err != nil {
 		return Triggered{}, err
 	}
-	if r.Mode == RetryFrom {
-		cmd.from = func(code *deployment) ([]string, error) { return parent.From(r.From, code.planner.Downstream) }
-	}
-	// A trigger's own digest does not know the mode.
-	if cmd.digest, err = canon.Digest(r); err != nil {
+	if err := triggered.conflict(); err != nil {
 		return Triggered{}, err
 	}
-	if err := e.control.do(ctx, cmd); err != nil {
-		return Triggered{}, err
+	return triggered, nil
+}
+
+// retryScope is how much of a run a retry does again.
+type retryScope struct {
+	digest string                   // of the request
+	only   []string                 // the assets to execute: a part of what the pipeline selects
+	done   map[string]run.Inherited // by asset: results that the retry uses
+	// from returns the assets of a retry that begins with a task, by the code that it will run; nil
+	// for other retries.
+	from func(*deployment) ([]string, error)
+}
+
+// doneBefore returns the result of an asset that a retry uses instead of executing it.
+func (t *triggerCommand) doneBefore(key string) (run.Inherited, bool) {
+	if t.retry == nil {
+		return run.Inherited{}, false
 	}
-	if err := cmd.answer.conflict(); err != nil {
-		return Triggered{}, err
-	}
-	return cmd.answer, e.replace(ctx, cmd.makeWay)
+	from, done := t.retry.done[key]
+	return from, done
 }
 
 // forConfig is the config that a run was made for, if it is still there: what becomes of a retry
@@ -139,11 +163,11 @@ func (r RetryRun) validate() error {
 	return fault.New(fault.InvalidArgument, fmt.Sprintf("is %.100q", r.Mode), fault.Field("mode"), fault.Remedy("use FAILED, FROM or ALL"))
 }
 
-// doneBefore are tasks that have succeeded, by their asset: those of the run that is retried,
+// resultsBefore are tasks that have succeeded, by their asset: those of the run that is retried,
 // those that it has inherited itself, and for what is missing those of the runs before it,
 // since mended code may name other upstreams. They are looked up here, once and outside of the
 // lane, rather than for each claim.
-func (e *Engine) doneBefore(ctx context.Context, of store.RunPlan) (map[string]run.Inherited, error) {
+func (e *Engine) resultsBefore(ctx context.Context, of store.RunPlan) (map[string]run.Inherited, error) {
 	done := map[string]run.Inherited{}
 	for range maxAncestors {
 		of.AddDone(of.ID, done)
@@ -162,34 +186,33 @@ func (e *Engine) doneBefore(ctx context.Context, of store.RunPlan) (map[string]r
 	return done, nil
 }
 
-// stillThere refuses a retry of what the active deployment does not have any more, and lets
-// that deployment say what is downstream of the task that a retry begins with.
-func (t *triggerCommand) stillThere() error {
-	if len(t.only) == 0 {
-		return nil
+// assetsToRetry returns the assets that a retry executes, nil for other triggers. It refuses a retry of
+// assets that the active deployment does not have any more.
+func (t *triggerCommand) assetsToRetry(code *deployment) (only []string, err error) {
+	if t.retry == nil {
+		return nil, nil
 	}
-	if t.from != nil {
-		var err error
-		if t.only, err = t.from(t.code); err != nil {
-			return err
+	if only = t.retry.only; t.retry.from != nil {
+		if only, err = t.retry.from(code); err != nil {
+			return nil, err
 		}
 	}
 	remedy := fault.Remedy("deploy a manifest that has it, or trigger a new run")
-	if _, ok := t.code.Pipeline(t.Pipeline); t.Pipeline != "" && !ok {
-		return fault.New(fault.Conflict, fmt.Sprintf("the active deployment has no pipeline %s any more", t.Pipeline), fault.Field("run"), remedy)
+	if _, ok := code.Pipeline(t.Pipeline); t.Pipeline != "" && !ok {
+		return nil, fault.New(fault.Conflict, fmt.Sprintf("the active deployment has no pipeline %s any more", t.Pipeline), fault.Field("run"), remedy)
 	}
 	var gone []string
-	for _, key := range t.only {
-		if _, ok := t.code.Asset(key); !ok {
+	for _, key := range only {
+		if _, ok := code.Asset(key); !ok {
 			gone = append(gone, key)
 		}
 	}
 	if len(gone) == 0 {
-		return nil
+		return only, nil
 	}
 	named := strings.Join(gone[:min(len(gone), maxNamed)], ", ")
 	if more := len(gone) - maxNamed; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
-	return fault.New(fault.Conflict, "the active deployment has no asset "+named+" any more", fault.Field("run"), remedy, fault.Value("assets", gone))
+	return nil, fault.New(fault.Conflict, "the active deployment has no asset "+named+" any more", fault.Field("run"), remedy, fault.Value("assets", gone))
 }

@@ -34,13 +34,13 @@ func (w *working) insertTasks(r run.Run, specs []run.TaskSpec) {
 }
 
 // specs turns a plan into tasks with ids and into edges between them.
-func (w *working) specs(t *triggerCommand) ([]run.TaskSpec, []store.Edge) {
-	p := t.planned
+func (w *working) specs(t *plannedTrigger) ([]run.TaskSpec, []store.Edge) {
+	p := t.plan
 	specs := make([]run.TaskSpec, len(p.Tasks))
 	for i, task := range p.Tasks {
 		specs[i] = run.TaskSpec{
 			ID: id.New[id.Task](w.mint), Index: int32(i), Asset: task.Key, Partition: task.Partition, Pool: task.Pool, Needs: task.Needs,
-			Priority: t.Priority, Timeout: int32(task.Timeout.Std().Seconds()),
+			Priority: t.priority, Timeout: int32(task.Timeout.Std().Seconds()),
 		}
 	}
 	edges := make([]store.Edge, len(p.Edges))

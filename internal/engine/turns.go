@@ -15,59 +15,59 @@ import (
 // maxReplaced bounds how many waiting runs of one config a newer slot cancels.
 const maxReplaced = 100
 
-// queueBehind lets the triggers of a batch wait whose lock another run has, if they ask for it or
-// their configs do, and gives each its turn: the order in which they came. It says of the others
-// whether the run that has the lock does the same.
-func (e *Engine) queueBehind(ctx context.Context, tx *store.Tx, batch []*call[controlCommand], loads map[id.Config]store.ConfigLoad) ([]*call[controlCommand], error) {
-	var late []*call[controlCommand]
-	newest := map[id.Config]*call[controlCommand]{}
-	for _, c := range batch {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // sorted by runControl
-		if c.err != nil || !t.answer.AlreadyRunning && t.behind == nil {
-			continue
-		}
-		late = append(late, c)
-		if t.overlap() == config.OverlapCancelRunning {
-			newest[t.For.Config] = c
-		}
-	}
+// queueBehind gives late triggers that may wait for their lock a turn, in the order in which they came,
+// and answers the others with the run that has the lock.
+func queueBehind(ctx context.Context, tx *store.Tx, late []lateTrigger, loads map[id.Config]store.ConfigLoad) (waiting []*lockedTrigger, skipped []lateTrigger, err error) {
 	if len(late) == 0 {
-		return nil, nil
+		return nil, nil, nil
+	}
+	newest := map[id.Config]*plannedTrigger{}
+	for _, t := range late {
+		if t.overlap() == config.OverlapCancelRunning {
+			newest[t.For.Config] = t.plannedTrigger
+		}
 	}
 	replaced, err := replacedRuns(ctx, tx, newest)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := compareWithHolders(ctx, tx, late); err != nil {
-		return nil, err
+	holders, err := holdersOf(ctx, tx, late)
+	if err != nil {
+		return nil, nil, err
 	}
-	var waiting []*call[controlCommand]
 	ahead := map[id.Config]int{}
-	for _, c := range late {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // likewise
+	for i, t := range late {
+		same := true
+		if !t.fired {
+			if same, err = t.sameAs(holders[i]); err != nil {
+				return nil, nil, err
+			}
+		}
 		of := t.configID()
-		if !t.fired && !t.answer.Differs || !t.mayWait(loads[of].Behind+ahead[of], newest[of] == c) {
+		if !t.fired && same || !t.mayWait(loads[of].Behind+ahead[of], newest[of] == t.plannedTrigger) {
+			t.result.Triggered = Triggered{Run: t.holder, AlreadyRunning: true, Differs: !same}
+			skipped = append(skipped, t)
 			continue
 		}
-		if t.overlap() == config.OverlapCancelRunning {
-			t.makeWay = cancelsOf(t, replaced[of])
-		}
 		ahead[of]++
-		t.waits, t.behind, t.answer = true, nil, Triggered{Run: t.run}
-		waiting = append(waiting, c)
+		place := &lockedTrigger{plannedTrigger: t.plannedTrigger, waits: true}
+		if t.overlap() == config.OverlapCancelRunning {
+			place.replaces = t.cancelsFor(replaced[of])
+		}
+		waiting = append(waiting, place)
 	}
 	turns, err := tx.LockTurns(ctx, len(waiting))
 	for i := range turns {
-		waiting[i].cmd.(*triggerCommand).turn = turns[i] //nolint:forcetypeassert // likewise
+		waiting[i].turn = turns[i]
 	}
-	return waiting, err
+	return waiting, skipped, err
 }
 
-// loadsOf counts the runs of configs whose overlap asks for it.
-func loadsOf(ctx context.Context, tx *store.Tx, batch []*call[controlCommand]) (map[id.Config]store.ConfigLoad, error) {
+// loadsOf counts the runs of configs whose overlap depends on them.
+func loadsOf(ctx context.Context, tx *store.Tx, late []lateTrigger) (map[id.Config]store.ConfigLoad, error) {
 	var keys []store.ConfigKey
-	for _, c := range batch {
-		if t := c.cmd.(*triggerCommand); t.answer.AlreadyRunning && t.overlap() == config.OverlapBufferOne { //nolint:forcetypeassert // likewise
+	for _, t := range late {
+		if t.first == nil && t.overlap() == config.OverlapBufferOne {
 			keys = append(keys, store.ConfigKey{Tenant: t.Tenant, Config: t.For.Config})
 		}
 	}
@@ -97,31 +97,23 @@ func (t *triggerCommand) mayWait(ahead int, newest bool) bool {
 	}
 }
 
-// holder is the run that has the lock which a trigger could not have.
-func (t *triggerCommand) holder() id.Run {
-	if t.behind != nil {
-		return t.behind.cmd.(*triggerCommand).run //nolint:forcetypeassert // sorted by runControl
-	}
-	return t.answer.Run
-}
-
 // replacedRuns are the runs of configs that wait for their lock and that a newer one replaces.
-func replacedRuns(ctx context.Context, tx *store.Tx, newest map[id.Config]*call[controlCommand]) (map[id.Config][]id.Run, error) {
+func replacedRuns(ctx context.Context, tx *store.Tx, newest map[id.Config]*plannedTrigger) (map[id.Config][]id.Run, error) {
 	if len(newest) == 0 {
 		return nil, nil
 	}
 	keys := make([]store.ConfigKey, 0, len(newest))
-	for of, c := range newest {
-		keys = append(keys, store.ConfigKey{Tenant: c.cmd.(*triggerCommand).Tenant, Config: of}) //nolint:forcetypeassert // likewise
+	for of, t := range newest {
+		keys = append(keys, store.ConfigKey{Tenant: t.Tenant, Config: of})
 	}
 	return tx.WaitingOfConfigs(ctx, keys, maxReplaced)
 }
 
-// cancelsOf cancels the holder of the lock and the runs of the same config that wait for it.
-func cancelsOf(t *triggerCommand, replaced []id.Run) []Cancel {
-	runs := []id.Run{t.holder()}
+// cancelsFor cancels the holder of the lock and the runs of the same config that wait for it.
+func (t lateTrigger) cancelsFor(replaced []id.Run) []Cancel {
+	runs := []id.Run{t.holder}
 	for _, r := range replaced {
-		if r != runs[0] {
+		if r != t.holder {
 			runs = append(runs, r)
 		}
 	}
@@ -132,49 +124,39 @@ func cancelsOf(t *triggerCommand, replaced []id.Run) []Cancel {
 	return cancels
 }
 
-// compareWithHolders says of each trigger that people sent whether the run that has its lock does
-// something else than it asks for.
-func compareWithHolders(ctx context.Context, tx *store.Tx, late []*call[controlCommand]) error {
+// holdersOf returns for each late trigger the run that has its lock. Triggers of configs are not
+// compared with it and get none.
+func holdersOf(ctx context.Context, tx *store.Tx, late []lateTrigger) ([]run.Run, error) {
 	var keys []store.RunKey
-	for _, c := range late {
-		if t := c.cmd.(*triggerCommand); !t.fired && t.behind == nil { //nolint:forcetypeassert // likewise
-			keys = append(keys, store.RunKey{Tenant: t.Tenant, Run: t.answer.Run})
+	for _, t := range late {
+		if !t.fired && t.first == nil {
+			keys = append(keys, store.RunKey{Tenant: t.Tenant, Run: t.holder})
 		}
 	}
-	runs, err := tx.LookRuns(ctx, keys)
+	found, err := tx.LookRuns(ctx, keys)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	holders := make(map[id.Run]run.Run, len(runs))
-	for _, r := range runs {
-		holders[r.ID] = r
+	byID := make(map[id.Run]run.Run, len(found))
+	for _, r := range found {
+		byID[r.ID] = r
 	}
-	for _, c := range late {
-		t := c.cmd.(*triggerCommand) //nolint:forcetypeassert // likewise
-		if t.fired {
-			continue
+	holders := make([]run.Run, len(late))
+	for i, t := range late {
+		if holders[i] = byID[t.holder]; t.first != nil {
+			holders[i] = run.Run{Parameters: t.first.plan.Parameters, Deployment: t.first.deployment, Fingerprint: t.first.plan.Fingerprint}
 		}
-		holder := holders[t.answer.Run]
-		if t.behind != nil {
-			first := t.behind.cmd.(*triggerCommand) //nolint:forcetypeassert // likewise
-			holder = run.Run{Parameters: first.planned.Parameters, Deployment: first.deployment, Fingerprint: first.planned.Fingerprint}
-		}
-		same, err := t.sameAs(holder)
-		if err != nil {
-			return err
-		}
-		t.answer.Differs = !same
 	}
-	return nil
+	return holders, nil
 }
 
 // sameAs reports whether a run does what the trigger asks for: the same parameters and, by the same
 // code, the same tasks.
-func (t *triggerCommand) sameAs(r run.Run) (bool, error) {
-	if t.deployment == r.Deployment && t.planned.Fingerprint != r.Fingerprint {
+func (t *plannedTrigger) sameAs(r run.Run) (bool, error) {
+	if t.deployment == r.Deployment && t.plan.Fingerprint != r.Fingerprint {
 		return false, nil
 	}
-	return sameJSON(t.planned.Parameters, r.Parameters)
+	return sameJSON(t.plan.Parameters, r.Parameters)
 }
 
 // conflict refuses a trigger whose lock is held by a run that does something else.

@@ -1,45 +1,42 @@
 package engine
 
 import (
-	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/run"
 )
 
-// stands are where claims wait in this process: for a transaction that has something for them,
-// or for a signal that makes them look themselves. The one that waits longest is served first.
-type stands struct {
+// waitingClaims are the claims that wait in this process for a handoff, or for a signal to look
+// themselves. The one that waits longest gets a task first.
+type waitingClaims struct {
 	mu      sync.Mutex
-	waiting []*standing
+	waiting []*waitingClaim
 }
 
-// standing is a claim that waits.
-type standing struct {
+// waitingClaim is a claim that waits.
+type waitingClaim struct {
 	*claimCommand
 
-	// done is closed when a transaction that had taken it has ended: it has its leases, or must
-	// look itself.
+	leases []Lease // by a committed handoff; read it after done is closed
+	// done is closed when a transaction that has taken the claim has ended. A claim without leases
+	// must look itself.
 	done chan struct{}
 }
 
-func (s *standing) end() { close(s.done) }
-
-func (b *stands) add(c *claimCommand) *standing {
-	s := &standing{claimCommand: c, done: make(chan struct{})}
+func (b *waitingClaims) add(c *claimCommand) *waitingClaim {
+	w := &waitingClaim{claimCommand: c, done: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting = append(b.waiting, s)
-	return s
+	b.waiting = append(b.waiting, w)
+	return w
 }
 
-// take gives claims that could take these tasks, as many as are needed for them, but none that
-// asks in this very transaction, and none twice: a repeat may wait beside its first try. Nobody
-// else gets them, and the wait of each must be ended.
-func (b *stands) take(tasks []run.Task, asking []*claimCommand) []*standing {
+// take removes and returns claims that could get these tasks, as many as the tasks need, without
+// those that are part of the transaction (asking). Of claims with the same id it takes one: a repeat
+// may wait beside its first try. The caller must end the wait of each.
+func (b *waitingClaims) take(tasks []run.Task, asking []*openClaim) []*waitingClaim {
 	served := map[id.Claim]bool{}
 	for _, c := range asking {
 		served[c.Claim] = true
@@ -47,60 +44,38 @@ func (b *stands) take(tasks []run.Task, asking []*claimCommand) []*standing {
 	wanted := slices.Clone(tasks)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var taken []*standing
-	b.waiting = slices.DeleteFunc(b.waiting, func(s *standing) bool {
-		if served[s.Claim] {
+	var taken []*waitingClaim
+	b.waiting = slices.DeleteFunc(b.waiting, func(w *waitingClaim) bool {
+		if served[w.Claim] {
 			return false
 		}
-		room := s.Max
+		room := w.Max
 		wanted = slices.DeleteFunc(wanted, func(t run.Task) bool {
-			taken := room > 0 && s.takes(t)
-			if taken {
+			takes := room > 0 && w.takes(t)
+			if takes {
 				room--
 			}
-			return taken
+			return takes
 		})
-		if room < s.Max {
-			served[s.Claim] = true
-			taken = append(taken, s)
+		if room == w.Max {
+			return false
 		}
-		return room < s.Max
+		served[w.Claim] = true
+		taken = append(taken, w)
+		return true
 	})
 	return taken
 }
 
-// leave ends the wait of a claim. False says that a transaction has taken it: then it must wait
-// for the end of that.
-func (b *stands) leave(s *standing) bool {
+// leave ends the wait of a claim. False means that a transaction has taken the claim, and that the
+// caller must wait for its end.
+func (b *waitingClaims) leave(w *waitingClaim) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.Index(b.waiting, s)
+	i := slices.Index(b.waiting, w)
 	if i < 0 {
 		return false
 	}
 	b.waiting = slices.Delete(b.waiting, i, i+1)
 	return true
-}
-
-// stand waits until a claim has leases, should look itself, or has waited long enough.
-func (e *Engine) stand(ctx context.Context, cmd *claimCommand, woken <-chan struct{}, patience <-chan time.Time) (over bool) {
-	s := e.short.stands.add(cmd)
-	poll := time.NewTimer(e.config.PollEvery)
-	defer poll.Stop()
-	select {
-	case <-s.done:
-		cmd.unsure = true
-		return false
-	case <-woken:
-	case <-poll.C:
-	case <-patience:
-		over = true
-	case <-ctx.Done():
-		over = true
-	}
-	if !e.short.stands.leave(s) {
-		<-s.done // bounded by the deadline of the transaction
-		cmd.unsure = true
-	}
-	return over
 }

@@ -6,21 +6,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestGift(t *testing.T) {
+func TestHandoffEnds(t *testing.T) {
 	t.Parallel()
-	var board stands
-	served, left := board.add(&claimCommand{leases: make([]Lease, 1)}), board.add(&claimCommand{leases: make([]Lease, 1)})
+	var claims waitingClaims
+	served, left := claims.add(&claimCommand{}), claims.add(&claimCommand{})
+	open := &openClaim{leases: make([]Lease, 1)}
 
-	g := &gift{stands: []*standing{served}}
-	g.end(true)
-	g.end(false) // as whoever makes sure that nobody is left waiting does
+	h := &handoff{taken: []takenClaim{{served, open}}}
+	h.end(true)
+	h.end(false) // a second end changes nothing
 	<-served.done
-	require.Len(t, served.leases, 1, "what was committed stays given")
+	require.Len(t, served.leases, 1, "a committed handoff gives its leases")
 
-	(&gift{stands: []*standing{left}}).end(false)
+	(&handoff{taken: []takenClaim{{left, open}}}).end(false)
 	<-left.done
-	require.Empty(t, left.leases, "nobody knows whether it was committed: it looks for itself")
+	require.Empty(t, left.leases, "the commit is uncertain: the claim looks itself")
 
-	var none *gift
+	var none *handoff
 	none.end(true)
 }

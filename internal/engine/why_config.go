@@ -103,16 +103,16 @@ func (q *configInquiry) slots(ctx context.Context, tx *store.Tx) error {
 // madeRun explains what stands in the way of the slot's run.
 func (q *configInquiry) madeRun(ctx context.Context, tx *store.Tx, slot time.Time) error {
 	c := &q.config
-	f := newFiring(q.Engine, q.now)
-	asked := f.command(c, scheduleOf(c), slot, "schedule")
-	t := asked.cmd.(*triggerCommand) //nolint:forcetypeassert // just made
-	if _, _, err := q.planTriggers(ctx, tx, f.batch, maxTasksPerBatch); err != nil {
+	cmd := configTrigger(c, scheduleOf(c), slot, q.now, "schedule")
+	planned, results, err := q.planTriggers(ctx, tx, []*triggerCommand{cmd}, maxTasksPerBatch)
+	if err != nil {
 		return err
 	}
-	if asked.err != nil {
-		q.block(BlockedByPlan, asked.err.Error(), "deploy the pipeline, or change the config: servo configs get "+c.Name, nil)
+	if err := results[0].err; err != nil {
+		q.block(BlockedByPlan, err.Error(), "deploy the pipeline, or change the config: servo configs get "+c.Name, nil)
 		return nil
 	}
+	t := planned[0]
 	if err := q.overlap(ctx, tx, t); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (q *configInquiry) madeRun(ctx context.Context, tx *store.Tx, slot time.Tim
 }
 
 // overlap explains runs that have not ended.
-func (q *configInquiry) overlap(ctx context.Context, tx *store.Tx, t *triggerCommand) error {
+func (q *configInquiry) overlap(ctx context.Context, tx *store.Tx, t *plannedTrigger) error {
 	c := &q.config
 	loads, err := tx.LiveOfConfigs(ctx, []store.ConfigKey{c.Key()})
 	if err != nil {
@@ -145,7 +145,7 @@ func (q *configInquiry) overlap(ctx context.Context, tx *store.Tx, t *triggerCom
 	if t.lock == "" || t.mayWait(load.Behind, true) {
 		return nil
 	}
-	key := store.LockKey{Tenant: c.Tenant, Key: t.lock}
+	key := t.lockKey()
 	holders, err := tx.LockHolders(ctx, []store.LockKey{key})
 	if holder, held := holders[key]; held {
 		q.block(BlockedByLock, fmt.Sprintf("run %s holds the lock %s: the slot would be skipped", holder, key.Key), "wait until that run ends, or cancel it: servo runs cancel "+holder.String(),

@@ -25,7 +25,7 @@ type working struct {
 	changes store.Changes
 	broken  []brokenPromise
 	seen    *Committed // for the observer; nil without one
-	claims  []*claimCommand
+	claims  []*openClaim
 }
 
 type liveRun struct {

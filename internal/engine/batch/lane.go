@@ -1,4 +1,4 @@
-package engine
+package batch
 
 import (
 	"context"
@@ -12,139 +12,153 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// lane is a batcher: it groups the commands that wait into one transaction, at once when
-// it is idle, and answers each on its own. It is bounded in length and by each caller's
+// Lane groups the requests that wait into one transaction and answers each on its own. An idle lane
+// begins a transaction at once. The queue is bounded in length, and each wait by its caller's
 // deadline.
-type lane[C any] struct {
-	name   string
-	limits laneLimits
-	log    *slog.Logger
-	// apply runs a batch in one transaction. It sets the answer of each call; what it
-	// returns is the trouble of the transaction as a whole. It is called again after
-	// trouble, so it must answer anew and rely on each command's own idempotency.
-	apply func(ctx context.Context, batch []*call[C]) error
-	// settled is called after a batch that went through only after its database was away:
-	// an earlier try may have been committed without anybody being told of it.
-	settled func()
+type Lane[Q, A any] struct {
+	name    string
+	options Options[Q, A]
+	log     *slog.Logger
 
 	mu      sync.Mutex
 	arrived *sync.Cond
-	queue   []*call[C]
+	queue   []*Call[Q, A]
 	stopped bool
 	workers sync.WaitGroup
-	counts  laneCounts
+	counts  counts
 }
 
-type laneLimits struct {
-	batch   int
-	waiting int
-	timeout time.Duration
+// Limits bound a lane.
+type Limits struct {
+	Batch    int           // requests in one transaction
+	Waiting  int           // requests in the queue
+	InFlight int           // transactions at the same time
+	Timeout  time.Duration // of a transaction, and of a caller without a deadline
 }
 
-// call is one command with its caller.
-type call[C any] struct {
+// Options define what a lane does.
+type Options[Q, A any] struct {
+	Limits
+
+	// Apply runs a batch in one transaction. It sets the answer or the error of each call; it
+	// returns an error if the transaction failed. The lane calls it again after such an error, so it
+	// must set every answer again and rely on the idempotency of each request.
+	Apply func(ctx context.Context, calls []*Call[Q, A]) error
+	// Weight is how many ordinary requests a request counts for; nil counts each as one.
+	Weight func(Q) int
+	// Recovered is called after a batch that was committed only after the database had been
+	// unreachable: an earlier try may have been committed without a signal. Nil does nothing.
+	Recovered func()
+}
+
+// Call is one request with its answer.
+type Call[Q, A any] struct {
+	Request Q
+	Answer  A
+	Err     error // refuses this request; the others of the batch are not affected
+
 	ctx   context.Context //nolint:containedctx // the call is the request: it lives as long
-	cmd   C
-	err   error
-	tried bool // a transaction with it was sent: it may have been committed
-	more  bool // the next call was asked together with this one
+	tried bool            // a transaction with it was sent: it may have been committed
+	more  bool            // the next call came together with this one
 	done  chan struct{}
 }
 
-func newLane[C any](name string, limits laneLimits, inFlight int, log *slog.Logger, apply func(context.Context, []*call[C]) error, settled func()) *lane[C] {
-	l := &lane[C]{name: name, limits: limits, log: log, apply: apply, settled: settled}
+// New starts a lane. Stop it when done.
+func New[Q, A any](name string, options Options[Q, A], log *slog.Logger) *Lane[Q, A] {
+	l := &Lane[Q, A]{name: name, options: options, log: log}
 	l.arrived = sync.NewCond(&l.mu)
-	for range inFlight {
+	for range options.InFlight {
 		l.workers.Go(l.work)
 	}
 	return l
 }
 
-// do puts a command into the lane and waits for its answer.
-func (l *lane[C]) do(ctx context.Context, cmd C) error {
-	return l.doAll(ctx, []C{cmd})[0]
+// Do applies a request and returns its answer.
+func (l *Lane[Q, A]) Do(ctx context.Context, request Q) (A, error) {
+	answers, errs := l.DoAll(ctx, []Q{request})
+	return answers[0], errs[0]
 }
 
-// doAll puts commands into the lane together and waits for all answers. They are applied
-// in their order, in one transaction if they fit into one, else one after the other.
-func (l *lane[C]) doAll(ctx context.Context, cmds []C) []error {
+// DoAll applies requests and returns an answer or an error for each. They are applied in their order,
+// in one transaction if they fit into one.
+func (l *Lane[Q, A]) DoAll(ctx context.Context, requests []Q) ([]A, []error) {
 	if _, hasDeadline := ctx.Deadline(); !hasDeadline {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, l.limits.timeout)
+		ctx, cancel = context.WithTimeout(ctx, l.options.Timeout)
 		defer cancel()
 	}
-	answers := make([]error, 0, len(cmds))
-	for len(cmds) > 0 {
-		n, weight := 0, 0
-		for n < min(len(cmds), l.limits.batch) && weight <= maxWeight {
-			weight += weightOf(cmds[n])
+	answers, errs := make([]A, len(requests)), make([]error, len(requests))
+	for from := 0; from < len(requests); {
+		n, weight := from, 0
+		for n < min(len(requests), from+l.options.Batch) && weight <= maxWeight {
+			weight += l.weight(requests[n])
 			n++
 		}
-		answers = append(answers, l.together(ctx, cmds[:n])...)
-		cmds = cmds[n:]
+		l.together(ctx, requests[from:n], answers[from:n], errs[from:n])
+		from = n
 	}
-	return answers
+	return answers, errs
 }
 
-// maxWeight bounds a batch of heavy commands: the first that goes beyond it is the last.
+// maxWeight bounds a batch of heavy requests: the first that exceeds it is the last.
 const maxWeight = 10_000
 
-// weightOf is how many ordinary commands a command stands for.
-func weightOf(cmd any) int {
-	if heavy, ok := cmd.(interface{ weight() int }); ok {
-		return heavy.weight()
+func (l *Lane[Q, A]) weight(request Q) int {
+	if l.options.Weight == nil {
+		return 1
 	}
-	return 1
+	return l.options.Weight(request)
 }
 
-// together puts what fits into one transaction into the lane and waits for the answers.
-func (l *lane[C]) together(ctx context.Context, cmds []C) []error {
-	calls := make([]*call[C], len(cmds))
-	for i, cmd := range cmds {
-		calls[i] = &call[C]{ctx: ctx, cmd: cmd, more: i < len(cmds)-1, done: make(chan struct{})}
+// together puts requests that fit into one transaction into the queue, and waits for their answers.
+func (l *Lane[Q, A]) together(ctx context.Context, requests []Q, answers []A, errs []error) {
+	calls := make([]*Call[Q, A], len(requests))
+	for i, request := range requests {
+		calls[i] = &Call[Q, A]{ctx: ctx, Request: request, more: i < len(requests)-1, done: make(chan struct{})}
 	}
-	answers := make([]error, len(cmds))
 	if err := l.enqueue(calls); err != nil {
-		for i := range answers {
-			answers[i] = err
+		for i := range errs {
+			errs[i] = err
 		}
-		return answers
+		return
 	}
 	for i, c := range calls {
 		select {
 		case <-c.done:
-			answers[i] = c.err
+			if errs[i] = c.Err; c.Err == nil {
+				answers[i] = c.Answer
+			}
 		case <-ctx.Done():
-			answers[i] = l.gone(ctx)
+			errs[i] = deadlinePassed(ctx)
 		}
 	}
-	return answers
 }
 
-func (l *lane[C]) enqueue(calls []*call[C]) error {
+func (l *Lane[Q, A]) enqueue(calls []*Call[Q, A]) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stopped {
 		l.counts.refused.Add(int64(len(calls)))
 		return fault.New(fault.Unavailable, "this server is stopping", fault.RetryAfter(time.Second), fault.Remedy("try another server"))
 	}
-	if len(l.queue)+len(calls) > l.limits.waiting {
+	if len(l.queue)+len(calls) > l.options.Waiting {
 		l.counts.refused.Add(int64(len(calls)))
 		return fault.New(fault.Unavailable, "too many commands are waiting", fault.RetryAfter(time.Second),
-			fault.Remedy("try again later"), fault.Value("lane", l.name), fault.Value("limit", l.limits.waiting))
+			fault.Remedy("try again later"), fault.Value("lane", l.name), fault.Value("limit", l.options.Waiting))
 	}
 	l.queue = append(l.queue, calls...)
 	l.arrived.Signal()
 	return nil
 }
 
-// gone answers a caller whose time is over. Its command may still be applied.
-func (l *lane[C]) gone(ctx context.Context) error {
+// deadlinePassed answers a caller whose deadline has passed. Its request may still be applied.
+func deadlinePassed(ctx context.Context) error {
 	return fault.New(fault.Unavailable, "the deadline passed before the answer came", fault.RetryAfter(time.Second),
 		fault.Remedy("repeat the same request: it is applied at most once"), fault.Cause(ctx.Err()))
 }
 
-func (l *lane[C]) stop() {
+// Stop finishes the accepted requests and refuses later ones.
+func (l *Lane[Q, A]) Stop() {
 	l.mu.Lock()
 	l.stopped = true
 	l.arrived.Broadcast()
@@ -152,7 +166,7 @@ func (l *lane[C]) stop() {
 	l.workers.Wait()
 }
 
-func (l *lane[C]) work() {
+func (l *Lane[Q, A]) work() {
 	for {
 		batch := l.next()
 		if batch == nil {
@@ -162,8 +176,8 @@ func (l *lane[C]) work() {
 	}
 }
 
-// next waits for commands and takes what is there, up to a batch; nil at the end.
-func (l *lane[C]) next() []*call[C] {
+// next waits for requests and takes up to a batch from the queue; nil once the lane has stopped.
+func (l *Lane[Q, A]) next() []*Call[Q, A] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.queue) == 0 {
@@ -174,11 +188,11 @@ func (l *lane[C]) next() []*call[C] {
 	}
 	n := 0
 	for weight := 0; n < len(l.queue) && weight <= maxWeight; {
-		end := n // what was asked together stays together
+		end := n // requests that came together stay together
 		for ; end == n || l.queue[end-1].more; end++ {
-			weight += weightOf(l.queue[end].cmd)
+			weight += l.weight(l.queue[end].Request)
 		}
-		if n > 0 && end > l.limits.batch {
+		if n > 0 && end > l.options.Batch {
 			break
 		}
 		n = end
@@ -191,25 +205,25 @@ func (l *lane[C]) next() []*call[C] {
 	return batch
 }
 
-// Bounds of trying again.
+// Bounds of repeated tries.
 const (
 	maxCollisions = 20
 	firstBackoff  = 2 * time.Millisecond
 	maxBackoff    = time.Second
 )
 
-// execute applies a batch until it is committed, its callers' time is over, or the
-// trouble is found to be in a command.
-func (l *lane[C]) execute(batch []*call[C]) {
+// execute applies a batch until it is committed, all deadlines have passed, or the error is traced to
+// one request.
+func (l *Lane[Q, A]) execute(batch []*Call[Q, A]) {
 	backoff, uncertain := firstBackoff, false
 	for collisions := 0; ; {
-		if batch = l.alive(batch); len(batch) == 0 {
+		if batch = alive(batch); len(batch) == 0 {
 			return
 		}
 		err := l.attempt(batch)
 		if err == nil {
-			if uncertain {
-				l.settled()
+			if uncertain && l.options.Recovered != nil {
+				l.options.Recovered()
 			}
 			answer(batch)
 			return
@@ -222,7 +236,7 @@ func (l *lane[C]) execute(batch []*call[C]) {
 			}
 		case store.Away:
 			uncertain = true
-			l.log.Warn("database away, trying again", "lane", l.name, "commands", len(batch), "error", err)
+			l.log.Warn("database unreachable, trying again", "lane", l.name, "commands", len(batch), "error", err)
 		case store.Poisoned, store.Broken:
 			l.bisect(batch, err)
 			return
@@ -232,18 +246,19 @@ func (l *lane[C]) execute(batch []*call[C]) {
 	}
 }
 
-func (l *lane[C]) attempt(batch []*call[C]) error {
-	// The batch has a deadline of its own: it serves callers with different ones.
-	// It is tried again by execute, which knows whose time is over.
-	ctx, cancel := context.WithTimeout(store.Once(context.Background()), l.limits.timeout)
+func (l *Lane[Q, A]) attempt(batch []*Call[Q, A]) error {
+	// The batch has its own deadline, since its callers have different ones. The store does not
+	// repeat the transaction: execute does, and drops callers whose deadline has passed.
+	ctx, cancel := context.WithTimeout(store.Once(context.Background()), l.options.Timeout)
 	defer cancel()
 	retry := false
+	var none A
 	for _, c := range batch {
-		c.err = nil
+		c.Answer, c.Err = none, nil
 		retry = retry || c.tried
 	}
 	begun := time.Now()
-	err := l.apply(ctx, batch)
+	err := l.options.Apply(ctx, batch)
 	l.counts.attempted(time.Since(begun), err, len(batch), retry)
 	for _, c := range batch {
 		c.tried = true
@@ -251,12 +266,12 @@ func (l *lane[C]) attempt(batch []*call[C]) error {
 	return err
 }
 
-// alive leaves out the calls whose callers are gone.
-func (l *lane[C]) alive(batch []*call[C]) []*call[C] {
+// alive answers the calls whose deadline has passed, and returns the others.
+func alive[Q, A any](batch []*Call[Q, A]) []*Call[Q, A] {
 	kept := batch[:0:len(batch)]
 	for _, c := range batch {
 		if c.ctx.Err() != nil {
-			c.err = l.gone(c.ctx)
+			c.Err = deadlinePassed(c.ctx)
 			close(c.done)
 			continue
 		}
@@ -265,9 +280,9 @@ func (l *lane[C]) alive(batch []*call[C]) []*call[C] {
 	return kept
 }
 
-// bisect halves a batch until the command that makes trouble stands alone, be it refused
-// by the database or a mistake of ours: it must not be everybody's.
-func (l *lane[C]) bisect(batch []*call[C], err error) {
+// bisect halves a batch until the failing request is alone, so that its error, a refusal by the
+// database or a defect of Servo, fails no other request.
+func (l *Lane[Q, A]) bisect(batch []*Call[Q, A], err error) {
 	if len(batch) > 1 {
 		half := len(batch) / 2
 		l.execute(batch[:half:half])
@@ -278,20 +293,20 @@ func (l *lane[C]) bisect(batch []*call[C], err error) {
 		l.fail(batch, err)
 		return
 	}
-	batch[0].err = fault.New(fault.InvalidArgument, "carries a value that cannot be stored", fault.Field("request"),
+	batch[0].Err = fault.New(fault.InvalidArgument, "carries a value that cannot be stored", fault.Field("request"),
 		fault.Remedy(`check texts for zero characters (\u0000) and numbers for their range`), fault.Cause(err))
 	answer(batch)
 }
 
-func (l *lane[C]) fail(batch []*call[C], err error) {
+func (l *Lane[Q, A]) fail(batch []*Call[Q, A], err error) {
 	l.log.Error("batch failed", "lane", l.name, "commands", len(batch), "error", err)
 	for _, c := range batch {
-		c.err = err
+		c.Err = err
 	}
 	answer(batch)
 }
 
-func answer[C any](batch []*call[C]) {
+func answer[Q, A any](batch []*Call[Q, A]) {
 	for _, c := range batch {
 		close(c.done)
 	}

@@ -1,4 +1,4 @@
-package engine
+package batch
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 
 // fakeLane is a lane of numbers whose transactions are recorded, and are what a test says.
 type fakeLane struct {
-	*lane[int]
+	*Lane[int, struct{}]
 
 	mu      sync.Mutex
 	batches [][]int // that were committed
@@ -34,22 +34,23 @@ type fakeLane struct {
 
 // newFakeLane makes a lane. Transact, if set, stands for the transaction: it may wait, and
 // what it returns is its trouble.
-func newFakeLane(t testing.TB, limits laneLimits, inFlight int, transact func(batch []int) error) *fakeLane {
+func newFakeLane(t testing.TB, limits Limits, inFlight int, transact func(batch []int) error) *fakeLane {
 	t.Helper()
 	f := &fakeLane{}
-	if limits.batch == 0 {
-		limits.batch = 500
+	if limits.Batch == 0 {
+		limits.Batch = 500
 	}
-	if limits.waiting == 0 {
-		limits.waiting = 1000
+	if limits.Waiting == 0 {
+		limits.Waiting = 1000
 	}
-	if limits.timeout == 0 {
-		limits.timeout = 30 * time.Second
+	if limits.Timeout == 0 {
+		limits.Timeout = 30 * time.Second
 	}
-	f.lane = newLane("fake", limits, inFlight, slog.New(slog.DiscardHandler), func(_ context.Context, calls []*call[int]) error {
+	limits.InFlight = inFlight
+	apply := func(_ context.Context, calls []*Call[int, struct{}]) error {
 		var batch []int
 		for _, c := range calls {
-			batch = append(batch, c.cmd)
+			batch = append(batch, c.Request)
 		}
 		f.mu.Lock()
 		f.tries++
@@ -63,13 +64,24 @@ func newFakeLane(t testing.TB, limits laneLimits, inFlight int, transact func(ba
 		f.batches = append(f.batches, batch)
 		f.mu.Unlock()
 		return nil
-	}, func() {
+	}
+	f.Lane = New("fake", Options[int, struct{}]{Limits: limits, Apply: apply, Recovered: func() {
 		f.mu.Lock()
 		f.settles++
 		f.mu.Unlock()
-	})
-	t.Cleanup(f.stop)
+	}}, slog.New(slog.DiscardHandler))
+	t.Cleanup(f.Stop)
 	return f
+}
+
+func (f *fakeLane) do(ctx context.Context, request int) error {
+	_, err := f.Do(ctx, request)
+	return err
+}
+
+func (f *fakeLane) doAll(ctx context.Context, requests []int) []error {
+	_, errs := f.DoAll(ctx, requests)
+	return errs
 }
 
 func (f *fakeLane) tried() int {
@@ -79,8 +91,8 @@ func (f *fakeLane) tried() int {
 }
 
 func (f *fakeLane) queued() int {
-	f.lane.mu.Lock()
-	defer f.lane.mu.Unlock()
+	f.Lane.mu.Lock()
+	defer f.Lane.mu.Unlock()
 	return len(f.queue)
 }
 
@@ -114,12 +126,12 @@ func TestLaneGroups(t *testing.T) {
 	t.Run("a command goes at once when the lane is idle", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			l := newFakeLane(t, laneLimits{}, 1, nil)
+			l := newFakeLane(t, Limits{}, 1, nil)
 			began := time.Now()
 			require.NoError(t, l.do(t.Context(), 1))
 			require.Equal(t, began, time.Now(), "it waited for company")
 			require.Equal(t, [][]int{{1}}, l.batches)
-			l.stop()
+			l.Stop()
 		})
 	})
 
@@ -127,7 +139,7 @@ func TestLaneGroups(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
-			l := newFakeLane(t, laneLimits{batch: 4}, 1, func(batch []int) error {
+			l := newFakeLane(t, Limits{Batch: 4}, 1, func(batch []int) error {
 				if batch[0] == 0 {
 					<-release
 				}
@@ -140,7 +152,7 @@ func TestLaneGroups(t *testing.T) {
 			close(release)
 			synctest.Wait()
 			require.Equal(t, [][]int{{0}, {1, 2, 3, 4}, {5, 6, 7, 8}, {9}}, l.batches)
-			l.stop()
+			l.Stop()
 		})
 	})
 
@@ -148,7 +160,7 @@ func TestLaneGroups(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
-			l := newFakeLane(t, laneLimits{}, 2, func([]int) error {
+			l := newFakeLane(t, Limits{}, 2, func([]int) error {
 				<-release
 				return nil
 			})
@@ -160,7 +172,7 @@ func TestLaneGroups(t *testing.T) {
 			close(release)
 			synctest.Wait()
 			require.Equal(t, 3, l.tries, "the other three went together")
-			l.stop()
+			l.Stop()
 		})
 	})
 
@@ -173,7 +185,7 @@ func TestLaneGroups(t *testing.T) {
 			// the first transactions take their time, so that everybody else must wait
 			var atWork atomic.Int64
 			release := make(chan struct{})
-			l := newFakeLane(t, laneLimits{batch: limit}, wide, func(batch []int) error {
+			l := newFakeLane(t, Limits{Batch: limit}, wide, func(batch []int) error {
 				atWork.Add(int64(len(batch)))
 				<-release
 				return nil
@@ -199,7 +211,7 @@ func TestLaneGroups(t *testing.T) {
 			}
 			close(release)
 			callers.Wait()
-			l.stop()
+			l.Stop()
 			next := map[int]int{}
 			for _, batch := range l.batches {
 				if len(batch) > limit {
@@ -231,7 +243,7 @@ func TestLaneGroups(t *testing.T) {
 
 	t.Run("nothing asked is nothing answered", func(t *testing.T) {
 		t.Parallel()
-		l := newFakeLane(t, laneLimits{}, 1, nil)
+		l := newFakeLane(t, Limits{}, 1, nil)
 		require.Empty(t, l.doAll(t.Context(), nil))
 	})
 }
@@ -243,7 +255,7 @@ func TestLaneBounds(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
-			l := newFakeLane(t, laneLimits{waiting: 3}, 1, func([]int) error {
+			l := newFakeLane(t, Limits{Waiting: 3}, 1, func([]int) error {
 				<-release
 				return nil
 			})
@@ -261,7 +273,7 @@ func TestLaneBounds(t *testing.T) {
 			synctest.Wait()
 			require.ElementsMatch(t, []int{0, 1, 2, 3}, l.applied())
 			require.NoError(t, l.do(t.Context(), 12), "there is room again")
-			l.stop()
+			l.Stop()
 		})
 	})
 
@@ -269,7 +281,7 @@ func TestLaneBounds(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
-			l := newFakeLane(t, laneLimits{}, 1, func([]int) error {
+			l := newFakeLane(t, Limits{}, 1, func([]int) error {
 				<-release
 				return nil
 			})
@@ -285,7 +297,7 @@ func TestLaneBounds(t *testing.T) {
 			close(release)
 			require.NoError(t, l.do(t.Context(), 3))
 			require.Equal(t, []int{1, 3}, l.applied())
-			l.stop()
+			l.Stop()
 		})
 	})
 
@@ -293,7 +305,7 @@ func TestLaneBounds(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
-			l := newFakeLane(t, laneLimits{timeout: 7 * time.Second}, 1, func([]int) error {
+			l := newFakeLane(t, Limits{Timeout: 7 * time.Second}, 1, func([]int) error {
 				<-release
 				return nil
 			})
@@ -301,7 +313,7 @@ func TestLaneBounds(t *testing.T) {
 			requireUnavailable(t, l.do(t.Context(), 1))
 			require.Equal(t, 7*time.Second, time.Since(began))
 			close(release)
-			l.stop()
+			l.Stop()
 		})
 	})
 
@@ -309,7 +321,7 @@ func TestLaneBounds(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
-			l := newFakeLane(t, laneLimits{batch: 2}, 2, func([]int) error {
+			l := newFakeLane(t, Limits{Batch: 2}, 2, func([]int) error {
 				<-release
 				return nil
 			})
@@ -320,7 +332,7 @@ func TestLaneBounds(t *testing.T) {
 			synctest.Wait()
 			stopped := make(chan struct{})
 			go func() {
-				l.stop()
+				l.Stop()
 				close(stopped)
 			}()
 			synctest.Wait()
@@ -356,7 +368,7 @@ func TestLaneTrouble(t *testing.T) {
 			n := rapid.IntRange(1, 60).Draw(rt, "commands")
 			poison := rapid.SliceOfDistinct(rapid.IntRange(0, n-1), rapid.ID[int]).Draw(rt, "poison")
 			trouble := rapid.SampledFrom([]error{errPoisoned, errMismatch, errBroken}).Draw(rt, "trouble")
-			l := newFakeLane(t, laneLimits{}, 1, func(batch []int) error {
+			l := newFakeLane(t, Limits{}, 1, func(batch []int) error {
 				if slices.ContainsFunc(batch, func(cmd int) bool { return slices.Contains(poison, cmd) }) {
 					return trouble
 				}
@@ -379,7 +391,7 @@ func TestLaneTrouble(t *testing.T) {
 
 	t.Run("a value that cannot be stored is the caller's to mend", func(t *testing.T) {
 		t.Parallel()
-		l := newFakeLane(t, laneLimits{}, 1, func([]int) error { return errPoisoned })
+		l := newFakeLane(t, Limits{}, 1, func([]int) error { return errPoisoned })
 		f, ok := fault.As(l.do(t.Context(), 1))
 		require.True(t, ok)
 		require.Equal(t, fault.InvalidArgument, f.Code)
@@ -390,7 +402,7 @@ func TestLaneTrouble(t *testing.T) {
 	t.Run("a mistake of ours is not put on the caller", func(t *testing.T) {
 		t.Parallel()
 		for _, trouble := range []error{errMismatch, errBroken} {
-			l := newFakeLane(t, laneLimits{}, 1, func([]int) error { return trouble })
+			l := newFakeLane(t, Limits{}, 1, func([]int) error { return trouble })
 			require.Equal(t, fault.Internal, fault.CodeOf(l.do(t.Context(), 1)))
 		}
 	})
@@ -400,7 +412,7 @@ func TestLaneTrouble(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var away atomic.Bool
 			away.Store(true)
-			l := newFakeLane(t, laneLimits{}, 1, func([]int) error {
+			l := newFakeLane(t, Limits{}, 1, func([]int) error {
 				if away.Load() {
 					return errAway
 				}
@@ -420,7 +432,7 @@ func TestLaneTrouble(t *testing.T) {
 			require.NoError(t, <-long)
 			require.Equal(t, []int{1}, l.applied())
 			require.Equal(t, 1, l.settles, "an earlier try may have been committed")
-			l.stop()
+			l.Stop()
 		})
 	})
 
@@ -429,7 +441,7 @@ func TestLaneTrouble(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var left atomic.Int64
 			left.Store(5)
-			l := newFakeLane(t, laneLimits{}, 1, func([]int) error {
+			l := newFakeLane(t, Limits{}, 1, func([]int) error {
 				if left.Add(-1) >= 0 {
 					return errCollided
 				}
@@ -441,7 +453,7 @@ func TestLaneTrouble(t *testing.T) {
 			left.Store(1000)
 			require.Error(t, l.do(t.Context(), 2))
 			require.Equal(t, 6+maxCollisions+1, l.tried())
-			l.stop()
+			l.Stop()
 		})
 	})
 }
