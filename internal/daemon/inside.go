@@ -93,12 +93,12 @@ func (i *inside) Collect(to chan<- prometheus.Metric) {
 		counter(i.refused, float64(lane.Refused), lane.Name)
 		counter(i.spent, lane.Seconds, lane.Name)
 	}
-	wake := i.engine.WakeStats()
-	counter(i.notices, float64(wake.Sent), "sent")
-	counter(i.notices, float64(wake.Unsent), "unsent")
-	counter(i.notices, float64(wake.Heard), "heard")
+	notices := i.engine.NoticeStats()
+	counter(i.notices, float64(notices.Sent), "sent")
+	counter(i.notices, float64(notices.Unsent), "unsent")
+	counter(i.notices, float64(notices.Received), "heard")
 	hears := 0.0
-	if wake.Listening {
+	if notices.Listening {
 		hears = 1
 	}
 	gauge(i.listening, hears)

@@ -76,7 +76,7 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 		admitted, left, more, err = w.admit(pools, tasks)
 		e.pace.queued(pools)
 		more = more || folded == maxFold || held // behind what is held there may be others
-		e.signals.full.Store(left)               // then whatever makes room wakes admission
+		e.signals.SetFull(left)                  // then whatever makes room wakes admission
 		return err
 	})
 	if admitted > 0 {

@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/base/webhook"
 	"go.arco.dev/servo/internal/domain/alert"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -21,13 +22,10 @@ const (
 	maxMessageError = 500
 )
 
-// alertTopic wakes whoever sends messages.
-const alertTopic = " alert"
-
 const watcher = "watch" // who raises and resolves alerts
 
 // Alerts gives a channel that closes when there may be messages to send.
-func (e *Engine) Alerts() <-chan struct{} { return e.signals.wait(alertTopic) }
+func (e *Engine) Alerts() <-chan struct{} { return e.signals.Wait(signal.Alert) }
 
 // Watch compares what holds now with the alerts that are open: it raises what is new, resolves
 // what is over, and writes the messages about both. More says that there was too much for one
@@ -69,7 +67,7 @@ func (e *Engine) Watch(ctx context.Context) (more bool, err error) {
 		e.log.Info("alert resolved", alertFields(a)...)
 	}
 	if len(raised)+len(resolved) > 0 {
-		e.signals.publish(alertTopic)
+		e.signals.Publish(signal.Alert)
 	}
 	return more, nil
 }
@@ -201,7 +199,7 @@ func (e *Engine) MessageSent(ctx context.Context, m alert.Message, failure strin
 		return err
 	})
 	if err == nil && settled.Again.IsZero() {
-		e.signals.publish(alertTopic) // the end of the alert may go now
+		e.signals.Publish(signal.Alert) // the end of the alert may go now
 	}
 	if err == nil && failure != "" {
 		e.log.Warn("alert not delivered", "alert", m.Alert.ID, "channel", m.Channel.Name, "tries", m.Tries+1, "again", settled.Again, "error", failure)

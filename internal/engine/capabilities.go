@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -210,7 +211,7 @@ func (e *Engine) MatchWorkers(ctx context.Context, most int) (looked int, err er
 		return 0, err
 	}
 	if released > 0 {
-		e.signals.publish(readyTopic)
+		e.signals.Publish(signal.Ready)
 	}
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		candidates, err := tx.QueuedWithoutWorker(ctx, workerAlive, most)

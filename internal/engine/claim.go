@@ -10,6 +10,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -114,9 +115,9 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	c := &claiming{Engine: e, cmd: &claimCommand{ClaimRequest: r, set: set, renewal: renewal}, unsure: true}
 	for first := true; ; first = false {
 		e.sawClaim(r, set)
-		woken := e.signals.waitAny(r.Pools)
+		woken := e.signals.WaitAny(r.Pools)
 		leases, over, err := c.claimOrWait(ctx, first, woken, patience.C)
-		woken.stop()
+		woken.Stop()
 		switch {
 		case err != nil:
 			return nil, err
@@ -158,9 +159,9 @@ type claiming struct {
 
 // claimOrWait looks for tasks and then waits until a handoff gives it leases or until it should look
 // again. A first look is skipped if a claim that could run the same has just found nothing.
-func (c *claiming) claimOrWait(ctx context.Context, first bool, woken waiter, patience <-chan time.Time) (leases []Lease, over bool, err error) {
+func (c *claiming) claimOrWait(ctx context.Context, first bool, woken signal.Waiter, patience <-chan time.Time) (leases []Lease, over bool, err error) {
 	waits, pools, set := c.cmd.Wait > 0, c.cmd.Pools, c.cmd.set.name()
-	if !first || !waits || !c.config.Inline || !c.signals.dry(pools, set, c.config.PollEvery) {
+	if !first || !waits || !c.config.Inline || !c.signals.RecentlyEmpty(pools, set, c.config.PollEvery) {
 		answer, err := c.work.Do(ctx, workRequest{claim: c.cmd})
 		if err != nil || len(answer.leases) > 0 {
 			return answer.leases, true, err
@@ -169,10 +170,10 @@ func (c *claiming) claimOrWait(ctx context.Context, first bool, woken waiter, pa
 			return nil, true, nil
 		}
 		if c.cmd.Tenant == (id.Tenant{}) { // a claim for one tenant does not see the tasks of others
-			c.signals.ranDry(pools, set, woken)
+			c.signals.MarkEmpty(pools, set, woken)
 		}
 	}
-	leases, over = c.wait(ctx, woken.ch, patience)
+	leases, over = c.wait(ctx, woken.C, patience)
 	return leases, over, nil
 }
 

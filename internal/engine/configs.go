@@ -13,6 +13,7 @@ import (
 	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/schedule"
 	"go.arco.dev/servo/internal/domain/tenant"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -91,7 +92,7 @@ func (e *Engine) SaveConfigs(ctx context.Context, r SaveConfigs) (saved []SavedC
 		return err
 	})
 	if err == nil && !r.DryRun {
-		store.AfterCommit(ctx, func() { e.signals.publish(dueTopic) })
+		store.AfterCommit(ctx, func() { e.signals.Publish(signal.Due) })
 	}
 	return saved, err
 }
@@ -458,7 +459,7 @@ func (e *Engine) changeConfig(ctx context.Context, r ChangeConfig, change func(*
 		return l.write(ctx, tx, now)
 	})
 	if err == nil {
-		store.AfterCommit(ctx, func() { e.signals.publish(dueTopic) })
+		store.AfterCommit(ctx, func() { e.signals.Publish(signal.Due) })
 	}
 	return changed, err
 }

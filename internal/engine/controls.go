@@ -12,6 +12,7 @@ import (
 	"go.arco.dev/servo/internal/domain/platform"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/domain/tenant"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -136,7 +137,7 @@ func (e *Engine) turnDispatch(ctx context.Context, off bool, t Turn) (store.Swit
 		return tx.AppendPlatformEvents(ctx, turned)
 	})
 	if err == nil && !off {
-		store.AfterCommit(ctx, e.signals.everybody) // claims of every pool may have something now
+		store.AfterCommit(ctx, e.signals.All) // claims of every pool may have something now
 	}
 	return dispatch, err
 }
@@ -216,7 +217,7 @@ func (e *Engine) ResumeAsset(ctx context.Context, p AssetPause) (changed bool, e
 		return tenant.AssetResumed{Asset: p.Asset, Reason: p.Reason, By: p.by()}, nil
 	})
 	if err == nil && changed {
-		store.AfterCommit(ctx, func() { e.signals.work.signal(readyTopic) })
+		store.AfterCommit(ctx, func() { e.signals.Wake(signal.Ready) })
 	}
 	return changed, err
 }

@@ -8,6 +8,7 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -19,8 +20,8 @@ func (e *Engine) PushPools(ctx context.Context) ([]store.PushPool, error) {
 // PushWork is signalled when a task was queued in one of these pools, or when pools were
 // configured. Take the channel first, look second, and call stop when done, signalled or not.
 func (e *Engine) PushWork(pools []string) (work <-chan struct{}, stop func()) {
-	w := e.signals.waitAny(append([]string{poolsTopic}, pools...))
-	return w.ch, w.stop
+	w := e.signals.WaitAny(append([]string{signal.Pools}, pools...))
+	return w.C, w.Stop
 }
 
 // ServesPush says that a worker, which is a server that sends, can take so many tasks of a

@@ -20,7 +20,7 @@ func listenTo(t *testing.T, e *engine.Engine, url string) {
 	var listener sync.WaitGroup
 	listening := make(chan struct{})
 	listener.Go(func() {
-		_ = store.Listen(ctx, url, func() { e.SetListening(true); close(listening) }, func(n string) { e.Hear(n) })
+		_ = store.Listen(ctx, url, func() { e.SetListening(true); close(listening) }, func(n string) { e.Receive(n) })
 	})
 	t.Cleanup(func() { cancel(); listener.Wait() })
 	<-listening

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/engine/batch"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -76,7 +76,7 @@ type Engine struct {
 	config       Config
 	log          *slog.Logger
 	deployments  *deployments
-	signals      *signals
+	signals      *signal.Signals
 	handoffs     handoffs
 	pace         pace
 	seen         *seenWorkers
@@ -99,14 +99,13 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{store: s, config: config, log: log, deployments: newDeployments(), signals: newSignals(), seen: newSeenWorkers(), keys: &keyring{store: s}}
-	e.signals.far = newWakeups(s.Notify, log)
+	e := &Engine{store: s, config: config, log: log, deployments: newDeployments(), signals: signal.New(s.Notify, log), seen: newSeenWorkers(), keys: &keyring{store: s}}
 	limits := batch.Limits{Batch: config.MaxBatch, Waiting: config.MaxWaiting, InFlight: config.InFlight, Timeout: config.CallTimeout}
-	e.control = batch.New("control", batch.Options[controlRequest, controlAnswer]{Limits: limits, Apply: e.runControl, Recovered: e.signals.everybody}, log)
-	e.work = batch.New("work", batch.Options[workRequest, workAnswer]{Limits: limits, Apply: e.runWork, Weight: workRequest.weight, Recovered: e.signals.everybody}, log)
+	e.control = batch.New("control", batch.Options[controlRequest, controlAnswer]{Limits: limits, Apply: e.runControl, Recovered: e.signals.All}, log)
+	e.work = batch.New("work", batch.Options[workRequest, workAnswer]{Limits: limits, Apply: e.runWork, Weight: workRequest.weight, Recovered: e.signals.All}, log)
 	e.audits = batch.New("audits", batch.Options[*store.Audit, struct{}]{Limits: limits, Apply: e.runAudits}, log)
 	limits.InFlight = 1
-	e.heartbeats = batch.New("heartbeats", batch.Options[[]Heartbeat, []Pulse]{Limits: limits, Apply: e.runHeartbeats, Weight: weightOf[Heartbeat], Recovered: e.signals.everybody}, log)
+	e.heartbeats = batch.New("heartbeats", batch.Options[[]Heartbeat, []Pulse]{Limits: limits, Apply: e.runHeartbeats, Weight: weightOf[Heartbeat], Recovered: e.signals.All}, log)
 	e.progress = batch.New("progress", batch.Options[[]Progress, []Pulse]{Limits: limits, Apply: e.runProgress, Weight: weightOf[Progress]}, log)
 	limits.Waiting = min(limits.Waiting, maxLogsWait)
 	e.logMeter = newLogMeter(config.LogRates)
@@ -122,29 +121,7 @@ func (e *Engine) Stop() {
 	e.logs.Stop()
 	e.progress.Stop()
 	e.heartbeats.Stop()
-	e.signals.far.stop()
-}
-
-// Ready is signalled when a task has become ready.
-func (e *Engine) Ready() <-chan struct{} { return e.signals.wait(readyTopic) }
-
-// WakeAdmission signals Ready in this process: there may be something to admit that another
-// server was told of.
-func (e *Engine) WakeAdmission() { e.signals.wake([]string{readyTopic}) }
-
-// Due gives a channel that closes when a config may be due earlier than was known.
-func (e *Engine) Due() <-chan struct{} { return e.signals.wait(dueTopic) }
-
-// FollowUp is signalled when a transaction left work for another one (see SkipDoomed).
-func (e *Engine) FollowUp() <-chan struct{} { return e.signals.wait(followUpTopic) }
-
-// RunChanged is signalled at the next change of a run: something was recorded about the run
-// or a task of it. Take the channel first, look second, and call stop when done, signalled or
-// not. What other servers have changed may be missed: look from time to time.
-func (e *Engine) RunChanged(run id.Run) (changed <-chan struct{}, stop func()) {
-	changed, stop = e.signals.runs.wait(run)
-	e.signals.far.watch()
-	return changed, stop
+	e.signals.Stop()
 }
 
 // transact runs fn in an engine transaction over a fresh working set, writes what it
@@ -184,7 +161,7 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 		return err
 	}
 	store.AfterCommit(ctx, func() {
-		e.signals.after(w)
+		e.signals.Committed(w.signals())
 		e.tell(w, nil)
 	})
 	return nil

@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/domain/tenant"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -68,7 +69,7 @@ func (e *Engine) SetQuotas(ctx context.Context, owner id.Tenant, quotas tenant.Q
 	if err != nil {
 		return 0, err
 	}
-	store.AfterCommit(ctx, func() { e.signals.publish(readyTopic, startTopic) }) // more may be admitted, and more may start
+	store.AfterCommit(ctx, func() { e.signals.Publish(signal.Ready, signal.Start) }) // more may be admitted, and more may start
 	return version, nil
 }
 

@@ -191,7 +191,7 @@ func (e *Engine) untilFree(ctx context.Context, wait time.Duration, try func() (
 	poll := time.NewTicker(lockPoll)
 	defer poll.Stop()
 	for err == nil && triggered.AlreadyRunning {
-		ended, stop := e.signals.ended.wait(triggered.Run)
+		ended, stop := e.signals.RunEnded(triggered.Run)
 		holder := triggered.Run
 		if triggered, err = try(); err == nil && triggered.AlreadyRunning && triggered.Run == holder {
 			select {

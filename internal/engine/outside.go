@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/tenant"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -77,7 +78,7 @@ func (e *Engine) SendEvent(ctx context.Context, r SendEvent) (sent SentEvent, er
 		return err
 	})
 	if err == nil && !sent.Duplicate {
-		store.AfterCommit(ctx, func() { e.signals.publish(dueTopic) })
+		store.AfterCommit(ctx, func() { e.signals.Publish(signal.Due) })
 	}
 	return sent, err
 }

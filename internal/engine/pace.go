@@ -27,6 +27,9 @@ type poolPace struct {
 // longer ones admission had nothing to do.
 const maxPause = 0.25
 
+// maxPacedPools bounds the pools that are remembered: workers may name any.
+const maxPacedPools = 10_000
+
 // ahead writes into each pool how many tasks its workers take while a few rounds are made. The time
 // that rounds take counts, not the time between them: a long queue needs rounds seldom, and would
 // grow from that.
@@ -41,7 +44,7 @@ func (p *pace) ahead(pools store.ReadyPools) {
 		if since < maxPause {
 			seen.rate += (float64(max(0, seen.left-pools.Rooms[i].PoolQueued))/max(since, 0.001) - seen.rate) / 4
 		}
-		if p.pools == nil || len(p.pools) > maxPoolsRemembered {
+		if p.pools == nil || len(p.pools) > maxPacedPools {
 			p.pools = map[string]poolPace{}
 		}
 		p.pools[name] = seen

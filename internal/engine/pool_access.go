@@ -10,6 +10,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/domain/plan"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -159,4 +160,4 @@ func (e *Engine) WithdrawQueued(ctx context.Context, most int) (looked int, err 
 }
 
 // PoolsChanged is signalled when pools were configured.
-func (e *Engine) PoolsChanged() <-chan struct{} { return e.signals.wait(poolsTopic) }
+func (e *Engine) PoolsChanged() <-chan struct{} { return e.signals.Wait(signal.Pools) }

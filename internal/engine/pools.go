@@ -8,6 +8,7 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/platform"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -124,11 +125,8 @@ func poolEvent(p store.Pool, body event.Body, meta event.Meta) platform.Event {
 	return platform.Event{Subject: platform.SubjectOf(platform.KindPool, p.Name), Version: p.Version, At: p.UpdatedAt, Meta: meta, Body: body}
 }
 
-// poolsTopic wakes whoever works by the settings of pools. No pool is named like it.
-const poolsTopic = " pools"
-
 // poolsChanged wakes dispatch and admission: there may be room now.
 func (e *Engine) poolsChanged() {
 	e.keys.forget() // the first pool may have brought one
-	e.signals.publish(poolsTopic, readyTopic)
+	e.signals.Publish(signal.Pools, signal.Ready)
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -110,7 +111,7 @@ func (s *seenWorkers) take() (workers []store.SeenWorker, heard []string, news b
 // round, since admission fills the queues by what workers can hold.
 func (e *Engine) sawClaim(r ClaimRequest, set *capabilitySet) {
 	if e.seen.claimed(r, set) {
-		e.signals.work.signal(workerTopic)
+		e.signals.Wake(signal.Worker)
 	}
 }
 
@@ -131,7 +132,7 @@ func (e *Engine) SeenWorkers() (workers []store.SeenWorker, heard []string, news
 }
 
 // NewWorker is signalled when something new is known about the workers of this server.
-func (e *Engine) NewWorker() <-chan struct{} { return e.signals.wait(workerTopic) }
+func (e *Engine) NewWorker() <-chan struct{} { return e.signals.Wait(signal.Worker) }
 
 // WorkersKnown tells admission, wherever it is done, that pools may hold more.
-func (e *Engine) WorkersKnown() { e.signals.publish(roomTopic) }
+func (e *Engine) WorkersKnown() { e.signals.Publish(signal.Room) }

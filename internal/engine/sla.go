@@ -137,7 +137,7 @@ func (e *Engine) LookLate(ctx context.Context, most int) (int, error) {
 		return nil
 	})
 	if err == nil && len(held) > 0 {
-		e.signals.publish(held...) // claims have passed over what was locked
+		e.signals.Publish(held...) // claims have passed over what was locked
 	}
 	return looked, err
 }

@@ -34,12 +34,12 @@ func (e *Engine) StartRuns(ctx context.Context, duty store.Duty, most int) (star
 	if err != nil {
 		return 0, err
 	}
-	e.signals.startWaits.Store(waits)
+	e.signals.SetStartWaits(waits)
 	return started, nil
 }
 
 // StartsWanted says, once, that a run may start which could not before.
-func (e *Engine) StartsWanted() bool { return e.signals.startWanted.Swap(false) }
+func (e *Engine) StartsWanted() bool { return e.signals.StartWanted() }
 
 // startable are runs that may start, as far as one sees without locks; nil if none waits.
 func startable(ctx context.Context, tx *store.Tx, most int) ([]store.RunKey, error) {

@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/domain/schedule"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -81,7 +82,7 @@ func (e *Engine) SetTemplate(ctx context.Context, r SetTemplate) (set config.Tem
 		return config.Template{}, 0, err
 	}
 	if changed > 0 {
-		store.AfterCommit(ctx, func() { e.signals.publish(dueTopic) })
+		store.AfterCommit(ctx, func() { e.signals.Publish(signal.Due) })
 	}
 	return set, changed, nil
 }

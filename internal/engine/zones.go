@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.arco.dev/servo/internal/domain/schedule"
+	"go.arco.dev/servo/internal/engine/signal"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -53,7 +54,7 @@ func (e *Engine) RenewZones(ctx context.Context, after store.ConfigKey, newer bo
 		return Renewed{}, err
 	}
 	if renewed.Configs > 0 {
-		e.signals.publish(dueTopic)
+		e.signals.Publish(signal.Due)
 	}
 	return renewed, nil
 }

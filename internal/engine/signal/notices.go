@@ -1,4 +1,4 @@
-package engine
+package signal
 
 import (
 	"context"
@@ -15,63 +15,62 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Times and bounds of what servers tell each other.
+// Times and bounds of notices.
 const (
-	// tellEvery is the time between two notices of one server. The first goes out at once;
-	// what comes meanwhile goes together. Each notice takes a lock of the whole cluster.
-	tellEvery    = 5 * time.Millisecond
-	tellPatience = 5 * time.Second
-	tellAgain    = time.Second // after a notice that did not go out
+	// sendEvery is the time between two notices of one server. The first is sent at once; what comes
+	// meanwhile is sent together. Each notice takes a lock of the whole cluster.
+	sendEvery   = 5 * time.Millisecond
+	sendTimeout = 5 * time.Second
+	sendAgain   = time.Second // after a notice that could not be sent
 
-	maxToldRuns = 150 // beyond that it is every run
+	maxRuns = 150 // with more a notice stands for every run
 
-	// Who waits for runs says so, and again as long as it does.
+	// A server with waiters for runs notifies the others of that, and again as long as it has any.
 	watchingAgain = 5 * time.Second
 	watchingLasts = 15 * time.Second
 )
 
-// notice is what servers tell each other. It is a hint: it may be lost, and everybody looks
-// from time to time without one.
+// notice is a message between servers.
 type notice struct {
-	From     string   `json:"from"` // the engine that tells: each hears its own notices too
+	From     string   `json:"from"` // the engine that sends: each receives its own notices too
 	Work     []string `json:"work,omitempty"`
 	Runs     []id.Run `json:"runs,omitempty"`
 	AllRuns  bool     `json:"all_runs,omitempty"`
-	All      bool     `json:"all,omitempty"`      // whatever anybody waits for
-	Watching bool     `json:"watching,omitempty"` // somebody waits for runs at the one who tells
-	Hello    bool     `json:"hello,omitempty"`    // the one who tells listens from now on
+	All      bool     `json:"all,omitempty"`      // every topic
+	Watching bool     `json:"watching,omitempty"` // the sender has waiters for runs
+	Hello    bool     `json:"hello,omitempty"`    // the sender receives notices from now on
 
 	Ended map[string]time.Time `json:"ended,omitempty"` // sessions that were logged out, and when they would have expired
 }
 
-// wakeups collect what commits have made possible and tell other servers, a few milliseconds
-// of commits at a time. Never in the transactions that do the work: PostgreSQL lets those
-// that notify commit only one after the other.
-type wakeups struct {
+// notices collect the signals of commits and send them to other servers, a few milliseconds of commits
+// at a time. They are never sent in the transactions that do the work: PostgreSQL commits
+// transactions that notify one after the other.
+type notices struct {
 	self   string
 	notify func(ctx context.Context, notice string) error
 	log    *slog.Logger
 
-	others    atomic.Bool  // whether there is anybody to tell
-	listening atomic.Bool  // whether notices of others are heard here
-	watchedAt atomic.Int64 // when another server last said that somebody waits for runs there
-	saidAt    atomic.Int64 // when this one did
+	others    atomic.Bool  // there are other servers
+	listening atomic.Bool  // this server receives notices
+	watchedAt atomic.Int64 // when another server last reported waiters for runs
+	saidAt    atomic.Int64 // when this server last did
 
-	sent, unsent, heard atomic.Int64 // notices
+	sent, unsent, received atomic.Int64
 
 	logout atomic.Pointer[func(session string, until time.Time)] // called for sessions that ended elsewhere
 
 	mu    sync.Mutex
 	next  notice
 	runs  map[id.Run]bool
-	some  chan struct{} // holds one when there is something to tell
+	some  chan struct{} // holds one when there is a notice to send
 	done  chan struct{}
 	once  sync.Once
 	ended sync.WaitGroup
 }
 
-func newWakeups(notify func(ctx context.Context, notice string) error, log *slog.Logger) *wakeups {
-	w := &wakeups{
+func newNotices(notify func(ctx context.Context, notice string) error, log *slog.Logger) *notices {
+	w := &notices{
 		self: uuid.NewString(), notify: notify, log: log,
 		runs: map[id.Run]bool{}, some: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -79,13 +78,12 @@ func newWakeups(notify func(ctx context.Context, notice string) error, log *slog
 	return w
 }
 
-// stop tells what is left to tell. Stopping twice is the same as once.
-func (w *wakeups) stop() {
+func (w *notices) stop() {
 	w.once.Do(func() { close(w.done) })
 	w.ended.Wait()
 }
 
-func (w *wakeups) run() {
+func (w *notices) run() {
 	for {
 		select {
 		case <-w.some:
@@ -93,9 +91,9 @@ func (w *wakeups) run() {
 			w.flush()
 			return
 		}
-		pause := tellEvery
+		pause := sendEvery
 		if !w.flush() {
-			pause = tellAgain
+			pause = sendAgain
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -106,18 +104,17 @@ func (w *wakeups) run() {
 	}
 }
 
-// flush sends what was collected. What could not be sent becomes "whatever anybody waits
-// for", to be sent later.
-func (w *wakeups) flush() (sent bool) {
+// flush sends what was collected. What could not be sent becomes a notice of every topic, sent later.
+func (w *notices) flush() (sent bool) {
 	text := w.take()
 	if text == "" {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tellPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
 	defer cancel()
 	if err := w.notify(ctx, text); err != nil {
-		w.log.Debug("could not tell other servers, they will look by themselves", "error", err)
-		w.tellAll()
+		w.log.Debug("could not notify other servers; they poll", "error", err)
+		w.sendAll()
 		w.unsent.Add(1)
 		return false
 	}
@@ -125,8 +122,8 @@ func (w *wakeups) flush() (sent bool) {
 	return true
 }
 
-// take gives what was collected as a notice, "" if there is nothing.
-func (w *wakeups) take() string {
+// take returns what was collected as a notice, "" if there is nothing.
+func (w *notices) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.next
@@ -138,12 +135,12 @@ func (w *wakeups) take() string {
 	return n.encode()
 }
 
-// encode gives the notice as text that fits, "" if it says nothing.
+// encode returns the notice as text that fits into a notification, "" if it is empty.
 func (n notice) encode() string {
 	if n.All {
 		n.Work, n.Runs, n.AllRuns = nil, nil, false
 	}
-	if len(n.Runs) > maxToldRuns {
+	if len(n.Runs) > maxRuns {
 		n.AllRuns = true
 	}
 	if n.AllRuns {
@@ -159,9 +156,8 @@ func (n notice) encode() string {
 	return string(text)
 }
 
-// tell collects topics and runs for other servers, if there are any. A nil receiver tells
-// nobody.
-func (w *wakeups) tell(topics []string, runs []id.Run) {
+// send collects topics and runs for other servers, if there are any. A nil receiver sends nothing.
+func (w *notices) send(topics []string, runs []id.Run) {
 	if w == nil || !w.others.Load() || len(topics)+len(runs) == 0 {
 		return
 	}
@@ -172,7 +168,7 @@ func (w *wakeups) tell(topics []string, runs []id.Run) {
 			}
 		}
 		for _, run := range runs {
-			if len(w.runs) > maxToldRuns {
+			if len(w.runs) > maxRuns {
 				break // it is every run by now
 			}
 			w.runs[run] = true
@@ -180,24 +176,24 @@ func (w *wakeups) tell(topics []string, runs []id.Run) {
 	})
 }
 
-func (w *wakeups) tellAll() {
+func (w *notices) sendAll() {
 	if w != nil && w.others.Load() {
 		w.collect(func(n *notice) { n.All = true })
 	}
 }
 
-func (w *wakeups) collect(add func(n *notice)) {
+func (w *notices) collect(add func(n *notice)) {
 	w.mu.Lock()
 	add(&w.next)
 	w.mu.Unlock()
 	select {
 	case w.some <- struct{}{}:
-	default: // it has been said
+	default: // the sender has been woken
 	}
 }
 
-// watch says that somebody waits for runs here, so that others tell which change.
-func (w *wakeups) watch() {
+// watch reports to other servers that this one has waiters for runs, so that they send which change.
+func (w *notices) watch() {
 	if w == nil || !w.others.Load() {
 		return
 	}
@@ -207,39 +203,35 @@ func (w *wakeups) watch() {
 	}
 }
 
-// watched reports whether somebody elsewhere may wait for runs. Who does not hear others has
-// to think so.
-func (w *wakeups) watched() bool {
+// watched reports whether another server may have waiters for runs. A server that receives no notices
+// has to assume so.
+func (w *notices) watched() bool {
 	if w == nil || !w.others.Load() {
 		return false
 	}
 	return !w.listening.Load() || time.Since(time.Unix(0, w.watchedAt.Load())) < watchingLasts
 }
 
-// SetOthers reports whether there are other servers: they are told what commits of this one
-// make possible.
-func (e *Engine) SetOthers(others bool) { e.signals.far.others.Store(others) }
+// SetOthers sets whether there are other servers to notify.
+func (s *Signals) SetOthers(others bool) { s.notices.others.Store(others) }
 
-// SetListening reports whether notices of other servers are heard from now on. Before that some
-// may have been missed, so everybody here looks for themselves; and the others are told that
-// somebody listens.
-func (e *Engine) SetListening(listening bool) {
-	far := e.signals.far
-	far.listening.Store(listening)
+// SetListening sets whether this server receives notices from now on. It may have missed some before, so
+// every waiter looks itself, and the others are notified that it receives.
+func (s *Signals) SetListening(listening bool) {
+	s.notices.listening.Store(listening)
 	if listening {
-		e.signals.everybodyHere()
-		far.collect(func(n *notice) { n.Hello = true })
+		s.allHere()
+		s.notices.collect(func(n *notice) { n.Hello = true })
 	}
 }
 
-// EndSession tells other servers that a session was logged out. Like all notices it may be lost: a key
+// EndSession notifies other servers that a session was logged out. Like all notices it may be lost: a key
 // that is revoked ends its sessions for certain.
-func (e *Engine) EndSession(session string, until time.Time) {
-	far := e.signals.far
-	if far == nil || !far.others.Load() {
+func (s *Signals) EndSession(session string, until time.Time) {
+	if s.notices == nil || !s.notices.others.Load() {
 		return
 	}
-	far.collect(func(n *notice) {
+	s.notices.collect(func(n *notice) {
 		if n.Ended == nil {
 			n.Ended = map[string]time.Time{}
 		}
@@ -248,42 +240,53 @@ func (e *Engine) EndSession(session string, until time.Time) {
 }
 
 // OnSessionEnd calls fn for each session that was logged out at another server.
-func (e *Engine) OnSessionEnd(fn func(session string, until time.Time)) {
-	e.signals.far.logout.Store(&fn)
+func (s *Signals) OnSessionEnd(fn func(session string, until time.Time)) {
+	s.notices.logout.Store(&fn)
 }
 
-// Hear takes a notice that came to this server, and reports whether it was its own. One that
-// cannot be read wakes everybody: it may be of a newer version.
-func (e *Engine) Hear(text string) (own bool) {
+// Receive handles a notice that this server received, and reports whether it was its own. A notice that
+// cannot be read wakes every waiter: it may come from a newer version.
+func (s *Signals) Receive(text string) (own bool) {
 	var n notice
 	if err := json.Unmarshal([]byte(text), &n); err != nil {
-		e.signals.everybodyHere()
+		s.allHere()
 		return false
 	}
-	far := e.signals.far
-	if n.From == far.self {
+	if n.From == s.notices.self {
 		return true
 	}
-	far.others.Store(true)
-	far.heard.Add(1)
+	s.notices.others.Store(true)
+	s.notices.received.Add(1)
 	if n.Watching {
-		far.watchedAt.Store(time.Now().UnixNano())
+		s.notices.watchedAt.Store(time.Now().UnixNano())
 	}
-	if ended := far.logout.Load(); ended != nil {
+	if ended := s.notices.logout.Load(); ended != nil {
 		for session, until := range n.Ended {
 			(*ended)(session, until)
 		}
 	}
 	if n.All {
-		e.signals.everybodyHere()
+		s.allHere()
 		return false
 	}
-	e.signals.wake(n.Work)
+	s.Wake(n.Work...)
 	if n.AllRuns {
-		e.signals.runs.everybody()
+		s.runs.All()
 	}
 	for _, run := range n.Runs {
-		e.signals.runs.signal(run)
+		s.runs.Signal(run)
 	}
 	return false
+}
+
+// Stats count the notices between this server and the others since the start.
+type Stats struct {
+	Sent, Unsent, Received int64
+	Listening              bool // whether this server receives notices now
+}
+
+// Stats returns the counts of notices.
+func (s *Signals) Stats() Stats {
+	n := s.notices
+	return Stats{Sent: n.sent.Load(), Unsent: n.unsent.Load(), Received: n.received.Load(), Listening: n.listening.Load()}
 }

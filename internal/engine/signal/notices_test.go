@@ -1,4 +1,4 @@
-package engine
+package signal
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"go.arco.dev/servo/internal/base/id"
-	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -26,42 +25,41 @@ func decodeNotice(t require.TestingT, text string) notice {
 }
 
 // pair is what one engine tells and another hears, with nothing in between.
-func pair(t *testing.T) (told *[]notice, teller *signals) {
+func pair(t *testing.T) (told *[]notice, teller *Signals) {
 	t.Helper()
 	told = &[]notice{}
-	teller = newSignals()
-	teller.far = newWakeups(func(_ context.Context, text string) error {
+	teller = New(func(_ context.Context, text string) error {
 		*told = append(*told, decodeNotice(t, text))
 		return nil
 	}, slog.New(slog.DiscardHandler))
 	return told, teller
 }
 
-func TestWakeups(t *testing.T) {
+func TestNotices(t *testing.T) {
 	t.Parallel()
 
 	t.Run("what comes within milliseconds is told together, the first at once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			told, s := pair(t)
-			s.far.others.Store(true)
-			s.publish("first")
+			s.SetOthers(true)
+			s.Publish("first")
 			synctest.Wait()
 			require.Len(t, *told, 1)
 			for range 10 {
-				s.publish("a")
-				s.publish("b", readyTopic)
+				s.Publish("a")
+				s.Publish("b", Ready)
 			}
 			synctest.Wait()
 			require.Len(t, *told, 1)
-			time.Sleep(tellEvery)
+			time.Sleep(sendEvery)
 			synctest.Wait()
 			require.Len(t, *told, 2)
-			require.ElementsMatch(t, []string{"a", "b", readyTopic}, (*told)[1].Work)
+			require.ElementsMatch(t, []string{"a", "b", Ready}, (*told)[1].Work)
 			time.Sleep(time.Hour)
 			require.Len(t, *told, 2)
-			s.publish("last")
-			s.far.stop()
+			s.Publish("last")
+			s.Stop()
 			require.Len(t, *told, 3, "the end tells what is left")
 		})
 	})
@@ -70,11 +68,11 @@ func TestWakeups(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			told, s := pair(t)
-			s.publish("a")
-			s.everybody()
-			s.far.watch()
+			s.Publish("a")
+			s.All()
+			s.notices.watch()
 			time.Sleep(time.Minute)
-			s.far.stop()
+			s.Stop()
 			require.Empty(t, *told)
 		})
 	})
@@ -85,7 +83,7 @@ func TestWakeups(t *testing.T) {
 			var told []notice
 			var broken atomic.Bool
 			broken.Store(true)
-			w := newWakeups(func(_ context.Context, text string) error {
+			w := newNotices(func(_ context.Context, text string) error {
 				if broken.Load() {
 					return errors.New("away")
 				}
@@ -93,11 +91,11 @@ func TestWakeups(t *testing.T) {
 				return nil
 			}, slog.New(slog.DiscardHandler))
 			w.others.Store(true)
-			w.tell([]string{"a"}, nil)
+			w.send([]string{"a"}, nil)
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			broken.Store(false)
-			time.Sleep(2 * tellAgain)
+			time.Sleep(2 * sendAgain)
 			w.stop()
 			require.Equal(t, []notice{{From: w.self, All: true}}, told)
 		})
@@ -107,26 +105,25 @@ func TestWakeups(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			told, s := pair(t)
-			far := s.far
-			far.others.Store(true)
-			require.True(t, far.watched(), "who does not listen has to think so")
-			far.listening.Store(true)
-			require.False(t, far.watched())
-			e := &Engine{signals: s}
-			require.False(t, e.Hear(`{"from": "other", "watching": true}`))
-			require.True(t, far.watched())
+			n := s.notices
+			n.others.Store(true)
+			require.True(t, n.watched(), "who does not listen has to think so")
+			n.listening.Store(true)
+			require.False(t, n.watched())
+			require.False(t, s.Receive(`{"from": "other", "watching": true}`))
+			require.True(t, n.watched())
 			time.Sleep(watchingLasts)
-			require.False(t, far.watched())
+			require.False(t, n.watched())
 
 			for range 10 {
-				far.watch()
+				n.watch()
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			require.Equal(t, []notice{{From: far.self, Watching: true}}, *told, "it is said once in a while")
+			require.Equal(t, []notice{{From: n.self, Watching: true}}, *told, "it is said once in a while")
 			time.Sleep(watchingAgain)
-			far.watch()
-			far.stop()
+			n.watch()
+			n.stop()
 			require.Len(t, *told, 2)
 		})
 	})
@@ -134,34 +131,33 @@ func TestWakeups(t *testing.T) {
 	t.Run("a notice wakes whom it names, and its own teller not at all", func(t *testing.T) {
 		t.Parallel()
 		_, s := pair(t)
-		defer s.far.stop()
-		e := &Engine{signals: s}
+		defer s.Stop()
 		mint := id.NewMinter(epoch)
 		mine, other := id.New[id.Run](mint), id.New[id.Run](mint)
 		watch := func() (work, ready, run, idle <-chan struct{}) {
-			run, _ = s.runs.wait(mine)
-			idle, _ = s.runs.wait(other)
-			return s.wait("a"), s.wait(readyTopic), run, idle
+			run, _ = s.runs.Wait(mine)
+			idle, _ = s.runs.Wait(other)
+			return s.Wait("a"), s.Wait(Ready), run, idle
 		}
-		hear := func(n notice) bool {
+		receive := func(n notice) bool {
 			text, err := json.Marshal(n)
 			require.NoError(t, err)
-			return e.Hear(string(text))
+			return s.Receive(string(text))
 		}
 		work, ready, run, idle := watch()
-		require.True(t, hear(notice{From: s.far.self, All: true}))
+		require.True(t, receive(notice{From: s.notices.self, All: true}))
 		require.False(t, isClosed(work))
-		require.False(t, hear(notice{From: "x", Work: []string{"a", roomTopic}, Runs: []id.Run{mine}}))
+		require.False(t, receive(notice{From: "x", Work: []string{"a", Room}, Runs: []id.Run{mine}}))
 		require.Equal(t, []bool{true, false, true, false}, []bool{isClosed(work), isClosed(ready), isClosed(run), isClosed(idle)})
-		require.True(t, s.far.others.Load(), "there is somebody")
+		require.True(t, s.notices.others.Load(), "there is somebody")
 
-		s.full.Store(true)
-		require.False(t, hear(notice{From: "x", Work: []string{roomTopic}, AllRuns: true}))
+		s.SetFull(true)
+		require.False(t, receive(notice{From: "x", Work: []string{Room}, AllRuns: true}))
 		require.Equal(t, []bool{true, true}, []bool{isClosed(ready), isClosed(idle)})
 
 		for _, text := range []string{`{"from": "x", "all": true}`, `what is this`} {
 			work, ready, run, idle = watch()
-			require.False(t, e.Hear(text))
+			require.False(t, s.Receive(text))
 			require.Equal(t, []bool{true, true, true, true}, []bool{isClosed(work), isClosed(ready), isClosed(run), isClosed(idle)})
 		}
 	})
@@ -173,7 +169,7 @@ func TestNoticesFit(t *testing.T) {
 	mint := id.NewMinter(epoch)
 	rapid.Check(t, func(t *rapid.T) {
 		n := notice{From: "self", Work: rapid.SliceOfN(rapid.StringN(1, 100, 100), 0, 200).Draw(t, "work")}
-		for range rapid.IntRange(0, 2*maxToldRuns).Draw(t, "runs") {
+		for range rapid.IntRange(0, 2*maxRuns).Draw(t, "runs") {
 			n.Runs = append(n.Runs, id.New[id.Run](mint))
 		}
 		text := n.encode()
@@ -191,70 +187,5 @@ func TestNoticesFit(t *testing.T) {
 		}
 		require.Len(t, got.Work, len(n.Work))
 		require.True(t, got.AllRuns || len(got.Runs) == len(n.Runs))
-	})
-}
-
-func TestMakesRoom(t *testing.T) {
-	t.Parallel()
-	flying := func(s run.TaskState) bool { return s == run.Queued || s.Leased() }
-	for _, from := range run.TaskStates() {
-		for _, to := range run.TaskStates() {
-			leavesQueue := from == run.Queued && to != run.Queued
-			lands := flying(from) && !flying(to)
-			requeued := from.Leased() && to == run.Queued // a lease less, and another may be taken for it
-			require.Equal(t, leavesQueue || lands || requeued, makesRoom(from, to), "%s to %s", from, to)
-		}
-	}
-}
-
-func TestSeenWorkers(t *testing.T) {
-	t.Parallel()
-
-	t.Run("claims say what a worker serves, heartbeats that it still does", func(t *testing.T) {
-		t.Parallel()
-		s := newSeenWorkers()
-		require.True(t, s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a", "b"}, Max: 2, Slots: 8}, nil))
-		require.False(t, s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a", "b"}, Max: 1, Slots: 8}, nil))
-		workers, heard, news := s.take()
-		require.ElementsMatch(t, []store.SeenWorker{{Name: "w", Pool: "a", Slots: 8}, {Name: "w", Pool: "b", Slots: 8}}, workers)
-		require.Empty(t, heard)
-		require.True(t, news)
-
-		workers, heard, news = s.take()
-		require.Empty(t, workers)
-		require.Empty(t, heard)
-		require.False(t, news)
-
-		s.alive("w")
-		s.alive("stranger")
-		workers, heard, news = s.take()
-		require.Len(t, workers, 2)
-		require.Equal(t, []string{"stranger"}, heard)
-		require.False(t, news)
-	})
-
-	t.Run("a worker that does not say its slots has the most that it asked for", func(t *testing.T) {
-		t.Parallel()
-		s := newSeenWorkers()
-		for _, most := range []int{4, 10, 1} {
-			s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a"}, Max: most}, nil)
-		}
-		workers, _, _ := s.take()
-		require.Equal(t, []store.SeenWorker{{Name: "w", Pool: "a", Slots: 10}}, workers)
-	})
-
-	t.Run("who falls silent is forgotten, and a crowd is bounded", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSeenWorkers()
-			for i := range maxSeen + 10 {
-				s.claimed(ClaimRequest{Worker: strings.Repeat("w", i%7) + time.Duration(i).String(), Pools: []string{"a", "b"}, Max: 1}, nil)
-			}
-			workers, _, _ := s.take()
-			require.Len(t, workers, maxSeen)
-			time.Sleep(store.WorkerLives + time.Second)
-			s.take()
-			require.Empty(t, s.known)
-		})
 	})
 }

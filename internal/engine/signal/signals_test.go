@@ -1,4 +1,4 @@
-package engine
+package signal
 
 import (
 	"sync"
@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
 )
 
@@ -36,14 +35,14 @@ func TestBoard(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		var (
-			b   board[int]
+			b   Board[int]
 			all []*waiting
 		)
 		key := rapid.IntRange(0, 2)
 		t.Repeat(map[string]func(*rapid.T){
 			"wait": func(t *rapid.T) {
 				w := &waiting{key: key.Draw(t, "key")}
-				w.ch, w.stop = b.wait(w.key)
+				w.ch, w.stop = b.Wait(w.key)
 				all = append(all, w)
 			},
 			"stop": func(t *rapid.T) {
@@ -55,13 +54,13 @@ func TestBoard(t *testing.T) {
 			},
 			"signal": func(t *rapid.T) {
 				k := key.Draw(t, "key")
-				b.signal(k)
+				b.Signal(k)
 				for _, w := range all {
 					w.signalled = w.signalled || w.key == k && !w.stopped
 				}
 			},
 			"everybody": func(*rapid.T) {
-				b.everybody()
+				b.All()
 				for _, w := range all {
 					w.signalled = w.signalled || !w.stopped
 				}
@@ -94,47 +93,45 @@ func TestSignals(t *testing.T) {
 
 	t.Run("any of several pools wakes", func(t *testing.T) {
 		t.Parallel()
-		s := newSignals()
-		w := s.waitAny([]string{"a", "b"})
-		defer w.stop()
-		s.work.signal("b")
-		<-w.ch
+		s := &Signals{}
+		w := s.WaitAny([]string{"a", "b"})
+		defer w.Stop()
+		s.topics.Signal("b")
+		<-w.C
 	})
 
 	t.Run("a commit signals the runs it has recorded something of, and no others", func(t *testing.T) {
 		t.Parallel()
-		s := newSignals()
+		s := &Signals{}
 		mint := id.NewMinter(epoch)
 		mine, other := id.New[id.Run](mint), id.New[id.Run](mint)
-		changed, stop := s.runs.wait(mine)
+		changed, stop := s.runs.Wait(mine)
 		defer stop()
-		idle, stopIdle := s.runs.wait(other)
+		idle, stopIdle := s.runs.Wait(other)
 		defer stopIdle()
-		w := newWorking()
-		w.changes.Events = []event.Event{{Run: mine}, {Run: mine}}
-		s.after(w)
+		s.Committed(Commit{Changed: func() []id.Run { return []id.Run{mine} }})
 		require.True(t, isClosed(changed))
 		require.False(t, isClosed(idle))
-		s.everybody()
+		s.All()
 		require.True(t, isClosed(idle), "it is not known what an uncertain commit has changed")
 	})
 
 	t.Run("many waiters of one run are woken together and leave at once", func(t *testing.T) {
 		t.Parallel()
-		s := newSignals()
+		s := &Signals{}
 		run := id.New[id.Run](id.NewMinter(epoch))
 		var group, ready sync.WaitGroup
 		for range 50 {
 			ready.Add(1)
 			group.Go(func() {
-				changed, stop := s.runs.wait(run)
+				changed, stop := s.runs.Wait(run)
 				defer stop()
 				ready.Done()
 				<-changed
 			})
 		}
 		ready.Wait()
-		s.runs.signal(run)
+		s.runs.Signal(run)
 		group.Wait()
 		require.Zero(t, s.runs.waiting.Load())
 	})
@@ -142,11 +139,11 @@ func TestSignals(t *testing.T) {
 
 func claimsLeaveNothing(t *testing.T) {
 	t.Helper()
-	s := newSignals()
+	s := &Signals{}
 	for _, pools := range [][]string{{"a"}, {"a", "b"}, {"c", "d", "e"}} {
-		w := s.waitAny(pools)
-		w.stop()
+		w := s.WaitAny(pools)
+		w.Stop()
 	}
 	synctest.Wait() // several pools are left by goroutines
-	require.Empty(t, s.work.topics)
+	require.Empty(t, s.topics.topics)
 }

@@ -133,7 +133,7 @@ func (p *Presence) listen(ctx context.Context) {
 }
 
 func (p *Presence) hear(notice string) {
-	if p.engine.Hear(notice) {
+	if p.engine.Receive(notice) {
 		p.hears.Store(true)
 		p.hearsOnce()
 	}
