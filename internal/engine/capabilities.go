@@ -2,16 +2,12 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
-	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine/signal"
@@ -30,41 +26,6 @@ const (
 	// releaseHeldBatch is how many tasks of a pool and capability return to the order at once.
 	releaseHeldBatch = 10_000
 )
-
-// capabilitySet is what a worker can run; nil is everything.
-type capabilitySet struct {
-	digest string
-	list   []string // sorted, each once
-	has    map[string]bool
-}
-
-func (s *capabilitySet) canRun(needs string) bool { return s == nil || needs == "" || s.has[needs] }
-
-// name is the digest of the set.
-func (s *capabilitySet) name() string {
-	if s == nil {
-		return store.Everything
-	}
-	return s.digest
-}
-
-// names are its capabilities.
-func (s *capabilitySet) names() []string {
-	if s == nil {
-		return nil
-	}
-	return s.list
-}
-
-func newCapabilitySet(list []string) *capabilitySet {
-	s := &capabilitySet{list: slices.Compact(slices.Sorted(slices.Values(list))), has: make(map[string]bool, len(list))}
-	for _, c := range s.list {
-		s.has[c] = true
-	}
-	sum := sha256.Sum256([]byte(strings.Join(s.list, "\x00")))
-	s.digest = hex.EncodeToString(sum[:16])
-	return s
-}
 
 // capabilitySets are the sets that an engine has met, by what workers declare and by digest.
 type capabilitySets struct {
@@ -146,17 +107,6 @@ func (c *capabilitySets) ofWorkers(ctx context.Context, tx *store.Tx, digests []
 	return can, nil
 }
 
-// poolCapabilities are what the live workers of a pool can run.
-type poolCapabilities struct {
-	workers    bool // there are any: without workers nothing is held
-	everything bool
-	sets       []*capabilitySet
-}
-
-func (p poolCapabilities) canRun(needs string) bool {
-	return p.everything || slices.ContainsFunc(p.sets, func(s *capabilitySet) bool { return s.canRun(needs) })
-}
-
 // lookUp reads what the workers of each pool of a round can run.
 func (e *Engine) lookUp(ctx context.Context, tx *store.Tx, pools []*poolRound) (err error) {
 	for _, p := range pools {
@@ -165,38 +115,6 @@ func (e *Engine) lookUp(ctx context.Context, tx *store.Tx, pools []*poolRound) (
 		}
 	}
 	return nil
-}
-
-// lackingOf are the tasks that no worker of their pool can run, and what they need.
-func lackingOf(pools []*poolRound, tasks []store.ReadyTask) (lacking []store.Lacking, met []store.ReadyTask) {
-	byPool := make(map[string]poolCapabilities, len(pools))
-	for _, p := range pools {
-		byPool[p.pool] = p.can
-	}
-	for _, t := range tasks {
-		if byPool[t.Pool].canRun(t.Needs) {
-			continue
-		}
-		met = append(met, t)
-		l := store.Lacking{ShareKey: store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}, Needs: t.Needs}
-		if !slices.Contains(lacking, l) {
-			lacking = append(lacking, l)
-		}
-	}
-	return lacking, met
-}
-
-// lackingTasks are those of the tasks that no worker of their pool can run.
-func lackingTasks(pools []*poolRound, tasks []store.InlineTask) map[id.Task]bool {
-	lacks := map[id.Task]bool{}
-	for _, p := range pools {
-		for _, t := range tasks {
-			if t.Pool == p.pool && !p.can.canRun(t.Needs) {
-				lacks[t.ID] = true
-			}
-		}
-	}
-	return lacks
 }
 
 // MatchWorkers looks what the live workers can run: held tasks that a worker can run return to the
@@ -249,22 +167,6 @@ func withdraw(ctx context.Context, tx *store.Tx, w *working, candidates []store.
 	return nil
 }
 
-// describeNeed says what a worker must have, and how to get such a worker.
-func describeNeed(needs, pool string) (what, remedy string) {
-	if handler, isGo := run.HandlerOf(needs); isGo {
-		return "the Go handler " + handler, goWorkerRemedy(handler, pool)
-	}
-	if needs == "" { // a task of an earlier version
-		return "what it needs", fmt.Sprintf("start a worker of pool %s: for Go assets the program with their handlers", pool)
-	}
-	return "the capability " + needs, "start a worker for exec and http assets: servo worker --pool " + pool
-}
-
-// goWorkerRemedy is how a Go handler gets a worker.
-func goWorkerRemedy(handler, pool string) string {
-	return fmt.Sprintf("start the Go program that registers handler %s for pool %s; servo worker cannot run Go assets", handler, pool)
-}
-
 // UnservedNeed is a capability that tasks of a pool wait for, and what to do about it.
 type UnservedNeed struct {
 	store.UnservedNeed
@@ -284,15 +186,6 @@ func (e *Engine) UnservedNeeds(ctx context.Context) ([]UnservedNeed, error) {
 		needs[i] = UnservedNeed{UnservedNeed: n, Remedy: remedy}
 	}
 	return needs, nil
-}
-
-// WorkerWarning is what assets of a pool need and no live worker of it has, all of one kind.
-type WorkerWarning struct {
-	Pool         string
-	Capabilities []string
-	Assets       []string
-	Message      string
-	Remedy       string
 }
 
 // WorkerWarnings are the assets of a manifest that no live worker can run now.
@@ -337,25 +230,4 @@ func (e *Engine) WorkerWarnings(ctx context.Context, m *asset.Manifest) (warning
 		warnings[i].describe()
 	}
 	return warnings, nil
-}
-
-// maxNamedNeeds is how many capabilities a warning names.
-const maxNamedNeeds = 5
-
-func (w *WorkerWarning) describe() {
-	what, remedy := describeNeed(w.Capabilities[0], w.Pool)
-	if n := len(w.Capabilities); n > 1 {
-		var handlers []string
-		for _, c := range w.Capabilities[:min(n, maxNamedNeeds)] {
-			handler, _ := run.HandlerOf(c)
-			handlers = append(handlers, handler)
-		}
-		named := strings.Join(handlers, ", ")
-		if n > maxNamedNeeds {
-			named += fmt.Sprintf(" and %d more", n-maxNamedNeeds)
-		}
-		what = "the Go handlers " + named
-		remedy = fmt.Sprintf("start the Go program that registers them for pool %s; servo worker cannot run Go assets", w.Pool)
-	}
-	w.Message, w.Remedy = fmt.Sprintf("no live worker of pool %s has %s", w.Pool, what), remedy
 }

@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// The matching of tasks with workers by capabilities, without SQL.
+
+// capabilitySet is what a worker can run; nil is everything.
+type capabilitySet struct {
+	digest string
+	list   []string // sorted, each once
+	has    map[string]bool
+}
+
+func (s *capabilitySet) canRun(needs string) bool { return s == nil || needs == "" || s.has[needs] }
+
+// name is the digest of the set.
+func (s *capabilitySet) name() string {
+	if s == nil {
+		return store.Everything
+	}
+	return s.digest
+}
+
+// names are its capabilities.
+func (s *capabilitySet) names() []string {
+	if s == nil {
+		return nil
+	}
+	return s.list
+}
+
+func newCapabilitySet(list []string) *capabilitySet {
+	s := &capabilitySet{list: slices.Compact(slices.Sorted(slices.Values(list))), has: make(map[string]bool, len(list))}
+	for _, c := range s.list {
+		s.has[c] = true
+	}
+	sum := sha256.Sum256([]byte(strings.Join(s.list, "\x00")))
+	s.digest = hex.EncodeToString(sum[:16])
+	return s
+}
+
+// poolCapabilities are what the live workers of a pool can run.
+type poolCapabilities struct {
+	workers    bool // there are any: without workers nothing is held
+	everything bool
+	sets       []*capabilitySet
+}
+
+func (p poolCapabilities) canRun(needs string) bool {
+	return p.everything || slices.ContainsFunc(p.sets, func(s *capabilitySet) bool { return s.canRun(needs) })
+}
+
+// lackingOf are the tasks that no worker of their pool can run, and what they need.
+func lackingOf(pools []*poolRound, tasks []store.ReadyTask) (lacking []store.Lacking, met []store.ReadyTask) {
+	byPool := make(map[string]poolCapabilities, len(pools))
+	for _, p := range pools {
+		byPool[p.pool] = p.can
+	}
+	for _, t := range tasks {
+		if byPool[t.Pool].canRun(t.Needs) {
+			continue
+		}
+		met = append(met, t)
+		l := store.Lacking{ShareKey: store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}, Needs: t.Needs}
+		if !slices.Contains(lacking, l) {
+			lacking = append(lacking, l)
+		}
+	}
+	return lacking, met
+}
+
+// lackingTasks are those of the tasks that no worker of their pool can run.
+func lackingTasks(pools []*poolRound, tasks []store.InlineTask) map[id.Task]bool {
+	lacks := map[id.Task]bool{}
+	for _, p := range pools {
+		for _, t := range tasks {
+			if t.Pool == p.pool && !p.can.canRun(t.Needs) {
+				lacks[t.ID] = true
+			}
+		}
+	}
+	return lacks
+}
+
+// describeNeed says what a worker must have, and how to get such a worker.
+func describeNeed(needs, pool string) (what, remedy string) {
+	if handler, isGo := run.HandlerOf(needs); isGo {
+		return "the Go handler " + handler, goWorkerRemedy(handler, pool)
+	}
+	if needs == "" { // a task of an earlier version
+		return "what it needs", fmt.Sprintf("start a worker of pool %s: for Go assets the program with their handlers", pool)
+	}
+	return "the capability " + needs, "start a worker for exec and http assets: servo worker --pool " + pool
+}
+
+// goWorkerRemedy is how a Go handler gets a worker.
+func goWorkerRemedy(handler, pool string) string {
+	return fmt.Sprintf("start the Go program that registers handler %s for pool %s; servo worker cannot run Go assets", handler, pool)
+}
+
+// WorkerWarning is what assets of a pool need and no live worker of it has, all of one kind.
+type WorkerWarning struct {
+	Pool         string
+	Capabilities []string
+	Assets       []string
+	Message      string
+	Remedy       string
+}
+
+// maxNamedNeeds is how many capabilities a warning names.
+const maxNamedNeeds = 5
+
+func (w *WorkerWarning) describe() {
+	what, remedy := describeNeed(w.Capabilities[0], w.Pool)
+	if n := len(w.Capabilities); n > 1 {
+		var handlers []string
+		for _, c := range w.Capabilities[:min(n, maxNamedNeeds)] {
+			handler, _ := run.HandlerOf(c)
+			handlers = append(handlers, handler)
+		}
+		named := strings.Join(handlers, ", ")
+		if n > maxNamedNeeds {
+			named += fmt.Sprintf(" and %d more", n-maxNamedNeeds)
+		}
+		what = "the Go handlers " + named
+		remedy = fmt.Sprintf("start the Go program that registers them for pool %s; servo worker cannot run Go assets", w.Pool)
+	}
+	w.Message, w.Remedy = fmt.Sprintf("no live worker of pool %s has %s", w.Pool, what), remedy
+}
