@@ -152,7 +152,7 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 	}
 	d.config.Logger = nameTenants(d.config.Logger, d.store)
 	d.observe()
-	d.config.Engine.Server, d.config.Engine.Inline = d.config.Name, true
+	d.config.Engine.Server, d.config.Engine.Handoff = d.config.Name, true
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
 	d.startPresence(ctx)
 	d.startLoops() //nolint:contextcheck // they live until Stop, not only as long as the start

@@ -80,7 +80,7 @@ func lackingOf(pools []*poolRound, tasks []store.ReadyTask) (lacking []store.Lac
 }
 
 // lackingTasks are those of the tasks that no worker of their pool can run.
-func lackingTasks(pools []*poolRound, tasks []store.InlineTask) map[id.Task]bool {
+func lackingTasks(pools []*poolRound, tasks []store.HandoffTask) map[id.Task]bool {
 	lacks := map[id.Task]bool{}
 	for _, p := range pools {
 		for _, t := range tasks {

@@ -161,7 +161,7 @@ type claiming struct {
 // again. A first look is skipped if a claim that could run the same has just found nothing.
 func (c *claiming) claimOrWait(ctx context.Context, first bool, woken signal.Waiter, patience <-chan time.Time) (leases []Lease, over bool, err error) {
 	waits, pools, set := c.cmd.Wait > 0, c.cmd.Pools, c.cmd.set.name()
-	if !first || !waits || !c.config.Inline || !c.signals.RecentlyEmpty(pools, set, c.config.PollEvery) {
+	if !first || !waits || !c.config.Handoff || !c.signals.RecentlyEmpty(pools, set, c.config.PollEvery) {
 		answer, err := c.work.Do(ctx, workRequest{claim: c.cmd})
 		if err != nil || len(answer.leases) > 0 {
 			return answer.leases, true, err

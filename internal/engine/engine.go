@@ -32,8 +32,8 @@ type Config struct {
 	Server              string   // its name, for the ledger of slots
 	Round               int      // how many tasks or runs one round of admission takes at most
 	Observer            Observer // is told what was committed; nil costs nothing
-	// Inline lets transactions queue and lease what they make ready, where nobody waits.
-	Inline bool
+	// Handoff lets transactions lease the tasks that they make ready, if no other task waits.
+	Handoff bool
 	// LogRates bound what is stored of logs.
 	LogRates LogRates
 }

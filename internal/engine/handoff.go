@@ -52,7 +52,7 @@ type takenClaim struct {
 // handoff with the transaction.
 func (e *Engine) handOff(ctx context.Context, tx *store.Tx, w *working) (*handoff, error) {
 	fresh := w.fresh()
-	if !e.config.Inline || len(fresh) == 0 || len(fresh) > maxHandoff || e.handoffs.resting() || store.Claimed(ctx) {
+	if !e.config.Handoff || len(fresh) == 0 || len(fresh) > maxHandoff || e.handoffs.resting() || store.Claimed(ctx) {
 		return nil, nil //nolint:nilnil // no handoff is no error
 	}
 	asking := w.asking()
@@ -62,7 +62,7 @@ func (e *Engine) handOff(ctx context.Context, tx *store.Tx, w *working) (*handof
 		h.taken = append(h.taken, takenClaim{waiting, open})
 		claims = append(claims, open)
 	}
-	found, err := tx.Inline(ctx, store.InlineQuestion{
+	found, err := tx.BeginHandoff(ctx, store.HandoffQuestion{
 		Duty: AdmissionDuty, Alive: workerAlive, MostQueued: e.config.QueueTarget,
 		Tasks: fresh, Claims: claimIDs(claims),
 	})
@@ -124,9 +124,9 @@ type freshTask struct {
 
 // admitFresh admits the fresh tasks for whose pools no other task waits, as one round of admission. It
 // returns those that may be leased at once: no task is queued before them.
-func (e *Engine) admitFresh(ctx context.Context, tx *store.Tx, w *working, found store.Inline) ([]freshTask, error) {
+func (e *Engine) admitFresh(ctx context.Context, tx *store.Tx, w *working, found store.Handoff) ([]freshTask, error) {
 	var shares []store.ReadyShare
-	free := map[store.ShareKey]store.InlineShare{}
+	free := map[store.ShareKey]store.HandoffShare{}
 	for _, s := range found.Shares {
 		if !s.Backlog && !s.Pauses {
 			shares = append(shares, s.ReadyShare)
@@ -137,7 +137,7 @@ func (e *Engine) admitFresh(ctx context.Context, tx *store.Tx, w *working, found
 		e.handoffs.rest(restAfterBacklog)
 		return nil, nil
 	}
-	slices.SortStableFunc(found.Tasks, func(a, b store.InlineTask) int { return cmp.Compare(b.Priority, a.Priority) })
+	slices.SortStableFunc(found.Tasks, func(a, b store.HandoffTask) int { return cmp.Compare(b.Priority, a.Priority) })
 	pools := e.round(shares, maxHandoff)
 	if err := e.lookUp(ctx, tx, pools); err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// TestInlineTellsOfEveryLease is about claims whose repeats, or whose patience, meet the short way.
-func TestInlineTellsOfEveryLease(t *testing.T) {
+// TestHandoffTellsOfEveryLease is about claims whose repeats, or whose patience, meet the short way.
+func TestHandoffTellsOfEveryLease(t *testing.T) {
 	t.Parallel()
 
 	t.Run("a repeat gets what it got, although others have just looked in vain", func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestInlineTellsOfEveryLease(t *testing.T) {
 		const wait = 300 * time.Millisecond
 		db := servotest.DB(t)
 		proxy := servotest.Proxy(t, db.URL)
-		b := setupOn(t, behind(t, db, proxy), engine.Config{Inline: true})
+		b := setupOn(t, behind(t, db, proxy), engine.Config{Handoff: true})
 		r := engine.ClaimRequest{Worker: "w1", Claim: newClaim(), Pools: []string{"default"}, Max: 1, Wait: wait}
 		got := make(chan []engine.Lease, 1)
 		go func() {

@@ -21,7 +21,7 @@ import (
 
 func setupInline(t *testing.T) *bundle {
 	t.Helper()
-	return setupOn(t, servotest.DB(t), engine.Config{Inline: true})
+	return setupOn(t, servotest.DB(t), engine.Config{Handoff: true})
 }
 
 // waitingClaim has a claim wait and gives what it gets, once it waits.
@@ -66,7 +66,7 @@ func (b *bundle) inFlight(t *testing.T) int {
 	return b.db.Count(t, `SELECT coalesce(sum(in_flight), 0) FROM servo.shares`)
 }
 
-func TestInline(t *testing.T) {
+func TestHandoff(t *testing.T) {
 	t.Parallel()
 
 	t.Run("a task goes from its trigger to a claim that waits in one transaction", func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestInline(t *testing.T) {
 	})
 }
 
-// TestInlineLeaves shows when a task goes the long way, through the rounds of admission.
-func TestInlineLeaves(t *testing.T) {
+// TestHandoffLeaves shows when a task goes the long way, through the rounds of admission.
+func TestHandoffLeaves(t *testing.T) {
 	t.Parallel()
 	for name, hinder := range map[string]func(t *testing.T, b *bundle) (state string){
 		"a tenant has no room in its quota": func(t *testing.T, b *bundle) string {
@@ -239,16 +239,16 @@ func TestInlineLeaves(t *testing.T) {
 	}
 }
 
-// TestInlineLostCommit cuts the connection at the COMMIT of a transaction that has something for
+// TestHandoffLostCommit cuts the connection at the COMMIT of a transaction that has something for
 // a claim that waits: the claim looks for itself, and has it once.
-func TestInlineLostCommit(t *testing.T) {
+func TestHandoffLostCommit(t *testing.T) {
 	t.Parallel()
 	for fate, when := range map[servotest.Fate]string{servotest.CutBefore: "before", servotest.CutAfter: "after"} {
 		t.Run("cut "+when+" the commit", func(t *testing.T) {
 			t.Parallel()
 			db := servotest.DB(t)
 			proxy := servotest.Proxy(t, db.URL)
-			b := setupOn(t, behind(t, db, proxy), engine.Config{Inline: true})
+			b := setupOn(t, behind(t, db, proxy), engine.Config{Handoff: true})
 			got := b.waitingClaim(t, engine.ClaimRequest{Max: 1})
 			proxy.Next(1, fate)
 			key := b.trigger(t, "single")
@@ -262,15 +262,15 @@ func TestInlineLostCommit(t *testing.T) {
 	}
 }
 
-// TestInlineTogether lets two servers work off diamonds by the short way and
+// TestHandoffTogether lets two servers work off diamonds by the short way and
 // the long one, under a quota: everything is done once, and never more at a time than allowed.
-func TestInlineTogether(t *testing.T) {
+func TestHandoffTogether(t *testing.T) {
 	t.Parallel()
 	const runs, quota, workers = 40, 3, 4
 	db := servotest.DB(t)
-	b := setupOn(t, db, engine.Config{Inline: true, PollEvery: 50 * time.Millisecond})
+	b := setupOn(t, db, engine.Config{Handoff: true, PollEvery: 50 * time.Millisecond})
 	b.limited(t, func(q *tenant.Quotas) { q.MaxConcurrentTasks = quota })
-	second := engine.New(db.Store, engine.Config{Inline: true, PollEvery: 50 * time.Millisecond}, nil)
+	second := engine.New(db.Store, engine.Config{Handoff: true, PollEvery: 50 * time.Millisecond}, nil)
 	t.Cleanup(second.Stop)
 	servers := []*engine.Engine{b.Engine, second}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -110,7 +110,7 @@ func TestInputsFromOutside(t *testing.T) {
 
 	t.Run("a claim that waits goes on after it has refused a task", func(t *testing.T) {
 		t.Parallel()
-		b := setupOn(t, servotest.DB(t), engine.Config{Inline: true})
+		b := setupOn(t, servotest.DB(t), engine.Config{Handoff: true})
 		got := b.waitingClaim(t, engine.ClaimRequest{Worker: "w", Claim: newClaim(), Pools: []string{"default"}, Max: 1, Start: true, Wait: 20 * time.Second})
 		missing := b.selected(t, "d/b")
 		b.admit(t)

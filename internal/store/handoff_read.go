@@ -9,23 +9,23 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// inlineRows is what the statements of the short way have answered.
-type inlineRows struct {
-	Hold    db.HoldInlineRow
-	Shares  []db.InlineSharesRow
-	Tasks   []db.InlineTasksRow
+// handoffRows are the answers of the statements of a handoff.
+type handoffRows struct {
+	Hold    db.HoldHandoffRow
+	Shares  []db.HandoffSharesRow
+	Tasks   []db.HandoffTasksRow
 	Repeats []uuid.UUID
 }
 
-// readInline sends the statements of the short way in one message. They are not merged into
-// one: each must see what was committed before the one before it had its locks.
-func readInline(ctx context.Context, tx pgx.Tx, hold db.HoldInlineParams, shares db.InlineSharesParams, tasks db.InlineTasksParams, claims []uuid.UUID) (found inlineRows, err error) {
+// readHandoff sends the statements of a handoff in one message. They are not merged into one: each
+// must see what was committed before the statement before it had its locks.
+func readHandoff(ctx context.Context, tx pgx.Tx, hold db.HoldHandoffParams, shares db.HandoffSharesParams, tasks db.HandoffTasksParams, claims []uuid.UUID) (found handoffRows, err error) {
 	batch := &pgx.Batch{}
-	batch.Queue(db.HoldInline, hold.Keys, hold.Duty).QueryRow(func(row pgx.Row) error {
+	batch.Queue(db.HoldHandoff, hold.Keys, hold.Duty).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&found.Hold.Held, &found.Hold.Dispatches, &found.Hold.Claims)
 	})
-	batch.Queue(db.InlineShares, shares.MostReady, shares.TenantIds, shares.Pools, shares.Alive, shares.MostQueued).Query(collect(&found.Shares))
-	batch.Queue(db.InlineTasks, tasks.Nths, tasks.TenantIds, tasks.RunIds, tasks.TaskIds, tasks.Assets).Query(collect(&found.Tasks))
+	batch.Queue(db.HandoffShares, shares.MostReady, shares.TenantIds, shares.Pools, shares.Alive, shares.MostQueued).Query(collect(&found.Shares))
+	batch.Queue(db.HandoffTasks, tasks.Nths, tasks.TenantIds, tasks.RunIds, tasks.TaskIds, tasks.Assets).Query(collect(&found.Tasks))
 	if len(claims) > 0 {
 		batch.Queue(db.ClaimsWithLeases, claims).Query(func(rows pgx.Rows) error {
 			found.Repeats, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])

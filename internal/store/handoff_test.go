@@ -20,7 +20,7 @@ func tasksOf(ready []store.ReadyTask) []run.Task {
 	return tasks
 }
 
-func TestInline(t *testing.T) {
+func TestHandoff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.account(t, "acme")
@@ -30,8 +30,8 @@ func TestInline(t *testing.T) {
 	waits, holds := id.New[id.Claim](id.NewMinter(w.now)), g.tasks[2].Claim
 	made := g.tasks[0]
 	made.ID, made.Asset = id.New[id.Task](id.NewMinter(w.now)), "new"
-	ask := func(ctx context.Context, tx *Tx) store.Inline {
-		return must(tx.Inline(ctx, store.InlineQuestion{
+	ask := func(ctx context.Context, tx *Tx) store.Handoff {
+		return must(tx.BeginHandoff(ctx, store.HandoffQuestion{
 			Duty: "admission", Tasks: []run.Task{g.tasks[0], made}, Claims: []id.Claim{waits, holds}, Alive: time.Minute, MostQueued: 100,
 		}))(t)
 	}
@@ -51,7 +51,7 @@ func TestInline(t *testing.T) {
 		require.Greater(t, found.Tasks[1].Token, found.Tasks[0].Token)
 
 		w.engine(t, func(other *Tx) {
-			require.Equal(t, store.Inline{}, ask(t.Context(), other), "somebody else admits, and nobody waits for that")
+			require.Equal(t, store.Handoff{}, ask(t.Context(), other), "somebody else admits, and nobody waits for that")
 		})
 	})
 	w.engine(t, func(tx *Tx) {

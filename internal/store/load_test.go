@@ -240,7 +240,7 @@ func (w *world) sendReads(t testing.TB) {
 		for i := range ready {
 			ready[i].Asset = "" // as of a task that waited
 		}
-		require.True(t, must(tx.Inline(ctx, store.InlineQuestion{
+		require.True(t, must(tx.BeginHandoff(ctx, store.HandoffQuestion{
 			Duty: "admission", Tasks: tasksOf(ready), Claims: claims[:5], Alive: time.Minute, MostQueued: probe,
 		}))(t).Held)
 		require.Len(t, must(tx.TakeQueued(ctx, store.Demand{Pool: "pool 1", Everything: true, Most: probe}))(t), probe)

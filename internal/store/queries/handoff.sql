@@ -1,10 +1,10 @@
--- The short way: admission in the transaction that makes a task ready, where nobody waits.
--- The statements travel together (see ReadInline), each with a snapshot of its own: what those
--- after the first see was committed before that had its locks.
+-- Handoff: admission and lease in the transaction that makes a task ready, if no other task waits.
+-- The statements are sent together (see readHandoff), each with a snapshot of its own: those after the
+-- first see what was committed before it had its locks.
 
--- name: HoldInline :one
--- Takes the admission duty for this transaction, and the locks of claims that wait here, if
--- nobody holds them: whoever comes by the short way waits for nobody.
+-- name: HoldHandoff :one
+-- Takes the admission duty for this transaction, and the locks of the given claims, as far as they are
+-- free: a handoff waits for no lock.
 WITH duty AS MATERIALIZED (
     SELECT d.name FROM servo.duties d WHERE d.name = @duty::text FOR NO KEY UPDATE SKIP LOCKED
 )
@@ -12,11 +12,10 @@ SELECT EXISTS (SELECT FROM duty)::bool AS held,
        pg_try_advisory_xact_lock_shared(hashtextextended('servo.switch.dispatch', 0))::bool AS dispatches,
        ARRAY(SELECT pg_try_advisory_xact_lock(k.key) FROM unnest(@keys::bigint[]) WITH ORDINALITY AS k(key, nth) ORDER BY k.nth)::bool[] AS claims;
 
--- name: InlineShares :many
--- What bounds the given tenants in the given pools, and the pools, as ReadyPools and HeadShares do,
--- without tenants that may not use the pool; and
--- whether somebody waits for the pool already. Who waits is looked for among so many tenants
--- and pools; if there are more, everybody waits.
+-- name: HandoffShares :many
+-- Reads the bounds of the given tenants in the given pools, and of the pools, as ReadyPools and
+-- HeadShares do, without tenants that may not use the pool; and whether tasks wait for the pool. The
+-- backlog is searched among most_ready tenants and pools; with more, every pool counts as backlogged.
 WITH RECURSIVE ready AS (
     (SELECT q.tenant_id, q.pool, 1 AS nth FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
     UNION ALL
@@ -54,9 +53,9 @@ JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.even_at
                 FROM servo.shares x WHERE x.tenant_id = n.tenant_id) AS h ON true
 ORDER  BY n.tenant_id, n.pool;
 
--- name: InlineTasks :many
--- A fencing token for each task, its asset if the transaction does not know it, and what that
--- takes by experience.
+-- name: HandoffTasks :many
+-- Reads a fencing token for each task, its asset if the transaction has not read it, and the expected
+-- duration of the asset.
 SELECT n.nth::int AS nth, nextval('servo.fencing_token')::bigint AS token, coalesce(t.asset, n.asset)::text AS asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
                unnest(@task_ids::uuid[]) AS task_id, unnest(@assets::text[]) AS asset) AS n
@@ -65,5 +64,5 @@ LEFT   JOIN LATERAL (SELECT x.asset FROM servo.tasks x
 LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = n.tenant_id AND x.asset = coalesce(t.asset, n.asset) OFFSET 0) AS d ON true;
 
 -- name: ClaimsWithLeases :many
--- Those of the claims that hold leases: they are repeats, and will look for themselves.
+-- Reads which of the claims hold leases: they are repeats, and look themselves.
 SELECT DISTINCT q.claim_id FROM servo.leases q WHERE q.claim_id = ANY(@claim_ids::uuid[]);
