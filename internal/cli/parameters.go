@@ -156,7 +156,7 @@ func addPairs(object map[string]any, pairs []string, declared []asset.Parameter,
 		case given[name]:
 			wrong("--param "+name, "is given twice", "give it once")
 		case known && !isDeclared:
-			remedy := "none are declared: send none, or name the pipeline that declares it"
+			remedy := "the pipeline declares no parameters: remove it, or run the pipeline that declares it"
 			if len(names) > 0 {
 				remedy = "known parameters: " + strings.Join(names, ", ")
 			}

@@ -48,8 +48,8 @@ func TestJSON(t *testing.T) {
 		in, field, message string
 		offset             int
 	}{
-		"a duplicate key":                    {`{"a":{"b":1,"c":2,"b":3}}`, "a.b", `"b" is there twice`, 18},
-		"a duplicate key, spelt differently": {`{"a":1,"\u0061":2}`, "a", `"a" is there twice`, 7},
+		"a duplicate key":                    {`{"a":{"b":1,"c":2,"b":3}}`, "a.b", `duplicate key "b"`, 18},
+		"a duplicate key, spelt differently": {`{"a":1,"\u0061":2}`, "a", `duplicate key "a"`, 7},
 		"a lone high surrogate":              {`["\ud83d"]`, "[0]", "lone surrogate", 2},
 		"a lone low surrogate":               {`["x\ude00"]`, "[0]", "lone surrogate", 3},
 		"two high surrogates":                {`["\ud83d\ud83d"]`, "[0]", "lone surrogate", 2},
@@ -124,7 +124,7 @@ func TestLimits(t *testing.T) {
 		_, err = canon.JSON(plain)
 		require.NoError(t, err)
 		_, err = canon.JSON(append(plain[:len(plain)-1], `,"7":0}`...))
-		require.ErrorContains(t, err, `"7" is there twice`)
+		require.ErrorContains(t, err, `duplicate key "7"`)
 	})
 }
 

@@ -105,7 +105,7 @@ func (c *checker) object() error {
 		}
 		c.path[len(c.path)-1].key = key
 		if !keys.add(key) {
-			return c.fail(at, "the key "+quote(key)+" is there twice", "keep one of them")
+			return c.fail(at, "duplicate key "+quote(key), "remove one of them")
 		}
 		c.space()
 		if c.peek() != ':' {

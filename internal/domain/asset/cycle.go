@@ -2,18 +2,18 @@ package asset
 
 import "slices"
 
-// maxCycleSteps bounds the search for the shortest cycle. Past it the shortest cycle found
-// so far is told: still a cycle, and the same one every time.
+// maxCycleSteps bounds the search for the shortest cycle. Beyond it the search returns the shortest
+// cycle found so far, which is the same one every time.
 const maxCycleSteps = 2_000_000
 
-// cycles gives one cycle, the shortest, for every knot of assets that depend on each
-// other in a circle. Each follows the data and starts at its alphabetically first asset:
-// the search begins at each asset in that order and takes only what is shorter.
+// cycles returns the shortest cycle of each strongly connected component. Each follows the data and
+// starts at its alphabetically first asset: the search begins at each asset in that order and
+// replaces its result only by a shorter one.
 func (g *Graph) cycles() [][]string {
 	var cycles [][]string
 	steps := maxCycleSteps
-	for _, knot := range g.knots() {
-		cycle := g.shortestCycle(knot, &steps)
+	for _, component := range g.components() {
+		cycle := g.shortestCycle(component, &steps)
 		keys := make([]string, len(cycle))
 		for i, node := range cycle {
 			keys[i] = g.assets[node].Key
@@ -23,14 +23,15 @@ func (g *Graph) cycles() [][]string {
 	return cycles
 }
 
-// shortestCycle searches breadth first from every node of a knot, never deeper than the
-// best cycle known. A search cannot leave the knot and come back, so it need not stay in.
-func (g *Graph) shortestCycle(knot []int, steps *int) []int {
+// shortestCycle searches breadth first from every node of a component, never deeper than the best
+// cycle known. A path that leaves the component cannot return to it, so the search may follow all
+// edges.
+func (g *Graph) shortestCycle(component []int, steps *int) []int {
 	parent, depth := make([]int, len(g.assets)), make([]int, len(g.assets))
 	seen := make([]int, len(g.assets)) // in the search that began at this node, plus one
 	var best, queue []int
-	for _, start := range knot {
-		if best != nil && (*steps <= 0 || len(best) == 2) { // nothing is shorter than two
+	for _, start := range component {
+		if best != nil && (*steps <= 0 || len(best) == 2) { // a cycle has at least two nodes
 			break
 		}
 		parent[start], depth[start], seen[start] = -1, 1, start+1
@@ -61,10 +62,10 @@ func (g *Graph) shortestCycle(knot []int, steps *int) []int {
 	return best
 }
 
-// knots are the strongly connected components of more than one node, each sorted, in the
-// order of their first nodes: Tarjan's algorithm, with a stack of its own because a chain
-// of ten thousand assets is legal.
-func (g *Graph) knots() [][]int {
+// components returns the strongly connected components of more than one node, each sorted, in the
+// order of their first nodes: Tarjan's algorithm, with an explicit stack because a chain of ten
+// thousand assets is valid.
+func (g *Graph) components() [][]int {
 	const unseen = -1
 	n := len(g.assets)
 	order, low, next := make([]int, n), make([]int, n), make([]int, n)
@@ -73,7 +74,7 @@ func (g *Graph) knots() [][]int {
 		order[i] = unseen
 	}
 	var stack, path []int
-	var knots [][]int
+	var components [][]int
 	counter := 0
 	for root := range n {
 		if order[root] != unseen {
@@ -92,7 +93,7 @@ func (g *Graph) knots() [][]int {
 				to := g.downstream[node][next[node]]
 				if order[to] == unseen {
 					path = append(path, to)
-					continue // next[node] moves on when the walk comes back
+					continue // next[node] advances when the search returns to the node
 				}
 				if onStack[to] {
 					low[node] = min(low[node], low[to])
@@ -108,9 +109,9 @@ func (g *Graph) knots() [][]int {
 			for stack[from] != node {
 				from--
 			}
-			if knot := slices.Clone(stack[from:]); len(knot) > 1 {
-				slices.Sort(knot)
-				knots = append(knots, knot)
+			if component := slices.Clone(stack[from:]); len(component) > 1 {
+				slices.Sort(component)
+				components = append(components, component)
 			}
 			for _, member := range stack[from:] {
 				onStack[member] = false
@@ -118,6 +119,6 @@ func (g *Graph) knots() [][]int {
 			stack = stack[:from]
 		}
 	}
-	slices.SortFunc(knots, func(a, b []int) int { return a[0] - b[0] })
-	return knots
+	slices.SortFunc(components, func(a, b []int) int { return a[0] - b[0] })
+	return components
 }

@@ -12,8 +12,8 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// object is a JSON object that is being read field by field. Fields nobody asked for are
-// mistakes.
+// object is a JSON object that is decoded field by field. Fields that no decoder has requested are
+// errors.
 type object struct {
 	found  *violations
 	path   string
@@ -21,8 +21,8 @@ type object struct {
 	known  []string
 }
 
-// asObject begins to read a value as an object. What is none has no fields, and close
-// says nothing about it.
+// asObject starts to decode a value as an object. A value of another type counts as an object
+// without fields, and close reports nothing about it.
 func asObject(found *violations, path string, value any) *object {
 	fields, ok := value.(map[string]any)
 	if !ok {
@@ -32,7 +32,7 @@ func asObject(found *violations, path string, value any) *object {
 	return &object{found: found, path: path, fields: fields}
 }
 
-// close reports the fields that no reader has asked for.
+// close reports the fields that no decoder has requested.
 func (o *object) close() {
 	for _, name := range slices.Sorted(maps.Keys(o.fields)) {
 		if slices.Contains(o.known, name) {
@@ -44,28 +44,28 @@ func (o *object) close() {
 	}
 }
 
-// take gives the value of a field, and remembers that the field exists.
-func (o *object) take(name string) (value any, path string, said bool) {
+// take returns the value of a field and adds the field to the known ones.
+func (o *object) take(name string) (value any, path string, set bool) {
 	o.known = append(o.known, name)
-	value, said = o.fields[name]
-	return value, join(o.path, name), said
+	value, set = o.fields[name]
+	return value, join(o.path, name), set
 }
 
-// required reports a field that is not there.
+// required reports a missing field.
 func (o *object) required(name, remedy string) {
-	if _, said := o.fields[name]; !said && o.fields != nil {
+	if _, set := o.fields[name]; !set && o.fields != nil {
 		o.found.add(join(o.path, name), "is missing", remedy)
 	}
 }
 
 func (o *object) text(name string) string {
-	value, path, said := o.take(name)
-	if !said {
+	value, path, set := o.take(name)
+	if !set {
 		return ""
 	}
 	text, ok := asText(o.found, path, value)
 	if ok && text == "" {
-		o.found.add(path, "is empty", "leave it out or say something")
+		o.found.add(path, "is empty", "remove the field or set a value")
 	}
 	return text
 }
@@ -89,8 +89,8 @@ func asText(found *violations, path string, value any) (string, bool) {
 }
 
 func (o *object) boolean(name string) bool {
-	value, path, said := o.take(name)
-	if !said {
+	value, path, set := o.take(name)
+	if !set {
 		return false
 	}
 	b, ok := value.(bool)
@@ -100,11 +100,10 @@ func (o *object) boolean(name string) bool {
 	return b
 }
 
-// number reads a number. Zero means "not said" in Go, so a zero that is said is out of
-// range here.
+// number decodes a number. Zero means "not set" in Go, so an explicit zero is out of range here.
 func (o *object) number(name string, low, high float64) float64 {
-	value, path, said := o.take(name)
-	if !said {
+	value, path, set := o.take(name)
+	if !set {
 		return 0
 	}
 	f, ok := value.(float64)
@@ -113,15 +112,15 @@ func (o *object) number(name string, low, high float64) float64 {
 		return 0
 	}
 	if f == 0 {
-		o.found.add(path, outOfRange(f, low, high), "leave the field out for the default")
+		o.found.add(path, outOfRange(f, low, high), "use a value in the range, or remove the field for the default")
 	}
 	return f
 }
 
-// integer takes a whole number from 1 to high.
+// integer decodes a whole number from 1 to high.
 func (o *object) integer(name string, high int) int {
-	value, path, said := o.take(name)
-	if !said {
+	value, path, set := o.take(name)
+	if !set {
 		return 0
 	}
 	f, ok := value.(float64)
@@ -137,15 +136,15 @@ func (o *object) integer(name string, high int) int {
 }
 
 func (o *object) duration(name string, low, high Duration) Duration {
-	value, path, said := o.take(name)
-	if !said {
+	value, path, set := o.take(name)
+	if !set {
 		return 0
 	}
 	text, ok := value.(string)
 	if !ok {
 		remedy := "write a duration such as 90s or 1h30m"
 		if f, isNumber := value.(float64); isNumber && f > 0 {
-			remedy = fmt.Sprintf("say the unit: %ss", plainScalar(f))
+			remedy = fmt.Sprintf("add a unit: %ss", plainScalar(f))
 		}
 		o.found.add(path, "must be a duration, is "+nameOf(value), remedy)
 		return 0
@@ -156,15 +155,15 @@ func (o *object) duration(name string, low, high Duration) Duration {
 		return 0
 	}
 	if d == 0 {
-		o.found.add(path, outOfRange(d, low, high), "leave the field out for the default")
+		o.found.add(path, outOfRange(d, low, high), "use a value in the range, or remove the field for the default")
 	}
 	return d
 }
 
-// list reads a list of values; limit bounds it before anything looks at its entries.
-func (o *object) list(name string, limit int) (values []any, path string, said bool) {
-	value, path, said := o.take(name)
-	if !said {
+// list decodes a list of values; limit bounds its length before its entries are decoded.
+func (o *object) list(name string, limit int) (values []any, path string, set bool) {
+	value, path, set := o.take(name)
+	if !set {
 		return nil, path, false
 	}
 	values, ok := value.([]any)
@@ -173,16 +172,16 @@ func (o *object) list(name string, limit int) (values []any, path string, said b
 		return nil, path, false
 	}
 	if len(values) > limit {
-		o.found.add(path, tooMany(len(values), limit), "split it")
+		o.found.add(path, tooMany(len(values), limit), "use fewer entries")
 		values = values[:limit]
 	}
 	return values, path, true
 }
 
-// texts reads a list of strings: nil if it is not said, empty if it is said empty.
+// texts decodes a list of strings: nil if the field is not set, empty if the list is empty.
 func (o *object) texts(name string, limit int) []string {
-	values, path, said := o.list(name, limit)
-	if !said {
+	values, path, set := o.list(name, limit)
+	if !set {
 		return nil
 	}
 	texts := make([]string, 0, len(values))
@@ -193,10 +192,10 @@ func (o *object) texts(name string, limit int) []string {
 	return texts
 }
 
-// dictionary reads an object whose values are strings.
+// dictionary decodes an object whose values are strings.
 func (o *object) dictionary(name string) map[string]string {
-	value, path, said := o.take(name)
-	if !said {
+	value, path, set := o.take(name)
+	if !set {
 		return nil
 	}
 	fields, ok := value.(map[string]any)
@@ -211,10 +210,10 @@ func (o *object) dictionary(name string) map[string]string {
 	return texts
 }
 
-// raw keeps any JSON value in canonical form.
+// raw returns any JSON value in canonical form.
 func (o *object) raw(name string) json.RawMessage {
-	value, path, said := o.take(name)
-	if !said {
+	value, path, set := o.take(name)
+	if !set {
 		return nil
 	}
 	return asRaw(o.found, path, value)
@@ -223,7 +222,7 @@ func (o *object) raw(name string) json.RawMessage {
 func asRaw(found *violations, path string, value any) json.RawMessage {
 	canonical, err := canon.Marshal(value)
 	if err != nil {
-		found.add(path, "is no JSON value", "write a value that JSON can express")
+		found.add(path, "is not a JSON value", "write a value that JSON can express")
 		return nil
 	}
 	if holdsNUL(value) {
@@ -232,7 +231,7 @@ func asRaw(found *violations, path string, value any) json.RawMessage {
 	return canonical
 }
 
-// holdsNUL finds the one character that PostgreSQL cannot keep in text or jsonb.
+// holdsNUL finds the one character that PostgreSQL cannot store in text or jsonb.
 func holdsNUL(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -249,7 +248,7 @@ func holdsNUL(value any) bool {
 	return false
 }
 
-// nameOf says what a JSON value is, for messages.
+// nameOf names the type of a JSON value for messages.
 func nameOf(value any) string {
 	switch value.(type) {
 	case nil:
@@ -268,7 +267,7 @@ func nameOf(value any) string {
 	return fmt.Sprintf("a %T", value)
 }
 
-// plainScalar is how a scalar would be written.
+// plainScalar formats a scalar as a manifest would write it.
 func plainScalar(value any) string {
 	if f, ok := value.(float64); ok {
 		if text, err := canon.Number(f); err == nil {

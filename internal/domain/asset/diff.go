@@ -7,7 +7,7 @@ import (
 	"go.arco.dev/servo/internal/base/canon"
 )
 
-// Difference is what a deployment would change.
+// Difference lists the assets and pipelines that a deployment would change.
 type Difference struct {
 	Assets    Changes `json:"assets"`
 	Pipelines Changes `json:"pipelines"`
@@ -20,13 +20,12 @@ type Changes struct {
 	Changed []string `json:"changed"`
 }
 
-// Empty says that nothing changes.
+// Empty reports whether a deployment would change nothing.
 func (d Difference) Empty() bool { return d.Assets.empty() && d.Pipelines.empty() }
 
 func (c Changes) empty() bool { return len(c.Added)+len(c.Removed)+len(c.Changed) == 0 }
 
-// Diff compares two manifests by what they mean. No old manifest means that everything is
-// new.
+// Diff compares two manifests in their normal form. Without an old manifest everything is added.
 func Diff(before, after *Manifest) (Difference, error) {
 	if before == nil {
 		before = &Manifest{Version: Version}

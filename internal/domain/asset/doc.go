@@ -1,6 +1,5 @@
-// Package asset is the manifest: assets with their upstreams and code, pipelines with
-// their parameters, how they are read from servo.yaml or JSON, and the rules that they
-// keep. A mistake is told with its field and what to do about it, and all mistakes are
-// told together. The package is pure: it never opens a file, resolves a host or looks at
-// what has been deployed before.
+// Package asset defines the manifest: assets with their upstreams and code, and pipelines with their
+// parameters. It parses servo.yaml or JSON and validates the rules of a manifest. Each error names
+// the field and a remedy, and all errors are reported together. The package is pure: it never opens
+// a file, resolves a host or reads earlier deployments.
 package asset

@@ -10,29 +10,29 @@ import (
 // Duration is a time.Duration that is written as text: "90s", "1h30m".
 type Duration time.Duration
 
-// durationPattern is narrower than time.ParseDuration, so that the published schema can
-// say the same: whole numbers with units, no signs, no fractions.
+// durationPattern is narrower than time.ParseDuration, so that the published schema can state the
+// same rule: whole numbers with units, no signs, no fractions.
 var durationPattern = regexp.MustCompile(`^([0-9]{1,12}(ms|h|m|s))+$`)
 
-// maxDurationText bounds the text of a duration.
+// maxDurationText is the maximum length of a duration's text.
 const maxDurationText = 40
 
-// ParseDuration reads a duration such as 1h30m.
+// ParseDuration parses a duration such as 1h30m.
 func ParseDuration(text string) (Duration, error) {
 	if len(text) > maxDurationText || !durationPattern.MatchString(text) {
 		return 0, fmt.Errorf("%q is not a duration such as 90s or 1h30m", clip(text))
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is too long a time", text)
+		return 0, fmt.Errorf("%q is too long a duration", text)
 	}
 	return Duration(d), nil
 }
 
-// Std is the duration for the standard library.
+// Std returns the duration as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
-// String is the shortest text that can be read again: 1h, not 1h0m0s, and 1s500ms.
+// String returns the shortest text that ParseDuration accepts: 1h, not 1h0m0s, and 1s500ms.
 func (d Duration) String() string {
 	std := time.Duration(d)
 	if ms := std % time.Second; ms > 0 && ms%time.Millisecond == 0 {
@@ -52,7 +52,7 @@ func (d Duration) String() string {
 	return text
 }
 
-// MarshalText writes what UnmarshalText can read.
+// MarshalText writes a text that UnmarshalText reads.
 func (d Duration) MarshalText() ([]byte, error) {
 	if std := time.Duration(d); std < 0 || std%time.Millisecond != 0 {
 		return nil, fmt.Errorf("%s is not a whole number of milliseconds", std)

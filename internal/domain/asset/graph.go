@@ -9,23 +9,23 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// Graph is the DAG of a manifest's assets. Nodes are numbered in the order of their keys,
-// so that whatever is computed on it does not depend on the order in the file.
+// Graph is the DAG of a manifest's assets. Nodes are numbered in the order of their keys, so that
+// results do not depend on the order in the file.
 type Graph struct {
 	assets     []*Asset
 	index      map[string]int
 	upstream   [][]int // sorted
 	downstream [][]int // sorted
 
-	namespaces, tags, owners map[string][]int // who is selected by each
+	namespaces, tags, owners map[string][]int // the assets that each word selects
 }
 
-// NewGraph builds the graph of assets that know each other: an upstream that is not
-// there, or a key that is there twice, is a fault.
+// NewGraph builds the graph of a closed set of assets: an unknown upstream or a duplicate key is a
+// fault.
 func NewGraph(assets []Asset) (*Graph, error) {
 	g := newGraph(assets)
 	if len(g.assets) != len(assets) {
-		return nil, fault.New(fault.InvalidManifest, "an asset key is there twice", fault.Field("assets"), fault.Remedy("keep one of them"))
+		return nil, fault.New(fault.InvalidManifest, "duplicate asset key", fault.Field("assets"), fault.Remedy("remove one of them"))
 	}
 	for _, a := range g.assets {
 		for i, key := range a.Upstream {
@@ -38,8 +38,8 @@ func NewGraph(assets []Asset) (*Graph, error) {
 	return g, nil
 }
 
-// newGraph leaves out what is wrong: repeated keys, unknown upstreams, assets that name
-// themselves. Validation reports those and looks at the rest.
+// newGraph leaves out invalid entries: duplicate keys, unknown upstreams, assets that name
+// themselves. Validation reports those and checks the rest.
 func newGraph(assets []Asset) *Graph {
 	g := &Graph{assets: make([]*Asset, 0, len(assets)), index: make(map[string]int, len(assets))}
 	for i := range assets {
@@ -83,26 +83,26 @@ func (g *Graph) indexWords() {
 	}
 }
 
-// Len is the number of assets.
+// Len returns the number of assets.
 func (g *Graph) Len() int { return len(g.assets) }
 
-// Asset is the asset with a number.
+// Asset returns the asset with a number.
 func (g *Graph) Asset(i int) *Asset { return g.assets[i] }
 
-// Index is the number of a key.
+// Index returns the number of the asset with a key.
 func (g *Graph) Index(key string) (int, bool) {
 	i, ok := g.index[key]
 	return i, ok
 }
 
-// Upstream are the numbers of the direct upstreams, ascending. They are not to be changed.
+// Upstream returns the numbers of the direct upstreams, ascending. Callers must not change it.
 func (g *Graph) Upstream(i int) []int { return g.upstream[i] }
 
-// Downstream are the numbers of the assets that name this one as upstream, ascending.
-// They are not to be changed.
+// Downstream returns the numbers of the assets that name this one as upstream, ascending. Callers
+// must not change it.
 func (g *Graph) Downstream(i int) []int { return g.downstream[i] }
 
-// Keys are all keys in order.
+// Keys returns all keys in order.
 func (g *Graph) Keys() []string {
 	keys := make([]string, len(g.assets))
 	for i, a := range g.assets {
@@ -113,12 +113,12 @@ func (g *Graph) Keys() []string {
 
 const remedyUnknownAsset = "name an asset of this manifest"
 
-// unknown is the message for a key that no asset has.
+// unknown is the message for a key without an asset.
 func (g *Graph) unknown(key string) string {
 	return "unknown asset " + printable(key) + suggest.DidYouMean(key, g.Keys())
 }
 
-// printable shows a key as it is, and anything else in quotes.
+// printable returns a valid key as it is, and any other text in quotes.
 func printable(key string) string {
 	if keyPattern.MatchString(key) {
 		return key
@@ -126,8 +126,8 @@ func printable(key string) string {
 	return quoted(key)
 }
 
-// Stages gives every asset of a selection the length of the longest path that leads to
-// it inside the selection. A cycle is a fault that names its path.
+// Stages returns for each asset of a selection the length of the longest path to it inside the
+// selection. A cycle is a fault that names its path.
 func (g *Graph) Stages(selected []bool) ([]int, error) {
 	stage := make([]int, len(g.assets))
 	unmet := make([]int, len(g.assets))
@@ -178,5 +178,5 @@ func cycleMessage(keys []string) string {
 	return "cycle: " + strings.Join(append(slices.Clone(keys), keys[0]), " → ")
 }
 
-// cycleField is where the second asset of the cycle names the first.
+// cycleField is the field in which the second asset of the cycle names the first.
 func cycleField(keys []string) string { return assetPath(0, keys[1]) + ".upstream" }

@@ -185,7 +185,7 @@ func TestGraph(t *testing.T) {
 	t.Run("what does not fit together is a fault", func(t *testing.T) {
 		t.Parallel()
 		_, err := asset.NewGraph(wire("a", "a"))
-		require.ErrorContains(t, err, "twice")
+		require.ErrorContains(t, err, "duplicate")
 		_, err = asset.NewGraph(wire("aa", "b<ab"))
 		require.ErrorContains(t, err, "assets[n/b].upstream[0]: unknown asset n/ab; did you mean n/aa?")
 		g, err := asset.NewGraph(wire("a<b", "b<a"))

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// The limits of a manifest. docs/manifest.md lists them, and the published schema says
-// the same wherever a schema can.
+// The limits of a manifest. docs/manifest.md lists them, and the published schema states the same
+// wherever a schema can.
 const (
-	MaxInlineBytes = 1 << 20 // of a manifest inside a request; a larger one goes by blob URI
+	MaxInlineBytes = 1 << 20 // of a manifest inside a request; a larger one is passed by blob URI
 	MaxBytes       = 8 << 20 // of any manifest
 	MaxNodes       = 500_000 // values in a manifest once its YAML aliases are followed
 
@@ -32,11 +32,11 @@ const (
 	MaxSelect       = 1_000
 	MaxSelectLength = 1_000
 
-	// MaxParameterBytes bounds the parameters of one run in canonical form, and so the
-	// defaults of a pipeline.
+	// MaxParameterBytes bounds the parameters of one run in canonical form, and therefore the defaults
+	// of a pipeline.
 	MaxParameterBytes = 64 << 10
 
-	// maxViolations is how many mistakes are told at once.
+	// maxViolations is how many errors are reported at once.
 	maxViolations = 100
 )
 
@@ -62,8 +62,8 @@ const (
 	maxSafeInteger = 1<<53 - 1
 )
 
-// The syntax of names. Keys become paths in blob stores and words of the selection
-// language, so they are small and dull.
+// The syntax of names. Keys become paths in blob stores and words of the selection language, so
+// their alphabet is small.
 var (
 	keyPattern       = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,99}/[a-z0-9][a-z0-9_.-]{0,99}$`)
 	namePattern      = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,99}$`)

@@ -14,38 +14,37 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Overlap reports whether runs of a pipeline exclude each other.
+// Overlap defines whether runs of a pipeline exclude each other.
 type Overlap string
 
-// The overlaps. Unsaid is lock.
+// The overlaps. The default is lock.
 const (
 	OverlapLock  Overlap = "lock"
 	OverlapAllow Overlap = "allow"
 )
 
-// Lock says by what runs of a pipeline exclude each other. Unsaid is the workspace and the
-// pipeline.
+// Lock defines which runs of a pipeline exclude each other. The default is all runs of the pipeline
+// in the workspace.
 type Lock struct {
-	// Key is an expression in CEL over parameters, workspace and pipeline that gives the name
-	// of the lock. Runs of one tenant with the same name exclude each other, whatever their
-	// pipelines.
+	// Key is an expression in CEL over parameters, workspace and pipeline that returns the name of
+	// the lock. Runs of one tenant with the same name exclude each other, also across pipelines.
 	Key string `json:"key,omitempty"`
-	// Shared is one lock for the workspace and the pipeline, whichever config a run is of.
+	// Shared uses one lock for the workspace and the pipeline, for the runs of all configs.
 	Shared bool `json:"shared,omitempty"`
 }
 
-// Limits of locks.
+// The limits of locks.
 const (
 	MaxLockExpression = 1_000
 	MaxLockKey        = 200 // bytes of a lock's name
-	// maxLockCost bounds the work of one evaluation: a long loop is an error, not a wait.
+	// maxLockCost bounds the work of one evaluation, so that a long loop ends with an error.
 	maxLockCost = 100_000
 )
 
-// LockKey gives the name of the lock of a pipeline's runs.
+// LockKey computes the name of the lock of a pipeline's runs.
 type LockKey struct {
 	pipeline string
-	program  cel.Program // nil is the workspace and the pipeline
+	program  cel.Program // nil: the lock is named after the workspace and the pipeline
 }
 
 // NewLockKey compiles the lock of a pipeline, once for many runs.
@@ -59,7 +58,7 @@ func NewLockKey(p Pipeline) (*LockKey, error) {
 	return key, err
 }
 
-// compileLock checks an expression. What it gives must be text, or may turn out to be.
+// compileLock checks an expression. Its result type must be text, or unknown until evaluation.
 func compileLock(expression string) (cel.Program, error) {
 	environment, err := cel.NewEnv(
 		cel.Variable("parameters", cel.MapType(cel.StringType, cel.DynType)),
@@ -73,18 +72,18 @@ func compileLock(expression string) (cel.Program, error) {
 		return nil, errors.New(firstIssue(issues))
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.StringType) && !t.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("gives %s, not text", t)
+		return nil, fmt.Errorf("returns %s, not text", t)
 	}
 	return environment.Program(checked, cel.CostLimit(maxLockCost))
 }
 
-// firstIssue is what the compiler says first, on one line.
+// firstIssue returns the first error of the compiler, on one line.
 func firstIssue(issues *cel.Issues) string {
 	first := issues.Errors()[0]
 	return fmt.Sprintf("column %d: %s", first.Location.Column()+1, clip(strings.Join(strings.Fields(first.Message), " ")))
 }
 
-// Of is the name of the lock of one run. Parameters are the run's, defaults included.
+// Of returns the name of the lock of one run. Parameters are the run's, defaults included.
 func (k *LockKey) Of(workspace string, parameters json.RawMessage) (string, error) {
 	if k.program == nil {
 		return workspace + "/" + k.pipeline, nil
@@ -98,24 +97,24 @@ func (k *LockKey) Of(workspace string, parameters json.RawMessage) (string, erro
 	}
 	result, _, err := k.program.Eval(map[string]any{"parameters": values, "workspace": workspace, "pipeline": k.pipeline})
 	if err != nil {
-		return refuse("the pipeline's lock.key cannot be evaluated: "+clip(err.Error()), "give the parameters that it needs, or change it in the manifest")
+		return refuse("the pipeline's lock.key cannot be evaluated: "+clip(err.Error()), "set the parameters that it needs, or change it in the manifest")
 	}
 	text, ok := result.(types.String)
 	switch name := string(text); {
 	case !ok:
-		return refuse("the pipeline's lock.key gives "+result.Type().TypeName()+", not text", "wrap it in string(…) in the manifest")
+		return refuse("the pipeline's lock.key returns "+result.Type().TypeName()+", not text", "wrap it in string(…) in the manifest")
 	case name == "":
-		return refuse("the pipeline's lock.key gives no text", "give the parameters that it needs, or change it in the manifest")
+		return refuse("the pipeline's lock.key returns an empty text", "set the parameters that it needs, or change it in the manifest")
 	case len(name) > MaxLockKey:
-		return refuse(fmt.Sprintf("the pipeline's lock.key gives %d bytes, the limit is %d", len(name), MaxLockKey), "give shorter parameters, or change it in the manifest")
+		return refuse(fmt.Sprintf("the pipeline's lock.key returns %d bytes, the limit is %d", len(name), MaxLockKey), "shorten the parameters, or change it in the manifest")
 	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
-		return refuse("the pipeline's lock.key gives text that cannot be stored", `remove zero characters (\u0000)`)
+		return refuse("the pipeline's lock.key returns text that cannot be stored", `remove zero characters (\u0000)`)
 	default:
 		return name, nil
 	}
 }
 
-// celValues reads parameters so that whole numbers stay whole.
+// celValues decodes parameters so that whole numbers remain whole.
 func celValues(parameters json.RawMessage) (map[string]any, error) {
 	values := map[string]any{}
 	if len(parameters) == 0 {
@@ -153,8 +152,8 @@ func celValue(value any) any {
 }
 
 func decodeLock(parent *object) *Lock {
-	value, path, said := parent.take("lock")
-	if !said {
+	value, path, set := parent.take("lock")
+	if !set {
 		return nil
 	}
 	o := asObject(parent.found, path, value)
@@ -167,7 +166,7 @@ func (p *Pipeline) validateLock(found *violations, path string) {
 	case "", OverlapLock:
 	case OverlapAllow:
 		if p.Lock != nil {
-			found.add(path+".lock", "is said, but overlap: allow takes no lock", "remove one of the two")
+			found.add(path+".lock", "is set, but overlap: allow uses no lock", "remove one of the two")
 		}
 	default:
 		found.add(path+".overlap", quoted(string(p.Overlap))+" is not an overlap", "choose one of lock, allow")
@@ -176,7 +175,7 @@ func (p *Pipeline) validateLock(found *violations, path string) {
 		return
 	}
 	if p.Lock.Key != "" && p.Lock.Shared {
-		found.add(path+".lock", "has both key and shared", "keep one of them")
+		found.add(path+".lock", "has both key and shared", "remove one of them")
 		return
 	}
 	field := path + ".lock.key"
@@ -185,11 +184,11 @@ func (p *Pipeline) validateLock(found *violations, path string) {
 		return
 	}
 	if _, err := compileLock(p.Lock.Key); err != nil {
-		found.add(field, clip(err.Error()), "write an expression in CEL that gives text, such as workspace + '/' + parameters.region")
+		found.add(field, clip(err.Error()), "write an expression in CEL that returns text, such as workspace + '/' + parameters.region")
 	}
 }
 
-// normaliseLock leaves out what means the same unsaid.
+// normaliseLock removes settings that equal the default.
 func (p *Pipeline) normaliseLock() {
 	if p.Overlap == OverlapLock {
 		p.Overlap = ""

@@ -51,9 +51,9 @@ func TestLockKey(t *testing.T) {
 	for name, c := range map[string]struct{ expression, parameters, message string }{
 		"a parameter that was not given": {`parameters.region`, `{}`, "no such key: region"},
 		"no parameters at all":           {`parameters.region`, ``, "no such key: region"},
-		"a number":                       {`parameters.n`, `{"n": 1}`, "gives int, not text"},
-		"nothing":                        {`parameters.region`, `{"region": ""}`, "gives no text"},
-		"too much":                       {`parameters.region`, `{"region": "` + long + `"}`, "gives 201 bytes, the limit is 200"},
+		"a number":                       {`parameters.n`, `{"n": 1}`, "returns int, not text"},
+		"nothing":                        {`parameters.region`, `{"region": ""}`, "returns an empty text"},
+		"too much":                       {`parameters.region`, `{"region": "` + long + `"}`, "returns 201 bytes, the limit is 200"},
 		"a zero character":               {`parameters.region`, `{"region": "a\u0000"}`, "cannot be stored"},
 	} {
 		t.Run(name+" is refused, with what helps", func(t *testing.T) {

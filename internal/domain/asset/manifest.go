@@ -8,7 +8,7 @@ import (
 // Version is the manifest version that this package reads and writes.
 const Version = 1
 
-// What holds where a manifest says nothing.
+// The defaults of a manifest.
 const (
 	DefaultPool     = "default"
 	DefaultTimeout  = Duration(time.Hour)
@@ -17,16 +17,16 @@ const (
 	SelectAll       = "*"
 )
 
-// Manifest is everything that is deployed together. One that comes from Parse is valid
-// and normalised: defaults are filled in, and lists whose order means nothing are sorted.
+// Manifest is the set of assets and pipelines that are deployed together. A manifest from Parse is
+// valid and normalised: defaults are filled in, and lists whose order has no meaning are sorted.
 type Manifest struct {
 	Version   int        `json:"version"`
 	Assets    []Asset    `json:"assets"`
 	Pipelines []Pipeline `json:"pipelines,omitempty"`
 }
 
-// Asset is a node of the DAG: data with the code that makes it. Exactly one of Exec, HTTP
-// and Go is set.
+// Asset is a node of the DAG: data with the code that produces it. Exactly one of Exec, HTTP and Go
+// is set.
 type Asset struct {
 	Key         string   `json:"key"` // namespace/name
 	Description string   `json:"description,omitempty"`
@@ -41,26 +41,26 @@ type Asset struct {
 	Go          *Go      `json:"go,omitempty"`
 }
 
-// Exec is an asset made by a command on the worker's machine.
+// Exec is an asset that a command on the worker's machine produces.
 type Exec struct {
 	Command []string          `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`
 }
 
-// HTTP is an asset made by calling an endpoint.
+// HTTP is an asset that a call of an endpoint produces.
 type HTTP struct {
 	URL     string            `json:"url"`
 	Method  string            `json:"method,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// Go is an asset made by a handler that a Go worker has registered, by default under the
-// asset's key.
+// Go is an asset that a handler of a Go worker produces. By default the handler has the asset's key
+// as its name.
 type Go struct {
 	Handler string `json:"handler,omitempty"`
 }
 
-// Kind is how the asset's code is reached.
+// Kind is the kind of an asset's code.
 type Kind string
 
 // The kinds of code.
@@ -70,7 +70,7 @@ const (
 	KindGo   Kind = "go"
 )
 
-// Kind says which of the code fields is set; "" if none is.
+// Kind returns the kind of the asset's code; "" if it has none.
 func (a Asset) Kind() Kind {
 	switch {
 	case a.Exec != nil:
@@ -83,8 +83,8 @@ func (a Asset) Kind() Kind {
 	return ""
 }
 
-// Capability is what a worker must have to make the asset: exec, http, or for Go the handler, such as
-// "go:orders". Package run has the other direction.
+// Capability is the capability that a worker needs to execute the asset: exec, http, or for Go the
+// handler, such as "go:orders". Package run has the other direction.
 func (a Asset) Capability() string {
 	if a.Go == nil {
 		return string(a.Kind())
@@ -96,15 +96,15 @@ func (a Asset) Capability() string {
 	return string(KindGo) + ":" + handler
 }
 
-// Retry is a retry policy as it is declared. A zero field is not said: the next weaker
-// layer says it. An empty list is said, and lists nothing.
+// Retry is a retry policy as it is declared. A zero field is not set: the next weaker layer sets it.
+// An empty list is set.
 type Retry struct {
 	MaxAttempts   int      `json:"max_attempts,omitempty"`
 	MaxDeaths     int      `json:"max_deaths,omitempty"`
 	InitialDelay  Duration `json:"initial_delay,omitzero"`
 	MaxDelay      Duration `json:"max_delay,omitzero"`
 	Multiplier    float64  `json:"multiplier,omitempty"`
-	Jitter        float64  `json:"jitter,omitempty"` // share of the delay that is spread, 0 to 1
+	Jitter        float64  `json:"jitter,omitempty"` // share of the delay that is random, 0 to 1
 	RetryOn       []string `json:"retry_on,omitzero"`
 	NoRetryOn     []string `json:"no_retry_on,omitzero"`
 	TimeoutGrowth float64  `json:"timeout_growth,omitempty"`
@@ -146,17 +146,17 @@ const (
 	TypeArray   ParameterType = "array"
 )
 
-// Asset finds an asset of a normalised manifest by its key.
+// Asset returns the asset of a normalised manifest with a key.
 func (m *Manifest) Asset(key string) (Asset, bool) {
 	return find(m.Assets, key, func(a Asset) string { return a.Key })
 }
 
-// Pipeline finds a pipeline of a normalised manifest by its name.
+// Pipeline returns the pipeline of a normalised manifest with a name.
 func (m *Manifest) Pipeline(name string) (Pipeline, bool) {
 	return find(m.Pipelines, name, func(p Pipeline) string { return p.Name })
 }
 
-// PipelineNames are the names of all pipelines.
+// PipelineNames returns the names of all pipelines.
 func (m *Manifest) PipelineNames() []string {
 	names := make([]string, len(m.Pipelines))
 	for i, p := range m.Pipelines {

@@ -10,9 +10,9 @@ import (
 	"go.arco.dev/servo/internal/base/canon"
 )
 
-// normalise fills in what a manifest leaves unsaid and sorts what has no order, so that
-// two manifests that mean the same have the same digest. Retry policies stay as they are
-// said: their layers are merged when a task fails.
+// normalise fills in defaults and sorts lists whose order has no meaning, so that equivalent
+// manifests have the same digest. Retry policies stay as declared: their layers are merged when a
+// task fails.
 func (m *Manifest) normalise() {
 	for i := range m.Assets {
 		m.Assets[i].normalise()
@@ -50,7 +50,7 @@ func (a *Asset) normalise() {
 	}
 }
 
-// normalised is nil for a policy that says nothing.
+// normalised returns nil for an empty policy.
 func (r *Retry) normalised() *Retry {
 	if r == nil {
 		return nil
@@ -70,7 +70,7 @@ func (p *Pipeline) normalise() {
 	if p.Priority == 0 {
 		p.Priority = DefaultPriority
 	}
-	if s, err := ParseSelection(p.Select...); err == nil { // one word per entry, however they were written
+	if s, err := ParseSelection(p.Select...); err == nil { // one word for each entry
 		p.Select = p.Select[:0]
 		for _, t := range s.terms {
 			p.Select = append(p.Select, t.String())
@@ -85,8 +85,7 @@ func (p *Pipeline) normalise() {
 	}
 }
 
-// normalise puts declared values into canonical form; validation has seen that they have
-// one.
+// normalise converts declared values into canonical form; validation has checked that they have one.
 func (p *Parameter) normalise() {
 	canonical := func(raw json.RawMessage) json.RawMessage {
 		if c, err := canon.JSON(raw); err == nil {
@@ -103,7 +102,7 @@ func (p *Parameter) normalise() {
 	slices.SortFunc(p.Enum, func(a, b json.RawMessage) int { return strings.Compare(string(a), string(b)) })
 }
 
-// clone is a copy that shares nothing that normalising changes.
+// clone returns a copy that shares nothing that normalise changes.
 func (m *Manifest) clone() (*Manifest, error) {
 	data, err := canon.Marshal(m)
 	if err != nil {
@@ -116,8 +115,8 @@ func (m *Manifest) clone() (*Manifest, error) {
 	return &copied, nil
 }
 
-// Normalised is a copy with defaults filled in and lists sorted, for manifests that were
-// made in Go.
+// Normalised returns a copy with defaults filled in and lists sorted, for manifests that Go code
+// built.
 func (m *Manifest) Normalised() (*Manifest, error) {
 	n, err := m.clone()
 	if err != nil {
@@ -127,7 +126,7 @@ func (m *Manifest) Normalised() (*Manifest, error) {
 	return n, nil
 }
 
-// Canonical is the normalised manifest as RFC 8785 JSON: what is stored and signed.
+// Canonical returns the normalised manifest as RFC 8785 JSON: the form that is stored and signed.
 func (m *Manifest) Canonical() ([]byte, error) {
 	n, err := m.Normalised()
 	if err != nil {
@@ -136,7 +135,7 @@ func (m *Manifest) Canonical() ([]byte, error) {
 	return canon.Marshal(n)
 }
 
-// Digest is the sha256 of Canonical, in hexadecimal.
+// Digest returns the sha256 of Canonical, in hexadecimal.
 func (m *Manifest) Digest() (string, error) {
 	canonical, err := m.Canonical()
 	if err != nil {
@@ -145,7 +144,7 @@ func (m *Manifest) Digest() (string, error) {
 	return canon.Sum(canonical), nil
 }
 
-// find looks a name up in a sorted list.
+// find returns the entry of a sorted list with a name.
 func find[T any](sorted []T, name string, nameOf func(T) string) (T, bool) {
 	i, ok := slices.BinarySearchFunc(sorted, name, func(entry T, name string) int { return strings.Compare(nameOf(entry), name) })
 	if !ok {

@@ -15,7 +15,7 @@ import (
 
 const parameterTypeNames = "string, integer, number, boolean, object, array"
 
-// known reports whether the type is one of the six.
+// known reports whether the type exists.
 func (t ParameterType) known() bool {
 	switch t {
 	case TypeString, TypeInteger, TypeNumber, TypeBoolean, TypeObject, TypeArray:
@@ -29,7 +29,7 @@ func (t ParameterType) enumerable() bool {
 	return t == TypeString || t == TypeInteger || t == TypeNumber
 }
 
-// mismatch says what is wrong with a value of the type, or "".
+// mismatch describes how a value differs from the type; "" if it has the type.
 func (t ParameterType) mismatch(value any) string {
 	var ok bool
 	switch t {
@@ -40,7 +40,7 @@ func (t ParameterType) mismatch(value any) string {
 	case TypeInteger:
 		f, isNumber := value.(float64)
 		if isNumber && f == math.Trunc(f) && math.Abs(f) > maxSafeInteger {
-			return "is an integer that JSON readers would round"
+			return "is an integer beyond 2^53-1, which JSON readers would round"
 		}
 		ok = isNumber && f == math.Trunc(f)
 		if isNumber && !ok {
@@ -60,7 +60,7 @@ func (t ParameterType) mismatch(value any) string {
 }
 
 func (p *Pipeline) validateParameters(found *violations, path string) {
-	limit(found, path+".parameters", len(p.Parameters), MaxParameters, "gather some of them in one of type object")
+	limit(found, path+".parameters", len(p.Parameters), MaxParameters, "combine some of them in one of type object")
 	unique(found, path+".parameters", p.Parameters, ".name", func(p Parameter) string { return p.Name })
 	size := 0
 	for i := range p.Parameters {
@@ -69,12 +69,12 @@ func (p *Pipeline) validateParameters(found *violations, path string) {
 		size += len(parameter.Name) + len(parameter.Default) + len(`"":,`)
 	}
 	if size > MaxParameterBytes {
-		found.add(path+".parameters", fmt.Sprintf("the defaults have %d bytes, the limit is %d", size, MaxParameterBytes), "keep large values elsewhere and pass their address")
+		found.add(path+".parameters", fmt.Sprintf("the defaults have %d bytes, the limit is %d", size, MaxParameterBytes), "store large values elsewhere and pass their URL")
 	}
 }
 
 func (p *Parameter) validate(found *violations, path string) {
-	matches(found, path+".name", p.Name, parameterPattern, "is not a name", "use lower case letters, digits and '_', a letter first")
+	matches(found, path+".name", p.Name, parameterPattern, "is not a valid name", "use lower case letters, digits and '_', a letter first")
 	length(found, path+".description", p.Description, MaxDescription)
 	if !p.Type.known() {
 		found.add(path+".type", quoted(string(p.Type))+" is not a type"+suggest.DidYouMean(string(p.Type), strings.Split(parameterTypeNames, ", ")),
@@ -88,21 +88,21 @@ func (p *Parameter) validate(found *violations, path string) {
 		return
 	}
 	if p.Required {
-		found.add(path+".default", "a required parameter has no default", "remove it, or required")
+		found.add(path+".default", "a required parameter cannot have a default", "remove default or required")
 	}
 	value, ok := p.check(found, path+".default", p.Default)
 	if ok && p.Enum != nil && !p.lists(value) {
-		found.add(path+".default", "is not one of the enum", "add it there or choose another")
+		found.add(path+".default", "is not a value of enum", "add it to enum or choose another value")
 	}
 }
 
 func (p *Parameter) validateEnum(found *violations, path string) {
 	if !p.Type.enumerable() {
-		found.add(path, fmt.Sprintf("a parameter of type %s cannot list its values", p.Type), "remove it; only string, integer and number can")
+		found.add(path, fmt.Sprintf("a parameter of type %s cannot have an enum", p.Type), "remove it; only string, integer and number can have one")
 		return
 	}
 	if len(p.Enum) == 0 {
-		found.add(path, "is empty", "list the values, or leave it out")
+		found.add(path, "is empty", "list the values, or remove the field")
 	}
 	limit(found, path, len(p.Enum), MaxEnum, "check the value in the asset's code")
 	seen := make(map[any]bool, len(p.Enum))
@@ -118,7 +118,7 @@ func (p *Parameter) validateEnum(found *violations, path string) {
 	}
 }
 
-// check reads a declared value and compares it with the type.
+// check decodes a declared value and compares it with the type.
 func (p *Parameter) check(found *violations, path string, raw json.RawMessage) (any, bool) {
 	var value any
 	if _, err := canon.Exact(raw); err != nil || json.Unmarshal(raw, &value) != nil {
@@ -144,9 +144,8 @@ func (p *Parameter) lists(value any) bool {
 	})
 }
 
-// ValidateParameters checks the parameters of a run against those that its pipeline
-// declares, and gives them back in canonical form with the defaults filled in. Nothing at
-// all is an empty object.
+// ValidateParameters checks the parameters of a run against the declarations of its pipeline, and
+// returns them in canonical form with the defaults filled in. Empty input is an empty object.
 func ValidateParameters(p Pipeline, params json.RawMessage) (json.RawMessage, error) {
 	if len(params) > MaxParameterBytes {
 		return nil, parametersTooLarge(len(params))
@@ -191,7 +190,7 @@ func (p *Pipeline) reportUnknown(found *violations, given map[string]any) {
 		names[i] = p.Parameters[i].Name
 	}
 	slices.Sort(names)
-	remedy := "none are declared: send none, or name the pipeline that declares it"
+	remedy := "the pipeline declares no parameters: remove it, or run the pipeline that declares it"
 	if len(names) > 0 {
 		remedy = "known parameters: " + strings.Join(names, ", ")
 	}
@@ -202,7 +201,7 @@ func (p *Pipeline) reportUnknown(found *violations, given map[string]any) {
 	}
 }
 
-// fill checks the value that was given, or puts the default in its place.
+// fill checks the value of the run, or sets the default.
 func (p *Parameter) fill(found *violations, given map[string]any) {
 	path := join("parameters", p.Name)
 	value, there := given[p.Name]
@@ -222,7 +221,7 @@ func (p *Parameter) fill(found *violations, given map[string]any) {
 		for i, raw := range p.Enum {
 			listed[i] = string(raw)
 		}
-		found.add(path, "is not one of the values that are allowed", "choose one of "+strings.Join(listed, ", "))
+		found.add(path, "is not an allowed value", "choose one of "+strings.Join(listed, ", "))
 	case holdsNUL(value):
 		found.add(path, "contains a NUL character", "remove it")
 	}
@@ -230,10 +229,10 @@ func (p *Parameter) fill(found *violations, given map[string]any) {
 
 func parametersTooLarge(n int) error {
 	return fault.New(fault.LimitExceeded, fmt.Sprintf("have %d bytes, the limit is %d", n, MaxParameterBytes), fault.Field("parameters"),
-		fault.Remedy("keep large values elsewhere and pass their address"), fault.Value("limit", MaxParameterBytes), fault.Value("current", n))
+		fault.Remedy("store large values elsewhere and pass their URL"), fault.Value("limit", MaxParameterBytes), fault.Value("current", n))
 }
 
-// underParameters puts the field of a fault under "parameters".
+// underParameters prefixes the field of a fault with "parameters".
 func underParameters(err error) error {
 	if f, ok := fault.As(err); ok {
 		field := "parameters"

@@ -7,9 +7,9 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Parse reads a manifest from YAML or JSON, checks every rule and normalises it. The
-// name decides between the two by its ending; a file without one is JSON if it starts
-// with a brace. All mistakes that can be found are in the one fault.
+// Parse decodes a manifest from YAML or JSON, validates and normalises it. The extension of the name
+// selects the format; a file without extension is JSON if it starts with a brace. The returned fault
+// has all errors.
 func Parse(data []byte, filename string) (*Manifest, error) {
 	tree, err := readTree(data, filename)
 	if err != nil {
@@ -18,11 +18,11 @@ func Parse(data []byte, filename string) (*Manifest, error) {
 	found := newViolations(fault.InvalidManifest)
 	m := decodeManifest(found, tree)
 	if m.Version != Version {
-		// Another version has other rules: what this one thinks of the rest is noise.
+		// Another version has other rules, so no other error would be reliable.
 		return nil, found.err()
 	}
 	if found.fields["assets"] {
-		// Without all of the assets, every name of one would look unknown.
+		// Without all assets, valid references to them would be reported as unknown.
 		return nil, found.err()
 	}
 	m.validate(found)
@@ -33,7 +33,7 @@ func Parse(data []byte, filename string) (*Manifest, error) {
 	return m, nil
 }
 
-// CheckInline refuses a manifest that is too large to travel inside a request.
+// CheckInline refuses a manifest that is too large for a request.
 func CheckInline(data []byte) error {
 	if len(data) <= MaxInlineBytes {
 		return nil
@@ -52,7 +52,7 @@ func decodeManifest(found *violations, tree any) *Manifest {
 	o.required("version", "start with: version: 1")
 	m.Version = o.integer("version", Version)
 	if m.Version != Version {
-		found.add("version", fmt.Sprintf("is %d, this build reads version %d", m.Version, Version), "write version: 1, or use a build that knows the other")
+		found.add("version", fmt.Sprintf("is %d, this build reads version %d", m.Version, Version), "write version: 1, or use a Servo version that reads it")
 		return m
 	}
 	o.required("assets", "list at least one asset")
@@ -69,7 +69,7 @@ func decodeManifest(found *violations, tree any) *Manifest {
 	return m
 }
 
-// nameIn looks a naming field up before its object is read, so that paths can use it.
+// nameIn returns the naming field of an object before the object is decoded, for paths.
 func nameIn(value any, field string) string {
 	fields, _ := value.(map[string]any)
 	name, _ := fields[field].(string)
@@ -81,7 +81,7 @@ func decodeAsset(found *violations, path string, i int, value any) Asset {
 		path = assetPath(i, key)
 	}
 	o := asObject(found, path, value)
-	o.required("key", "give it a key such as gold/revenue")
+	o.required("key", "set a key such as gold/revenue")
 	a := Asset{
 		Key:         o.text("key"),
 		Description: o.text("description"),
@@ -92,19 +92,19 @@ func decodeAsset(found *violations, path string, i int, value any) Asset {
 		Tags:        o.texts("tags", MaxTags),
 		Owners:      o.texts("owners", MaxOwners),
 	}
-	if value, path, said := o.take("exec"); said {
+	if value, path, set := o.take("exec"); set {
 		e := asObject(found, path, value)
 		e.required("command", `write the command as a list, such as ["python", "-m", "orders"]`)
 		a.Exec = &Exec{Command: e.texts("command", MaxCommand), Env: e.dictionary("env")}
 		e.close()
 	}
-	if value, path, said := o.take("http"); said {
+	if value, path, set := o.take("http"); set {
 		h := asObject(found, path, value)
-		h.required("url", "give the address to call")
+		h.required("url", "set the URL to call")
 		a.HTTP = &HTTP{URL: h.text("url"), Method: h.text("method"), Headers: h.dictionary("headers")}
 		h.close()
 	}
-	if value, path, said := o.take("go"); said {
+	if value, path, set := o.take("go"); set {
 		g := asObject(found, path, value)
 		a.Go = &Go{Handler: g.text("handler")}
 		g.close()
@@ -114,8 +114,8 @@ func decodeAsset(found *violations, path string, i int, value any) Asset {
 }
 
 func decodeRetry(parent *object) *Retry {
-	value, path, said := parent.take("retry")
-	if !said {
+	value, path, set := parent.take("retry")
+	if !set {
 		return nil
 	}
 	o := asObject(parent.found, path, value)
@@ -138,7 +138,7 @@ func decodePipeline(found *violations, path string, i int, value any) Pipeline {
 		path = pipelinePath(i, name)
 	}
 	o := asObject(found, path, value)
-	o.required("name", "give it a name such as revenue")
+	o.required("name", "set a name such as revenue")
 	p := Pipeline{
 		Name:         o.text("name"),
 		Description:  o.text("description"),
@@ -150,7 +150,7 @@ func decodePipeline(found *violations, path string, i int, value any) Pipeline {
 		Priority:     o.integer("priority", maxPriority),
 	}
 	if p.Select != nil && len(p.Select) == 0 {
-		found.add(join(path, "select"), "is empty", "leave it out to select all assets")
+		found.add(join(path, "select"), "is empty", "remove the field to select all assets")
 	}
 	values, _, _ := o.list("parameters", MaxParameters)
 	for i, value := range values {
@@ -162,7 +162,7 @@ func decodePipeline(found *violations, path string, i int, value any) Pipeline {
 
 func decodeParameter(found *violations, pipeline string, i int, value any) Parameter {
 	o := asObject(found, parameterPath(pipeline, i, nameIn(value, "name")), value)
-	o.required("name", "give it a name such as region")
+	o.required("name", "set a name such as region")
 	o.required("type", "choose one of "+parameterTypeNames)
 	p := Parameter{
 		Name:        o.text("name"),
@@ -171,7 +171,7 @@ func decodeParameter(found *violations, pipeline string, i int, value any) Param
 		Required:    o.boolean("required"),
 		Default:     o.raw("default"),
 	}
-	if values, path, said := o.list("enum", MaxEnum); said {
+	if values, path, set := o.list("enum", MaxEnum); set {
 		p.Enum = make([]json.RawMessage, 0, len(values))
 		for i, value := range values {
 			p.Enum = append(p.Enum, asRaw(found, at(path, i), value))

@@ -11,18 +11,18 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// Selection is a set of assets, described: the union of its terms.
+// Selection is a set of assets: the union of its terms.
 type Selection struct {
 	terms []term
 }
 
 // term is one word of the selection language.
 type term struct {
-	expression int // which of the expressions it came from
+	expression int // index of its expression
 	kind       termKind
 	value      string // key, tag, owner or namespace
-	upstream   bool   // and everything it is made from
-	downstream bool   // and everything made from it
+	upstream   bool   // includes all upstreams
+	downstream bool   // includes all downstreams
 }
 
 type termKind int
@@ -37,15 +37,15 @@ const (
 
 const remedySelection = "use ns/name, +ns/name, ns/name+, ns/*, tag:x, owner:y or *"
 
-// ParseSelection reads expressions of the selection language. An expression is one term
-// or several, between commas or spaces; all together are a union:
+// ParseSelection parses expressions of the selection language. An expression is one term, or several
+// between commas or spaces. The selection is the union of all terms:
 //
 //	ns/name      the asset           tag:x     all assets with the tag
 //	+ns/name     and its upstreams   owner:y   all assets of the owner
 //	ns/name+     and its downstreams ns/*      all assets of the namespace
 //	+ns/name+    both                *         all assets
 //
-// The plus signs work on every kind of term.
+// Every kind of term may have plus signs.
 func ParseSelection(expressions ...string) (Selection, error) {
 	found := newViolations(fault.InvalidArgument)
 	s := parseSelection(found, "select", expressions)
@@ -139,8 +139,8 @@ func (t term) String() string {
 	return word
 }
 
-// Resolve marks the selected assets of a graph. A term that selects nothing is a fault:
-// it is a slip of the pen more often than a wish.
+// Resolve marks the selected assets of a graph. A term that selects nothing is a fault, because it
+// is more often a typing error than intended.
 func (s Selection) Resolve(g *Graph) ([]bool, error) {
 	found := newViolations(fault.InvalidArgument)
 	selected := s.resolve(found, "select", g)
@@ -166,33 +166,33 @@ func (s Selection) resolve(found *violations, path string, g *Graph) []bool {
 			down = append(down, matched...)
 		}
 	}
-	// One walk in each direction for all terms together: the closure of a union is the
+	// One search in each direction for all terms together: the closure of a union is the
 	// union of the closures.
 	spread(selected, g.upstream, up)
 	spread(selected, g.downstream, down)
 	return selected
 }
 
-// reportNothing finds the terms that select nothing, without selecting.
+// reportNothing reports the terms that select nothing, without selecting.
 func (s Selection) reportNothing(found *violations, path string, g *Graph) {
 	for _, t := range s.terms {
 		if t.any(g) {
 			continue
 		}
 		message := ""
-		if !found.full() { // looking for a suggestion is not free
+		if !found.full() { // searching for a suggestion is expensive
 			message = t.nothing(g)
 		}
 		found.add(at(path, t.expression), message, remedyNothing(t.kind))
 	}
 }
 
-// spread selects everything that can be reached from some nodes.
+// spread selects all nodes that are reachable from some nodes.
 func spread(selected []bool, next [][]int, from []int) {
 	if len(from) == 0 {
 		return
 	}
-	reached := make([]bool, len(next)) // apart from selected: the selected are not yet walked
+	reached := make([]bool, len(next)) // apart from selected: the edges of selected nodes are not yet followed
 	for stack := from; len(stack) > 0; {
 		node := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -204,7 +204,7 @@ func spread(selected []bool, next [][]int, from []int) {
 	}
 }
 
-// match are the assets that a term names, without its plus signs.
+// match returns the assets that a term names, without its plus signs.
 func (t term) match(g *Graph) []int {
 	switch t.kind {
 	case termAll:
@@ -227,7 +227,7 @@ func (t term) match(g *Graph) []int {
 	return nil
 }
 
-// any reports whether match would find something.
+// any reports whether match would return an asset.
 func (t term) any(g *Graph) bool {
 	if t.kind == termAll {
 		return g.Len() > 0
@@ -235,13 +235,13 @@ func (t term) any(g *Graph) bool {
 	return len(t.match(g)) > 0
 }
 
-// Namespace is the part of the key before the slash.
+// Namespace returns the part of the key before the slash.
 func (a Asset) Namespace() string {
 	namespace, _, _ := strings.Cut(a.Key, "/")
 	return namespace
 }
 
-// nothing says what a term that matches nothing was looking for.
+// nothing is the message for a term that matches no asset.
 func (t term) nothing(g *Graph) string {
 	near := func(words map[string][]int) string {
 		return suggest.DidYouMean(t.value, slices.Collect(maps.Keys(words)))
@@ -251,13 +251,13 @@ func (t term) nothing(g *Graph) string {
 	case termKey:
 		return g.unknown(t.value)
 	case termNamespace:
-		return "no asset is in namespace " + t.value + near(g.namespaces)
+		return "no asset in namespace " + t.value + near(g.namespaces)
 	case termTag:
-		return "no asset has tag " + t.value + near(g.tags)
+		return "no asset with tag " + t.value + near(g.tags)
 	case termOwner:
-		return "no asset has owner " + t.value + near(g.owners)
+		return "no asset with owner " + t.value + near(g.owners)
 	}
-	return "there are no assets"
+	return "the manifest has no assets"
 }
 
 func remedyNothing(kind termKind) string {

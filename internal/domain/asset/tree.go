@@ -16,11 +16,11 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// A document, whatever it was written in, is read into the values that encoding/json
-// uses: map[string]any, []any, string, float64, bool, nil.
+// A document in any format is decoded into the values that encoding/json uses: map[string]any,
+// []any, string, float64, bool, nil.
 
-// readTree reads a document by the ending of its name, or by its first letter when the
-// name says nothing.
+// readTree decodes a document by the extension of its name, or by its first character if the name
+// has none.
 func readTree(data []byte, filename string) (any, error) {
 	if len(data) > MaxBytes {
 		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit is %d", len(data), MaxBytes),
@@ -54,7 +54,7 @@ func readJSON(data []byte) (any, error) {
 	return tree, nil
 }
 
-// asManifestFault gives a fault about JSON the code of what it was meant to be.
+// asManifestFault changes the code of a JSON fault to the code of an invalid manifest.
 func asManifestFault(err error) error {
 	if f, ok := fault.As(err); ok && f.Code == fault.InvalidArgument {
 		f.Code = fault.InvalidManifest
@@ -91,19 +91,19 @@ func readYAML(data []byte, filename string) (any, error) {
 			fault.Remedy("start with: version: 1"))
 	case err != nil:
 		return nil, fault.New(fault.InvalidManifest, "is not YAML: "+fault.YAMLMessage(err),
-			fault.Field(filename), fault.Remedy("mend the line; values with ': ' or '#' need quotes"), fault.Cause(err))
+			fault.Field(filename), fault.Remedy("fix the line; values with ': ' or '#' need quotes"), fault.Cause(err))
 	}
 	var next yaml.Node
 	if err := decoder.Decode(&next); !errors.Is(err, io.EOF) {
-		return nil, fault.New(fault.InvalidManifest, "holds more than one YAML document", fault.Field(filename),
+		return nil, fault.New(fault.InvalidManifest, "contains more than one YAML document", fault.Field(filename),
 			fault.Remedy("keep one manifest per file, without '---' between"))
 	}
 	r := yamlReader{following: map[*yaml.Node]bool{}}
 	return r.value(&document, "", 0)
 }
 
-// yamlReader follows aliases itself, with a budget: a few hundred bytes of YAML can name
-// billions of values.
+// yamlReader resolves aliases itself, with a budget: a few hundred bytes of YAML can name billions
+// of values.
 type yamlReader struct {
 	nodes     int
 	following map[*yaml.Node]bool
@@ -142,7 +142,7 @@ func (r *yamlReader) value(n *yaml.Node, path string, depth int) (any, error) {
 	case yaml.ScalarNode:
 		return r.scalar(n, path)
 	}
-	return nil, yamlFault(n, path, "is not a YAML value", "write it out")
+	return nil, yamlFault(n, path, "is not a YAML value", "write a mapping, a list or a scalar")
 }
 
 func (r *yamlReader) mapping(n *yaml.Node, path string, depth int) (any, error) {
@@ -153,13 +153,13 @@ func (r *yamlReader) mapping(n *yaml.Node, path string, depth int) (any, error) 
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" {
-			return nil, yamlFault(key, path, "merge keys (<<) are not understood", "write the fields out, or use an alias for the whole value")
+			return nil, yamlFault(key, path, "merge keys (<<) are not supported", "write the fields out, or use an alias for the whole value")
 		}
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" {
 			return nil, yamlFault(key, path, "a key must be a string", "put it in quotes")
 		}
 		if _, there := mapping[key.Value]; there {
-			return nil, yamlFault(key, path, "the key "+quoted(key.Value)+" is there twice", "keep one of them")
+			return nil, yamlFault(key, path, "duplicate key "+quoted(key.Value), "remove one of them")
 		}
 		v, err := r.value(n.Content[i+1], join(path, key.Value), depth+1)
 		if err != nil {
@@ -174,7 +174,7 @@ func (r *yamlReader) scalar(n *yaml.Node, path string) (any, error) {
 	switch n.ShortTag() {
 	case "!!null":
 		return nil, nil
-	case "!!str", "!!timestamp": // a date is the text that was written
+	case "!!str", "!!timestamp": // a date is kept as text
 		return n.Value, nil
 	case "!!bool":
 		var b bool
@@ -193,13 +193,13 @@ func (r *yamlReader) scalar(n *yaml.Node, path string) (any, error) {
 		}
 		return f, nil
 	}
-	return nil, yamlFault(n, path, "the tag "+clip(n.Tag)+" is not understood", "remove it")
+	return nil, yamlFault(n, path, "unsupported tag "+clip(n.Tag), "remove it")
 }
 
-// tagged refuses collections with tags of their own, such as !!set or !custom.
+// tagged refuses collections with explicit tags, such as !!set or !custom.
 func (r *yamlReader) tagged(n *yaml.Node, path, want string) error {
 	if n.ShortTag() != want {
-		return yamlFault(n, path, "the tag "+clip(n.Tag)+" is not understood", "remove it")
+		return yamlFault(n, path, "unsupported tag "+clip(n.Tag), "remove it")
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func yamlFault(n *yaml.Node, path, message, remedy string) error {
 		fault.Field(path), fault.Remedy(remedy), fault.Value("line", n.Line))
 }
 
-// join adds a field to a path.
+// join appends a field to a path.
 func join(path, field string) string {
 	if !plainField(field) {
 		return path + "[" + quoted(field) + "]"
@@ -220,7 +220,7 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// plainField reports whether a field can stand in a path without quotes.
+// plainField reports whether a path can contain a field without quotes.
 func plainField(field string) bool {
 	for _, b := range []byte(field) {
 		if b != '_' && b != '-' && (b < '0' || b > '9') && (b|0x20 < 'a' || b|0x20 > 'z') {

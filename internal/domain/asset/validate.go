@@ -13,8 +13,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Validate checks every rule of a manifest, wherever it was made, and reports all that
-// are broken.
+// Validate checks all rules of a manifest and reports every violation.
 func (m *Manifest) Validate() error {
 	found := newViolations(fault.InvalidManifest)
 	m.validate(found)
@@ -26,7 +25,7 @@ func (m *Manifest) validate(found *violations) {
 		found.add("version", fmt.Sprintf("is %d, this build reads version %d", m.Version, Version), "write version: 1")
 	}
 	if len(m.Assets) == 0 {
-		found.add("assets", "there are none", "list at least one asset")
+		found.add("assets", "the manifest has no assets", "list at least one asset")
 	}
 	limit(found, "assets", len(m.Assets), MaxAssets, "split the manifest into several deployments")
 	limit(found, "pipelines", len(m.Pipelines), MaxPipelines, "split the manifest into several deployments")
@@ -48,7 +47,7 @@ func (m *Manifest) validate(found *violations) {
 	}
 }
 
-// unique reports a name that an earlier entry has.
+// unique reports duplicate names.
 func unique[T any](found *violations, list string, entries []T, field string, nameOf func(T) string) {
 	first := make(map[string]int, len(entries))
 	for i, entry := range entries {
@@ -57,7 +56,7 @@ func unique[T any](found *violations, list string, entries []T, field string, na
 			continue
 		}
 		if j, there := first[name]; there {
-			found.add(at(list, i)+field, fmt.Sprintf("%s is there already, as %s", quoted(name), at(list, j)), "rename or remove one of them")
+			found.add(at(list, i)+field, fmt.Sprintf("duplicate name %s, first used by %s", quoted(name), at(list, j)), "rename or remove one of them")
 			continue
 		}
 		first[name] = i
@@ -68,13 +67,13 @@ func (m *Manifest) validateUpstream(found *violations, g *Graph) {
 	for i := range m.Assets {
 		a := &m.Assets[i]
 		path := assetPath(i, a.Key) + ".upstream"
-		limit(found, path, len(a.Upstream), MaxUpstream, "gather some of them in an asset between")
+		limit(found, path, len(a.Upstream), MaxUpstream, "combine some of them in an intermediate asset")
 		seen := make(map[string]bool, len(a.Upstream))
 		for j, key := range a.Upstream {
 			_, known := g.index[key]
 			switch {
 			case found.full() && !known:
-				found.add("", "", "") // counted, not shown: looking for a suggestion costs more
+				found.add("", "", "") // counted, not shown: searching for a suggestion is expensive
 			case key == a.Key:
 				found.addCode(fault.CycleDetected, at(path, j), "cycle: "+printable(key)+" names itself", "remove it")
 			case !known:
@@ -88,42 +87,42 @@ func (m *Manifest) validateUpstream(found *violations, g *Graph) {
 }
 
 func (a *Asset) validate(found *violations, path string) {
-	matches(found, path+".key", a.Key, keyPattern, "is not a key", "write namespace/name in lower case letters, digits, '_', '-' and '.', such as gold/revenue")
+	matches(found, path+".key", a.Key, keyPattern, "is not a valid key", "write namespace/name in lower case letters, digits, '_', '-' and '.', such as gold/revenue")
 	length(found, path+".description", a.Description, MaxDescription)
 	if a.Pool != "" {
-		matches(found, path+".pool", a.Pool, namePattern, "is not a name of a pool", "use lower case letters, digits, '_', '-' and '.'")
+		matches(found, path+".pool", a.Pool, namePattern, "is not a valid pool name", "use lower case letters, digits, '_', '-' and '.'")
 	}
 	if a.Timeout != 0 {
 		within(found, path+".timeout", a.Timeout, minTimeout, maxTimeout)
 	}
 	a.Retry.validate(found, path+".retry")
-	words(found, path+".tags", a.Tags, MaxTags, tagPattern, "is not a tag", "use lower case letters, digits, '_', '-', '.' and ':', at most 63")
-	words(found, path+".owners", a.Owners, MaxOwners, ownerPattern, "is not an owner", "write a team or an address, such as data-platform or ann@example.com")
+	words(found, path+".tags", a.Tags, MaxTags, tagPattern, "is not a valid tag", "use lower case letters, digits, '_', '-', '.' and ':', at most 63")
+	words(found, path+".owners", a.Owners, MaxOwners, ownerPattern, "is not a valid owner", "write a team or an address, such as data-platform or ann@example.com")
 	a.validateCode(found, path)
 }
 
 func (a *Asset) validateCode(found *violations, path string) {
-	var said []string
+	var kinds []string
 	if a.Exec != nil {
-		said = append(said, string(KindExec))
+		kinds = append(kinds, string(KindExec))
 		a.Exec.validate(found, path+".exec")
 	}
 	if a.HTTP != nil {
-		said = append(said, string(KindHTTP))
+		kinds = append(kinds, string(KindHTTP))
 		a.HTTP.validate(found, path+".http")
 	}
 	if a.Go != nil {
-		said = append(said, string(KindGo))
+		kinds = append(kinds, string(KindGo))
 		if a.Go.Handler != "" {
-			matches(found, path+".go.handler", a.Go.Handler, handlerPattern, "is not a name of a handler", "use letters, digits, '_', '-', '.' and '/'")
+			matches(found, path+".go.handler", a.Go.Handler, handlerPattern, "is not a valid handler name", "use letters, digits, '_', '-', '.' and '/'")
 		}
 	}
-	switch len(said) {
+	switch len(kinds) {
 	case 1:
 	case 0:
-		found.add(path, "says nothing about its code", "add one of exec, http, go")
+		found.add(path, "has no code", "add one of exec, http, go")
 	default:
-		found.add(path, "has more than one kind of code: "+strings.Join(said, ", "), "keep one of them")
+		found.add(path, "has more than one kind of code: "+strings.Join(kinds, ", "), "remove all but one")
 	}
 }
 
@@ -141,9 +140,9 @@ func (e *Exec) validate(found *violations, path string) {
 	limit(found, path+".env", len(e.Env), MaxEnv, "put the settings into a file")
 	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
 		field := join(path+".env", name)
-		matches(found, field, name, envPattern, "is not a name of a variable", "use letters, digits and '_', not a digit first")
+		matches(found, field, name, envPattern, "is not a valid variable name", "use letters, digits and '_', not a digit first")
 		if strings.HasPrefix(name, "SERVO_") {
-			found.add(field, "names that begin with SERVO_ are Servo's own", "choose another name")
+			found.add(field, "names that begin with SERVO_ are reserved", "choose another name")
 		}
 		storable(found, field, e.Env[name])
 		length(found, field, e.Env[name], MaxEnvValue)
@@ -154,16 +153,16 @@ func (h *HTTP) validate(found *violations, path string) {
 	validateURL(found, path+".url", h.URL)
 	methods := []string{"DELETE", "GET", "PATCH", "POST", "PUT"}
 	if h.Method != "" && !slices.Contains(methods, h.Method) {
-		found.add(path+".method", quoted(h.Method)+" is not a method", "choose one of "+strings.Join(methods, ", "))
+		found.add(path+".method", quoted(h.Method)+" is not a supported method", "choose one of "+strings.Join(methods, ", "))
 	}
 	limit(found, path+".headers", len(h.Headers), MaxHeaders, "send the values in the body")
 	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
 		field := join(path+".headers", name)
-		matches(found, field, name, headerPattern, "is not a name of a header", "use letters, digits and '-'")
+		matches(found, field, name, headerPattern, "is not a valid header name", "use letters, digits and '-'")
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if seen[canonical] {
-			found.add(field, canonical+" is there twice, in different letters", "keep one of them")
+			found.add(field, "duplicate header "+canonical+" in different letter case", "remove one of them")
 		}
 		seen[canonical] = true
 		switch canonical {
@@ -179,22 +178,22 @@ func (h *HTTP) validate(found *violations, path string) {
 }
 
 func validateURL(found *violations, path, text string) {
-	const remedy = "write an absolute address such as https://example.com/build"
+	const remedy = "write an absolute URL such as https://example.com/build"
 	length(found, path, text, MaxURL)
 	u, err := url.Parse(text)
 	switch {
 	case text == "":
 		found.add(path, "is empty", remedy)
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "":
-		found.add(path, quoted(text)+" is not an http or https address", remedy)
+		found.add(path, quoted(text)+" is not an http or https URL", remedy)
 	case u.User != nil:
-		found.add(path, "holds a user name or password", "send credentials in a header, from a secret")
+		found.add(path, "contains a user name or password", "send credentials in a header, from a secret")
 	case u.Fragment != "":
-		found.add(path, "has a fragment, which is never sent", "remove what follows '#'")
+		found.add(path, "has a fragment, which is never sent", "remove the part from '#' on")
 	}
 }
 
-// Check refuses a retry policy by the rules of a manifest. It names fields below path.
+// Check validates a retry policy by the rules of a manifest. Its errors name fields below path.
 func (r *Retry) Check(path string) error {
 	found := newViolations(fault.InvalidArgument)
 	r.validate(found, path)
@@ -205,18 +204,13 @@ func (r *Retry) validate(found *violations, path string) {
 	if r == nil {
 		return
 	}
-	said := func(field string, isSaid bool, check func(path string)) {
-		if isSaid {
-			check(path + "." + field)
-		}
-	}
-	said("max_deaths", r.MaxDeaths != 0, func(p string) { within(found, p, r.MaxDeaths, 1, maxAttempts) })
-	said("max_attempts", r.MaxAttempts != 0, func(p string) { within(found, p, r.MaxAttempts, 1, maxAttempts) })
-	said("initial_delay", r.InitialDelay != 0, func(p string) { within(found, p, r.InitialDelay, minDelay, maxInitialDelay) })
-	said("max_delay", r.MaxDelay != 0, func(p string) { within(found, p, r.MaxDelay, minDelay, maxMaxDelay) })
-	said("multiplier", r.Multiplier != 0, func(p string) { within(found, p, r.Multiplier, 1, maxMultiplier) })
-	said("jitter", r.Jitter != 0, func(p string) { within(found, p, r.Jitter, minJitter, 1) })
-	said("timeout_growth", r.TimeoutGrowth != 0, func(p string) { within(found, p, r.TimeoutGrowth, 1, maxTimeoutGrowth) })
+	ifSet(found, path+".max_deaths", r.MaxDeaths, 1, maxAttempts)
+	ifSet(found, path+".max_attempts", r.MaxAttempts, 1, maxAttempts)
+	ifSet(found, path+".initial_delay", r.InitialDelay, minDelay, maxInitialDelay)
+	ifSet(found, path+".max_delay", r.MaxDelay, minDelay, maxMaxDelay)
+	ifSet(found, path+".multiplier", r.Multiplier, 1, maxMultiplier)
+	ifSet(found, path+".jitter", r.Jitter, minJitter, 1)
+	ifSet(found, path+".timeout_growth", r.TimeoutGrowth, 1, maxTimeoutGrowth)
 	switch {
 	case r.InitialDelay != 0 && r.MaxDelay != 0 && r.MaxDelay < r.InitialDelay:
 		found.add(path+".max_delay", fmt.Sprintf("is %s, less than initial_delay %s", r.MaxDelay, r.InitialDelay), "raise it or lower initial_delay")
@@ -224,8 +218,8 @@ func (r *Retry) validate(found *violations, path string) {
 		found.add(path+".initial_delay", fmt.Sprintf("is %s, more than the default max_delay %s", r.InitialDelay, DefaultMaxDelay), "set max_delay too, or lower initial_delay")
 	}
 	const remedy = "write a code such as RATE_LIMITED"
-	words(found, path+".retry_on", r.RetryOn, MaxRetryCodes, codePattern, "is not an error code", remedy)
-	words(found, path+".no_retry_on", r.NoRetryOn, MaxRetryCodes, codePattern, "is not an error code", remedy)
+	words(found, path+".retry_on", r.RetryOn, MaxRetryCodes, codePattern, "is not a valid error code", remedy)
+	words(found, path+".no_retry_on", r.NoRetryOn, MaxRetryCodes, codePattern, "is not a valid error code", remedy)
 	for i, code := range r.NoRetryOn {
 		if slices.Contains(r.RetryOn, code) {
 			found.add(at(path+".no_retry_on", i), quoted(code)+" is in retry_on too", "keep it in one of the two")
@@ -234,7 +228,7 @@ func (r *Retry) validate(found *violations, path string) {
 }
 
 func (p *Pipeline) validate(found *violations, path string, g *Graph) {
-	matches(found, path+".name", p.Name, namePattern, "is not a name", "use lower case letters, digits, '_', '-' and '.', such as daily-revenue")
+	matches(found, path+".name", p.Name, namePattern, "is not a valid name", "use lower case letters, digits, '_', '-' and '.', such as daily-revenue")
 	length(found, path+".description", p.Description, MaxDescription)
 	p.Retry.validate(found, path+".retry")
 	if p.MaxExecution != 0 {
@@ -248,7 +242,7 @@ func (p *Pipeline) validate(found *violations, path string, g *Graph) {
 	p.validateParameters(found, path)
 }
 
-// ---- small checks, one rule each ----
+// The rules below check one value each.
 
 func matches(found *violations, field, text string, pattern *regexp.Regexp, message, remedy string) {
 	switch {
@@ -259,10 +253,9 @@ func matches(found *violations, field, text string, pattern *regexp.Regexp, mess
 	}
 }
 
-// words checks a list of short words: their number, their syntax, and that none is there
-// twice.
+// words checks a list of short words: their number, their syntax, and that they are distinct.
 func words(found *violations, path string, list []string, most int, pattern *regexp.Regexp, message, remedy string) {
-	limit(found, path, len(list), most, "keep fewer")
+	limit(found, path, len(list), most, "use fewer entries")
 	for i, word := range list {
 		if word == "" {
 			found.add(at(path, i), "is empty", remedy)
@@ -288,7 +281,7 @@ func length(found *violations, field, text string, most int) {
 	}
 }
 
-// storable refuses text that PostgreSQL cannot keep.
+// storable refuses text that PostgreSQL cannot store.
 func storable(found *violations, field, text string) {
 	if !utf8.ValidString(text) {
 		found.add(field, "is not valid UTF-8", "write UTF-8 text")
@@ -297,8 +290,15 @@ func storable(found *violations, field, text string) {
 	}
 }
 
+// ifSet checks a value that is not zero.
+func ifSet[T ~int | ~int64 | ~float64](found *violations, field string, value, low, high T) {
+	if value != 0 {
+		within(found, field, value, low, high)
+	}
+}
+
 func within[T ~int | ~int64 | ~float64](found *violations, field string, value, low, high T) {
-	if !(value >= low && value <= high) { // so that NaN is outside
+	if !(value >= low && value <= high) { // also refuses NaN
 		found.add(field, outOfRange(value, low, high), "choose a value in the range")
 	}
 }

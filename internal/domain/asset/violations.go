@@ -9,13 +9,13 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// violations collects broken rules. One field is told once: the first mistake found in it
-// is the one to mend, and what follows from it would be noise.
+// violations collects errors, one for each field: the first error of a field is the one to fix, and
+// later ones may only follow from it.
 type violations struct {
-	code   fault.Code // of everything that has no code of its own
+	code   fault.Code // of errors without their own code
 	list   []fault.Violation
 	fields map[string]bool
-	broken []string // objects that are none: nothing can be said about their fields
+	broken []string // paths whose values are not objects: their fields are not checked
 	more   int
 }
 
@@ -39,15 +39,15 @@ func (v *violations) addCode(code fault.Code, field, message, remedy string) {
 	v.list = append(v.list, fault.Violation{Code: code, Field: field, Message: message, Remedy: remedy})
 }
 
-// full says that no more mistakes are kept, so that looking for suggestions can stop.
+// full reports whether the limit is reached, so that the search for suggestions can stop.
 func (v *violations) full() bool { return len(v.list) >= maxViolations }
 
 func (v *violations) err() error {
 	list := v.list
 	if v.more > 0 {
 		list = append(list, fault.Violation{
-			Code: v.code, Message: fmt.Sprintf("%d more mistakes are not shown", v.more),
-			Remedy: "mend these first",
+			Code: v.code, Message: fmt.Sprintf("%d more errors are not shown", v.more),
+			Remedy: "fix these first",
 		})
 	}
 	return fault.FromViolations(list)
@@ -56,7 +56,7 @@ func (v *violations) err() error {
 // tooMany is the message for a list over its limit.
 func tooMany(n, limit int) string { return fmt.Sprintf("has %d entries, the limit is %d", n, limit) }
 
-// clip makes foreign text short enough for a message.
+// clip shortens a user's text for a message.
 func clip(text string) string {
 	const longest = 80
 	if len(text) > longest {
@@ -65,10 +65,10 @@ func clip(text string) string {
 	return text
 }
 
-// quoted makes foreign text safe to print, and short.
+// quoted makes a user's text safe to print, and short.
 func quoted(text string) string { return strconv.Quote(clip(text)) }
 
-// assetPath names an asset by its key, or by its place while the key is no key.
+// assetPath names an asset by its key, or by its index if the key is invalid.
 func assetPath(i int, key string) string {
 	if keyPattern.MatchString(key) {
 		return "assets[" + key + "]"
@@ -76,7 +76,7 @@ func assetPath(i int, key string) string {
 	return at("assets", i)
 }
 
-// pipelinePath names a pipeline by its name, or by its place.
+// pipelinePath names a pipeline by its name, or by its index.
 func pipelinePath(i int, name string) string {
 	if namePattern.MatchString(name) {
 		return "pipelines[" + name + "]"
@@ -84,7 +84,7 @@ func pipelinePath(i int, name string) string {
 	return at("pipelines", i)
 }
 
-// parameterPath names a parameter of a pipeline by its name, or by its place.
+// parameterPath names a parameter of a pipeline by its name, or by its index.
 func parameterPath(pipeline string, i int, name string) string {
 	if parameterPattern.MatchString(name) {
 		return pipeline + ".parameters[" + name + "]"

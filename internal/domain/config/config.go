@@ -10,7 +10,7 @@ import (
 )
 
 type (
-	// Created begins a config.
+	// Created creates a config.
 	Created struct {
 		Workspace id.Workspace `json:"workspace"`
 		Name      string       `json:"name"`
@@ -18,12 +18,12 @@ type (
 		Disabled  bool         `json:"disabled,omitempty"`
 		Reason    string       `json:"reason,omitempty"`
 	}
-	// Changed replaces what the config says.
+	// Changed replaces the spec of the config.
 	Changed struct {
 		Spec   Spec   `json:"spec"`
 		Reason string `json:"reason,omitempty"`
 	}
-	// Paused stops the slots until somebody resumes the config.
+	// Paused stops the slots until the config is resumed.
 	Paused struct {
 		Note string `json:"note,omitempty"`
 	}
@@ -31,21 +31,21 @@ type (
 	Resumed struct {
 		Note string `json:"note,omitempty"`
 	}
-	// Disabled stops the slots because the config says so or has failed too often.
+	// Disabled stops the slots because the spec disables the config or it has failed too often.
 	Disabled struct {
 		Reason   string `json:"reason,omitempty"`
-		Failures int32  `json:"failures,omitempty"` // one after the other, if that is why
+		Failures int32  `json:"failures,omitempty"` // consecutive ones, if they are the cause
 	}
 	// Enabled lets the next slot fire.
 	Enabled struct {
 		Reason string `json:"reason,omitempty"`
 	}
-	// Moved puts the next slot elsewhere.
+	// Moved sets another time for the next slot.
 	Moved struct {
 		To     time.Time `json:"to"`
 		Reason string    `json:"reason,omitempty"`
 	}
-	// Deleted ends a config. Its name is free again, its ledger stays.
+	// Deleted deletes a config. Its name is free again, its ledger stays.
 	Deleted struct {
 		Reason string `json:"reason,omitempty"`
 	}
@@ -79,7 +79,7 @@ func Events() []event.Definition {
 	}
 }
 
-// Config is what the events of a config tell.
+// Config is the state of a config that its events define.
 type Config struct {
 	Tenant    id.Tenant
 	ID        id.Config
@@ -92,7 +92,7 @@ type Config struct {
 	DisabledReason string
 	PausedAt       time.Time // zero if it is not paused
 	PauseNote      string
-	MovedTo        time.Time // where somebody has put the next slot
+	MovedTo        time.Time // the time of the next slot, if it was moved
 
 	CreatedBy string
 	CreatedAt time.Time
@@ -105,9 +105,9 @@ func (c Config) Evolve(e event.Event) (Config, error) {
 	_, first := e.Body.(Created)
 	switch {
 	case e.Version != c.Version+1:
-		return c, fmt.Errorf("config %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, c.Version)
+		return c, fmt.Errorf("config %s: event %s has version %d, expected the one after %d", e.Subject, e.Body.EventType(), e.Version, c.Version)
 	case first != (c.Version == 0), !c.DeletedAt.IsZero():
-		return c, fmt.Errorf("config %s: %s is out of place", e.Subject, e.Body.EventType())
+		return c, fmt.Errorf("config %s: unexpected event %s", e.Subject, e.Body.EventType())
 	}
 	c.Version, c.UpdatedAt = e.Version, e.At
 	switch body := e.Body.(type) {
@@ -137,17 +137,17 @@ func (c Config) Evolve(e event.Event) (Config, error) {
 	return c, nil
 }
 
-// Fires reports whether the slots of the config fire at all now.
+// Fires reports whether the slots of the config fire now.
 func (c Config) Fires() bool { return c.Enabled && c.PausedAt.IsZero() && c.DeletedAt.IsZero() }
 
-// Delay is how long after its slots the config is due.
+// Delay returns how long after its slots the config is due.
 func (c Config) Delay() time.Duration { return schedule.Jitter(c.ID.UUID, c.Spec.Jitter.Std()) }
 
-// Times are where a config stands in time: what its ledger and its runs tell.
+// Times are the times of a config that its ledger and its runs define.
 type Times struct {
 	DecidedUntil time.Time // every slot up to here has its outcome in the ledger
 	NextSlot     time.Time
-	DueAt        time.Time // when the loop looks at it; zero while nothing is to come
+	DueAt        time.Time // when the scheduler checks it next; zero without a next slot
 	ZoneData     string    // the version of the zone data that NextSlot was computed with
 	RangeFrom    time.Time // the range that the last decided slot is in, if it did not fire
 
@@ -156,5 +156,5 @@ type Times struct {
 	LastState     int16     // of that run, once it has ended
 	LastRunAt     time.Time // when it ended
 	LastSuccessAt time.Time
-	Failures      int32 // one after the other
+	Failures      int32 // consecutive ones
 }

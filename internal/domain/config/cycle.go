@@ -2,8 +2,8 @@ package config
 
 import "slices"
 
-// Cycle is a path along edges from a config back to itself, both ends included; nil if there is
-// none.
+// Cycle returns a path along edges from a config back to itself, both ends included; nil without a
+// cycle.
 func Cycle(edges map[string][]string, from string) []string {
 	done := map[string]bool{}
 	var walk func(path []string) []string

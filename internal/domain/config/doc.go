@@ -1,5 +1,5 @@
-// Package config is one tenant's use of a pipeline: what it runs with, when it fires, and what
-// happens to the slots that it has. It is pure: it folds the events of a config, decides which
-// of its slots fire and which do not, and finds the holes of a ledger. It reads no clock and no
-// database, and makes no run.
+// Package config defines a config: one tenant's use of a pipeline with parameters, a trigger and
+// policies. It is pure: it applies the events of a config, decides which of its slots fire and which
+// are skipped, and checks a ledger for missing and duplicate slots. It reads no clock and no
+// database, and creates no run.
 package config

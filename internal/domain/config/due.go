@@ -7,25 +7,25 @@ import (
 	"go.arco.dev/servo/internal/domain/schedule"
 )
 
-// onTime is how late a slot may be to count as on time, for a config that catches up with none.
+// onTime is how late a slot may fire if the config does not catch up.
 const onTime = time.Minute
 
-// Decision is what a moment makes of the slots of a config.
+// Decision lists the slots that fire and the slots that are skipped at one moment.
 type Decision struct {
 	Skipped []Range     // in their order, before the slots that fire
-	Fire    []time.Time // the oldest first; whether they do is for locks, quotas and dependencies to say
+	Fire    []time.Time // the oldest first; locks, quotas and dependencies may still prevent them
 	Until   time.Time   // every slot up to here is decided
 }
 
-// Due decides about the slots after decided that are due by now. Slots that were missed are
-// left to the policy of catching up.
+// Due decides about the slots after decided that are due by now. The catch-up policy decides about
+// missed slots.
 func (c Config) Due(s *schedule.Schedule, decided, now time.Time) Decision {
 	d := Decision{Until: decided}
 	if !c.MovedTo.IsZero() {
 		if c.MovedTo.After(now) {
 			return d
 		}
-		// What the schedule had before the moved slot gives way to it; slots and times in the
+		// The moved slot replaces the slots that the schedule had before it. Slots and times in the
 		// ledger are whole microseconds.
 		d.skip(c.Gap(s, decided, c.MovedTo.Add(-time.Microsecond), SkippedEdited, "the next slot was moved"))
 		d.Until = c.MovedTo
@@ -44,7 +44,7 @@ func (c Config) Due(s *schedule.Schedule, decided, now time.Time) Decision {
 	return c.catchUp(s, d, horizon, total, now)
 }
 
-// catchUp picks the slots that fire out of all that are due.
+// catchUp selects the slots that fire out of all that are due.
 func (c Config) catchUp(s *schedule.Schedule, d Decision, horizon time.Time, total int, now time.Time) Decision {
 	most := 1
 	if c.Spec.Catchup.Policy == CatchupAll {
@@ -54,7 +54,7 @@ func (c Config) catchUp(s *schedule.Schedule, d Decision, horizon time.Time, tot
 	until := newest[len(newest)-1]
 	fire := slices.DeleteFunc(newest, func(slot time.Time) bool { return !c.wanted(slot, now) })
 	if moved := d.Fire; len(moved) > 0 {
-		// The moved slot is one of those that were missed: with the others it is the oldest.
+		// The moved slot is the oldest of the missed slots.
 		d.Fire = nil
 		if c.Spec.Catchup.Policy == CatchupAll && len(fire) < most && c.wanted(moved[0], now) || len(fire) == 0 && c.wanted(moved[0], now) {
 			d.Fire = moved
@@ -81,8 +81,8 @@ func (c Config) wanted(slot, now time.Time) bool {
 	return c.Spec.Catchup.Window == 0 || late <= c.Spec.Catchup.Window.Std()
 }
 
-// Gap is the range of the schedule's slots in (after, until], if it has any there: what an edit,
-// a pause or the like leaves behind, and what catching up leaves out.
+// Gap returns the range of the schedule's slots in (after, until], if it has any there: the slots
+// that an edit, a pause or the catch-up policy skips.
 func (c Config) Gap(s *schedule.Schedule, after, until time.Time, outcome Outcome, reason string) (Range, bool) {
 	if !until.After(after) {
 		return Range{}, false
@@ -96,8 +96,8 @@ func (c Config) Gap(s *schedule.Schedule, after, until time.Time, outcome Outcom
 	}, true
 }
 
-// Next is the slot that comes next after what is decided, and when the config is due for it.
-// Neither is there if nothing is to come.
+// Next returns the next slot after the decided ones, and when the config is due for it. Both are
+// zero if there is none.
 func (c Config) Next(s *schedule.Schedule, decided time.Time) (slot, due time.Time) {
 	if !c.MovedTo.IsZero() && c.MovedTo.After(decided) {
 		slot, due = c.MovedTo, c.MovedTo
@@ -116,7 +116,7 @@ func (d *Decision) skip(r Range, some bool) {
 	}
 }
 
-// last are the newest n slots in (after, until], of which there are at least as many.
+// last returns the newest n slots in (after, until], which has at least as many.
 func last(s *schedule.Schedule, after, until time.Time, n int) []time.Time {
 	var from time.Time
 	for window := time.Minute; ; window *= 4 {

@@ -6,7 +6,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// Outcome is what became of a slot. The numbers are what the database holds.
+// Outcome is the result of a slot. The database stores the numbers.
 type Outcome int16
 
 // The outcomes of slots.
@@ -17,9 +17,9 @@ const (
 	SkippedDisabled   Outcome = 4
 	SkippedQuota      Outcome = 5
 	SkippedDependency Outcome = 6
-	SkippedCatchup    Outcome = 7 // missed, and dropped by policy
+	SkippedCatchup    Outcome = 7 // missed, and dropped by the catch-up policy
 	SkippedEdited     Outcome = 8 // between an edit or a move and the next slot after it
-	Failed            Outcome = 9 // the run could not be made
+	Failed            Outcome = 9 // the run could not be created
 )
 
 var outcomes = map[Outcome]string{
@@ -30,17 +30,17 @@ var outcomes = map[Outcome]string{
 
 func (o Outcome) String() string { return outcomes[o] }
 
-// Range is a number of consecutive slots that did not fire, for one cause.
+// Range is a number of consecutive slots that were skipped for one reason.
 type Range struct {
 	From, To time.Time // the first and the last of them
 	Slots    int64
 	Outcome  Outcome
 	Reason   string
 	Version  int32   // of the config
-	Run      *id.Run // that held the lock
+	Run      *id.Run // the run that held the lock
 }
 
-// Continues reports whether a range goes on with the cause of the one before it.
+// Continues reports whether a range has the same cause as the one before it.
 func (r Range) Continues(before Range) bool {
 	same := (r.Run == nil) == (before.Run == nil) && (r.Run == nil || *r.Run == *before.Run)
 	return same && r.Outcome == before.Outcome && r.Reason == before.Reason && r.Version == before.Version

@@ -10,15 +10,15 @@ import (
 	"go.arco.dev/servo/internal/domain/schedule"
 )
 
-// Window is what the parameters of a run may say about its slot.
+// Window is the slot and data interval that parameters may refer to.
 type Window struct {
-	Slot       time.Time // zero if no slot makes the run
+	Slot       time.Time // zero if the run has no slot
 	Start, End time.Time // the data interval; zero if the config has no slots
 	At         time.Time // the slot, or the time of the trigger
 }
 
-// WindowAt is the window of a slot, or with a zero slot that of a run that is triggered now. The
-// data interval begins with the slot before.
+// WindowAt returns the window of a slot, or with a zero slot that of a run that is triggered now.
+// The data interval begins with the previous slot.
 func WindowAt(s *schedule.Schedule, slot, now time.Time) Window {
 	w := Window{Slot: slot, At: slot}
 	if slot.IsZero() {
@@ -35,17 +35,17 @@ func WindowAt(s *schedule.Schedule, slot, now time.Time) Window {
 	return w
 }
 
-// Template texts: {{ NAME OFFSET… | FORMAT }}.
+// The syntax of a template: {{ NAME OFFSET… | FORMAT }}.
 const (
 	templateOpen, templateClose = "{{", "}}"
 	maxOffset                   = 400 * 24 * time.Hour
 	templateRemedy              = `write {{ slot }}, {{ interval.start }} or {{ interval.end }}, with offsets such as - 1d or + 2h and a format such as | date, | unix or | "%Y/%m/%d"`
 )
 
-// Templated says that parameters hold templates.
+// Templated reports whether the parameters contain templates.
 func (s Spec) Templated() bool { return strings.Contains(string(s.Parameters), templateOpen) }
 
-// Render puts the slot and its interval into the parameters: each text may hold {{ slot }},
+// Render inserts the slot and its interval into the parameters: each text may contain {{ slot }},
 // {{ interval.start }} and {{ interval.end }}, with offsets and a format.
 func (s Spec) Render(w Window) (json.RawMessage, error) {
 	if !s.Templated() {
@@ -53,13 +53,13 @@ func (s Spec) Render(w Window) (json.RawMessage, error) {
 	}
 	zone, err := schedule.Location(s.Timezone)
 	if err != nil {
-		return nil, bad("timezone", "unknown zone "+strconv.Quote(s.Timezone), "use a name of the IANA database, such as Europe/Berlin")
+		return nil, bad("timezone", "unknown time zone "+strconv.Quote(s.Timezone), "use a name of the IANA database, such as Europe/Berlin")
 	}
 	decoder := json.NewDecoder(strings.NewReader(string(s.Parameters)))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		return nil, bad("parameters", "is not a JSON object", `send {"account": "1234"}, for example`)
+		return nil, bad("parameters", "is not a JSON object", `send an object such as {"account": "1234"}`)
 	}
 	value, err = renderer{w, zone}.value("parameters", value)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s Spec) Render(w Window) (json.RawMessage, error) {
 	return json.Marshal(value)
 }
 
-// Example is the parameters for some slot, to try whether a pipeline takes them.
+// Example returns the parameters for an example slot, to validate them against a pipeline.
 func (s Spec) Example() (json.RawMessage, error) { return s.Render(Window{At: exampleSlot}) }
 
 type renderer struct {
@@ -97,7 +97,7 @@ func (r renderer) value(path string, value any) (any, error) {
 	return value, nil
 }
 
-// text renders one text. One that is a single template with the format unix is a number.
+// text renders one text. A text that is a single template with the format unix becomes a number.
 func (r renderer) text(path, text string) (any, error) {
 	var out strings.Builder
 	for rest := text; ; {
@@ -126,7 +126,7 @@ func (r renderer) expression(text string) (rendered string, isNumber bool, probl
 	left, format, _ := strings.Cut(text, "|")
 	words := strings.Fields(left)
 	if len(words) == 0 {
-		return "", false, "is empty"
+		return "", false, "empty template"
 	}
 	var at time.Time
 	switch words[0] {
@@ -144,7 +144,7 @@ func (r renderer) expression(text string) (rendered string, isNumber bool, probl
 		return "", false, "unknown name " + words[0]
 	}
 	if len(words)%2 == 0 {
-		return "", false, "an offset is a sign and a duration"
+		return "", false, "an offset needs a sign and a duration"
 	}
 	at = at.In(r.zone)
 	for i := 1; i < len(words); i += 2 {
@@ -157,7 +157,7 @@ func (r renderer) expression(text string) (rendered string, isNumber bool, probl
 	return rendered, format == "unix", problem
 }
 
-// offset moves a local time: by calendar days and weeks (1d, 2w), or by elapsed time (36h).
+// offset shifts a local time by calendar days and weeks (1d, 2w), or by elapsed time (36h).
 func offset(at time.Time, sign, text string) (time.Time, string) {
 	factor := 1
 	switch sign {
@@ -165,25 +165,25 @@ func offset(at time.Time, sign, text string) (time.Time, string) {
 	case "-":
 		factor = -1
 	default:
-		return at, "an offset begins with + or -"
+		return at, "an offset must begin with + or -"
 	}
 	for unit, days := range map[string]int{"d": 1, "w": 7} {
 		if digits, ok := strings.CutSuffix(text, unit); ok {
 			n, err := strconv.Atoi(digits)
 			if err != nil || n < 0 || n*days > int(maxOffset/(24*time.Hour)) {
-				return at, text + " is no offset of at most 400 days"
+				return at, text + " is not an offset of at most 400 days"
 			}
 			return at.AddDate(0, 0, factor*n*days), ""
 		}
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > maxOffset {
-		return at, text + " is no offset such as 1d, 2w, 36h or 90m"
+		return at, text + " is not an offset such as 1d, 2w, 36h or 90m"
 	}
 	return at.Add(time.Duration(factor) * d), ""
 }
 
-// formatted writes a local time. Without a format it is RFC 3339 in UTC.
+// formatted formats a local time. Without a format it is RFC 3339 in UTC.
 func formatted(at time.Time, format string) (text, problem string) {
 	switch format {
 	case "":

@@ -8,7 +8,7 @@ import (
 	"go.arco.dev/servo/internal/domain/schedule"
 )
 
-// Spec is what people say about a config, besides its name.
+// Spec is the user-defined part of a config, besides its name.
 type Spec struct {
 	Pipeline   string            `json:"pipeline"`
 	Labels     map[string]string `json:"labels,omitempty"`
@@ -18,10 +18,10 @@ type Spec struct {
 	Timezone   string            `json:"timezone,omitempty"` // IANA
 	DependsOn  *Dependency       `json:"depends_on,omitempty"`
 	Overlap    Overlap           `json:"overlap,omitempty"`
-	MaxOverlap int               `json:"max_overlap,omitempty"` // with allow: runs at once; 0 is no limit
+	MaxOverlap int               `json:"max_overlap,omitempty"` // with allow: maximum concurrent runs; 0 is no limit
 	Catchup    Catchup           `json:"catchup,omitzero"`
-	Jitter     asset.Duration    `json:"jitter,omitzero"` // each config has its own place in this window
-	Retry      *asset.Retry      `json:"retry,omitempty"` // above the asset's own
+	Jitter     asset.Duration    `json:"jitter,omitzero"` // each config has its own offset in this window
+	Retry      *asset.Retry      `json:"retry,omitempty"` // overrides the asset's policy
 
 	MaxExecution           asset.Duration `json:"max_execution,omitzero"`
 	SLAStartDelay          asset.Duration `json:"sla_start_delay,omitzero"`
@@ -29,44 +29,44 @@ type Spec struct {
 	Alerts                 *Alerts        `json:"alerts,omitempty"`
 }
 
-// Alerts are the numbers of failures in a row that raise alerts. What is not set is not filled in:
-// the rules of alerts have the defaults, so that specs of earlier versions stay as they are.
+// Alerts are the numbers of consecutive failures that raise alerts. Defaults are not filled in here:
+// the alert rules have them, so that specs of earlier versions stay as they are.
 type Alerts struct {
 	Failures       int `json:"failures,omitempty"`        // severity LOW
 	MediumFailures int `json:"medium_failures,omitempty"` // severity MEDIUM
 }
 
-// Trigger says when a config fires. Exactly one of its kinds is said.
+// Trigger defines when a config fires. Exactly one of its kinds is set.
 type Trigger struct {
 	Cron     string `json:"cron,omitempty"`
-	Template string `json:"template,omitempty"` // the name of an expression
-	// Expression is what a template of the tenant's own said when the config was saved, or when it
-	// was changed: the events of a config tell its slots without asking for anything else.
+	Template string `json:"template,omitempty"` // name of a template
+	// Expression is the expression of a tenant's own template when the config was last saved, so
+	// that the events of a config define its slots without other data.
 	Expression string         `json:"expression,omitempty"`
 	Interval   asset.Duration `json:"interval,omitzero"`
-	Anchor     *time.Time     `json:"anchor,omitempty"` // of intervals; the config's creation if it is not said
+	Anchor     *time.Time     `json:"anchor,omitempty"` // of intervals; default: the config's creation
 	Event      *Event         `json:"event,omitempty"`
 	Manual     bool           `json:"manual,omitempty"`
 }
 
-// Event is what an event trigger waits for: the success of another config of the workspace, or
-// something from outside.
+// Event is the condition of an event trigger: the success of another config of the workspace, or an
+// external event.
 type Event struct {
 	Config string `json:"config,omitempty"`
 	Name   string `json:"name,omitempty"`
 }
 
-// Dependency lets a slot fire only if another config of the workspace has succeeded lately.
+// Dependency lets a slot fire only if another config of the workspace has succeeded recently.
 type Dependency struct {
 	Config string         `json:"config"`
 	Within asset.Duration `json:"within"`
-	Wait   asset.Duration `json:"wait,omitzero"` // for it, counted from the slot
+	Wait   asset.Duration `json:"wait,omitzero"` // how long the slot waits for it
 }
 
-// Overlap says what a slot does while a run of the config has not ended.
+// Overlap defines what a slot does while a run of the config is active.
 type Overlap string
 
-// The ways to deal with overlap.
+// The overlap policies.
 const (
 	OverlapSkip          Overlap = "skip"
 	OverlapBufferOne     Overlap = "buffer_one" // one run waits for the lock
@@ -75,24 +75,24 @@ const (
 	OverlapCancelRunning Overlap = "cancel_running" // the run that holds the lock is cancelled, the new one waits for it
 )
 
-// Catchup says what becomes of slots that were missed.
+// Catchup defines which missed slots fire.
 type Catchup struct {
 	Policy   CatchupPolicy  `json:"policy,omitempty"`
-	MaxSlots int            `json:"max_slots,omitempty"` // with all: the newest so many fire
-	Window   asset.Duration `json:"window,omitzero"`     // older slots never fire; 0 is no bound
+	MaxSlots int            `json:"max_slots,omitempty"` // with all: the maximum number, newest first
+	Window   asset.Duration `json:"window,omitzero"`     // older slots never fire; 0 is no limit
 }
 
-// CatchupPolicy is which missed slots fire.
+// CatchupPolicy selects the missed slots that fire.
 type CatchupPolicy string
 
-// The policies of catching up.
+// The catch-up policies.
 const (
 	CatchupLatest CatchupPolicy = "latest"
 	CatchupAll    CatchupPolicy = "all"
 	CatchupNone   CatchupPolicy = "none"
 )
 
-// What a config has that says nothing.
+// The defaults of a config.
 const (
 	DefaultPriority      = 5
 	DefaultMaxExecution  = asset.Duration(60 * time.Minute)
@@ -103,7 +103,7 @@ const (
 	DefaultTimezone      = "UTC"
 )
 
-// Filled is the spec with what it leaves out, for a config made at a time.
+// Filled returns the spec with the defaults filled in, for a config created at a time.
 func (s Spec) Filled(created time.Time) Spec {
 	fill := func(target *asset.Duration, value asset.Duration) {
 		if *target == 0 {
@@ -140,13 +140,13 @@ func (s Spec) Filled(created time.Time) Spec {
 	return s
 }
 
-// elapsed says that slots are counted from an anchor.
+// elapsed reports whether slots are counted from an anchor.
 func (t Trigger) elapsed() bool {
 	const every = "@every "
 	return t.Interval != 0 || len(t.Cron) > len(every) && t.Cron[:len(every)] == every
 }
 
-// resolved is the trigger as package schedule knows it.
+// resolved returns the trigger in the form of package schedule.
 func (t Trigger) resolved() (schedule.Trigger, error) {
 	out := schedule.Trigger{Cron: t.Cron, Interval: t.Interval.Std()}
 	if t.Anchor != nil {
@@ -166,7 +166,7 @@ func (t Trigger) resolved() (schedule.Trigger, error) {
 		}
 	}
 	if kinds != 1 {
-		return out, bad("trigger", "must be one of cron, template, interval, event, manual", `say {cron: "0 2 * * *"}, for example`)
+		return out, bad("trigger", "must have exactly one of cron, template, interval, event, manual", `write {cron: "0 2 * * *"}, for example`)
 	}
 	switch {
 	case t.Template == "":
@@ -182,7 +182,7 @@ func (t Trigger) resolved() (schedule.Trigger, error) {
 	return out, nil
 }
 
-// Schedule is when the config fires.
+// Schedule returns the schedule of the config.
 func (s Spec) Schedule() (*schedule.Schedule, error) {
 	trigger, err := s.Trigger.resolved()
 	if err != nil {

@@ -135,9 +135,9 @@ func TestEvolve(t *testing.T) {
 	j.record(t, noon, config.Deleted{})
 	require.False(t, j.Fires())
 	_, err := j.Evolve(event.Event{Version: j.Version + 1, Body: config.Paused{}})
-	require.ErrorContains(t, err, "out of place", "nothing comes after the end")
+	require.ErrorContains(t, err, "unexpected event", "nothing comes after the end")
 	_, err = config.Config{}.Evolve(event.Event{Version: 1, Body: config.Paused{}})
-	require.ErrorContains(t, err, "out of place")
+	require.ErrorContains(t, err, "unexpected event")
 	_, err = config.Config{}.Evolve(event.Event{Version: 2, Body: config.Created{}})
-	require.ErrorContains(t, err, "version 2 after 0")
+	require.ErrorContains(t, err, "version 2, expected the one after 0")
 }

@@ -11,13 +11,13 @@ import (
 )
 
 type (
-	// TemplateSet says what a template is.
+	// TemplateSet creates or replaces a template.
 	TemplateSet struct {
 		Name        string `json:"name"`
 		Cron        string `json:"cron"`
 		Description string `json:"description,omitempty"`
 	}
-	// TemplateDeleted ends it. Its name is free again.
+	// TemplateDeleted deletes it. Its name is free again.
 	TemplateDeleted struct{}
 )
 
@@ -25,7 +25,7 @@ type (
 func (TemplateSet) EventType() event.Type     { return "template.set" }
 func (TemplateDeleted) EventType() event.Type { return "template.deleted" }
 
-// Template is a schedule with a name that a tenant has of its own.
+// Template is a tenant's own named schedule.
 type Template struct {
 	Tenant      id.Tenant
 	ID          id.Template
@@ -39,13 +39,13 @@ type Template struct {
 	Deleted     bool
 }
 
-// Evolve folds one event into the template.
+// Evolve applies one event to the template.
 func (t Template) Evolve(e event.Event) (Template, error) {
 	switch {
 	case e.Version != t.Version+1:
-		return t, fmt.Errorf("template %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, t.Version)
+		return t, fmt.Errorf("template %s: event %s has version %d, expected the one after %d", e.Subject, e.Body.EventType(), e.Version, t.Version)
 	case t.Deleted:
-		return t, fmt.Errorf("template %s: %s is out of place", e.Subject, e.Body.EventType())
+		return t, fmt.Errorf("template %s: unexpected event %s", e.Subject, e.Body.EventType())
 	}
 	t.Version, t.UpdatedAt, t.ChangedBy = e.Version, e.At, e.Meta.Actor
 	switch body := e.Body.(type) {
@@ -58,31 +58,31 @@ func (t Template) Evolve(e event.Event) (Template, error) {
 		t.Cron, t.Description = body.Cron, body.Description
 	case TemplateDeleted:
 		if t.Version == 1 {
-			return t, fmt.Errorf("template %s: %s is out of place", e.Subject, e.Body.EventType())
+			return t, fmt.Errorf("template %s: unexpected event %s", e.Subject, e.Body.EventType())
 		}
 		t.Deleted = true
 	default:
-		return t, fmt.Errorf("template %s: %s is not an event of one", e.Subject, e.Body.EventType())
+		return t, fmt.Errorf("template %s: %s is not an event of a template", e.Subject, e.Body.EventType())
 	}
 	return t, nil
 }
 
-// MaxTemplates is how many a tenant may have of its own.
+// MaxTemplates is the maximum number of a tenant's own templates.
 const MaxTemplates = 150
 
-// ValidateTemplate checks what a template is to be: each config that uses it has its own zone.
+// ValidateTemplate checks a template. It has no zone: each config that uses it has its own.
 func ValidateTemplate(name, cron, description string) error {
 	if err := ValidateName(name); err != nil {
-		return bad("name", fmt.Sprintf("%.110q is not a name", name), "use up to 100 letters, digits, - _ and ., such as weekdays-6am")
+		return bad("name", fmt.Sprintf("%.110q is not a valid name", name), "use up to 100 letters, digits, - _ and ., such as weekdays-6am")
 	}
 	if _, builtIn := schedule.Resolve(name); builtIn {
-		return bad("name", name+" is built in: every tenant has it as it is", "choose another name")
+		return bad("name", name+" is the name of a built-in template", "choose another name")
 	}
 	if err := ValidateNote("description", description); err != nil {
 		return err
 	}
 	if (Trigger{Cron: cron}).elapsed() {
-		return bad("cron", "counts from the creation of each config", "say the interval in the trigger of the config")
+		return bad("cron", "an interval cannot be a template, because it counts from the creation of each config", "set the interval in the trigger of the config")
 	}
 	_, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: cron}, DefaultTimezone)
 	if f, ok := fault.As(err); ok {

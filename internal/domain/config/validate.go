@@ -24,7 +24,7 @@ const (
 	MaxNote       = 1000
 	maxSlots      = 1000
 	maxDuration   = asset.Duration(7 * 24 * time.Hour)
-	maxWindow     = asset.Duration(400 * 24 * time.Hour) // what the ledger keeps
+	maxWindow     = asset.Duration(400 * 24 * time.Hour) // how long the ledger is kept
 	maxJitter     = asset.Duration(24 * time.Hour)
 	maxOverlap    = 1000
 	maxFailures   = 1000
@@ -34,7 +34,7 @@ func bad(field, message, remedy string) error {
 	return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
 }
 
-// UnknownTemplate refuses a template that is neither built in nor one of the tenant's own.
+// UnknownTemplate reports a template that is neither built in nor one of the tenant's own.
 func UnknownTemplate(name string, own []string) error {
 	names := slices.Clone(own)
 	for _, t := range schedule.Templates() {
@@ -56,20 +56,21 @@ func ValidateName(name string) error {
 		ok = ok && (letter || i > 0 && strings.ContainsRune("-_.", r))
 	}
 	if !ok {
-		return bad("name", fmt.Sprintf("%.110q is not a name", name), "use up to 100 letters, digits, - _ and ., such as acme-aws-cost")
+		return bad("name", fmt.Sprintf("%.110q is not a valid name", name), "use up to 100 letters, digits, - _ and ., such as acme-aws-cost")
 	}
 	return nil
 }
 
-// ValidateNote checks what people say about a change.
+// ValidateNote checks the reason for a change.
 func ValidateNote(field, note string) error {
 	if len(note) > MaxNote || !utf8.ValidString(note) || strings.ContainsRune(note, 0) {
-		return bad(field, "is longer than 1000 bytes or not text", "shorten it")
+		return bad(field, "is longer than 1000 bytes or not plain text", "use up to 1000 bytes of plain text")
 	}
 	return nil
 }
 
-// Validate checks all of a filled spec but what depends on the pipeline, and gives its schedule.
+// Validate checks a filled spec, except for the rules that depend on the pipeline, and returns its
+// schedule.
 func (s Spec) Validate() (*schedule.Schedule, error) {
 	if s.Pipeline == "" || len(s.Pipeline) > 200 {
 		return nil, bad("pipeline", "must name a pipeline of the workspace", "list them with servo deployments get")
@@ -84,18 +85,18 @@ func (s Spec) Validate() (*schedule.Schedule, error) {
 		return nil, err
 	}
 	if !sched.Timed() && s.DependsOn != nil {
-		return nil, bad("depends_on", "is for triggers with slots", "use trigger {event: {config: …}} to run after another config")
+		return nil, bad("depends_on", "requires a trigger with slots", "use trigger {event: {config: …}} to run after another config")
 	}
 	return sched, nil
 }
 
 func (s Spec) checkLabels() error {
 	if len(s.Labels) > MaxLabels {
-		return bad("labels", fmt.Sprintf("has %d labels", len(s.Labels)), "use up to 32")
+		return bad("labels", fmt.Sprintf("has %d labels, the limit is 32", len(s.Labels)), "remove some of them")
 	}
 	for key, value := range s.Labels {
 		if key == "" || len(key) > maxLabel || len(value) > maxLabel || !plainText(key) || !plainText(value) {
-			return bad("labels", fmt.Sprintf("%.140q: %.140q is not a label", key, value), "use up to 128 bytes of text for each, such as provider: AWS")
+			return bad("labels", fmt.Sprintf("%.140q: %.140q is not a valid label", key, value), "use up to 128 bytes of text for each, such as provider: AWS")
 		}
 	}
 	return nil
@@ -113,30 +114,30 @@ func (s Spec) checkParameters() error {
 	return err
 }
 
-// checkObject refuses parameters that are no object, or too large.
+// checkObject refuses parameters that are not an object, or too large.
 func (s Spec) checkObject() error {
 	var object map[string]json.RawMessage
 	if len(s.Parameters) > MaxParameters {
 		return bad("parameters", "is larger than 64 KiB", "pass a reference to large data")
 	}
 	if err := json.Unmarshal(s.Parameters, &object); err != nil || object == nil {
-		return bad("parameters", "is not a JSON object", `send {"account": "1234"}, for example`)
+		return bad("parameters", "is not a JSON object", `send an object such as {"account": "1234"}`)
 	}
 	return nil
 }
 
-// exampleSlot stands for the slot where templates of parameters are checked.
+// exampleSlot is the slot with which templates in parameters are validated.
 var exampleSlot = time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
 
 func (s Spec) checkNumbers() error {
 	if s.Priority < 1 || s.Priority > 10 {
-		return bad("priority", fmt.Sprintf("is %d", s.Priority), "use 1 (last) to 10 (first)")
+		return bad("priority", fmt.Sprintf("is %d, must be 1 to 10", s.Priority), "use 1 (last) to 10 (first)")
 	}
 	if s.MaxConsecutiveFailures < 1 || s.MaxConsecutiveFailures > maxFailures {
-		return bad("max_consecutive_failures", fmt.Sprintf("is %d", s.MaxConsecutiveFailures), "use 1 to 1000")
+		return bad("max_consecutive_failures", fmt.Sprintf("is %d, must be 1 to 1000", s.MaxConsecutiveFailures), "use 1 to 1000")
 	}
 	if s.MaxOverlap < 0 || s.MaxOverlap > maxOverlap || s.MaxOverlap > 0 && s.Overlap != OverlapAllow {
-		return bad("max_overlap", fmt.Sprintf("is %d", s.MaxOverlap), "use 1 to 1000 with overlap: allow, or leave it out")
+		return bad("max_overlap", fmt.Sprintf("is %d, must be 1 to 1000 and needs overlap: allow", s.MaxOverlap), "use 1 to 1000 with overlap: allow, or leave it out")
 	}
 	if err := s.Alerts.check(); err != nil {
 		return err
@@ -152,7 +153,7 @@ func (s Spec) checkNumbers() error {
 		{"catchup.window", s.Catchup.Window, 0, maxWindow},
 	} {
 		if d.value < d.min || d.value > d.max || d.value%asset.Duration(time.Second) != 0 {
-			return bad(d.field, "is "+d.value.String(), fmt.Sprintf("use whole seconds from %s to %s", d.min, d.max))
+			return bad(d.field, fmt.Sprintf("is %s, must be %s to %s in whole seconds", d.value, d.min, d.max), "use a duration such as 90s or 1h30m")
 		}
 	}
 	return s.Retry.Check("retry")
@@ -163,10 +164,10 @@ func (a *Alerts) check() error {
 		return nil
 	}
 	if a.Failures < 0 || a.Failures > maxFailures {
-		return bad("alerts.failures", fmt.Sprintf("is %d", a.Failures), "use 1 to 1000")
+		return bad("alerts.failures", fmt.Sprintf("is %d, must be 1 to 1000", a.Failures), "use 1 to 1000")
 	}
 	if a.MediumFailures < 0 || a.MediumFailures > maxFailures {
-		return bad("alerts.medium_failures", fmt.Sprintf("is %d", a.MediumFailures), "use 1 to 1000")
+		return bad("alerts.medium_failures", fmt.Sprintf("is %d, must be 1 to 1000", a.MediumFailures), "use 1 to 1000")
 	}
 	if least := max(a.Failures, DefaultAlertFailures); a.MediumFailures > 0 && a.MediumFailures < least {
 		return bad("alerts.medium_failures", fmt.Sprintf("is %d, less than failures (%d)", a.MediumFailures, least), "use at least as many as failures")
@@ -180,13 +181,13 @@ func (s Spec) checkDependency() error {
 		return nil
 	}
 	if err := ValidateName(d.Config); err != nil {
-		return bad("depends_on.config", "must name a config of the workspace", "say {config: acme-aws-cost, within: 26h}")
+		return bad("depends_on.config", "must name a config of the workspace", "write {config: acme-aws-cost, within: 26h}")
 	}
 	if d.Within < asset.Duration(time.Second) || d.Within > maxWindow {
-		return bad("depends_on.within", "is "+d.Within.String(), "use 1s to 9600h")
+		return bad("depends_on.within", "is "+d.Within.String()+", must be 1s to 9600h", "use a duration such as 26h")
 	}
 	if d.Wait < 0 || d.Wait > maxDuration {
-		return bad("depends_on.wait", "is "+d.Wait.String(), "use 0s to 168h")
+		return bad("depends_on.wait", "is "+d.Wait.String()+", must be 0s to 168h", "use a duration such as 2h")
 	}
 	return nil
 }
@@ -194,14 +195,14 @@ func (s Spec) checkDependency() error {
 func (s Spec) checkPolicies() error {
 	overlaps := []Overlap{OverlapSkip, OverlapBufferOne, OverlapBufferAll, OverlapAllow, OverlapCancelRunning}
 	if !slices.Contains(overlaps, s.Overlap) {
-		return bad("overlap", fmt.Sprintf("unknown policy %.64q", string(s.Overlap)), "use skip, buffer_one, buffer_all, allow or cancel_running")
+		return bad("overlap", fmt.Sprintf("unknown overlap policy %.64q", string(s.Overlap)), "use skip, buffer_one, buffer_all, allow or cancel_running")
 	}
 	if !slices.Contains([]CatchupPolicy{CatchupLatest, CatchupAll, CatchupNone}, s.Catchup.Policy) {
-		return bad("catchup.policy", fmt.Sprintf("unknown policy %.64q", string(s.Catchup.Policy)), "use latest, all or none")
+		return bad("catchup.policy", fmt.Sprintf("unknown catch-up policy %.64q", string(s.Catchup.Policy)), "use latest, all or none")
 	}
 	all := s.Catchup.Policy == CatchupAll
 	if s.Catchup.MaxSlots < 0 || s.Catchup.MaxSlots > maxSlots || all != (s.Catchup.MaxSlots > 0) {
-		return bad("catchup.max_slots", fmt.Sprintf("is %d", s.Catchup.MaxSlots), "use 1 to 1000 with policy: all, or leave it out")
+		return bad("catchup.max_slots", fmt.Sprintf("is %d, must be 1 to 1000 and needs policy: all", s.Catchup.MaxSlots), "use 1 to 1000 with policy: all, or leave it out")
 	}
 	return nil
 }

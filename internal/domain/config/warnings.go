@@ -1,7 +1,6 @@
 package config
 
-// Warnings are what the settings of a filled spec do together that is easily missed. They refuse
-// nothing.
+// Warnings returns combinations of settings whose effect is easily missed. Such a spec is valid.
 func (s Spec) Warnings() (warnings []string) {
 	if s.Catchup.Policy == CatchupAll && s.Catchup.MaxSlots != 1 {
 		const instead = "; use overlap: buffer_all to run all of them, or catchup: {policy: latest}"

@@ -9,29 +9,29 @@ import (
 	"go.arco.dev/servo/internal/domain/schedule"
 )
 
-// Hole is where a ledger and the slots that its config should have had disagree.
+// Hole is a difference between a ledger and the slots that its config should have had.
 type Hole struct {
 	From, To time.Time
-	Slots    int64 // how many are missing, or too many
+	Slots    int64 // how many are missing or surplus
 	Problem  string
 }
 
 // The problems of a ledger.
 const (
 	Undecided    = "UNDECIDED"     // slots without an outcome
-	DecidedTwice = "DECIDED_TWICE" // slots with two
-	NoSlot       = "NO_SLOT"       // an outcome of what never was a slot
-	Miscounted   = "MISCOUNTED"    // a range that has another number of slots
+	DecidedTwice = "DECIDED_TWICE" // slots with two outcomes
+	NoSlot       = "NO_SLOT"       // an outcome for a time that is not a slot
+	Miscounted   = "MISCOUNTED"    // a range with another number of slots
 )
 
-// chapter is a time in which a config had one schedule: after its start, up to its end.
+// chapter is a period in which a config had one schedule: after its start, up to its end.
 type chapter struct {
 	start, end time.Time
 	schedule   *schedule.Schedule
 }
 
-// Holes holds the ledger of a config against its history: each slot up to until must have
-// exactly one outcome. Without holes it gives none.
+// Holes compares the ledger of a config with its history: each slot up to until must have exactly
+// one outcome. A complete ledger has no holes.
 func Holes(history []event.Event, fired []Slot, ranges []Range, until time.Time) ([]Hole, error) {
 	chapters, moved, err := read(history, until)
 	if err != nil {
@@ -58,14 +58,14 @@ func Holes(history []event.Event, fired []Slot, ranges []Range, until time.Time)
 	return holes, nil
 }
 
-// read gives the chapters of a history, and the slots that people have put somewhere.
+// read returns the chapters of a history, and the moved slots.
 func read(history []event.Event, until time.Time) (chapters []chapter, moved map[time.Time]bool, err error) {
 	var c Config
 	moved = map[time.Time]bool{}
 	for _, e := range history {
 		if c.MovedTo.After(e.At) {
 			switch e.Body.(type) {
-			case Moved, Changed, Deleted: // a moved slot gives way before its time
+			case Moved, Changed, Deleted: // a moved slot replaces the slots before its time
 				delete(moved, c.MovedTo.UTC())
 			}
 		}
@@ -88,12 +88,12 @@ func read(history []event.Event, until time.Time) (chapters []chapter, moved map
 			chapters[len(chapters)-1].end = e.At
 		}
 	}
-	// An edit that leaves the schedule as it is decides nothing: what was undecided then is
-	// decided later, under the same schedule. So such chapters are one.
+	// An edit that keeps the schedule decides no slots: those that were undecided are decided
+	// later, under the same schedule. So such chapters are joined.
 	return join(chapters, history), moved, nil
 }
 
-// join makes one chapter of those that have the same schedule.
+// join merges consecutive chapters with the same schedule.
 func join(chapters []chapter, history []event.Event) []chapter {
 	var specs []Spec
 	for _, e := range history {
@@ -123,7 +123,7 @@ func (s Spec) SameTimes(other Spec) bool {
 	return s.Timezone == other.Timezone && anchors && events && a.Cron == b.Cron && a.Template == b.Template && a.Expression == b.Expression && a.Interval == b.Interval && a.Manual == b.Manual
 }
 
-// check walks along the entries of a chapter, which are in the order of their first slots.
+// check compares the entries of a chapter, which are in the order of their first slots.
 func (c chapter) check(entries []Range, moved map[time.Time]bool) (holes []Hole) {
 	cursor := c.start
 	for _, e := range entries {
@@ -156,7 +156,7 @@ func (c chapter) count(after, until time.Time) int64 {
 	return int64(c.schedule.Count(after, until))
 }
 
-// extra counts the moved slots of an entry that are none of the schedule's own.
+// extra counts the moved slots of an entry that are not slots of the schedule.
 func (c chapter) extra(e Range, moved map[time.Time]bool) (n int64) {
 	for at := range moved {
 		if !at.Before(e.From) && !at.After(e.To) && c.count(at.Add(-time.Microsecond), at) == 0 {

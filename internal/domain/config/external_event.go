@@ -12,7 +12,7 @@ import (
 )
 
 type (
-	// EventReceived begins an event from outside.
+	// EventReceived records an external event.
 	EventReceived struct {
 		Workspace  id.Workspace    `json:"workspace"`
 		Name       string          `json:"name"`
@@ -21,7 +21,7 @@ type (
 		Reason     string          `json:"reason,omitempty"`
 		Listeners  int32           `json:"listeners,omitempty"`
 	}
-	// EventHandled ends it: every config that listens has got its run, or has not for a reason.
+	// EventHandled completes it: every listening config has a run or a reason for having none.
 	EventHandled struct {
 		Runs    int32            `json:"runs,omitempty"`
 		Skipped map[string]int32 `json:"skipped,omitempty"` // by outcome
@@ -32,34 +32,34 @@ type (
 func (EventReceived) EventType() event.Type { return "event.received" }
 func (EventHandled) EventType() event.Type  { return "event.handled" }
 
-// OutsideEvent is something that was sent from outside, for the configs that listen.
+// OutsideEvent is an external event, which configs listen for.
 type OutsideEvent struct {
 	Tenant     id.Tenant
 	ID         id.Event
 	Workspace  id.Workspace
 	Name       string
-	Key        string // the same again is the same event
+	Key        string // a second event with the same key is a duplicate
 	Parameters json.RawMessage
 	Reason     string
 	SentBy     string
 	Version    int32
 	ReceivedAt time.Time
-	Listeners  int32 // configs that listened when it came
+	Listeners  int32 // configs that listened when it arrived
 
-	After   id.Config // configs up to this one have had theirs
+	After   id.Config // configs up to this one are handled
 	Runs    int32
-	Skipped map[string]int32 // how many got none, by outcome
-	DoneAt  time.Time        // zero while some have not had theirs
+	Skipped map[string]int32 // how many got no run, by outcome
+	DoneAt  time.Time        // zero while some configs are not handled
 }
 
-// Evolve folds one event of the log.
+// Evolve applies one event of the log.
 func (o OutsideEvent) Evolve(e event.Event) (OutsideEvent, error) {
 	_, first := e.Body.(EventReceived)
 	switch {
 	case e.Version != o.Version+1:
-		return o, fmt.Errorf("event %s: %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, o.Version)
+		return o, fmt.Errorf("event %s: %s has version %d, expected the one after %d", e.Subject, e.Body.EventType(), e.Version, o.Version)
 	case first != (o.Version == 0), !o.DoneAt.IsZero():
-		return o, fmt.Errorf("event %s: %s is out of place", e.Subject, e.Body.EventType())
+		return o, fmt.Errorf("event %s: unexpected event %s", e.Subject, e.Body.EventType())
 	}
 	o.Version = e.Version
 	switch body := e.Body.(type) {
@@ -69,7 +69,7 @@ func (o OutsideEvent) Evolve(e event.Event) (OutsideEvent, error) {
 	case EventHandled:
 		o.Runs, o.Skipped, o.DoneAt = body.Runs, body.Skipped, e.At
 	default:
-		return o, fmt.Errorf("event %s: %s is not an event of one", e.Subject, e.Body.EventType())
+		return o, fmt.Errorf("event %s: %s is not an event of an external event", e.Subject, e.Body.EventType())
 	}
 	return o, nil
 }
@@ -84,27 +84,28 @@ func (o *OutsideEvent) Skip(outcome Outcome) {
 	o.Skipped = skipped
 }
 
-// The limits of an event from outside.
+// The limits of an external event.
 const (
 	MaxEventName = 100
 	MaxDedupeKey = 200
-	// KeepEvents is how long a key is remembered at least.
+	// KeepEvents is the minimum time that a key is remembered.
 	KeepEvents = 7 * 24 * time.Hour
 )
 
-// ValidateEvent checks what was sent, but not whether those who listen can run with it.
+// ValidateEvent checks an external event, but not whether the listening configs accept its
+// parameters.
 func ValidateEvent(name, key string, parameters json.RawMessage) error {
 	if name == "" || len(name) > MaxEventName || !plainText(name) {
-		return bad("name", fmt.Sprintf("%.110q is not the name of an event", name), "use up to 100 bytes of text, such as billing.exported")
+		return bad("name", fmt.Sprintf("%.110q is not a valid event name", name), "use up to 100 bytes of text, such as billing.exported")
 	}
 	if strings.TrimSpace(key) == "" || len(key) > MaxDedupeKey || !plainText(key) {
-		return bad("dedupe_key", "is missing, longer than 200 bytes, or not text",
-			"send what tells this event from others, and is the same if you send it again, such as the id that it has at its source")
+		return bad("dedupe_key", "is missing, longer than 200 bytes, or not plain text",
+			"send a key that identifies this event and stays the same when you send it again, such as its id at the source")
 	}
 	return Spec{Parameters: parameters}.checkObject()
 }
 
-// With are the parameters of a config with those of an event over them.
+// With returns the parameters of a config, overridden by those of an event.
 func With(own, over json.RawMessage) (json.RawMessage, error) {
 	merged := map[string]json.RawMessage{}
 	for _, part := range []json.RawMessage{own, over} {
