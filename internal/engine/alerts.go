@@ -147,7 +147,7 @@ func messagesOf(ctx context.Context, tx *store.Tx, raised, resolved []alert.Aler
 		}
 		for _, c := range heard {
 			// One that was made in between hears of no end without a beginning.
-			if c.Hears(a) && !c.CreatedAt.After(a.RaisedAt) {
+			if c.Receives(a) && !c.CreatedAt.After(a.RaisedAt) {
 				messages = append(messages, alert.Message{Alert: a, Channel: c, Change: change})
 			}
 		}

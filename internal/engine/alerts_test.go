@@ -168,8 +168,8 @@ func TestWatch(t *testing.T) {
 		found, err := w.db.Alerts(t.Context(), store.AlertFilter{Tenant: w.tenant}, 10)
 		require.NoError(t, err)
 		require.Len(t, found, 1)
-		require.Equal(t, "a run of config default/cost should have begun by "+midnight.Truncate(time.Hour).Add(65*time.Minute).Format(time.RFC3339)+
-			"; servo why cost tells what holds it up", found[0].Message)
+		require.Equal(t, "a run of config default/cost should have started by "+midnight.Truncate(time.Hour).Add(65*time.Minute).Format(time.RFC3339)+
+			"; servo why cost shows what it waits for", found[0].Message)
 		w.finish(t, engine.Complete{})
 		w.watch(t)
 		require.Empty(t, w.open(t, w.tenant))

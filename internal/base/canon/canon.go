@@ -1,7 +1,6 @@
-// Package canon writes JSON in the one form of RFC 8785, so that equal values have equal
-// bytes and a digest of them means something: keys sorted by UTF-16 code units, numbers
-// as ECMAScript prints them, no needless escapes, no whitespace. It never guesses: input
-// that two readers could understand differently is refused with the place where it stands.
+// Package canon writes JSON in the canonical form of RFC 8785, so that equal values have equal bytes
+// and equal digests: keys sorted by UTF-16 code units, numbers as ECMAScript prints them, no needless
+// escapes, no whitespace. It refuses ambiguous input, with the path and byte offset of the error.
 package canon
 
 import (
@@ -23,10 +22,9 @@ const (
 	MaxDepth = 100      // objects and arrays inside each other
 )
 
-// JSON is the canonical form of one JSON document. Duplicate keys, lone surrogates,
-// invalid UTF-8, anything after the value, numbers too large for an IEEE double and
-// documents over MaxSize or MaxDepth are faults with the path as field and the byte
-// offset as value.
+// JSON returns the canonical form of one JSON document. Duplicate keys, lone surrogates, invalid
+// UTF-8, data after the value, numbers too large for an IEEE double and documents over MaxSize or
+// MaxDepth are faults with the path as field and the byte offset as value.
 func JSON(input []byte) ([]byte, error) {
 	if err := check(input); err != nil {
 		return nil, err
@@ -34,13 +32,12 @@ func JSON(input []byte) ([]byte, error) {
 	return transform(input)
 }
 
-// Check reports whether JSON would take a document, without making its canonical form: for
-// those who read the document as it is.
+// Check reports whether JSON would accept a document, without writing its canonical form.
 func Check(input []byte) error { return check(input) }
 
-// Marshal is the canonical form of a Go value, by way of encoding/json. A string that is
-// not valid UTF-8 is a fault: encoding/json would replace its bytes, and two different
-// values would share a digest.
+// Marshal returns the canonical form of a Go value, by way of encoding/json. A string that is not
+// valid UTF-8 is a fault: encoding/json would replace its bytes, and two different values would have
+// the same digest.
 func Marshal(v any) ([]byte, error) {
 	plain, err := json.Marshal(v)
 	if err != nil {
@@ -48,18 +45,18 @@ func Marshal(v any) ([]byte, error) {
 			fault.Remedy("use values that JSON can express"), fault.Cause(err))
 	}
 	if at := replacedText(plain); at >= 0 {
-		return nil, fault.New(fault.InvalidArgument, "holds text that is not valid UTF-8",
+		return nil, fault.New(fault.InvalidArgument, "contains text that is not valid UTF-8",
 			fault.Remedy("use UTF-8 text, or encode bytes as base64"), fault.Value(offsetValue, at))
 	}
-	// What encoding/json wrote is well-formed, but its RawMessages were only compacted:
-	// they may hold duplicate keys or lone surrogates.
+	// The output of encoding/json is well-formed, but it only compacts RawMessages: they may have
+	// duplicate keys or lone surrogates.
 	if err := check(plain); err != nil {
 		return nil, err
 	}
 	return transform(plain)
 }
 
-// Digest is the sha256, in hexadecimal, of the canonical form of a Go value.
+// Digest returns the sha256, in hexadecimal, of the canonical form of a Go value.
 func Digest(v any) (string, error) {
 	canonical, err := Marshal(v)
 	if err != nil {
@@ -68,13 +65,13 @@ func Digest(v any) (string, error) {
 	return Sum(canonical), nil
 }
 
-// Sum is the sha256, in hexadecimal, of bytes that are canonical already.
+// Sum returns the sha256, in hexadecimal, of canonical bytes.
 func Sum(canonical []byte) string {
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:])
 }
 
-// Number is how RFC 8785 writes a number.
+// Number formats a number by RFC 8785.
 func Number(f float64) (string, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("%v is not a JSON number", f), fault.Remedy("use a finite number"))
@@ -82,11 +79,11 @@ func Number(f float64) (string, error) {
 	return jcs.NumberToJSON(f)
 }
 
-// transform sorts and prints what check has accepted.
+// transform sorts and prints a document that check has accepted.
 func transform(input []byte) ([]byte, error) {
 	canonical, err := jcs.Transform(input)
 	if err != nil {
-		return nil, fault.New(fault.InvalidArgument, "is not canonicalisable JSON",
+		return nil, fault.New(fault.InvalidArgument, "cannot be written as canonical JSON",
 			fault.Remedy("send one well-formed JSON document"), fault.Cause(err))
 	}
 	return canonical, nil

@@ -10,11 +10,11 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// offsetValue is the name under which a fault carries the byte offset.
+// offsetValue is the name of the byte offset among a fault's values.
 const offsetValue = "offset"
 
-// checker reads a document once, strictly, and remembers where it is, so that a mistake
-// can be named by path and offset.
+// checker parses a document once, strictly, and keeps its position, so that errors have a path and an
+// offset.
 type checker struct {
 	input []byte
 	at    int
@@ -57,7 +57,7 @@ func (c *checker) document() error {
 	}
 	c.space()
 	if c.at < len(input) {
-		return c.fail(c.at, "there is something after the end of the value", "send one JSON value and nothing else")
+		return c.fail(c.at, "unexpected data after the end of the value", "send one JSON value and nothing else")
 	}
 	return nil
 }
@@ -161,12 +161,12 @@ func (c *checker) array() error {
 	return nil
 }
 
-// text reads a string and gives back what it says. Only strings with escapes are copied.
+// text parses a string. Only strings with escapes are copied.
 func (c *checker) text() (string, error) {
 	start := c.at
 	c.at++
 	var unescaped []byte
-	copied := c.at // what stands before is in unescaped
+	copied := c.at // unescaped has everything before it
 	for {
 		if c.at >= len(c.input) {
 			return "", c.fail(start, "the string has no end", `close it with '"'`)
@@ -188,7 +188,7 @@ func (c *checker) text() (string, error) {
 			unescaped = utf8.AppendRune(unescaped, r)
 			copied = c.at
 		case b < ' ':
-			return "", c.fail(c.at, fmt.Sprintf("the control character U+%04X stands bare in a string", b), "escape it")
+			return "", c.fail(c.at, fmt.Sprintf("unescaped control character U+%04X in a string", b), "escape it")
 		case b < utf8.RuneSelf:
 			c.at++
 		default:
@@ -201,7 +201,7 @@ func (c *checker) text() (string, error) {
 	}
 }
 
-// escape reads one escape, or the two that make a surrogate pair.
+// escape parses one escape, or the two of a surrogate pair.
 func (c *checker) escape() (rune, error) {
 	start := c.at
 	c.at++
@@ -222,11 +222,11 @@ func (c *checker) escape() (rune, error) {
 		return '\t', nil
 	case 'u':
 	default:
-		return 0, c.fail(start, "there is an unknown escape in a string", `use \" \\ \/ \b \f \n \r \t or \uXXXX`)
+		return 0, c.fail(start, "unknown escape in a string", `use \" \\ \/ \b \f \n \r \t or \uXXXX`)
 	}
 	first, ok := c.hex4()
 	if !ok {
-		return 0, c.fail(start, `\u needs four hexadecimal digits`, "write them all")
+		return 0, c.fail(start, `\u needs four hexadecimal digits`, "write \\uXXXX")
 	}
 	if !utf16.IsSurrogate(first) {
 		return first, nil
@@ -238,7 +238,7 @@ func (c *checker) escape() (rune, error) {
 			return r, nil
 		}
 	}
-	return 0, c.fail(start, "there is a lone surrogate in a string", "send both halves of the pair, or the character itself")
+	return 0, c.fail(start, "lone surrogate in a string", "send both halves of the pair, or the character itself")
 }
 
 func (c *checker) hex4() (rune, bool) {
@@ -262,8 +262,8 @@ func (c *checker) hex4() (rune, bool) {
 	return r, true
 }
 
-// number reads a number and refuses one that a double cannot hold. One that a double holds
-// rounded is refused too where numbers must be exact; else it is rounded, as RFC 8785 does.
+// number parses a number and refuses one beyond the range of a double. A number that a double rounds
+// is refused where numbers must be exact, and rounded otherwise, as RFC 8785 does.
 func (c *checker) number() error {
 	start := c.at
 	if c.peek() == '-' {
@@ -350,9 +350,9 @@ func (c *checker) leave() { c.path = c.path[:len(c.path)-1] }
 
 func (c *checker) unexpected(wanted string) error {
 	if c.at >= len(c.input) {
-		return c.fail(c.at, "the document ends where "+wanted+" should be", "send the whole document")
+		return c.fail(c.at, "unexpected end of the document, expected "+wanted, "send the whole document")
 	}
-	return c.fail(c.at, "there should be "+wanted+", not "+quote(string(c.input[c.at:c.at+1])), "send well-formed JSON")
+	return c.fail(c.at, "expected "+wanted+", found "+quote(string(c.input[c.at:c.at+1])), "send well-formed JSON")
 }
 
 func (c *checker) fail(at int, message, remedy string) error {
@@ -360,7 +360,7 @@ func (c *checker) fail(at int, message, remedy string) error {
 		fault.Field(c.place()), fault.Remedy(remedy), fault.Value(offsetValue, at))
 }
 
-// place is the path as people write it: a.b[2]. A long one keeps its end.
+// place formats the path as a.b[2]. A long path is cut at its beginning.
 func (c *checker) place() string {
 	const longest = 200
 	var text strings.Builder
@@ -384,7 +384,7 @@ func (c *checker) place() string {
 	return text.String()
 }
 
-// plain reports whether a key can stand in a path without quotes.
+// plain reports whether a path can contain a key without quotes.
 func plain(key string) bool {
 	for _, b := range []byte(key) {
 		if b != '_' && b != '-' && !digit(b) && (b|0x20 < 'a' || b|0x20 > 'z') {
@@ -394,7 +394,7 @@ func plain(key string) bool {
 	return key != ""
 }
 
-// quote makes foreign text safe to print, and short.
+// quote makes a user's text safe to print, and short.
 func quote(text string) string {
 	const longest = 60
 	if len(text) > longest {

@@ -10,8 +10,8 @@ import (
 // if the double, written again, is the same decimal number; a whole number below 1e21, which is
 // written without an exponent, must also be the value of the double, since readers take it for an
 // integer. 0.1, 1e23 and 9007199254740992 are exact; 9007199254740993, 0.1234567890123456789 and
-// 1e-400 are not. What is not exact is refused, so that no number changes between sender and
-// reader. Zero has no sign.
+// 1e-400 are not. Inexact numbers are refused, so that no number changes between sender and reader.
+// Zero has no sign.
 const (
 	exactDigits   = 15 // significant decimal digits that every double keeps
 	integerDigits = 21 // of whole numbers that are written without an exponent
@@ -64,7 +64,7 @@ func decimal(text string) (digits string, exponent int, ok bool) {
 	if mantissa, power, found := strings.Cut(strings.ToLower(text), "e"); found {
 		var err error
 		if exponent, err = strconv.Atoi(power); err != nil {
-			// A power that no integer holds: what it belongs to is zero, or no double is near it.
+			// An exponent beyond all integers: the number is zero, or far from every double.
 			return strings.Trim(mantissa, "0."), 0, strings.Trim(mantissa, "0.") == ""
 		}
 		text = mantissa
@@ -77,8 +77,8 @@ func decimal(text string) (digits string, exponent int, ok bool) {
 	return strings.TrimRight(trimmed, "0"), exponent, true
 }
 
-// Exact is JSON for documents whose numbers must come back as they were written: one that would
-// not is a fault with its path.
+// Exact is JSON for documents whose numbers must keep their exact value: an inexact number is a fault
+// with its path.
 func Exact(input []byte) ([]byte, error) {
 	if err := CheckExact(input); err != nil {
 		return nil, err
@@ -92,11 +92,11 @@ func CheckExact(input []byte) error {
 	return err
 }
 
-// CheckNumbers is Check that also reports whether all numbers are exact, for those who know more of
-// the document: a field that holds integers of 64 bits keeps what a double does not.
+// CheckNumbers is Check that also reports whether all numbers are exact, for callers with a schema: a
+// field of 64-bit integers keeps numbers that a double rounds.
 func CheckNumbers(input []byte) (exact bool, err error) { return checkNumbers(input, false) }
 
-// InexactNumber says what is wrong with a number that is not exact, and what to do.
+// InexactNumber returns the message and the remedy for an inexact number.
 func InexactNumber(text string) (message, remedy string) {
 	return quote(text) + " cannot be kept exactly: numbers have the range and precision of an IEEE double", "send it as a string"
 }

@@ -1,6 +1,6 @@
-// Package event is the shape of recorded facts: what an event carries besides its body,
-// and how bodies become JSON and come back, whichever version of Servo wrote them.
-// It knows no concrete event: each pure package declares its own.
+// Package event defines the envelope of recorded events and the codec that converts bodies to JSON
+// and back, across versions of Servo. It knows no concrete event: each domain package declares its
+// own.
 package event
 
 import (
@@ -14,15 +14,15 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// Type names a kind of event for ever: "task.claimed".
+// Type is the permanent name of a kind of event: "task.claimed".
 type Type string
 
-// Body is what happened, as a plain struct with JSON tags.
+// Body is the content of an event, a plain struct with JSON tags.
 type Body interface {
 	EventType() Type
 }
 
-// Event is a body with its place: whose, in which stream, at which version, when.
+// Event is a body with its tenant, stream, version and time.
 type Event struct {
 	Tenant  id.Tenant
 	Run     id.Run    // zero for events of entities
@@ -33,7 +33,7 @@ type Event struct {
 	Body    Body
 }
 
-// Meta says who caused an event and in which trace.
+// Meta names the actor and the trace of an event.
 type Meta struct {
 	Actor string
 	Trace string
@@ -42,9 +42,9 @@ type Meta struct {
 // Definition declares one type of event to a codec.
 type Definition struct {
 	Type   Type
-	Schema int16 // the version of the body's shape that is written today
+	Schema int16 // the version of the body's shape that this version of Servo writes
 	Decode func(json.RawMessage) (Body, error)
-	// Upcast lifts a body of schema n to n+1, keyed by n.
+	// Upcast converts a body of schema n to n+1, keyed by n.
 	Upcast map[int16]func(json.RawMessage) (json.RawMessage, error)
 }
 
@@ -62,12 +62,12 @@ func decode[T Body](data json.RawMessage) (Body, error) {
 	return body, nil
 }
 
-// Codec turns bodies into JSON and back for the types it was given.
+// Codec converts bodies of the declared types to JSON and back.
 type Codec struct {
 	definitions map[Type]Definition
 }
 
-// NewCodec makes a codec; declaring a type twice is a programmer's mistake and panics.
+// NewCodec returns a codec; declaring a type twice panics.
 func NewCodec(definitions ...Definition) *Codec {
 	c := &Codec{definitions: make(map[Type]Definition, len(definitions))}
 	for _, d := range definitions {
@@ -79,7 +79,7 @@ func NewCodec(definitions ...Definition) *Codec {
 	return c
 }
 
-// Types are the declared types with the schema that is written today.
+// Types returns the declared types with the schema that this version of Servo writes.
 func (c *Codec) Types() map[Type]int16 {
 	types := make(map[Type]int16, len(c.definitions))
 	for t, d := range c.definitions {
@@ -88,7 +88,7 @@ func (c *Codec) Types() map[Type]int16 {
 	return types
 }
 
-// Encode gives a body's schema and JSON.
+// Encode returns a body's schema and JSON.
 func (c *Codec) Encode(body Body) (schema int16, data []byte, err error) {
 	d, known := c.definitions[body.EventType()]
 	if !known {
@@ -98,8 +98,8 @@ func (c *Codec) Encode(body Body) (schema int16, data []byte, err error) {
 	return d.Schema, data, err
 }
 
-// Decode reads a recorded body, lifting older shapes to today's. What a newer version
-// wrote is refused: nothing may be decided on a stream that is only half understood.
+// Decode decodes a recorded body and converts older schemas to the current one. A body of a newer
+// version is refused: decisions need the whole stream.
 func (c *Codec) Decode(t Type, schema int16, data json.RawMessage) (Body, error) {
 	d, known := c.definitions[t]
 	if !known || schema > d.Schema {

@@ -9,18 +9,16 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Position is a place in the feed of all events: transactions in the order of their ids, and
-// events inside of one in the order of their positions. The epoch tells places apart that a
-// cluster has given out twice, since it was put back to an earlier state. Zero is before the
-// first event.
+// Position is a place in the feed of all events: transactions in the order of their ids, and events
+// of one transaction in the order of their positions. The epoch distinguishes places that a cluster
+// has used twice, because it was restored to an earlier state. Zero is before the first event.
 type Position struct {
 	Epoch    int32
 	Tx       int64
 	Position int64
 }
 
-// String is the position as people and programs are given it. To them it means nothing but a
-// place: it has no order that they may rely on.
+// String formats the position for clients. To them it is opaque: they may not rely on its order.
 func (p Position) String() string { return fmt.Sprintf("%d.%d.%d", p.Epoch, p.Tx, p.Position) }
 
 // Compare orders positions of one epoch.
@@ -28,7 +26,7 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Tx, q.Tx), cmp.Compare(p.Position, q.Position))
 }
 
-// ParsePosition reads what String gave.
+// ParsePosition parses a position that String formatted.
 func ParsePosition(field, text string) (Position, error) {
 	parts := strings.Split(text, ".")
 	var p Position
@@ -39,20 +37,20 @@ func ParsePosition(field, text string) (Position, error) {
 		p.Position, _ = strconv.ParseInt(parts[2], 10, 64)
 	}
 	if p.String() != text || p.Epoch < 1 || p.Tx < 0 || p.Position < 0 {
-		return Position{}, fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a place in the feed", text), fault.Field(field),
+		return Position{}, fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a position in the feed", text), fault.Field(field),
 			fault.Remedy("use the id of an event that was delivered, the position of a subscription, now or beginning"))
 	}
 	return p, nil
 }
 
-// Epoch is a part of the feed.
+// Epoch is the part of the feed between two restores.
 type Epoch struct {
 	Number  int32
 	From    int64 // its first transaction
 	Cluster string
 }
 
-// Epochs are all of them, the first first.
+// Epochs are all epochs in order.
 type Epochs []Epoch
 
 // Of is the epoch that a transaction belongs to.
@@ -66,9 +64,9 @@ func (e Epochs) Of(tx int64) int32 {
 	return number
 }
 
-// Current translates a place that a reader knows to the feed as it is now. Whoever had read
-// further than a cluster was put back to goes on where the next epoch begins: what it has read
-// there is gone, and what stands there now it has not seen.
+// Current translates a reader's position to the current feed. A reader that was ahead of the state to
+// which a cluster was restored continues at the beginning of the next epoch: the events that it has
+// read there no longer exist, and it has not read their replacements.
 func (e Epochs) Current(p Position) Position {
 	for _, epoch := range e {
 		if epoch.Number > p.Epoch && p.Tx >= epoch.From {

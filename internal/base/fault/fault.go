@@ -1,6 +1,5 @@
-// Package fault is the one error type that people see: a stable code, a sentence that
-// says what is wrong, the field it is about and what to do. Everything that is not a
-// fault is internal: it is logged and never shown.
+// Package fault defines the one error type that users see: a stable code, a message, the field and a
+// remedy. Every other error is internal: it is logged and never shown.
 package fault
 
 import (
@@ -14,23 +13,23 @@ import (
 // one place.
 type Code string
 
-// The codes, from the caller's mistakes to ours.
+// The codes, from errors of the caller to errors of Servo.
 const (
-	InvalidArgument Code = "INVALID_ARGUMENT" // the request can never work as it is
-	InvalidManifest Code = "INVALID_MANIFEST" // a manifest breaks a rule
-	CycleDetected   Code = "CYCLE_DETECTED"   // assets depend on each other in a circle
-	Unauthenticated Code = "UNAUTHENTICATED"  // nobody knows who is calling
-	Forbidden       Code = "FORBIDDEN"        // what was shown does not permit this
-	NotFound        Code = "NOT_FOUND"        // no such thing, or not yours
-	AlreadyExists   Code = "ALREADY_EXISTS"   // the name is taken
-	Conflict        Code = "CONFLICT"         // the thing is in a state that does not allow this
-	Stale           Code = "STALE"            // a lease that somebody else holds by now
+	InvalidArgument Code = "INVALID_ARGUMENT" // the request is invalid
+	InvalidManifest Code = "INVALID_MANIFEST" // a manifest is invalid
+	CycleDetected   Code = "CYCLE_DETECTED"   // assets depend on each other in a cycle
+	Unauthenticated Code = "UNAUTHENTICATED"  // the caller's credentials are missing or invalid
+	Forbidden       Code = "FORBIDDEN"        // the caller's role does not permit the call
+	NotFound        Code = "NOT_FOUND"        // it does not exist, or belongs to another tenant
+	AlreadyExists   Code = "ALREADY_EXISTS"   // the name is in use
+	Conflict        Code = "CONFLICT"         // the current state does not permit the call
+	Stale           Code = "STALE"            // the lease was lost to another holder
 	LimitExceeded   Code = "LIMIT_EXCEEDED"   // over a quota or a size limit
-	Unavailable     Code = "UNAVAILABLE"      // try again after RetryAfter
-	Internal        Code = "INTERNAL"         // our mistake
+	Unavailable     Code = "UNAVAILABLE"      // retry after RetryAfter
+	Internal        Code = "INTERNAL"         // an error of Servo
 )
 
-// Violation is one broken rule of a request: which field, what is wrong, what helps.
+// Violation is one invalid field of a request: the field, the error and the remedy.
 type Violation struct {
 	Code    Code   `json:"code"`
 	Field   string `json:"field,omitempty"`
@@ -38,16 +37,16 @@ type Violation struct {
 	Remedy  string `json:"remedy,omitempty"`
 }
 
-// Fault is a coded error written for the person who reads it.
+// Fault is a coded error for users.
 type Fault struct {
 	Violation
 
-	// Others are further violations of the same request, so that a manifest with five
-	// mistakes is mended in one round.
+	// Others are further violations of the same request, so that a manifest with five errors is
+	// fixed in one pass.
 	Others []Violation
-	// Values carry the figures behind the message (limit, current, state …).
+	// Values are the figures of the message (limit, current, state …).
 	Values map[string]any
-	// RetryAfter is how long to wait before the same request may work.
+	// RetryAfter is how long to wait before the same request may succeed.
 	RetryAfter time.Duration
 
 	cause error
@@ -56,11 +55,11 @@ type Fault struct {
 // Option adds a detail to a fault.
 type Option func(*Fault)
 
-// Field names the field that is wrong.
+// Field sets the invalid field.
 func Field(name string) Option { return func(f *Fault) { f.Violation.Field = name } }
 
-// Under is an error about a part of a request: its fields are named below the part's. Other
-// errors than faults stay as they are.
+// Under prefixes the fields of a fault with the part of the request that it is about. Errors that are
+// not faults stay as they are.
 func Under(part string, err error) error {
 	inner, ok := errors.AsType[*Fault](err)
 	if !ok {
@@ -82,10 +81,10 @@ func Under(part string, err error) error {
 	return &outer
 }
 
-// Remedy says what to do about it.
+// Remedy sets the remedy: what the user should do.
 func Remedy(text string) Option { return func(f *Fault) { f.Violation.Remedy = text } }
 
-// Value attaches a figure.
+// Value adds a figure.
 func Value(key string, value any) Option {
 	return func(f *Fault) {
 		if f.Values == nil {
@@ -95,13 +94,13 @@ func Value(key string, value any) Option {
 	}
 }
 
-// RetryAfter says when the same request may work.
+// RetryAfter sets when the same request may succeed.
 func RetryAfter(d time.Duration) Option { return func(f *Fault) { f.RetryAfter = d } }
 
-// Cause keeps the error underneath for the log; it is not shown.
+// Cause sets the underlying error for the log; users do not see it.
 func Cause(err error) Option { return func(f *Fault) { f.cause = err } }
 
-// New makes a fault.
+// New returns a fault.
 func New(code Code, message string, options ...Option) *Fault {
 	f := &Fault{Violation: Violation{Code: code, Message: message}}
 	for _, option := range options {
@@ -110,8 +109,8 @@ func New(code Code, message string, options ...Option) *Fault {
 	return f
 }
 
-// FromViolations turns collected violations into one fault, or nil if there are none.
-// The first violation gives the code.
+// FromViolations returns one fault for all violations, or nil without violations. The first violation
+// defines the code.
 func FromViolations(violations []Violation) error {
 	if len(violations) == 0 {
 		return nil
@@ -119,12 +118,12 @@ func FromViolations(violations []Violation) error {
 	return &Fault{Violation: violations[0], Others: violations[1:]}
 }
 
-// Violations are all broken rules, the first one included.
+// Violations returns all violations, the first one included.
 func (f *Fault) Violations() []Violation {
 	return append([]Violation{f.Violation}, f.Others...)
 }
 
-// Error is the whole message on one line: field, what is wrong, what helps.
+// Error formats field, message and remedy on one line.
 func (f *Fault) Error() string {
 	var text strings.Builder
 	if f.Violation.Field != "" {
@@ -140,7 +139,7 @@ func (f *Fault) Error() string {
 	return text.String()
 }
 
-// Unwrap gives the cause to errors.Is and errors.As.
+// Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.cause }
 
 // Is makes errors.Is(err, fault.New(code, "")) compare codes.
@@ -149,13 +148,13 @@ func (f *Fault) Is(target error) bool {
 	return ok && other.Code == f.Code && other.Message == ""
 }
 
-// As finds the fault in an error chain.
+// As returns the fault in an error chain.
 func As(err error) (*Fault, bool) {
 	f, ok := errors.AsType[*Fault](err)
 	return f, ok
 }
 
-// CodeOf is the code of an error: "" for nil, Internal for anything that is not a fault.
+// CodeOf returns the code of an error: "" for nil, Internal for an error that is not a fault.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

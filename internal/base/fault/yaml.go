@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// yamlLine is the place that a YAML parser names.
+// yamlLine is the line number in the error of a YAML parser.
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// YAMLMessage says in words for people what a YAML parser has found, with its line. What the
-// parser says is about its own states and the types of Go.
+// YAMLMessage describes an error of a YAML parser for users, with its line. The parser's own messages
+// are about its states and the types of Go.
 func YAMLMessage(err error) string {
 	text := err.Error()
 	place := ""
@@ -28,7 +28,7 @@ func YAMLMessage(err error) string {
 		{"expected key", "the indentation does not match the lines above"},
 		{"unexpected end of stream", "a quote is not closed"},
 		{"unknown anchor", "an alias names an anchor that does not exist"},
-		{"excessive aliasing", "aliases make it too large"},
+		{"excessive aliasing", "its aliases expand to too many values"},
 		{"control characters", "has control characters"},
 		{"UTF-", "is not text in UTF-8"},
 		{"octet", "is not text in UTF-8"},

@@ -1,6 +1,6 @@
-// Package id has a type for the id of each kind of thing, so that a run's id cannot be
-// passed where a task's is wanted. Ids are UUIDv7, minted from a time that is handed in:
-// the database's, so that ids sort by it whatever the clocks of the servers say.
+// Package id has one type for the id of each kind of entity, so that a run's id cannot be passed as a
+// task's. Ids are UUIDv7 with the time of the database, so that they sort by it regardless of the
+// clocks of the servers.
 package id
 
 import (
@@ -26,19 +26,19 @@ type (
 	Task struct{ uuid.UUID }
 	// Config is one tenant's use of a pipeline.
 	Config struct{ uuid.UUID }
-	// Alert is something that somebody must hear of.
+	// Alert is a condition that operators are notified of.
 	Alert struct{ uuid.UUID }
-	// Channel is where alerts are heard.
+	// Channel is a URL that receives alerts.
 	Channel struct{ uuid.UUID }
-	// Subscription sends events on.
+	// Subscription sends events to a URL.
 	Subscription struct{ uuid.UUID }
-	// Event is something that was sent from outside.
+	// Event is an external event.
 	Event struct{ uuid.UUID }
-	// Template is an expression of a schedule with a name.
+	// Template is a named schedule.
 	Template struct{ uuid.UUID }
 	// Key is an API key.
 	Key struct{ uuid.UUID }
-	// Claim is one claim call of a worker; its repeat gets the same leases.
+	// Claim is one claim call of a worker; a repeated call gets the same leases.
 	Claim struct{ uuid.UUID }
 )
 
@@ -47,24 +47,23 @@ type Kind interface {
 	Tenant | Workspace | Deployment | Run | Task | Config | Alert | Channel | Subscription | Event | Template | Key | Claim
 }
 
-// Minter mints ids for one transaction: all carry its time, and each sorts after the
-// one before it.
+// Minter creates the ids of one transaction: all have its time, and each sorts after the one before.
 type Minter struct {
 	millis uint64
 	seq    uint16
 	random [8]byte
 }
 
-// maxSequence is the 12 bits that a UUIDv7 leaves between its time and its random part.
+// maxSequence is the largest value of the 12 bits between the time and the random part of a UUIDv7.
 const maxSequence = 0x0fff
 
-// NewMinter mints from now.
+// NewMinter returns a minter for a time.
 func NewMinter(now time.Time) *Minter {
 	return &Minter{millis: uint64(now.UnixMilli())}
 }
 
-// mint makes the next id. When a millisecond's 4,096 sequence numbers are used up it
-// borrows the next millisecond, which keeps the order.
+// mint creates the next id. After the 4,096 sequence numbers of a millisecond it continues with the
+// next millisecond, which keeps the order.
 func (m *Minter) mint() uuid.UUID {
 	if m.seq > maxSequence {
 		m.seq = 0
@@ -80,30 +79,30 @@ func (m *Minter) mint() uuid.UUID {
 	return u
 }
 
-// New mints an id of kind K.
+// New creates an id of kind K.
 func New[K Kind](m *Minter) K { return K{m.mint()} }
 
-// Of gives a bare UUID its kind.
+// Of converts a UUID to an id of kind K.
 func Of[K Kind](u uuid.UUID) K { return K{u} }
 
-// Parse reads an id that a person or a program sent.
+// Parse parses an id from a request.
 func Parse[K Kind](field, text string) (K, error) {
 	u, err := uuid.Parse(text)
 	if err != nil {
 		return K{}, fault.New(fault.InvalidArgument, "is not a UUID", fault.Field(field),
-			fault.Remedy("send the id as it was given, such as 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10"), fault.Cause(err))
+			fault.Remedy("send the id as Servo returned it, such as 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10"), fault.Cause(err))
 	}
 	return K{u}, nil
 }
 
-// Floor is the smallest UUIDv7 of a time: the bound of a partition by time.
+// Floor returns the smallest UUIDv7 of a time: the bound of a partition by time.
 func Floor(t time.Time) uuid.UUID {
 	var u uuid.UUID
 	binary.BigEndian.PutUint64(u[:8], uint64(t.UnixMilli())<<16)
 	return u
 }
 
-// Time is the time that a UUIDv7 was minted from.
+// Time returns the time of a UUIDv7.
 func Time(u uuid.UUID) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(u[:8]) >> 16)).UTC()
 }

@@ -1,6 +1,6 @@
-// Package loop is the one shape of everything that runs in the background: a name, a pace
-// and one function that does a bounded piece of work. A loop never dies of an error: it
-// logs it and tries again, later and later.
+// Package loop runs background work: a named function that does a bounded piece of work, repeated at
+// an interval or when it is woken. An error never ends a loop: it is logged, and the work is retried
+// with a growing backoff.
 package loop
 
 import (
@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// Config says how a loop runs.
+// Config defines a loop.
 type Config struct {
 	Name  string
-	Every time.Duration // the pace when nothing wakes it
-	// Wake, if set, gives a channel that closes when there is work. It is asked before
-	// each look, so that nothing is missed in between.
+	Every time.Duration // the interval without a wake-up
+	// Wake, if set, returns a channel that closes when there is work. It is called before each
+	// round, so that no wake-up is missed.
 	Wake func() <-chan struct{}
-	// RunOnce does one piece of work. More says that the next may follow at once.
+	// RunOnce does one piece of work; more reports that the next can follow immediately.
 	RunOnce func(ctx context.Context) (more bool, err error)
 	Logger  *slog.Logger
 }
 
-// Loop runs a function again and again until it is stopped.
+// Loop calls a function repeatedly until it is stopped.
 type Loop struct {
 	config Config
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
-// maxBackoff bounds the wait after errors, as do two rounds of the loop: work that became
-// due while the database was away must not wait for long once it is back.
+// maxBackoff bounds the backoff after errors, as do two intervals of the loop: work that became due
+// while the database was unavailable must not wait long once it is back.
 const maxBackoff = 10 * time.Second
 
-// firstBackoff is the wait after the first error: most are over at once, such as a collision of
-// two transactions or a connection that was cut.
+// firstBackoff is the backoff after the first error. Most errors are brief, such as a serialization
+// failure or a closed connection.
 const firstBackoff = 50 * time.Millisecond
 
-// patience bounds one piece of work. A database that went away without a word would
-// otherwise be waited for until the network gives up, for a quarter of an hour.
+// patience bounds one piece of work. Without it, a loop would wait for an unreachable database until
+// the network times out, after a quarter of an hour.
 const patience = time.Minute
 
 // Start runs the loop in the background.
@@ -53,7 +53,7 @@ func Start(config Config) *Loop {
 	return l
 }
 
-// Stop cancels the piece of work in hand and waits for the loop to end.
+// Stop cancels the current piece of work and waits for the loop to end.
 func (l *Loop) Stop() {
 	l.cancel()
 	l.done.Wait()
@@ -73,7 +73,7 @@ func (l *Loop) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			l.config.Logger.Error("loop failed, trying again", "loop", l.config.Name, "error", err, "in", backoff)
+			l.config.Logger.Error("loop failed, retrying", "loop", l.config.Name, "error", err, "in", backoff)
 			sleep(ctx, backoff/2+time.Duration(rand.Int64N(int64(backoff/2)+1)), nil) //nolint:gosec // a spread, not a secret
 			backoff = min(2*backoff, longest)
 		case more:
@@ -91,7 +91,7 @@ func (l *Loop) once(ctx context.Context) (more bool, err error) {
 	return l.config.RunOnce(ctx)
 }
 
-// sleep waits for a time, a signal or the end, whichever comes first.
+// sleep waits for a duration, a wake-up or the end of the context, whichever comes first.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,8 +1,8 @@
-// Package netguard calls URLs that tenants and operators have chosen: it connects to public
-// addresses and to the networks that the platform allows, follows no redirects, uses no proxy
-// and bounds what it reads. The address is checked when the connection is opened, after the
-// name was resolved, so that neither a spelling nor an answer of a name server gets around it.
-// It never decides who may save a URL.
+// Package netguard calls URLs that tenants and operators have chosen. It connects to public addresses
+// and to the networks that the platform allows, follows no redirects, uses no proxy and limits the
+// size of responses. It checks the address when the connection is opened, after the name was
+// resolved, so that neither a spelling nor a DNS answer circumvents the check. It does not decide who
+// may save a URL.
 package netguard
 
 import (
@@ -20,12 +20,12 @@ import (
 // ErrRefused is the cause of every refused address that the URL itself names.
 var ErrRefused = errors.New("the address is refused")
 
-// ErrNoAddress is the failure of a host name without an address that may be called. It is the
-// same for a name that does not resolve and for one whose address is refused: callers who
-// choose URLs learn nothing about the names of this network.
+// ErrNoAddress is the failure of a host name without an address that may be called. It is the same
+// for a name that does not resolve and for one whose address is refused, so that callers who choose
+// URLs learn nothing about the names of this network.
 var ErrNoAddress = errors.New("the host does not resolve to an address that may be called")
 
-// class says who may allow calls to a range of addresses.
+// class defines who may allow calls to a range of addresses.
 type class int
 
 const (
@@ -35,7 +35,7 @@ const (
 	private
 	// local addresses may be called in servo dev only.
 	local
-	// never: nothing that should be called has such an address.
+	// never: no legitimate endpoint has such an address.
 	never
 )
 
@@ -95,7 +95,7 @@ const (
 	isatapGlobal = 0x02005efe
 )
 
-// unwrap is the IPv4 address that an IPv6 address leads to, or the address itself.
+// unwrap returns the IPv4 address that an IPv6 address leads to, or the address itself.
 func unwrap(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	if !a.Is6() {
@@ -111,7 +111,7 @@ func unwrap(a netip.Addr) netip.Addr {
 	return a
 }
 
-// classify says what an unwrapped address is.
+// classify returns the class and the kind of an unwrapped address.
 func classify(a netip.Addr) (class, string) {
 	for _, s := range spans {
 		if s.prefix.Contains(a) {
@@ -124,23 +124,23 @@ func classify(a netip.Addr) (class, string) {
 	return public, ""
 }
 
-// Policy says which addresses may be called beside public ones. The zero value allows none.
+// Policy defines which addresses may be called besides public ones. The zero value allows none.
 type Policy struct {
 	// Networks are the private networks that the platform allows; see ParseNetworks.
 	Networks []netip.Prefix
-	// Local allows loopback, link-local and all private addresses: it is for servo dev, which
-	// only its own machine reaches. URLs are then saved without resolving their host.
+	// Local allows loopback, link-local and all private addresses. It is for servo dev, which only
+	// its own machine can reach. URLs are then saved without resolving their host.
 	Local bool
 	// Resolver resolves host names; nil is the system's.
 	Resolver *net.Resolver
-	// Logger is told which address was refused, which callers are not; nil logs nothing.
+	// Logger logs refused addresses, which callers do not see; nil logs nothing.
 	Logger *slog.Logger
 }
 
 // Guard checks addresses against a policy. A nil guard has the policy without exceptions.
 type Guard struct{ policy Policy }
 
-// NewGuard makes a guard.
+// NewGuard returns a guard.
 func NewGuard(policy Policy) *Guard { return &Guard{policy} }
 
 func (g *Guard) rules() Policy {
@@ -150,7 +150,7 @@ func (g *Guard) rules() Policy {
 	return g.policy
 }
 
-// Check refuses an address, or not.
+// Check refuses an address that the policy does not allow.
 func (g *Guard) Check(address netip.Addr) error {
 	policy := g.rules()
 	plain := unwrap(address)
@@ -169,18 +169,18 @@ func (g *Guard) Check(address netip.Addr) error {
 	case private:
 		remedy = "use a public address, or ask the platform team to add its network to --allow-private-networks"
 	case local:
-		remedy = "use the address of another machine: only servo dev calls this one"
+		remedy = "use the address of another machine; only servo dev calls its own"
 	case public, never:
 	}
 	return fault.New(fault.InvalidArgument, fmt.Sprintf("%s is %s", address, kind), fault.Field("url"), fault.Remedy(remedy),
 		fault.Cause(ErrRefused), fault.Value("address", address.String()))
 }
 
-// maxNetworks bounds the list of networks.
+// maxNetworks is the maximum number of networks.
 const maxNetworks = 100
 
-// ParseNetworks reads the private networks that the platform allows, as 10.0.0.0/8 or as one
-// address. It refuses networks that hold addresses which are never called.
+// ParseNetworks parses the private networks that the platform allows, as 10.0.0.0/8 or as one
+// address. It refuses networks with addresses that are never called.
 func ParseNetworks(field string, texts []string) ([]netip.Prefix, error) {
 	if len(texts) > maxNetworks {
 		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("has %d networks, the limit is %d", len(texts), maxNetworks), fault.Field(field), fault.Remedy("use larger networks"))
@@ -193,7 +193,7 @@ func ParseNetworks(field string, texts []string) ([]netip.Prefix, error) {
 		}
 		for _, s := range spans {
 			if s.class != private && s.prefix.Overlaps(network) && !metadataInside(s, network) {
-				return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%s holds %s, which is %s", network, s.prefix, s.kind), fault.Field(field),
+				return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%s contains %s, which is %s", network, s.prefix, s.kind), fault.Field(field),
 					fault.Remedy("list private networks only, such as 10.0.0.0/8; loopback is called by servo dev only"))
 			}
 		}
@@ -209,13 +209,13 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	}
 	network, err := netip.ParsePrefix(text)
 	if err == nil && network.Addr().Is4In6() {
-		return netip.Prefix{}, ErrRefused // ::ffff:10.0.0.0/104: written as IPv4 it is understood by everybody
+		return netip.Prefix{}, ErrRefused // ::ffff:10.0.0.0/104: must be written as IPv4
 	}
 	return network.Masked(), err
 }
 
-// metadataInside says that a span is a single address inside of a network, such as Alibaba's
-// metadata service in 100.64.0.0/10. It stays refused, and the network may be allowed.
+// metadataInside reports whether a span is a single address inside of a network, such as Alibaba's
+// metadata service in 100.64.0.0/10. The address stays refused, and the network may be allowed.
 func metadataInside(s span, network netip.Prefix) bool {
 	return s.class == never && s.prefix.IsSingleIP() && network.Bits() < s.prefix.Bits() && network.Contains(s.prefix.Addr()) && !s.prefix.Addr().IsUnspecified()
 }

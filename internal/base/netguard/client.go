@@ -15,9 +15,9 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Options say how calls are made. Zero fields have the defaults that stand beside them.
+// Options configure calls. A zero field has the default that its comment names.
 type Options struct {
-	Guard *Guard // says which addresses may be called; nil allows public ones only
+	Guard *Guard // decides which addresses may be called; nil allows public ones only
 
 	DialTimeout   time.Duration // to connect; 5 s
 	HeaderTimeout time.Duration // from the request to the first byte of its answer; Timeout
@@ -28,10 +28,10 @@ type Options struct {
 	MaxIdlePerHost  int // kept open without a call; 10
 }
 
-// NoTimeout is the Timeout of calls that end with their context alone.
+// NoTimeout is the Timeout of calls that end only with their context.
 const NoTimeout = time.Duration(-1)
 
-// Limits of a call that need no choice.
+// The fixed limits of a call.
 const (
 	maxHeaderBytes = 64 << 10
 	idleTimeout    = 90 * time.Second
@@ -39,10 +39,10 @@ const (
 	maxIdlePerHost = 10
 )
 
-// ErrTooLarge is what reading a body ends with when it is larger than allowed.
+// ErrTooLarge is the error of reading a body that is larger than allowed.
 var ErrTooLarge = errors.New("the answer is larger than allowed")
 
-// New makes a client that calls only what its guard lets it.
+// New returns a client that calls only addresses that its guard allows.
 func New(o Options) *http.Client {
 	o.DialTimeout, o.Timeout = cmp.Or(o.DialTimeout, 5*time.Second), cmp.Or(o.Timeout, 30*time.Second)
 	o.HeaderTimeout, o.MaxBody = cmp.Or(o.HeaderTimeout, o.Timeout), cmp.Or(o.MaxBody, 1<<20)
@@ -50,7 +50,7 @@ func New(o Options) *http.Client {
 	guard := o.Guard
 	dialer := &net.Dialer{
 		Timeout: o.DialTimeout, Resolver: guard.rules().Resolver,
-		// Here the name is resolved and the socket made: what it connects to is this address.
+		// The name is resolved and the socket exists: it connects to this address.
 		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
 			return guard.checkSocket(network, address)
 		},
@@ -75,7 +75,7 @@ func New(o Options) *http.Client {
 	}
 }
 
-// limited makes the calls and bounds what is read of their answers.
+// limited makes calls and limits the size of their responses.
 type limited struct {
 	inner *http.Transport
 	guard *Guard
@@ -102,8 +102,8 @@ func (l *limited) RoundTrip(request *http.Request) (*http.Response, error) {
 // CloseIdleConnections lets http.Client.CloseIdleConnections reach the transport.
 func (l *limited) CloseIdleConnections() { l.inner.CloseIdleConnections() }
 
-// bounded reads so much and not more: a body that is cut short in silence would be taken for
-// a whole one.
+// bounded limits the size of a body. It returns an error beyond the limit, so that a truncated body
+// is never taken for a complete one.
 type bounded struct {
 	io.ReadCloser
 
@@ -142,8 +142,8 @@ func (g *Guard) checkSocket(network, address string) error {
 	return g.Check(socket.Addr())
 }
 
-// conceal replaces the failure of a call with one that tells nothing about the resolver: which
-// one was asked, what it answered, and whether it was that answer that was refused.
+// conceal replaces the failure of a call with one that reveals nothing about name resolution: neither
+// the resolver nor its answer, nor whether the answer was refused.
 func (g *Guard) conceal(host string, err error) error {
 	_, unresolved := errors.AsType[*net.DNSError](err)
 	refused := errors.Is(err, ErrRefused)
@@ -174,7 +174,7 @@ func (e *callError) Error() string { return e.message }
 // Timeout implements net.Error, for http.Client.
 func (e *callError) Timeout() bool { return e.timeout }
 
-// Is finds the cause: unwrapping it would print its addresses.
+// Is compares the cause without unwrapping it, because its text contains addresses.
 func (e *callError) Is(target error) bool { return errors.Is(e.cause, target) }
 
 func withoutAddresses(err error) error {

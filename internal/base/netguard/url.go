@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// MaxURL bounds a URL in bytes.
+	// MaxURL is the maximum length of a URL in bytes.
 	MaxURL = 2000
 	// resolvePatience bounds the resolution of a host while its URL is saved.
 	resolvePatience = 3 * time.Second
@@ -26,9 +26,9 @@ func (g *Guard) CheckURL(field, text string) error {
 	return err
 }
 
-// CheckTarget checks a URL that is about to be saved, as CheckURL does, and every address of
-// its host. A host that does not resolve is refused in the same words as one with a private
-// address. Later calls are checked again: what a name resolves to may change.
+// CheckTarget checks a URL that is about to be saved, as CheckURL does, and every address of its
+// host. A host that does not resolve is refused with the same message as one with a private address.
+// Later calls are checked again, because a name may resolve to another address.
 func (g *Guard) CheckTarget(ctx context.Context, field, text string) error {
 	host, err := g.parse(field, text)
 	policy := g.rules()
@@ -55,7 +55,7 @@ func (g *Guard) CheckTarget(ctx context.Context, field, text string) error {
 		fault.Remedy("use a host with public addresses, or ask the platform team to add its network to --allow-private-networks"), fault.Cause(ErrNoAddress))
 }
 
-// parse checks a URL and gives the host that is to be resolved; "" if it is an address.
+// parse checks a URL and returns the host to resolve; "" if the host is an address.
 func (g *Guard) parse(field, text string) (host string, err error) {
 	refuse := func(message, remedy string) (string, error) {
 		return "", fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
@@ -74,7 +74,7 @@ func (g *Guard) parse(field, text string) (host string, err error) {
 	case u.User != nil:
 		return refuse("contains a user name or a password", "remove it: calls are signed")
 	case u.Fragment != "" || strings.HasSuffix(text, "#"):
-		return refuse("has a fragment", "remove the # and what follows it")
+		return refuse("has a fragment", "remove the part from '#' on")
 	}
 	if address, is := literal(u.Hostname()); is {
 		err := g.Check(address)
@@ -86,18 +86,18 @@ func (g *Guard) parse(field, text string) (host string, err error) {
 	}
 	host = strings.ToLower(u.Hostname())
 	if name := strings.TrimSuffix(host, "."); !g.rules().Local && (name == "localhost" || strings.HasSuffix(name, ".localhost")) {
-		return refuse(fmt.Sprintf("%.100q is a loopback name", name), "use the name of another machine: only servo dev calls this one")
+		return refuse(fmt.Sprintf("%.100q is a loopback name", name), "use the name of another machine; only servo dev calls its own")
 	}
 	return host, nil
 }
 
-// literal is the address that a host is written as, if it is no name.
+// literal returns the address of a host that is not a name.
 func literal(host string) (netip.Addr, bool) {
 	address, err := netip.ParseAddr(host)
 	return address, err == nil
 }
 
-// log tells operators what callers are not told.
+// log logs details for operators that callers do not see.
 func (g *Guard) log(message, host string, err error) {
 	if logger := g.rules().Logger; logger != nil {
 		logger.Warn(message, slog.String("host", host), slog.Any("error", err))

@@ -1,5 +1,5 @@
-// Package suggest finds the name that was probably meant when one is not known. It never
-// decides: what it finds is shown to a person, not used.
+// Package suggest finds the known name that is most similar to an unknown one. The result is shown
+// to users and never used in place of their input.
 package suggest
 
 import (
@@ -14,10 +14,9 @@ const (
 	maxCandidates = 20_000
 )
 
-// Closest is the candidate nearest to word, if one is near enough: at most a third of the
-// word may differ, and never more than three letters. Of equally near ones the first in
-// alphabetical order is taken, whatever the order of the candidates. Among very many
-// candidates it does not look.
+// Closest returns the candidate that is most similar to word, if one is similar enough: at most a
+// third of the word may differ, and never more than three letters. Of equally similar ones it returns
+// the first in alphabetical order. It does not search among very many candidates.
 func Closest(word string, candidates []string) (string, bool) {
 	length := utf8.RuneCountInString(word)
 	if length > maxLength || len(candidates) > maxCandidates {
@@ -37,7 +36,7 @@ func Closest(word string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
-// DidYouMean is "; did you mean x?" for the end of a message, or nothing.
+// DidYouMean returns "; did you mean x?" for the end of a message, or "".
 func DidYouMean(word string, candidates []string) string {
 	if near, ok := Closest(word, candidates); ok {
 		return "; did you mean " + near + "?"
@@ -45,17 +44,16 @@ func DidYouMean(word string, candidates []string) string {
 	return ""
 }
 
-// comparer keeps its memory from one comparison to the next.
+// comparer reuses its buffers between comparisons.
 type comparer struct {
 	a, b                  []rune
 	beforeLast, last, row []int
 }
 
-// distance is the optimal string alignment distance: how many letters to insert, delete,
-// replace or swap with their neighbour to come from one word to the other. It stops
-// counting above limit.
+// distance returns the optimal string alignment distance: how many letters to insert, delete, replace
+// or swap with their neighbour to change one word into the other. It stops counting above limit.
 func (c *comparer) distance(from, to string, limit int) int {
-	// Letters are at most four bytes, so a great difference in bytes is one in letters.
+	// Letters have at most four bytes, so a great difference in bytes is one in letters.
 	if len(from)-4*len(to) > limit || len(to)-4*len(from) > limit {
 		return limit + 1
 	}
@@ -80,7 +78,7 @@ func (c *comparer) distance(from, to string, limit int) int {
 				row[j] = min(row[j], beforeLast[j-2]+1)
 			}
 		}
-		// A swap reaches back two rows, so both must be out of reach before giving up.
+		// A swap refers to the row before last, so both rows must exceed the limit.
 		if slices.Min(row) > limit && slices.Min(last) > limit {
 			return limit + 1
 		}
@@ -89,8 +87,8 @@ func (c *comparer) distance(from, to string, limit int) int {
 	return last[len(b)]
 }
 
-// trim takes away what two words have in common at both ends, which costs nothing: names
-// of one family differ in a few letters.
+// trim removes the common prefix and suffix of two words, which do not change the distance: similar
+// names differ in few letters.
 func trim(a, b []rune) (restOfA, restOfB []rune) {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]

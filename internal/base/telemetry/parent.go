@@ -14,9 +14,9 @@ const parentLength = 55
 // maxState is the longest tracestate that is kept: W3C asks for this much at least.
 const maxState = 512
 
-// Parse reads a trace as Join writes it: a W3C traceparent, and the tracestate after a space if
-// there is one. An invalid traceparent begins no trace and is no reason to refuse a request; an
-// invalid tracestate is dropped. A traceparent of a later version than 00 may go on after its flags.
+// Parse parses a trace that Join has written: a W3C traceparent, and the tracestate after a space if
+// there is one. An invalid traceparent starts no trace and does not fail a request; an invalid
+// tracestate is dropped. A traceparent of a later version than 00 may have more fields after its flags.
 func Parse(joined string) (trace.SpanContext, bool) {
 	traceparent, tracestate, _ := strings.Cut(joined, " ")
 	sc, ok := parseParent(traceparent)
@@ -29,7 +29,7 @@ func Parse(joined string) (trace.SpanContext, bool) {
 	return sc, true
 }
 
-// Join is a traceparent and a tracestate as one text, which events and runs record.
+// Join joins a traceparent and a tracestate into one text, which events and runs record.
 func Join(traceparent, tracestate string) string {
 	if tracestate == "" {
 		return traceparent
@@ -37,13 +37,13 @@ func Join(traceparent, tracestate string) string {
 	return traceparent + " " + tracestate
 }
 
-// Parent is the traceparent of a recorded trace.
+// Parent returns the traceparent of a recorded trace.
 func Parent(joined string) string {
 	traceparent, _ := Split(joined)
 	return traceparent
 }
 
-// Split is a recorded trace as the two headers of W3C.
+// Split splits a recorded trace into the two headers of W3C.
 func Split(joined string) (traceparent, tracestate string) {
 	traceparent, tracestate, _ = strings.Cut(joined, " ")
 	return traceparent, tracestate
@@ -75,7 +75,7 @@ func parseParent(traceparent string) (trace.SpanContext, bool) {
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: flags, Remote: true}), true
 }
 
-// Format writes a trace as Parse reads it; "" for no span.
+// Format formats a trace for Parse; "" without a span.
 func Format(sc trace.SpanContext) string {
 	if !sc.IsValid() {
 		return ""
@@ -87,7 +87,7 @@ func Format(sc trace.SpanContext) string {
 	return Join("00-"+sc.TraceID().String()+"-"+sc.SpanID().String()+"-"+flags, sc.TraceState().String())
 }
 
-// SetHeaders sets the W3C headers of a request that belongs to a recorded trace.
+// SetHeaders sets the W3C headers of a request that is part of a recorded trace.
 func SetHeaders(header http.Header, joined string) {
 	traceparent, tracestate := Split(joined)
 	if traceparent != "" {
@@ -98,7 +98,7 @@ func SetHeaders(header http.Header, joined string) {
 	}
 }
 
-// ID is the trace of a traceparent, for people; "" if it is none.
+// ID returns the trace id of a traceparent; "" if the traceparent is invalid.
 func ID(traceparent string) string {
 	sc, ok := Parse(traceparent)
 	if !ok {
@@ -107,7 +107,7 @@ func ID(traceparent string) string {
 	return sc.TraceID().String()
 }
 
-// Under puts what follows under a traceparent, if it is one.
+// Under returns a context whose spans have the traceparent as parent, if it is valid.
 func Under(ctx context.Context, traceparent string) context.Context {
 	if traceparent == "" {
 		return ctx
@@ -128,7 +128,7 @@ func hexadecimal(text string) bool {
 	return true
 }
 
-// digit is the value of a lower-case hexadecimal digit, more than 15 if it is none.
+// digit returns the value of a lower-case hexadecimal digit, more than 15 for any other byte.
 func digit(c byte) byte {
 	switch {
 	case c >= '0' && c <= '9':

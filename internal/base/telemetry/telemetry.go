@@ -1,7 +1,7 @@
-// Package telemetry sends traces where the standard OTEL_* variables say, and nowhere if they
-// say nothing. It also reads and writes the W3C traceparent that Servo carries from a request
-// through a run's events to its workers. It never decides what is traced, and without an
-// exporter nothing is made that would cost anything.
+// Package telemetry exports traces as the standard OTEL_* variables configure, and none without
+// them. It also parses and formats the W3C traceparent that Servo passes from a request through a
+// run's events to its workers. Callers decide what is traced; without an exporter no spans are
+// created.
 package telemetry
 
 import (
@@ -21,23 +21,23 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Service is what calls itself by a name in traces.
+// Service names the process in traces.
 type Service struct {
-	Name    string // such as servo-server; OTEL_SERVICE_NAME is stronger
+	Name    string // such as servo-server; OTEL_SERVICE_NAME overrides it
 	Version string
 }
 
-// Traces are the spans of a process on their way out. A nil one is off.
+// Traces exports the spans of a process. A nil Traces is off.
 type Traces struct {
 	provider *sdktrace.TracerProvider
 }
 
-// scope names what makes the spans.
+// scope names the instrumentation.
 const scope = "go.arco.dev/servo"
 
-// FromEnv starts traces as the environment says, through getenv (os.Getenv): they are on if
-// OTEL_TRACES_EXPORTER is otlp or an OTLP endpoint is set, and off otherwise, which is nil.
-// What the exporters and the sampler read themselves is read from the environment.
+// FromEnv starts traces as the environment configures, through getenv (os.Getenv): they are on if
+// OTEL_TRACES_EXPORTER is otlp or an OTLP endpoint is set; otherwise it returns nil. The exporters
+// and the sampler read further variables from the environment themselves.
 func FromEnv(ctx context.Context, getenv func(string) string, service Service, log *slog.Logger) (*Traces, error) {
 	protocol, err := chosen(getenv)
 	if err != nil || protocol == "" {
@@ -51,15 +51,15 @@ func FromEnv(ctx context.Context, getenv func(string) string, service Service, l
 	}
 	if err != nil {
 		return nil, fault.New(fault.InvalidArgument, "traces cannot be exported: "+err.Error(), fault.Field("OTEL_EXPORTER_OTLP_ENDPOINT"),
-			fault.Remedy("give the address of an OTLP collector, or unset the OTEL_* variables"), fault.Cause(err))
+			fault.Remedy("set the address of an OTLP collector, or unset the OTEL_* variables"), fault.Cause(err))
 	}
-	if log != nil { // the library has one place for what its exporters cannot return
+	if log != nil { // the library has one global handler for errors of its exporters
 		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces cannot be exported", slog.Any("error", err)) }))
 	}
 	return With(ctx, exporter, service)
 }
 
-// chosen is the protocol to export with; "" is off.
+// chosen returns the protocol to export with; "" is off.
 func chosen(getenv func(string) string) (string, error) {
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -75,7 +75,7 @@ func chosen(getenv func(string) string) (string, error) {
 	case strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true"), exporter == "none", exporter == "" && endpoint == "":
 		return "", nil
 	case exporter != "" && exporter != "otlp":
-		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("is %.50q", exporter), fault.Field("OTEL_TRACES_EXPORTER"), fault.Remedy("use otlp, or none"))
+		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("unsupported exporter %.50q", exporter), fault.Field("OTEL_TRACES_EXPORTER"), fault.Remedy("use otlp, or none"))
 	}
 	switch protocol := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); protocol {
 	case "":
@@ -83,17 +83,17 @@ func chosen(getenv func(string) string) (string, error) {
 	case "grpc", "http/protobuf":
 		return protocol, nil
 	default:
-		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("is %.50q", protocol), fault.Field("OTEL_EXPORTER_OTLP_PROTOCOL"),
+		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("unsupported protocol %.50q", protocol), fault.Field("OTEL_EXPORTER_OTLP_PROTOCOL"),
 			fault.Remedy("use grpc or http/protobuf"))
 	}
 }
 
-// With sends traces to an exporter.
+// With exports traces to an exporter.
 func With(ctx context.Context, exporter sdktrace.SpanExporter, service Service, options ...sdktrace.TracerProviderOption) (*Traces, error) {
 	described, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String("service.name", service.Name), attribute.String("service.version", service.Version)),
-		resource.WithFromEnv(), // stronger than what stands before it
+		resource.WithFromEnv(), // overrides the attributes above
 	)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func With(ctx context.Context, exporter sdktrace.SpanExporter, service Service, 
 	return &Traces{provider: sdktrace.NewTracerProvider(options...)}, nil
 }
 
-// Tracer makes spans; nil if traces are off.
+// Tracer returns a tracer; nil if traces are off.
 func (t *Traces) Tracer() trace.Tracer {
 	if t == nil {
 		return nil
@@ -110,7 +110,7 @@ func (t *Traces) Tracer() trace.Tracer {
 	return t.provider.Tracer(scope)
 }
 
-// Flush sends what waits.
+// Flush exports all pending spans.
 func (t *Traces) Flush(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -118,7 +118,7 @@ func (t *Traces) Flush(ctx context.Context) error {
 	return t.provider.ForceFlush(ctx)
 }
 
-// Stop sends what waits and ends.
+// Stop exports all pending spans and stops.
 func (t *Traces) Stop(ctx context.Context) error {
 	if t == nil {
 		return nil

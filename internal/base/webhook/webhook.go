@@ -1,6 +1,5 @@
-// Package webhook posts messages to URLs that somebody else has chosen, signed so that the
-// receiver can believe them. It never decides what is sent, to whom, or whether it is tried
-// again: that is for the packages that have something to tell.
+// Package webhook posts signed messages to URLs that users have configured. The packages that send
+// messages decide what is sent, to which receivers, and whether a failed call is retried.
 package webhook
 
 import (
@@ -29,20 +28,20 @@ const (
 	secretBytes = 32
 	// Timeout is how long one call may take.
 	Timeout = 10 * time.Second
-	maxBody = 64 << 10 // of an answer
+	maxBody = 64 << 10 // of a response
 )
 
-// NewSecret makes what the messages to one receiver are signed with.
+// NewSecret returns a new key that signs the messages to one receiver.
 func NewSecret() []byte {
 	secret := make([]byte, secretBytes)
 	_, _ = rand.Read(secret) // never fails: crypto/rand panics instead
 	return secret
 }
 
-// SecretText is a secret as receivers are given it.
+// SecretText formats a secret for the receiver.
 func SecretText(secret []byte) string { return "whsec_" + base64.StdEncoding.EncodeToString(secret) }
 
-// Sign is the signature of a message, in the form of the Standard Webhooks convention.
+// Sign returns the signature of a message, in the form of the Standard Webhooks convention.
 func Sign(secret []byte, messageID string, at time.Time, body []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(messageID + "." + strconv.FormatInt(at.Unix(), 10) + "."))
@@ -50,7 +49,7 @@ func Sign(secret []byte, messageID string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Wait is how long to wait after so many failed tries: twice as long after each, up to a bound.
+// Wait returns the backoff after a number of failed attempts: it doubles after each, up to longest.
 func Wait(tries int, first, longest time.Duration) time.Duration {
 	for range tries {
 		if first *= 2; first >= longest {
@@ -60,7 +59,7 @@ func Wait(tries int, first, longest time.Duration) time.Duration {
 	return min(first, longest)
 }
 
-// ValidateName checks what people call a receiver.
+// ValidateName checks the name of a receiver.
 func ValidateName(name string) error {
 	ok := name != "" && len(name) <= maxName
 	for i, r := range name {
@@ -68,17 +67,17 @@ func ValidateName(name string) error {
 		ok = ok && (letter || i > 0 && strings.ContainsRune("-_.", r))
 	}
 	if !ok {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.110q is not a name", name), fault.Field("name"),
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.110q is not a valid name", name), fault.Field("name"),
 			fault.Remedy("use up to 100 letters, digits, - _ and ., such as on-call"))
 	}
 	return nil
 }
 
-// ValidateURL checks where it is.
+// ValidateURL checks the URL of a receiver.
 func ValidateURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxURL || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Fragment != "" {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not the URL of a webhook", text), fault.Field("url"),
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a valid webhook URL", text), fault.Field("url"),
 			fault.Remedy("use http or https, up to 2000 bytes, without user and fragment: https://hooks.example.com/servo"))
 	}
 	return nil
@@ -87,7 +86,7 @@ func ValidateURL(text string) error {
 // Message is one call.
 type Message struct {
 	URL    string
-	ID     string // the same for each try
+	ID     string // the same for each attempt
 	Secret []byte
 	Body   []byte
 }
@@ -98,7 +97,7 @@ type Sender struct {
 	client *http.Client
 }
 
-// NewSender makes a sender that calls what the guard allows; the version is for the User-Agent.
+// NewSender returns a sender that calls URLs that the guard allows; the version is for the User-Agent.
 func NewSender(version string, guard *netguard.Guard) *Sender {
 	return &Sender{agent: "servo/" + version, client: netguard.New(netguard.Options{Guard: guard, Timeout: Timeout, MaxBody: maxBody})}
 }
@@ -106,15 +105,15 @@ func NewSender(version string, guard *netguard.Guard) *Sender {
 // Close closes idle connections.
 func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
-// Post says a message, signed at a time, and why it was not accepted: "" if the receiver
-// answered with 2xx.
+// Post sends a message, signed at a time, and returns why it was not accepted: "" if the receiver
+// responded with 2xx.
 func (s *Sender) Post(ctx context.Context, m Message, at time.Time) (failure string) {
 	_, failure = s.Send(ctx, m, at)
 	return failure
 }
 
-// Send is Post with the status that the receiver has answered, such as "200 OK". The body of the
-// answer is not given to anybody: the receiver may be a server that the caller cannot reach.
+// Send is Post that also returns the status of the response, such as "200 OK". The body of the
+// response is discarded: the receiver may be a server that the caller cannot reach.
 func (s *Sender) Send(ctx context.Context, m Message, at time.Time) (status, failure string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
 	if err != nil {
@@ -130,7 +129,7 @@ func (s *Sender) Send(ctx context.Context, m Message, at time.Time) (status, fai
 		return "", err.Error()
 	}
 	defer func() { _ = response.Body.Close() }()
-	_, _ = io.Copy(io.Discard, response.Body) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, response.Body) // so that the connection can be reused
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return response.Status, fmt.Sprintf("answered %s", response.Status)
 	}

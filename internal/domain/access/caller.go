@@ -10,25 +10,25 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// Caller is whoever makes a call.
+// Caller is the authenticated client of a call.
 type Caller struct {
-	Actor      string // as events and the audit name it
+	Actor      string // its name in events and in the audit log
 	Role       Role
-	Tenant     id.Tenant // zero for the installation's own
+	Tenant     id.Tenant // zero for the installation
 	TenantName string
-	Workspaces []string  // none is the whole tenant
-	Pools      []string  // that a worker may claim from
+	Workspaces []string  // empty is the whole tenant
+	Pools      []string  // pools that a worker may claim from
 	Reports    []string  // pools whose leases a worker may report: all that its key names
-	ExpiresAt  time.Time // of what it shows; zero if that does not expire
-	Person     bool      // known by a token and not by a key
-	Grants     []Grant   // all that a person has, in whatever tenant
+	ExpiresAt  time.Time // of its credentials; zero if they do not expire
+	Person     bool      // authenticated by a token, not by a key
+	Grants     []Grant   // all grants of a person, in all tenants
 }
 
-// Open is everybody, where no keys are asked for.
+// Open returns the caller of a server that requires no keys.
 func Open() Caller { return Caller{Actor: "open", Role: Platform} }
 
-// Caller is who shows the key. A key of the installation is told apart by name from that of a
-// tenant, who may call its keys what it likes.
+// Caller returns the caller that authenticates with the key. A key of the installation has a prefix,
+// because tenants choose the names of their keys freely.
 func (k Key) Caller(tenantName string) Caller {
 	actor := "key/" + k.Name
 	if k.Tenant == (id.Tenant{}) {
@@ -41,30 +41,30 @@ func (k Key) Caller(tenantName string) Caller {
 	return c
 }
 
-// Everywhere says that the caller may reach every tenant.
+// Everywhere reports whether the caller may access every tenant.
 func (c Caller) Everywhere() bool { return c.Role == Platform }
 
-// Request is what a call names, as far as it matters here.
+// Request is the part of a call that authorization depends on.
 type Request struct {
 	Tenant    string
 	Workspace string
 	Pools     []string
 }
 
-// NoTenant is the answer to a name that no tenant has, and to that of another's: the same.
+// NoTenant is the error for a tenant that does not exist or that the caller may not access: the same
+// for both.
 func NoTenant(name string) error { return Missing("tenant", name) }
 
-// Missing is the answer to what is not there, and to what the caller may not see.
+// Missing is the error for an object that does not exist or that the caller may not see.
 func Missing(kind, name string) error {
 	return fault.New(fault.NotFound, fmt.Sprintf("no %s %.100s", kind, name), fault.Field(kind), fault.Remedy("check the name or id"))
 }
 
-// defaultWorkspace is the one that is meant when none is named.
+// defaultWorkspace is the workspace of a request that names none.
 const defaultWorkspace = "default"
 
-// May reports whether a caller may make a call that names this: nil, or what it is told instead.
-// A call that names no tenant where it could is for ForAll to judge, once the request is known
-// to be one.
+// May returns nil if a caller may make a call, or else the error for the caller. ForAll decides about
+// a call that could name a tenant and does not, once its request is parsed.
 func (c Caller) May(m Method, r Request) error {
 	if c.Everywhere() {
 		return nil
@@ -110,21 +110,21 @@ func (c Caller) mayWork(m Method, r Request) error {
 	}
 	for i, pool := range r.Pools {
 		if !slices.Contains(c.Pools, pool) {
-			return fault.New(fault.Forbidden, fmt.Sprintf("this key is not for the pool %.100s", pool), fault.Field(fmt.Sprintf("pools[%d]", i)),
-				fault.Remedy("use a worker key of every pool that is named"), fault.Value("permission", string(m.Permission)), fault.Value("role", string(Worker)))
+			return fault.New(fault.Forbidden, fmt.Sprintf("this key does not permit pool %.100q", pool), fault.Field(fmt.Sprintf("pools[%d]", i)),
+				fault.Remedy("use a worker key with every pool of the request"), fault.Value("permission", string(m.Permission)), fault.Value("role", string(Worker)))
 		}
 	}
 	return nil
 }
 
-// within holds whoever is for some workspaces to them.
+// within restricts a caller that has some workspaces only to them.
 func (c Caller) within(m Method, r Request) error {
 	if len(c.Workspaces) == 0 {
 		return nil
 	}
 	named := r.Workspace
 	switch m.Within {
-	case Harmless, ByRun, ByDeployment: // the thing itself is looked at
+	case Harmless, ByRun, ByDeployment: // the workspace of the object is checked later
 		return nil
 	case Named:
 		if named == "" {
@@ -136,18 +136,18 @@ func (c Caller) within(m Method, r Request) error {
 		return nil
 	}
 	own := strings.Join(c.Workspaces, " or ")
-	message, remedy := "this key is for the workspace "+own, "use a key of the whole tenant"
+	message, remedy := "this key is restricted to workspace "+own, "use a key of the whole tenant"
 	if c.Person {
-		message, remedy = "your grant is for the workspace "+own, "ask for a grant of the whole tenant"
+		message, remedy = "your grant is restricted to workspace "+own, "ask for a grant of the whole tenant"
 	}
 	if m.Within != Whole {
-		remedy = "name the workspace " + own + ", or " + remedy
+		remedy = "set the workspace to " + own + ", or " + remedy
 	}
 	return fault.New(fault.Forbidden, message, fault.Field("workspace"), fault.Remedy(remedy),
 		fault.Value("permission", string(m.Permission)), fault.Value("workspace", own))
 }
 
-// ForAll reports whether a caller may make a call about the installation, which names no tenant.
+// ForAll returns nil if a caller may make a call about the installation, which names no tenant.
 func (c Caller) ForAll(m Method, r Request) error {
 	if c.Everywhere() || m.Scope != OfTenant || r.Tenant != "" || m.Workers && c.Role == Worker {
 		return nil
@@ -155,7 +155,7 @@ func (c Caller) ForAll(m Method, r Request) error {
 	return c.forbidden(Admin)
 }
 
-// Reaches reports whether something in a workspace of the caller's tenant may be shown.
+// Reaches reports whether the caller may see objects of a workspace of their tenant.
 func (c Caller) Reaches(workspace string) bool {
 	return len(c.Workspaces) == 0 || slices.Contains(c.Workspaces, workspace)
 }
@@ -165,13 +165,13 @@ func (c Caller) forbidden(p Permission) error {
 	if c.Person {
 		remedy = fmt.Sprintf("ask for a grant of the role %s", Least(p))
 	}
-	return fault.New(fault.Forbidden, fmt.Sprintf("the role %s does not have the permission %s", c.Role, p), fault.Remedy(remedy),
+	return fault.New(fault.Forbidden, fmt.Sprintf("role %s does not have permission %s", c.Role, p), fault.Remedy(remedy),
 		fault.Value("permission", string(p)), fault.Value("role", string(Least(p))))
 }
 
-// ungranted is told to somebody who is known, and may do nothing.
+// ungranted is the error for an authenticated person without grants.
 func (c Caller) ungranted(p Permission) error {
-	return fault.New(fault.Forbidden, fmt.Sprintf("%s is known, and may do nothing here", c.Actor),
-		fault.Remedy("ask the operator for a grant: no rule of servo server --oidc fits this token's claims"),
+	return fault.New(fault.Forbidden, fmt.Sprintf("%s is authenticated but has no grants", c.Actor),
+		fault.Remedy("ask the operator for a grant: no rule of servo server --oidc matches the claims of this token"),
 		fault.Value("permission", string(p)), fault.Value("role", string(Least(p))))
 }

@@ -1,4 +1,4 @@
-// Package access is who may do what: roles and their permissions, what each call of the API
-// needs, API keys and their lives, and who a caller is. It is pure: it reads no clock, no
-// database and no random number of its own, and keeps no secret: of a key it knows the digest.
+// Package access decides who may do what: roles and their permissions, the permission that each API
+// method requires, API keys, and callers. It is pure: it reads no clock, no database and no random
+// numbers of its own. It keeps no secrets: of a key it has the digest.
 package access

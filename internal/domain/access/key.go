@@ -24,39 +24,39 @@ const (
 	secretBytes = 32
 )
 
-// Digest is what is kept of a secret. A secret is 256 random bits: there is nothing to guess,
-// so a fast digest is as good as a slow one.
+// Digest is the stored form of a secret. A secret has 256 random bits and cannot be guessed, so a fast
+// digest is as good as a slow one.
 type Digest [sha256.Size]byte
 
-// Secret is a key as its owner shows it.
+// Secret is an API key with its secret part, as its owner uses it.
 type Secret struct {
-	ID     string // 16 hex digits, which may be shown to anybody
+	ID     string // 16 hex digits, not secret
 	secret [secretBytes]byte
 }
 
-// NewSecret makes a key.
+// NewSecret creates a key.
 func NewSecret(random io.Reader) (Secret, error) {
 	var raw [idBytes]byte
 	var made Secret
 	if _, err := io.ReadFull(random, raw[:]); err != nil {
-		return Secret{}, fmt.Errorf("make a key: %w", err)
+		return Secret{}, fmt.Errorf("create a key: %w", err)
 	}
 	if _, err := io.ReadFull(random, made.secret[:]); err != nil {
-		return Secret{}, fmt.Errorf("make a key: %w", err)
+		return Secret{}, fmt.Errorf("create a key: %w", err)
 	}
 	made.ID = hex.EncodeToString(raw[:])
 	return made, nil
 }
 
-// Text is the key as it is given out, once.
+// Text returns the key as it is shown to its owner, once.
 func (s Secret) Text() string {
 	return prefix + s.ID + "_" + base64.RawURLEncoding.EncodeToString(s.secret[:])
 }
 
-// Digest is what is kept of it.
+// Digest returns the digest to store.
 func (s Secret) Digest() Digest { return sha256.Sum256(s.secret[:]) }
 
-// Is says, in the same time whatever the answer, whether this is the secret of a digest.
+// Is reports, in constant time, whether a digest is the digest of this secret.
 func (s Secret) Is(d Digest) bool {
 	own := s.Digest()
 	return subtle.ConstantTimeCompare(own[:], d[:]) == 1
@@ -64,7 +64,7 @@ func (s Secret) Is(d Digest) bool {
 
 var keyID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// ParseSecret reads a key. There is one way to write each.
+// ParseSecret parses a key. Each key has exactly one text.
 func ParseSecret(text string) (s Secret, ok bool) {
 	rest, found := strings.CutPrefix(text, prefix)
 	name, secret, cut := strings.Cut(rest, "_")
@@ -72,13 +72,13 @@ func ParseSecret(text string) (s Secret, ok bool) {
 		return Secret{}, false
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
-	if err != nil || len(raw) != secretBytes || len(secret) != base64.RawURLEncoding.EncodedLen(secretBytes) { // line ends are skipped by the decoder
+	if err != nil || len(raw) != secretBytes || len(secret) != base64.RawURLEncoding.EncodedLen(secretBytes) { // the decoder skips line ends
 		return Secret{}, false
 	}
 	return Secret{ID: name, secret: [secretBytes]byte(raw)}, true
 }
 
-// Settings are what is said about a key when it is made.
+// Settings are the properties of a new key.
 type Settings struct {
 	Name      string    `json:"name"`
 	Role      Role      `json:"role"`
@@ -87,16 +87,16 @@ type Settings struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
-// Limits of what may be said about a key.
+// The limits of keys.
 const (
 	maxPools = 100
-	// MaxKeys is how many keys of a tenant, or of the installation, may be alive.
+	// MaxKeys is how many active keys a tenant, or the installation, may have.
 	MaxKeys = 1000
-	// MaxLife is how long a key may live if it is said.
+	// MaxLife is the longest expiry of a key.
 	MaxLife = 10 * 365 * 24 * time.Hour
-	// DefaultOverlap is how long a key goes on after it was rotated.
+	// DefaultOverlap is how long a key stays valid after it was rotated.
 	DefaultOverlap = 24 * time.Hour
-	// MaxOverlap bounds it.
+	// MaxOverlap is the longest overlap.
 	MaxOverlap = 30 * 24 * time.Hour
 )
 
@@ -105,57 +105,56 @@ var (
 	poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,99}$`)
 )
 
-// Validate checks what is said about a key of a tenant, or of the installation if it is the
-// zero one.
+// Validate checks the settings of a key of a tenant; the zero tenant is the installation.
 func (s Settings) Validate(owner id.Tenant, now time.Time) error {
 	bad := func(field, message, remedy string) error {
 		return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
 	}
 	switch ofPlatform := owner == (id.Tenant{}); {
 	case !keyName.MatchString(s.Name):
-		return bad("name", fmt.Sprintf("%.110q is not a name", s.Name), "use up to 100 letters, digits, - _ and ., such as ci")
+		return bad("name", fmt.Sprintf("%.110q is not a valid name", s.Name), "use up to 100 letters, digits, - _ and ., such as ci")
 	case keyID.MatchString(s.Name):
-		return bad("name", "looks like the id of a key", "use a name that people recognise, such as ci")
+		return bad("name", fmt.Sprintf("%.110q looks like the id of a key", s.Name), "use a descriptive name, such as ci")
 	case !s.Role.Known():
 		return bad("role", fmt.Sprintf("%.100q is not a role", s.Role), "use one of viewer, operator, developer, admin, worker, tick, platform")
 	case ofPlatform && s.Role != Platform && s.Role != Worker && s.Role != Tick:
-		return bad("role", fmt.Sprintf("%s is a role of a tenant", s.Role), "name the tenant; a key of the installation has the role platform, worker or tick")
+		return bad("role", fmt.Sprintf("role %s requires a tenant", s.Role), "set the tenant; a key of the installation has the role platform, worker or tick")
 	case !ofPlatform && (s.Role == Platform || s.Role == Tick):
-		return bad("role", fmt.Sprintf("%s is not a role of a tenant", s.Role), "leave the tenant out, or use admin")
+		return bad("role", fmt.Sprintf("role %s is not available to tenants", s.Role), "remove the tenant, or use admin")
 	case s.Workspace != "" && (ofPlatform || s.Role == Worker):
-		return bad("workspace", "is for the roles of a tenant", "leave it out")
+		return bad("workspace", "is set, but only keys of a tenant have a workspace", "remove it")
 	case s.Role == Worker && len(s.Pools) == 0:
-		return bad("pools", "is missing", "name the pools that the worker serves")
+		return bad("pools", "is missing", "list the pools that the worker serves")
 	case s.Role != Worker && len(s.Pools) > 0:
-		return bad("pools", "is for worker keys", "leave it out, or use the role worker")
+		return bad("pools", "is set, but only worker keys have pools", "remove it, or use the role worker")
 	case len(s.Pools) > maxPools:
-		return bad("pools", fmt.Sprintf("has %d pools", len(s.Pools)), "use up to 100, or several keys")
+		return bad("pools", fmt.Sprintf("has %d pools, the limit is 100", len(s.Pools)), "use several keys")
 	case !s.ExpiresAt.IsZero() && !s.ExpiresAt.After(now):
-		return bad("expires_in", "is over already", "use a time in the future, or none")
+		return bad("expires_in", "is in the past", "use a time in the future, or remove it")
 	case !s.ExpiresAt.IsZero() && s.ExpiresAt.After(now.Add(MaxLife)):
-		return bad("expires_in", "is more than ten years", "use a shorter time, or none")
+		return bad("expires_in", "is more than ten years", "use a shorter time, or remove it")
 	}
 	for i, pool := range s.Pools {
 		if !poolName.MatchString(pool) || slices.Contains(s.Pools[:i], pool) {
-			return bad(fmt.Sprintf("pools[%d]", i), fmt.Sprintf("%.110q is not the name of a pool, or is there twice", pool), "use lower-case letters, digits and - _ . such as default")
+			return bad(fmt.Sprintf("pools[%d]", i), fmt.Sprintf("%.110q is not a valid pool name or is listed twice", pool), "use lower-case letters, digits and - _ . such as default")
 		}
 	}
 	return nil
 }
 
 type (
-	// KeyCreated begins a key. Its secret is in no event, nor is the digest of it.
+	// KeyCreated creates a key. No event contains its secret or the digest of it.
 	KeyCreated struct {
 		Key      string `json:"key"` // its public id
 		Replaces string `json:"replaces,omitempty"`
 		Settings
 	}
-	// KeyRotated says that another key takes over, and until when this one is believed.
+	// KeyRotated replaces a key by another; the replaced key stays valid until it expires.
 	KeyRotated struct {
-		By        string    `json:"by"` // the public id of the other
+		By        string    `json:"by"` // the public id of the new key
 		ExpiresAt time.Time `json:"expires_at"`
 	}
-	// KeyRevoked ends a key at once.
+	// KeyRevoked revokes a key immediately.
 	KeyRevoked struct {
 		Reason string `json:"reason,omitempty"`
 	}
@@ -171,9 +170,9 @@ func Events() []event.Definition {
 	return []event.Definition{event.Define[KeyCreated](), event.Define[KeyRotated](), event.Define[KeyRevoked]()}
 }
 
-// Key is an API key without its secret, as its events tell it.
+// Key is an API key without its secret.
 type Key struct {
-	Tenant  id.Tenant // zero for the installation's own
+	Tenant  id.Tenant // zero for the installation
 	ID      id.Key
 	Version int32
 	Public  string // 16 hex digits, in the text of the key
@@ -181,11 +180,11 @@ type Key struct {
 
 	CreatedBy  string
 	CreatedAt  time.Time
-	ReplacedBy string // the public id of the key that took over
+	ReplacedBy string // the public id of the new key
 	RevokedAt  time.Time
 }
 
-// Evolve folds one event into the key.
+// Evolve applies one event to the key.
 func (k Key) Evolve(e event.Event) (Key, error) {
 	if e.Version != k.Version+1 {
 		return k, fmt.Errorf("key %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, k.Version)
@@ -214,18 +213,18 @@ func (k Key) Evolve(e event.Event) (Key, error) {
 	return k, nil
 }
 
-// State says what a key is good for.
+// State is the state of a key.
 type State string
 
 // The states of a key.
 const (
 	Active   State = "ACTIVE"
-	Retiring State = "RETIRING" // another has taken over, and it is still believed
+	Retiring State = "RETIRING" // replaced by another key, and still valid
 	Expired  State = "EXPIRED"
 	Revoked  State = "REVOKED"
 )
 
-// StateAt is what the key is good for at a time.
+// StateAt returns the state of the key at a time.
 func (k Key) StateAt(now time.Time) State {
 	switch {
 	case !k.RevokedAt.IsZero():
@@ -238,11 +237,11 @@ func (k Key) StateAt(now time.Time) State {
 	return Active
 }
 
-// Rotate says when a key ends that is rotated now: after the overlap, or when it would have
-// ended anyway, whichever comes first.
+// Rotate returns when a key that is rotated now expires: after the overlap, or at its own expiry if
+// that is earlier.
 func (k Key) Rotate(now time.Time, overlap time.Duration) (time.Time, error) {
 	if overlap < 0 || overlap > MaxOverlap {
-		return time.Time{}, fault.New(fault.InvalidArgument, fmt.Sprintf("is %s", overlap), fault.Field("overlap"), fault.Remedy("use 0 s to 720 h"))
+		return time.Time{}, fault.New(fault.InvalidArgument, fmt.Sprintf("is %s, must be 0s to 720h", overlap), fault.Field("overlap"), fault.Remedy("use a duration such as 24h"))
 	}
 	if state := k.StateAt(now); state != Active {
 		return time.Time{}, fault.New(fault.Conflict, fmt.Sprintf("key %s is %s", k.Public, state), fault.Field("key"), fault.Remedy("rotate a key that is active, or create one"))

@@ -1,54 +1,54 @@
 package access
 
-// Scope says whose key a call needs.
+// Scope defines which keys permit a call.
 type Scope int
 
 // The scopes.
 const (
-	// OfTenant needs a key of the tenant that the request names; without a name the call is
-	// about the installation, and needs a platform key.
+	// OfTenant requires a key of the tenant that the request names; without a name the call is
+	// about the installation, and requires a platform key.
 	OfTenant Scope = iota + 1
-	// OfPlatform needs a platform key.
+	// OfPlatform requires a platform key.
 	OfPlatform
-	// OfWorker needs a worker key of every pool that is named, or a platform key.
+	// OfWorker requires a worker key with every pool of the request, or a platform key.
 	OfWorker
-	// OfAnybody needs some key of people: the answer shows what is the caller's.
+	// OfAnybody requires any key except those of workers: the response is limited to the caller's objects.
 	OfAnybody
 )
 
-// Within says how a key that is for one workspace is held to it.
+// Within defines how a key of one workspace is restricted to it.
 type Within int
 
-// The ways.
+// The restrictions.
 const (
-	// Whole: the call is about the tenant as a whole, and not for a key of one workspace.
+	// Whole: the call is about the whole tenant, and not available to a key of one workspace.
 	Whole Within = iota
-	// Named: the request names the workspace; none is the one that is called default.
+	// Named: the request names the workspace; the default is the workspace default.
 	Named
-	// Filtered: the request may name a workspace; none is all of them.
+	// Filtered: the request may filter by a workspace; the default is all of them.
 	Filtered
 	// ByRun: the request names a run, which is in a workspace.
 	ByRun
 	// ByDeployment: the request names a deployment, which is in a workspace.
 	ByDeployment
-	// Harmless: the call shows nothing of any workspace.
+	// Harmless: the response contains nothing of any workspace.
 	Harmless
 )
 
-// Method is what a call needs.
+// Method is the permission and scope that a call requires.
 type Method struct {
 	Permission Permission
 	Scope      Scope
 	Within     Within
-	Workers    bool // worker keys may call it too: workers read what their tasks stand on
+	Workers    bool // worker keys may call it too: workers read the upstreams of their tasks
 }
 
-// Audited reports whether calls are written down: all that change something, but for the work of
-// workers, whose every step is an event already.
+// Audited reports whether calls are in the audit log: all calls that change something, except those
+// of workers, which the event log records already.
 func (m Method) Audited() bool { return !m.Permission.Reads() && m.Scope != OfWorker }
 
-// Methods is what each call of the API needs, by its full name. A call that is not in it is
-// refused to everybody.
+// Methods returns the requirements of each API method by its full name. Every other method is
+// refused.
 func Methods() map[string]Method {
 	all := map[string]Method{}
 	add := func(service string, methods map[string]Method) {
@@ -67,7 +67,7 @@ func tenant(p Permission, within Within) Method {
 
 func platform(p Permission) Method { return Method{Permission: p, Scope: OfPlatform} }
 
-// addTenants adds the services of what belongs to tenants.
+// addTenants adds the services of tenants.
 func addTenants(add func(service string, methods map[string]Method)) {
 	add("TenantService", map[string]Method{
 		"CreateTenant": platform(TenantsManage), "GetTenant": tenant(TenantRead, Harmless),
@@ -125,7 +125,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 	add("MetricsService", map[string]Method{"GetTenantMetrics": tenant(RunsRead, Whole)})
 }
 
-// addPlatform adds the services of what belongs to the installation, and those of workers.
+// addPlatform adds the services of the installation and of workers.
 func addPlatform(add func(service string, methods map[string]Method)) {
 	worker := Method{Permission: TasksWork, Scope: OfWorker}
 	add("SchedulerService", map[string]Method{"Tick": platform(SchedulerTick)})

@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// Grant is what a person may do in a tenant, in one workspace of it, or with the role platform
-// everywhere.
+// Grant is a person's role in a tenant, in one workspace of it, or everywhere with the role platform.
 type Grant struct {
 	Role      Role
 	Tenant    string // its name; "" with the role platform
 	Workspace string // "" is the whole tenant
 }
 
-// Person is somebody who is known by a token. Unlike a key, a person may have grants in several
+// Person is a user who is authenticated by a token. Unlike a key, a person may have grants in several
 // tenants.
 type Person struct {
-	Actor     string // as events and the audit name it
+	Actor     string // the name in events and in the audit log
 	Grants    []Grant
 	ExpiresAt time.Time // of the token
 }
 
-// For is who the person is for a call: the request's tenant selects the grants, and of those
-// the ones that permit the call add up. A person without a grant in that tenant is one of the
-// first tenant that there is a grant of, to whom another one is not there.
+// For returns the caller for a call: the request's tenant selects the grants, and all of those that
+// permit the call apply. Without a grant in that tenant, the caller belongs to the first tenant with
+// a grant and may not see the other one.
 func (p Person) For(m Method, r Request) Caller {
 	c := Caller{Actor: p.Actor, Person: true, Grants: p.Grants, ExpiresAt: p.ExpiresAt}
 	for _, g := range p.Grants {
@@ -42,7 +41,7 @@ func (p Person) For(m Method, r Request) Caller {
 	}
 	here := p.in(c.TenantName, func(role Role) bool { return role.Has(m.Permission) })
 	if len(here) == 0 {
-		here = p.in(c.TenantName, func(Role) bool { return true }) // to be told what is missing
+		here = p.in(c.TenantName, func(Role) bool { return true }) // for the error message
 	}
 	whole := false
 	for _, g := range here {
@@ -60,7 +59,7 @@ func (p Person) For(m Method, r Request) Caller {
 	return c
 }
 
-// Tenants are the names of all tenants in which a person has a grant, in the order of the grants.
+// Tenants returns the names of all tenants in which a person has a grant, in the order of the grants.
 func (c Caller) Tenants() (names []string) {
 	for _, g := range c.Grants {
 		if g.Tenant != "" && !slices.Contains(names, g.Tenant) {
@@ -70,7 +69,7 @@ func (c Caller) Tenants() (names []string) {
 	return names
 }
 
-// in are the grants in a tenant whose role is one of those.
+// in returns the grants in a tenant with a matching role.
 func (p Person) in(tenant string, fits func(Role) bool) (found []Grant) {
 	for _, g := range p.Grants {
 		if g.Tenant == tenant && fits(g.Role) {

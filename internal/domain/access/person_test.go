@@ -47,7 +47,7 @@ func TestPerson(t *testing.T) {
 		require.False(t, p.For(write, access.Request{Tenant: "acme"}).Reaches("prod"))
 		f, ok := fault.As(may(p, write, access.Request{Tenant: "acme", Workspace: "prod"}))
 		require.True(t, ok)
-		require.Equal(t, "your grant is for the workspace dev or test", f.Message)
+		require.Equal(t, "your grant is restricted to workspace dev or test", f.Message)
 	})
 
 	t.Run("a person may make a call if one of the grants alone permits it, and only then", func(t *testing.T) {

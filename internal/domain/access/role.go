@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Permission is something that a caller may do.
+// Permission is the right to do one kind of action.
 type Permission string
 
-// The permissions. What ends with _READ changes nothing.
+// The permissions. Those that end with _READ change nothing.
 const (
 	AssetsRead     Permission = "ASSETS_READ" // deployments and pipelines, too
 	RunsRead       Permission = "RUNS_READ"
@@ -40,7 +40,7 @@ const (
 	KeysRead            Permission = "KEYS_READ"
 	QuotasRead          Permission = "QUOTAS_READ"
 	SubscriptionsManage Permission = "SUBSCRIPTIONS_MANAGE" // channels of alerts, too
-	SubscriptionsRead   Permission = "SUBSCRIPTIONS_READ"   // the URLs of webhooks often hold a secret
+	SubscriptionsRead   Permission = "SUBSCRIPTIONS_READ"   // the URLs of webhooks often contain a secret
 	AuditRead           Permission = "AUDIT_READ"
 	WorkspacesManage    Permission = "WORKSPACES_MANAGE"
 
@@ -57,15 +57,15 @@ const (
 	TasksWork Permission = "TASKS_WORK" // claim, report, heartbeat
 )
 
-// Reads says that whoever uses the permission changes nothing.
+// Reads reports whether the permission changes nothing.
 func (p Permission) Reads() bool { return strings.HasSuffix(string(p), "_READ") }
 
-// Role is what a key is for.
+// Role is a set of permissions.
 type Role string
 
-// The roles. The first four are of a tenant, each with what the one before may do; a platform
-// key may do everything everywhere; a worker key works, and does nothing else; a tick key asks
-// servers to fire what is due, and does nothing else.
+// The roles. The first four are roles of a tenant, each with the permissions of the one before. A
+// platform key may do everything everywhere. A worker key may only claim and report tasks. A tick key
+// may only make servers fire due slots.
 const (
 	Viewer      Role = "viewer"
 	Operator    Role = "operator"
@@ -76,10 +76,10 @@ const (
 	Tick        Role = "tick"
 )
 
-// Roles are all of them, the weakest first.
+// Roles returns all roles, the weakest first.
 func Roles() []Role { return []Role{Worker, Tick, Viewer, Operator, Developer, TenantAdmin, Platform} }
 
-// ladder is what each role adds to the one before.
+// ladder returns the permissions that each role adds to the one before.
 func ladder() []rung {
 	return []rung{
 		{Viewer, []Permission{
@@ -99,7 +99,7 @@ type rung struct {
 	adds []Permission
 }
 
-// Permissions are what a role may do.
+// Permissions returns the permissions of a role.
 func (r Role) Permissions() (all []Permission) {
 	switch r { //nolint:exhaustive // the others are on the ladder
 	case Worker:
@@ -116,13 +116,13 @@ func (r Role) Permissions() (all []Permission) {
 	return nil
 }
 
-// Has reports whether a role may do something.
+// Has reports whether a role has a permission.
 func (r Role) Has(p Permission) bool { return slices.Contains(r.Permissions(), p) }
 
-// Known reports whether there is such a role.
+// Known reports whether the role exists.
 func (r Role) Known() bool { return slices.Contains(Roles(), r) }
 
-// Least is the weakest role that may do something.
+// Least returns the weakest role with a permission.
 func Least(p Permission) Role {
 	switch p { //nolint:exhaustive // the others are on the ladder
 	case TasksWork:

@@ -10,30 +10,30 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// Kind says what an alert is about.
+// Kind is the kind of an alert.
 type Kind string
 
 // The kinds of alerts.
 const (
 	PipelineFailed   Kind = "PIPELINE_FAILED"   // a config has failed
-	PipelineFailing  Kind = "PIPELINE_FAILING"  // a config fails again and again
+	PipelineFailing  Kind = "PIPELINE_FAILING"  // a config has failed several times in a row
 	PipelineDisabled Kind = "PIPELINE_DISABLED" // its failures have disabled it
-	RunLate          Kind = "RUN_LATE"          // a run of a config began too late, or has not begun
-	RunOverran       Kind = "RUN_OVERRAN"       // a run of a config took longer than it may
-	SLABreaches      Kind = "SLA_BREACHES"      // a tenant has many breaches today
+	RunLate          Kind = "RUN_LATE"          // a run of a config started too late, or has not started
+	RunOverran       Kind = "RUN_OVERRAN"       // a run of a config exceeded its max_execution
+	SLABreaches      Kind = "SLA_BREACHES"      // a tenant has many SLA breaches today
 	ScheduleLag      Kind = "SCHEDULE_LAG"      // configs are overdue
 )
 
-// Kinds are all of them.
+// Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{PipelineFailed, PipelineFailing, PipelineDisabled, RunLate, RunOverran, SLABreaches, ScheduleLag}
 }
 
-// When the rules apply.
+// The thresholds of the rules.
 const (
-	FailingAt  = 3           // failures one after the other
+	FailingAt  = 3           // consecutive failures
 	BreachesAt = 10          // in a day
-	LagAt      = time.Minute // that a config is overdue
+	LagAt      = time.Minute // by which a config is overdue
 )
 
 // Severity is how urgent an alert is.
@@ -62,7 +62,7 @@ func (s Severity) String() string {
 	return fmt.Sprintf("Severity(%d)", int16(s))
 }
 
-// Severity is how urgent alerts of the kind are.
+// Severity returns the severity of alerts of the kind.
 func (k Kind) Severity() Severity {
 	switch k {
 	case PipelineDisabled, ScheduleLag:
@@ -75,7 +75,7 @@ func (k Kind) Severity() Severity {
 }
 
 type (
-	// Raised begins an alert.
+	// Raised opens an alert.
 	Raised struct {
 		Kind     Kind      `json:"kind"`
 		Severity Severity  `json:"severity"`
@@ -83,7 +83,7 @@ type (
 		Name     string    `json:"name,omitempty"`
 		Message  string    `json:"message"`
 	}
-	// Resolved ends it.
+	// Resolved closes it.
 	Resolved struct{}
 )
 
@@ -101,22 +101,22 @@ func Events() []event.Definition {
 	}
 }
 
-// Alert is one beginning and end of a condition.
+// Alert is one period in which a condition holds.
 type Alert struct {
-	Tenant   id.Tenant // zero for the installation's own
+	Tenant   id.Tenant // zero for the installation
 	ID       id.Alert
 	Version  int32
 	Kind     Kind
 	Severity Severity
 	About    uuid.UUID
-	Name     string // of what it is about: WORKSPACE/CONFIG
+	Name     string // of its subject: WORKSPACE/CONFIG
 	Message  string
 
 	RaisedAt   time.Time
 	ResolvedAt time.Time // zero while it is open
 }
 
-// Evolve folds one event into the alert.
+// Evolve applies one event to the alert.
 func (a Alert) Evolve(e event.Event) (Alert, error) {
 	if e.Version != a.Version+1 {
 		return a, fmt.Errorf("alert %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, a.Version)
@@ -146,12 +146,12 @@ func misplaced(e event.Event) error {
 	return fmt.Errorf("%s: %s is out of place", e.Subject, e.Body.EventType())
 }
 
-// Key is what an alert is about: while one is open there is no second.
+// Key identifies the condition of an alert: at most one alert of a key is open.
 type Key struct {
 	Tenant id.Tenant
 	Kind   Kind
 	About  uuid.UUID
 }
 
-// Key finds the alert among the open ones.
+// Key returns the key of the alert.
 func (a Alert) Key() Key { return Key{Tenant: a.Tenant, Kind: a.Kind, About: a.About} }

@@ -153,7 +153,7 @@ func TestHears(t *testing.T) {
 		{"one of the installation hears of all", alert.Channel{ChannelSettings: high}, alert.Alert{Tenant: globex, Severity: alert.High}, true},
 		{"one that was deleted hears of nothing", alert.Channel{ChannelSettings: high, DeletedAt: at}, alert.Alert{Severity: alert.High}, false},
 	} {
-		require.Equal(t, c.hears, c.channel.Hears(c.alert), c.claim)
+		require.Equal(t, c.hears, c.channel.Receives(c.alert), c.claim)
 	}
 }
 
@@ -252,6 +252,6 @@ func TestConditionMessage(t *testing.T) {
 	}
 	require.Equal(t, alert.Low, alert.PipelineFailed.Severity())
 	c := alert.Condition{Key: alert.Key{Kind: alert.RunLate}, Workspace: "default", Name: "cost", Count: 1, Since: at}
-	require.Equal(t, "a run of config default/cost should have begun by 2026-11-15T09:30:00Z; servo why cost tells what holds it up", c.Message())
+	require.Equal(t, "a run of config default/cost should have started by 2026-11-15T09:30:00Z; servo why cost shows what it waits for", c.Message())
 	require.Equal(t, "the installation", alert.Condition{Key: alert.Key{Kind: alert.ScheduleLag}}.Subject())
 }

@@ -10,7 +10,7 @@ import (
 	"go.arco.dev/servo/internal/base/webhook"
 )
 
-// Channel is a URL that hears of alerts: of its tenant's, or of all if it belongs to the
+// Channel is a URL that receives alerts: those of its tenant, or all if it belongs to the
 // installation.
 type Channel struct {
 	Tenant  id.Tenant // zero for the installation
@@ -23,17 +23,17 @@ type Channel struct {
 	DeletedAt time.Time
 }
 
-// ChannelSettings is what people say about a channel.
+// ChannelSettings are the user-defined properties of a channel.
 type ChannelSettings struct {
 	Name     string   `json:"name"`
 	URL      string   `json:"url"`
-	Severity Severity `json:"severity"` // the least that is sent
+	Severity Severity `json:"severity"` // the lowest that is sent
 }
 
 type (
-	// ChannelCreated begins a channel. Its secret is in no event.
+	// ChannelCreated creates a channel. No event contains its secret.
 	ChannelCreated struct{ ChannelSettings }
-	// ChannelDeleted ends it. Its name is free again.
+	// ChannelDeleted deletes it. Its name is free again.
 	ChannelDeleted struct{}
 )
 
@@ -41,10 +41,10 @@ type (
 func (ChannelCreated) EventType() event.Type { return "alert_channel.created" }
 func (ChannelDeleted) EventType() event.Type { return "alert_channel.deleted" }
 
-// MaxChannels is how many a tenant may have.
+// MaxChannels is the maximum number of a tenant's channels.
 const MaxChannels = 20
 
-// Evolve folds one event into the channel.
+// Evolve applies one event to the channel.
 func (c Channel) Evolve(e event.Event) (Channel, error) {
 	if e.Version != c.Version+1 {
 		return c, fmt.Errorf("alert channel %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, c.Version)
@@ -67,8 +67,8 @@ func (c Channel) Evolve(e event.Event) (Channel, error) {
 	return c, nil
 }
 
-// Hears reports whether a channel is told of an alert.
-func (c Channel) Hears(a Alert) bool {
+// Receives reports whether a channel receives an alert.
+func (c Channel) Receives(a Alert) bool {
 	everybody := c.Tenant == (id.Tenant{})
 	return c.DeletedAt.IsZero() && a.Severity >= c.Severity && (everybody || c.Tenant == a.Tenant)
 }
@@ -82,7 +82,7 @@ func (s ChannelSettings) Validate() error {
 		return err
 	}
 	if s.Severity < Low || s.Severity > Critical {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", s.Severity), fault.Field("severity"), fault.Remedy("use LOW, MEDIUM, HIGH or CRITICAL"))
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("unknown severity %d", s.Severity), fault.Field("severity"), fault.Remedy("use LOW, MEDIUM, HIGH or CRITICAL"))
 	}
 	return nil
 }

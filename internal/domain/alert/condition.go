@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Condition is something that holds now, with what there is to say about it. Which fields
-// count is a matter of the kind.
+// Condition is a state that raises an alert while it holds. Its kind decides which fields are set.
 type Condition struct {
 	Key
 
@@ -21,7 +20,7 @@ type Condition struct {
 	Reason    string
 }
 
-// Subject names what a condition is about, for people.
+// Subject names the subject of the condition.
 func (c Condition) Subject() string {
 	switch {
 	case c.Workspace != "":
@@ -32,23 +31,23 @@ func (c Condition) Subject() string {
 	return "the installation"
 }
 
-// Message says what is wrong and what shows more.
+// Message describes the problem and names the command that shows more.
 func (c Condition) Message() string {
 	switch c.Kind {
 	case PipelineFailed:
 		return fmt.Sprintf("config %s has failed %s; servo slots list %s shows its runs", c.Subject(), times(c.Count), c.Name)
 	case PipelineFailing:
-		return fmt.Sprintf("config %s has failed %d times one after the other; servo slots list %s shows its runs", c.Subject(), c.Count, c.Name)
+		return fmt.Sprintf("config %s has failed %d times in a row; servo slots list %s shows its runs", c.Subject(), c.Count, c.Name)
 	case PipelineDisabled:
-		return fmt.Sprintf("config %s is disabled: %s; mend it, then servo configs resume %s", c.Subject(), cmp.Or(c.Reason, "it has failed too often"), c.Name)
+		return fmt.Sprintf("config %s is disabled: %s; fix it, then run servo configs resume %s", c.Subject(), cmp.Or(c.Reason, "it has failed too often"), c.Name)
 	case RunLate:
-		return fmt.Sprintf("%s of config %s should have begun by %s; servo why %s tells what holds it up", runs(c.Count), c.Subject(), stamp(c.Since), c.Name)
+		return fmt.Sprintf("%s of config %s should have started by %s; servo why %s shows what it waits for", runs(c.Count), c.Subject(), stamp(c.Since), c.Name)
 	case RunOverran:
 		return fmt.Sprintf("a run of config %s has taken longer than its max_execution; servo configs get %s shows it", c.Subject(), c.Name)
 	case SLABreaches:
-		return fmt.Sprintf("tenant %s has had %d breaches of its SLAs today; servo tenants metrics %s shows where", c.Subject(), c.Count, c.Name)
+		return fmt.Sprintf("tenant %s has %d SLA breaches today; servo tenants metrics %s shows them", c.Subject(), c.Count, c.Name)
 	case ScheduleLag:
-		return fmt.Sprintf("configs are overdue, the first by %s; servo status shows whether servers are alive, docs/runbooks/scheduler-is-stuck.md what to do", c.Lag.Round(time.Second))
+		return fmt.Sprintf("configs are overdue, the first by %s; servo status shows whether servers are alive; see docs/runbooks/scheduler-is-stuck.md", c.Lag.Round(time.Second))
 	}
 	return string(c.Kind)
 }
@@ -57,7 +56,7 @@ func times(n int) string {
 	if n == 1 {
 		return "once"
 	}
-	return fmt.Sprintf("%d times one after the other", n)
+	return fmt.Sprintf("%d times in a row", n)
 }
 
 func runs(n int) string {
@@ -69,7 +68,7 @@ func runs(n int) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Compare says which conditions are new, and which alerts are over.
+// Compare returns the new conditions, and the open alerts whose condition no longer holds.
 func Compare(holding []Condition, open []Alert) (raise []Condition, resolve []Alert) {
 	known := make(map[Key]bool, len(open))
 	for _, a := range open {

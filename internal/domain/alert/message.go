@@ -8,7 +8,7 @@ import (
 	"go.arco.dev/servo/internal/base/webhook"
 )
 
-// Change is what a message tells of an alert.
+// Change is the change of an alert that a message reports.
 type Change int16
 
 // The changes, in their order.
@@ -28,15 +28,15 @@ func (c Change) String() string {
 	return fmt.Sprintf("Change(%d)", int16(c))
 }
 
-// Message is one change of an alert on its way to one channel.
+// Message reports one change of an alert to one channel.
 type Message struct {
 	Alert   Alert
 	Tenant  string // its name; "" for the installation
 	Channel Channel
 	Change  Change
 	Secret  []byte
-	Tries   int       // before this one
-	Since   time.Time // when it was written
+	Tries   int       // failed attempts so far
+	Since   time.Time // when it was created
 }
 
 // payload is the body of a message.
@@ -59,11 +59,11 @@ type data struct {
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
 }
 
-// ID is the same for each try, and differs from that of every other message: receivers know
-// by it what they have seen.
+// ID is the same for each attempt and unique among messages, so that receivers can detect
+// duplicates.
 func (m Message) ID() string { return "alert_" + m.Alert.ID.String() + "_" + m.Change.String() }
 
-// Body is what is sent: always the same for the same message.
+// Body returns the body to send, which is the same for each attempt.
 func (m Message) Body() ([]byte, error) {
 	a := m.Alert
 	p := payload{Type: "alert." + m.Change.String(), Timestamp: a.RaisedAt.UTC(), Data: data{
@@ -79,7 +79,7 @@ func (m Message) Body() ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// TestMessage is a message that tells a channel of no alert, with its body.
+// TestMessage returns the body of a message about no alert.
 func TestMessage(tenant, channel, messageID string, at time.Time) ([]byte, error) {
 	return json.Marshal(payload{Type: "alert.test", Timestamp: at.UTC(), Data: data{
 		ID: messageID, Kind: "TEST", Severity: Low.String(), State: "RESOLVED", Tenant: tenant, Name: channel,
@@ -87,14 +87,14 @@ func TestMessage(tenant, channel, messageID string, at time.Time) ([]byte, error
 	}})
 }
 
-// How long a message is tried.
+// The limits of retries.
 const (
 	firstWait = 5 * time.Second
 	maxWait   = time.Hour
 	giveUp    = 24 * time.Hour
 )
 
-// Again is when a message is tried after a failed try, and whether it is at all.
+// Again returns when a message is retried after a failed attempt, and whether it is.
 func (m Message) Again(now time.Time) (at time.Time, again bool) {
 	at = now.Add(webhook.Wait(m.Tries, firstWait, maxWait))
 	return at, at.Before(m.Since.Add(giveUp))

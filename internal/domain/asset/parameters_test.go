@@ -53,7 +53,7 @@ func TestValidateParameters(t *testing.T) {
 		"outside the enum":       {`{"day":"d","region":"asia"}`, `parameters.region: is not an allowed value (choose one of "eu", "us")`},
 		"outside a numeric enum": {`{"day":"d","ratio":2}`, `(choose one of 0.5, 1, 1.5)`},
 		"no object":              {`[]`, "parameters: must be an object, is a list"},
-		"no JSON":                {`{"day":}`, "parameters.day: there should be a value"},
+		"no JSON":                {`{"day":}`, "parameters.day: expected a value"},
 		"a repeated name":        {`{"day":"a","day":"b"}`, `parameters.day: duplicate key "day"`},
 		"NUL":                    {`{"day":"\u0000"}`, "parameters.day: contains a NUL character"},
 		"two mistakes":           {`{"limit":"x"}`, ", and 1 more"},

@@ -396,7 +396,7 @@ func TestParseJSON(t *testing.T) {
 		"a duplicate key":  {`{"version":1,"version":1}`, "version", "duplicate"},
 		"a lone surrogate": {`{"version":"\ud800"}`, "version", "lone surrogate"},
 		"trailing data":    {`{} x`, "", "after the end"},
-		"a YAML comment":   {"# hi\n{}", "", "should be a value"},
+		"a YAML comment":   {"# hi\n{}", "", "expected a value"},
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
 			t.Parallel()
