@@ -108,8 +108,7 @@ func (o PushOptions) keys() ([]push.WorkerKey, error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fault.New(fault.InvalidArgument, "there is no key to believe envelopes by", fault.Field("keys"),
-			fault.Remedy("give the pool's signing key, or set SERVO_PUSH_KEYS"))
+		return nil, fault.Invalid("keys", "there is no key to believe envelopes by", "give the pool's signing key, or set SERVO_PUSH_KEYS")
 	}
 	return keys, nil
 }

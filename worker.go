@@ -113,7 +113,7 @@ func (o *ExecOptions) executor(log *slog.Logger) (*worker.Exec, error) {
 	e := &worker.Exec{Dir: o.Dir, PassEnv: o.PassEnv}
 	for _, name := range o.PassEnv {
 		if name == keyVariable || name == pushKeysVariable {
-			return nil, fault.New(fault.InvalidArgument, name+" holds a key of the worker", fault.Field("pass-env"), fault.Remedy("give commands a key of their own under another name"))
+			return nil, fault.Invalid("pass-env", name+" holds a key of the worker", "give commands a key of their own under another name")
 		}
 	}
 	if o.User != "" {

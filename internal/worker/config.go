@@ -99,31 +99,28 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	refuse := func(field, message, remedy string) error {
-		return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
-	}
 	switch {
 	case c.Conn == nil:
-		return refuse("server", "is missing", "say which server to work for")
+		return fault.Invalid("server", "is missing", "say which server to work for")
 	case len(c.ID) > 200:
-		return refuse("id", "has more than 200 bytes", "use a shorter name")
+		return fault.Invalid("id", "has more than 200 bytes", "use a shorter name")
 	case len(c.Pools) > maxPools:
-		return refuse("pools", "has more than 100 names", "serve fewer pools")
+		return fault.Invalid("pools", "has more than 100 names", "serve fewer pools")
 	case c.Concurrency < 0 || c.Concurrency > maxSlots:
-		return refuse("concurrency", fmt.Sprintf("is %d", c.Concurrency), "use 1 to 100000")
+		return fault.Invalid("concurrency", fmt.Sprintf("is %d", c.Concurrency), "use 1 to 100000")
 	case c.Ahead < 0 || c.Ahead > maxSlots:
-		return refuse("ahead", fmt.Sprintf("is %d", c.Ahead), "use -1 (none) to 100000")
+		return fault.Invalid("ahead", fmt.Sprintf("is %d", c.Ahead), "use -1 (none) to 100000")
 	case c.Lease != 0 && (c.Lease < minLease || c.Lease > maxLease):
-		return refuse("lease", fmt.Sprintf("is %s", c.Lease), "use 1s to 1h")
+		return fault.Invalid("lease", fmt.Sprintf("is %s", c.Lease), "use 1s to 1h")
 	case c.Grace < 0:
-		return refuse("grace", fmt.Sprintf("is %s", c.Grace), "use 0 or more")
+		return fault.Invalid("grace", fmt.Sprintf("is %s", c.Grace), "use 0 or more")
 	case c.HeartbeatEvery < 0 || c.Lease != 0 && c.HeartbeatEvery >= c.Lease:
-		return refuse("heartbeat_every", fmt.Sprintf("is %s", c.HeartbeatEvery), "beat more than once in a lease")
+		return fault.Invalid("heartbeat_every", fmt.Sprintf("is %s", c.HeartbeatEvery), "beat more than once in a lease")
 	}
 	kinds := map[string]bool{}
 	for _, e := range c.Executors {
 		if kinds[e.Kind()] {
-			return refuse("executors", "has two of kind "+e.Kind(), "give one of each kind")
+			return fault.Invalid("executors", "has two of kind "+e.Kind(), "give one of each kind")
 		}
 		kinds[e.Kind()] = true
 	}

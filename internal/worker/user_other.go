@@ -14,7 +14,7 @@ type User struct{}
 
 // LookupUser refuses: commands run as the worker's own user here.
 func LookupUser(field, _ string) (*User, error) {
-	return nil, fault.New(fault.InvalidArgument, "this system cannot run commands as another user", fault.Field(field), fault.Remedy("remove the option"))
+	return nil, fault.Invalid(field, "this system cannot run commands as another user", "remove the option")
 }
 
 func (*User) own(string) error { return nil }

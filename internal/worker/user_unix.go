@@ -25,7 +25,7 @@ type User struct {
 // as another user.
 func LookupUser(field, text string) (*User, error) {
 	refuse := func(message, remedy string) (*User, error) {
-		return nil, fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
+		return nil, fault.Invalid(field, message, remedy)
 	}
 	const remedy = "give the name of a user of this machine, or UID:GID such as 65534:65534"
 	found, err := user.Lookup(text)

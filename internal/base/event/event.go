@@ -39,6 +39,28 @@ type Meta struct {
 	Trace string
 }
 
+// Follows returns an error unless the event is the next one after a version of its stream.
+func (e Event) Follows(version int32) error {
+	if e.Version != version+1 {
+		return fmt.Errorf("%s: event %s has version %d, expected %d", e.Subject, e.Body.EventType(), e.Version, version+1)
+	}
+	return nil
+}
+
+// Unexpected is the error of an event that the state of its stream does not permit.
+func (e Event) Unexpected() error {
+	return fmt.Errorf("%s: unexpected event %s", e.Subject, e.Body.EventType())
+}
+
+// Check returns an error unless the event is the next one of a stream that begins with an event of
+// type First, has no second one, and has no events after its end.
+func Check[First Body](e Event, version int32, ended bool) error {
+	if _, first := e.Body.(First); first != (version == 0) || ended {
+		return e.Unexpected()
+	}
+	return e.Follows(version)
+}
+
 // Definition declares one type of event to a codec.
 type Definition struct {
 	Type   Type

@@ -37,8 +37,7 @@ func ParsePosition(field, text string) (Position, error) {
 		p.Position, _ = strconv.ParseInt(parts[2], 10, 64)
 	}
 	if p.String() != text || p.Epoch < 1 || p.Tx < 0 || p.Position < 0 {
-		return Position{}, fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a position in the feed", text), fault.Field(field),
-			fault.Remedy("use the id of an event that was delivered, the position of a subscription, now or beginning"))
+		return Position{}, fault.Invalid(field, fmt.Sprintf("%.100q is not a position in the feed", text), "use the id of an event that was delivered, the position of a subscription, now or beginning")
 	}
 	return p, nil
 }

@@ -109,6 +109,11 @@ func New(code Code, message string, options ...Option) *Fault {
 	return f
 }
 
+// Invalid returns the fault of an invalid field of a request.
+func Invalid(field, message, remedy string) *Fault {
+	return New(InvalidArgument, message, Field(field), Remedy(remedy))
+}
+
 // FromViolations returns one fault for all violations, or nil without violations. The first violation
 // defines the code.
 func FromViolations(violations []Violation) error {

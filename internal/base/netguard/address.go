@@ -183,18 +183,17 @@ const maxNetworks = 100
 // address. It refuses networks with addresses that are never called.
 func ParseNetworks(field string, texts []string) ([]netip.Prefix, error) {
 	if len(texts) > maxNetworks {
-		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("has %d networks, the limit is %d", len(texts), maxNetworks), fault.Field(field), fault.Remedy("use larger networks"))
+		return nil, fault.Invalid(field, fmt.Sprintf("has %d networks, the limit is %d", len(texts), maxNetworks), "use larger networks")
 	}
 	var networks []netip.Prefix
 	for _, text := range texts {
 		network, err := parseNetwork(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a network", text), fault.Field(field), fault.Remedy("write networks such as 10.0.0.0/8 or fd12::/64"))
+			return nil, fault.Invalid(field, fmt.Sprintf("%.100q is not a network", text), "write networks such as 10.0.0.0/8 or fd12::/64")
 		}
 		for _, s := range spans {
 			if s.class != private && s.prefix.Overlaps(network) && !metadataInside(s, network) {
-				return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%s contains %s, which is %s", network, s.prefix, s.kind), fault.Field(field),
-					fault.Remedy("list private networks only, such as 10.0.0.0/8; loopback is called by servo dev only"))
+				return nil, fault.Invalid(field, fmt.Sprintf("%s contains %s, which is %s", network, s.prefix, s.kind), "list private networks only, such as 10.0.0.0/8; loopback is called by servo dev only")
 			}
 		}
 		networks = append(networks, network)

@@ -58,7 +58,7 @@ func (g *Guard) CheckTarget(ctx context.Context, field, text string) error {
 // parse checks a URL and returns the host to resolve; "" if the host is an address.
 func (g *Guard) parse(field, text string) (host string, err error) {
 	refuse := func(message, remedy string) (string, error) {
-		return "", fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
+		return "", fault.Invalid(field, message, remedy)
 	}
 	const example = "write a URL such as https://worker.example.com/tasks"
 	u, err := url.Parse(text)

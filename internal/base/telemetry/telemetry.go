@@ -75,7 +75,7 @@ func chosen(getenv func(string) string) (string, error) {
 	case strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true"), exporter == "none", exporter == "" && endpoint == "":
 		return "", nil
 	case exporter != "" && exporter != "otlp":
-		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("unsupported exporter %.50q", exporter), fault.Field("OTEL_TRACES_EXPORTER"), fault.Remedy("use otlp, or none"))
+		return "", fault.Invalid("OTEL_TRACES_EXPORTER", fmt.Sprintf("unsupported exporter %.50q", exporter), "use otlp, or none")
 	}
 	switch protocol := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); protocol {
 	case "":
@@ -83,8 +83,7 @@ func chosen(getenv func(string) string) (string, error) {
 	case "grpc", "http/protobuf":
 		return protocol, nil
 	default:
-		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("unsupported protocol %.50q", protocol), fault.Field("OTEL_EXPORTER_OTLP_PROTOCOL"),
-			fault.Remedy("use grpc or http/protobuf"))
+		return "", fault.Invalid("OTEL_EXPORTER_OTLP_PROTOCOL", fmt.Sprintf("unsupported protocol %.50q", protocol), "use grpc or http/protobuf")
 	}
 }
 

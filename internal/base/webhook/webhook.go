@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.arco.dev/servo/internal/base/fault"
@@ -23,7 +22,6 @@ import (
 
 // The limits of a receiver.
 const (
-	maxName     = 100
 	maxURL      = 2000
 	secretBytes = 32
 	// Timeout is how long one call may take.
@@ -59,26 +57,11 @@ func Wait(tries int, first, longest time.Duration) time.Duration {
 	return min(first, longest)
 }
 
-// ValidateName checks the name of a receiver.
-func ValidateName(name string) error {
-	ok := name != "" && len(name) <= maxName
-	for i, r := range name {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		ok = ok && (letter || i > 0 && strings.ContainsRune("-_.", r))
-	}
-	if !ok {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.110q is not a valid name", name), fault.Field("name"),
-			fault.Remedy("use up to 100 letters, digits, - _ and ., such as on-call"))
-	}
-	return nil
-}
-
 // ValidateURL checks the URL of a receiver.
 func ValidateURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxURL || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Fragment != "" {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a valid webhook URL", text), fault.Field("url"),
-			fault.Remedy("use http or https, up to 2000 bytes, without user and fragment: https://hooks.example.com/servo"))
+		return fault.Invalid("url", fmt.Sprintf("%.100q is not a valid webhook URL", text), "use http or https, up to 2000 bytes, without user and fragment: https://hooks.example.com/servo")
 	}
 	return nil
 }

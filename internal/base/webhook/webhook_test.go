@@ -44,10 +44,10 @@ func TestWait(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, webhook.ValidateName("on-call_2.x"))
+	require.NoError(t, fault.CheckName("on-call_2.x", "on-call"))
 	require.NoError(t, webhook.ValidateURL("https://hooks.example.com/servo?team=data"))
 	for _, err := range []error{
-		webhook.ValidateName(""), webhook.ValidateName("-x"), webhook.ValidateName(strings.Repeat("x", 101)),
+		fault.CheckName("", "on-call"), fault.CheckName("-x", "on-call"), fault.CheckName(strings.Repeat("x", 101), "on-call"),
 		webhook.ValidateURL("ftp://example.com"), webhook.ValidateURL("https://"), webhook.ValidateURL("https://user:secret@example.com/"),
 		webhook.ValidateURL("https://example.com/" + strings.Repeat("x", 2000)), webhook.ValidateURL("https://exa mple.com\x00"),
 	} {

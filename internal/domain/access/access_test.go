@@ -216,12 +216,12 @@ func TestKeyLife(t *testing.T) {
 		require.Equal(t, access.Revoked, gone.StateAt(now.Add(-time.Hour)))
 		for _, body := range []event.Body{access.KeyRevoked{}, access.KeyRotated{}, access.KeyCreated{}} {
 			_, err := gone.Evolve(at(gone, body))
-			require.ErrorContains(t, err, "out of place")
+			require.ErrorContains(t, err, "unexpected event")
 		}
 		_, err = access.Key{}.Evolve(at(access.Key{}, access.KeyRevoked{}))
-		require.ErrorContains(t, err, "out of place")
+		require.ErrorContains(t, err, "unexpected event")
 		_, err = born.Evolve(event.Event{Version: 7, Body: access.KeyRevoked{}})
-		require.ErrorContains(t, err, "version 7 after 1")
+		require.ErrorContains(t, err, "version 7, expected 2")
 	})
 
 	t.Run("no event has room for a secret", func(t *testing.T) {

@@ -100,43 +100,38 @@ const (
 	MaxOverlap = 30 * 24 * time.Hour
 )
 
-var (
-	keyName  = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$`)
-	poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,99}$`)
-)
+var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,99}$`)
 
 // Validate checks the settings of a key of a tenant; the zero tenant is the installation.
 func (s Settings) Validate(owner id.Tenant, now time.Time) error {
-	bad := func(field, message, remedy string) error {
-		return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
+	if err := fault.CheckName(s.Name, "ci"); err != nil {
+		return err
 	}
 	switch ofPlatform := owner == (id.Tenant{}); {
-	case !keyName.MatchString(s.Name):
-		return bad("name", fmt.Sprintf("%.110q is not a valid name", s.Name), "use up to 100 letters, digits, - _ and ., such as ci")
 	case keyID.MatchString(s.Name):
-		return bad("name", fmt.Sprintf("%.110q looks like the id of a key", s.Name), "use a descriptive name, such as ci")
+		return fault.Invalid("name", fmt.Sprintf("%.110q looks like the id of a key", s.Name), "use a descriptive name, such as ci")
 	case !s.Role.Known():
-		return bad("role", fmt.Sprintf("%.100q is not a role", s.Role), "use one of viewer, operator, developer, admin, worker, tick, platform")
+		return fault.Invalid("role", fmt.Sprintf("%.100q is not a role", s.Role), "use one of viewer, operator, developer, admin, worker, tick, platform")
 	case ofPlatform && s.Role != Platform && s.Role != Worker && s.Role != Tick:
-		return bad("role", fmt.Sprintf("role %s requires a tenant", s.Role), "set the tenant; a key of the installation has the role platform, worker or tick")
+		return fault.Invalid("role", fmt.Sprintf("role %s requires a tenant", s.Role), "set the tenant; a key of the installation has the role platform, worker or tick")
 	case !ofPlatform && (s.Role == Platform || s.Role == Tick):
-		return bad("role", fmt.Sprintf("role %s is not available to tenants", s.Role), "remove the tenant, or use admin")
+		return fault.Invalid("role", fmt.Sprintf("role %s is not available to tenants", s.Role), "remove the tenant, or use admin")
 	case s.Workspace != "" && (ofPlatform || s.Role == Worker):
-		return bad("workspace", "is set, but only keys of a tenant have a workspace", "remove it")
+		return fault.Invalid("workspace", "is set, but only keys of a tenant have a workspace", "remove it")
 	case s.Role == Worker && len(s.Pools) == 0:
-		return bad("pools", "is missing", "list the pools that the worker serves")
+		return fault.Invalid("pools", "is missing", "list the pools that the worker serves")
 	case s.Role != Worker && len(s.Pools) > 0:
-		return bad("pools", "is set, but only worker keys have pools", "remove it, or use the role worker")
+		return fault.Invalid("pools", "is set, but only worker keys have pools", "remove it, or use the role worker")
 	case len(s.Pools) > maxPools:
-		return bad("pools", fmt.Sprintf("has %d pools, the limit is 100", len(s.Pools)), "use several keys")
+		return fault.Invalid("pools", fmt.Sprintf("has %d pools, the limit is 100", len(s.Pools)), "use several keys")
 	case !s.ExpiresAt.IsZero() && !s.ExpiresAt.After(now):
-		return bad("expires_in", "is in the past", "use a time in the future, or remove it")
+		return fault.Invalid("expires_in", "is in the past", "use a time in the future, or remove it")
 	case !s.ExpiresAt.IsZero() && s.ExpiresAt.After(now.Add(MaxLife)):
-		return bad("expires_in", "is more than ten years", "use a shorter time, or remove it")
+		return fault.Invalid("expires_in", "is more than ten years", "use a shorter time, or remove it")
 	}
 	for i, pool := range s.Pools {
 		if !poolName.MatchString(pool) || slices.Contains(s.Pools[:i], pool) {
-			return bad(fmt.Sprintf("pools[%d]", i), fmt.Sprintf("%.110q is not a valid pool name or is listed twice", pool), "use lower-case letters, digits and - _ . such as default")
+			return fault.Invalid(fmt.Sprintf("pools[%d]", i), fmt.Sprintf("%.110q is not a valid pool name or is listed twice", pool), "use lower-case letters, digits and - _ . such as default")
 		}
 	}
 	return nil
@@ -186,28 +181,21 @@ type Key struct {
 
 // Evolve applies one event to the key.
 func (k Key) Evolve(e event.Event) (Key, error) {
-	if e.Version != k.Version+1 {
-		return k, fmt.Errorf("key %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, k.Version)
+	if err := event.Check[KeyCreated](e, k.Version, !k.RevokedAt.IsZero()); err != nil {
+		return k, err
 	}
-	misplaced := fmt.Errorf("%s: %s is out of place", e.Subject, e.Body.EventType())
 	switch body := e.Body.(type) {
 	case KeyCreated:
-		if k.Version != 0 {
-			return k, misplaced
-		}
 		k = Key{Tenant: e.Tenant, ID: id.Of[id.Key](e.Subject), Public: body.Key, Settings: body.Settings, CreatedBy: e.Meta.Actor, CreatedAt: e.At}
 	case KeyRotated:
-		if k.Version == 0 || k.ReplacedBy != "" || !k.RevokedAt.IsZero() {
-			return k, misplaced
+		if k.ReplacedBy != "" {
+			return k, e.Unexpected()
 		}
 		k.ReplacedBy, k.ExpiresAt = body.By, body.ExpiresAt
 	case KeyRevoked:
-		if k.Version == 0 || !k.RevokedAt.IsZero() {
-			return k, misplaced
-		}
 		k.RevokedAt = e.At
 	default:
-		return k, misplaced
+		return k, e.Unexpected()
 	}
 	k.Version = e.Version
 	return k, nil
@@ -241,7 +229,7 @@ func (k Key) StateAt(now time.Time) State {
 // that is earlier.
 func (k Key) Rotate(now time.Time, overlap time.Duration) (time.Time, error) {
 	if overlap < 0 || overlap > MaxOverlap {
-		return time.Time{}, fault.New(fault.InvalidArgument, fmt.Sprintf("is %s, must be 0s to 720h", overlap), fault.Field("overlap"), fault.Remedy("use a duration such as 24h"))
+		return time.Time{}, fault.Invalid("overlap", fmt.Sprintf("is %s, must be 0s to 720h", overlap), "use a duration such as 24h")
 	}
 	if state := k.StateAt(now); state != Active {
 		return time.Time{}, fault.New(fault.Conflict, fmt.Sprintf("key %s is %s", k.Public, state), fault.Field("key"), fault.Remedy("rotate a key that is active, or create one"))

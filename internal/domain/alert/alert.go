@@ -118,32 +118,22 @@ type Alert struct {
 
 // Evolve applies one event to the alert.
 func (a Alert) Evolve(e event.Event) (Alert, error) {
-	if e.Version != a.Version+1 {
-		return a, fmt.Errorf("alert %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, a.Version)
+	if err := event.Check[Raised](e, a.Version, !a.ResolvedAt.IsZero()); err != nil {
+		return a, err
 	}
 	switch body := e.Body.(type) {
 	case Raised:
-		if a.Version != 0 {
-			return a, misplaced(e)
-		}
 		a = Alert{
 			Tenant: e.Tenant, ID: id.Of[id.Alert](e.Subject), Kind: body.Kind, Severity: body.Severity, About: body.About,
 			Name: body.Name, Message: body.Message, RaisedAt: e.At,
 		}
 	case Resolved:
-		if a.Version == 0 || !a.ResolvedAt.IsZero() {
-			return a, misplaced(e)
-		}
 		a.ResolvedAt = e.At
 	default:
-		return a, misplaced(e)
+		return a, e.Unexpected()
 	}
 	a.Version = e.Version
 	return a, nil
-}
-
-func misplaced(e event.Event) error {
-	return fmt.Errorf("%s: %s is out of place", e.Subject, e.Body.EventType())
 }
 
 // Key identifies the condition of an alert: at most one alert of a key is open.

@@ -46,22 +46,16 @@ const MaxChannels = 20
 
 // Evolve applies one event to the channel.
 func (c Channel) Evolve(e event.Event) (Channel, error) {
-	if e.Version != c.Version+1 {
-		return c, fmt.Errorf("alert channel %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, c.Version)
+	if err := event.Check[ChannelCreated](e, c.Version, !c.DeletedAt.IsZero()); err != nil {
+		return c, err
 	}
 	switch body := e.Body.(type) {
 	case ChannelCreated:
-		if c.Version != 0 {
-			return c, misplaced(e)
-		}
 		c = Channel{Tenant: e.Tenant, ID: id.Of[id.Channel](e.Subject), ChannelSettings: body.ChannelSettings, CreatedBy: e.Meta.Actor, CreatedAt: e.At}
 	case ChannelDeleted:
-		if c.Version == 0 || !c.DeletedAt.IsZero() {
-			return c, misplaced(e)
-		}
 		c.DeletedAt = e.At
 	default:
-		return c, misplaced(e)
+		return c, e.Unexpected()
 	}
 	c.Version = e.Version
 	return c, nil
@@ -75,14 +69,14 @@ func (c Channel) Receives(a Alert) bool {
 
 // Validate checks the settings.
 func (s ChannelSettings) Validate() error {
-	if err := webhook.ValidateName(s.Name); err != nil {
+	if err := fault.CheckName(s.Name, "on-call"); err != nil {
 		return err
 	}
 	if err := webhook.ValidateURL(s.URL); err != nil {
 		return err
 	}
 	if s.Severity < Low || s.Severity > Critical {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("unknown severity %d", s.Severity), fault.Field("severity"), fault.Remedy("use LOW, MEDIUM, HIGH or CRITICAL"))
+		return fault.Invalid("severity", fmt.Sprintf("unknown severity %d", s.Severity), "use LOW, MEDIUM, HIGH or CRITICAL")
 	}
 	return nil
 }

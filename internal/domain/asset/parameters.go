@@ -163,8 +163,7 @@ func ValidateParameters(p Pipeline, params json.RawMessage) (json.RawMessage, er
 	}
 	given, ok := tree.(map[string]any)
 	if !ok {
-		return nil, fault.New(fault.InvalidArgument, "must be an object, is "+nameOf(tree), fault.Field("parameters"),
-			fault.Remedy(`send {"name": value}`))
+		return nil, fault.Invalid("parameters", "must be an object, is "+nameOf(tree), `send {"name": value}`)
 	}
 	found := newViolations(fault.InvalidArgument)
 	p.reportUnknown(found, given)

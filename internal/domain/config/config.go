@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"time"
 
 	"go.arco.dev/servo/internal/base/event"
@@ -100,14 +99,10 @@ type Config struct {
 	DeletedAt time.Time
 }
 
-// Evolve folds one event into the config.
+// Evolve applies one event to the config.
 func (c Config) Evolve(e event.Event) (Config, error) {
-	_, first := e.Body.(Created)
-	switch {
-	case e.Version != c.Version+1:
-		return c, fmt.Errorf("config %s: event %s has version %d, expected the one after %d", e.Subject, e.Body.EventType(), e.Version, c.Version)
-	case first != (c.Version == 0), !c.DeletedAt.IsZero():
-		return c, fmt.Errorf("config %s: unexpected event %s", e.Subject, e.Body.EventType())
+	if err := event.Check[Created](e, c.Version, !c.DeletedAt.IsZero()); err != nil {
+		return c, err
 	}
 	c.Version, c.UpdatedAt = e.Version, e.At
 	switch body := e.Body.(type) {
@@ -132,7 +127,7 @@ func (c Config) Evolve(e event.Event) (Config, error) {
 	case Deleted:
 		c.DeletedAt, c.MovedTo = e.At, time.Time{}
 	default:
-		return c, fmt.Errorf("config %s: %s is not an event of a config", e.Subject, e.Body.EventType())
+		return c, e.Unexpected()
 	}
 	return c, nil
 }

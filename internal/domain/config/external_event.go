@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 )
 
@@ -54,12 +55,8 @@ type OutsideEvent struct {
 
 // Evolve applies one event of the log.
 func (o OutsideEvent) Evolve(e event.Event) (OutsideEvent, error) {
-	_, first := e.Body.(EventReceived)
-	switch {
-	case e.Version != o.Version+1:
-		return o, fmt.Errorf("event %s: %s has version %d, expected the one after %d", e.Subject, e.Body.EventType(), e.Version, o.Version)
-	case first != (o.Version == 0), !o.DoneAt.IsZero():
-		return o, fmt.Errorf("event %s: unexpected event %s", e.Subject, e.Body.EventType())
+	if err := event.Check[EventReceived](e, o.Version, !o.DoneAt.IsZero()); err != nil {
+		return o, err
 	}
 	o.Version = e.Version
 	switch body := e.Body.(type) {
@@ -69,7 +66,7 @@ func (o OutsideEvent) Evolve(e event.Event) (OutsideEvent, error) {
 	case EventHandled:
 		o.Runs, o.Skipped, o.DoneAt = body.Runs, body.Skipped, e.At
 	default:
-		return o, fmt.Errorf("event %s: %s is not an event of an external event", e.Subject, e.Body.EventType())
+		return o, e.Unexpected()
 	}
 	return o, nil
 }
@@ -96,10 +93,10 @@ const (
 // parameters.
 func ValidateEvent(name, key string, parameters json.RawMessage) error {
 	if name == "" || len(name) > MaxEventName || !plainText(name) {
-		return bad("name", fmt.Sprintf("%.110q is not a valid event name", name), "use up to 100 bytes of text, such as billing.exported")
+		return fault.Invalid("name", fmt.Sprintf("%.110q is not a valid event name", name), "use up to 100 bytes of text, such as billing.exported")
 	}
 	if strings.TrimSpace(key) == "" || len(key) > MaxDedupeKey || !plainText(key) {
-		return bad("dedupe_key", "is missing, longer than 200 bytes, or not plain text",
+		return fault.Invalid("dedupe_key", "is missing, longer than 200 bytes, or not plain text",
 			"send a key that identifies this event and stays the same when you send it again, such as its id at the source")
 	}
 	return Spec{Parameters: parameters}.checkObject()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/schedule"
 )
 
@@ -53,13 +54,13 @@ func (s Spec) Render(w Window) (json.RawMessage, error) {
 	}
 	zone, err := schedule.Location(s.Timezone)
 	if err != nil {
-		return nil, bad("timezone", "unknown time zone "+strconv.Quote(s.Timezone), "use a name of the IANA database, such as Europe/Berlin")
+		return nil, fault.Invalid("timezone", "unknown time zone "+strconv.Quote(s.Timezone), "use a name of the IANA database, such as Europe/Berlin")
 	}
 	decoder := json.NewDecoder(strings.NewReader(string(s.Parameters)))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		return nil, bad("parameters", "is not a JSON object", `send an object such as {"account": "1234"}`)
+		return nil, fault.Invalid("parameters", "is not a JSON object", `send an object such as {"account": "1234"}`)
 	}
 	value, err = renderer{w, zone}.value("parameters", value)
 	if err != nil {
@@ -108,11 +109,11 @@ func (r renderer) text(path, text string) (any, error) {
 		}
 		inner, tail, closed := strings.Cut(after, templateClose)
 		if !closed {
-			return nil, bad(path, "{{ has no }}", templateRemedy)
+			return nil, fault.Invalid(path, "{{ has no }}", templateRemedy)
 		}
 		rendered, isNumber, problem := r.expression(inner)
 		if problem != "" {
-			return nil, bad(path, fmt.Sprintf("%.100q: %s", strings.TrimSpace(inner), problem), templateRemedy)
+			return nil, fault.Invalid(path, fmt.Sprintf("%.100q: %s", strings.TrimSpace(inner), problem), templateRemedy)
 		}
 		if isNumber && out.Len() == 0 && tail == "" {
 			return json.Number(rendered), nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/domain/schedule"
 )
@@ -166,7 +167,7 @@ func (t Trigger) resolved() (schedule.Trigger, error) {
 		}
 	}
 	if kinds != 1 {
-		return out, bad("trigger", "must have exactly one of cron, template, interval, event, manual", `write {cron: "0 2 * * *"}, for example`)
+		return out, fault.Invalid("trigger", "must have exactly one of cron, template, interval, event, manual", `write {cron: "0 2 * * *"}, for example`)
 	}
 	switch {
 	case t.Template == "":

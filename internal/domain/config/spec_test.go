@@ -139,5 +139,5 @@ func TestEvolve(t *testing.T) {
 	_, err = config.Config{}.Evolve(event.Event{Version: 1, Body: config.Paused{}})
 	require.ErrorContains(t, err, "unexpected event")
 	_, err = config.Config{}.Evolve(event.Event{Version: 2, Body: config.Created{}})
-	require.ErrorContains(t, err, "version 2, expected the one after 0")
+	require.ErrorContains(t, err, "version 2, expected 1")
 }

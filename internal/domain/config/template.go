@@ -41,11 +41,11 @@ type Template struct {
 
 // Evolve applies one event to the template.
 func (t Template) Evolve(e event.Event) (Template, error) {
-	switch {
-	case e.Version != t.Version+1:
-		return t, fmt.Errorf("template %s: event %s has version %d, expected the one after %d", e.Subject, e.Body.EventType(), e.Version, t.Version)
-	case t.Deleted:
-		return t, fmt.Errorf("template %s: unexpected event %s", e.Subject, e.Body.EventType())
+	if err := e.Follows(t.Version); err != nil {
+		return t, err
+	}
+	if t.Deleted {
+		return t, e.Unexpected()
 	}
 	t.Version, t.UpdatedAt, t.ChangedBy = e.Version, e.At, e.Meta.Actor
 	switch body := e.Body.(type) {
@@ -58,11 +58,11 @@ func (t Template) Evolve(e event.Event) (Template, error) {
 		t.Cron, t.Description = body.Cron, body.Description
 	case TemplateDeleted:
 		if t.Version == 1 {
-			return t, fmt.Errorf("template %s: unexpected event %s", e.Subject, e.Body.EventType())
+			return t, e.Unexpected()
 		}
 		t.Deleted = true
 	default:
-		return t, fmt.Errorf("template %s: %s is not an event of a template", e.Subject, e.Body.EventType())
+		return t, e.Unexpected()
 	}
 	return t, nil
 }
@@ -72,17 +72,17 @@ const MaxTemplates = 150
 
 // ValidateTemplate checks a template. It has no zone: each config that uses it has its own.
 func ValidateTemplate(name, cron, description string) error {
-	if err := ValidateName(name); err != nil {
-		return bad("name", fmt.Sprintf("%.110q is not a valid name", name), "use up to 100 letters, digits, - _ and ., such as weekdays-6am")
+	if err := fault.CheckName(name, "weekdays-6am"); err != nil {
+		return err
 	}
 	if _, builtIn := schedule.Resolve(name); builtIn {
-		return bad("name", name+" is the name of a built-in template", "choose another name")
+		return fault.Invalid("name", name+" is the name of a built-in template", "choose another name")
 	}
 	if err := ValidateNote("description", description); err != nil {
 		return err
 	}
 	if (Trigger{Cron: cron}).elapsed() {
-		return bad("cron", "an interval cannot be a template, because it counts from the creation of each config", "set the interval in the trigger of the config")
+		return fault.Invalid("cron", "an interval cannot be a template, because it counts from the creation of each config", "set the interval in the trigger of the config")
 	}
 	_, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: cron}, DefaultTimezone)
 	if f, ok := fault.As(err); ok {

@@ -17,7 +17,6 @@ import (
 
 // The limits of a config.
 const (
-	MaxName       = 100
 	MaxLabels     = 32
 	maxLabel      = 128
 	MaxParameters = 64 << 10
@@ -30,10 +29,6 @@ const (
 	maxFailures   = 1000
 )
 
-func bad(field, message, remedy string) error {
-	return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
-}
-
 // UnknownTemplate reports a template that is neither built in nor one of the tenant's own.
 func UnknownTemplate(name string, own []string) error {
 	names := slices.Clone(own)
@@ -45,26 +40,16 @@ func UnknownTemplate(name string, own []string) error {
 	if near, ok := suggest.Closest(name, names); ok {
 		remedy = "did you mean " + near + "?"
 	}
-	return bad("trigger.template", fmt.Sprintf("unknown template %.64q", name), remedy)
+	return fault.Invalid("trigger.template", fmt.Sprintf("unknown template %.64q", name), remedy)
 }
 
 // ValidateName checks the name of a config.
-func ValidateName(name string) error {
-	ok := name != "" && len(name) <= MaxName
-	for i, r := range name {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		ok = ok && (letter || i > 0 && strings.ContainsRune("-_.", r))
-	}
-	if !ok {
-		return bad("name", fmt.Sprintf("%.110q is not a valid name", name), "use up to 100 letters, digits, - _ and ., such as acme-aws-cost")
-	}
-	return nil
-}
+func ValidateName(name string) error { return fault.CheckName(name, "acme-aws-cost") }
 
 // ValidateNote checks the reason for a change.
 func ValidateNote(field, note string) error {
 	if len(note) > MaxNote || !utf8.ValidString(note) || strings.ContainsRune(note, 0) {
-		return bad(field, "is longer than 1000 bytes or not plain text", "use up to 1000 bytes of plain text")
+		return fault.Invalid(field, "is longer than 1000 bytes or not plain text", "use up to 1000 bytes of plain text")
 	}
 	return nil
 }
@@ -73,7 +58,7 @@ func ValidateNote(field, note string) error {
 // schedule.
 func (s Spec) Validate() (*schedule.Schedule, error) {
 	if s.Pipeline == "" || len(s.Pipeline) > 200 {
-		return nil, bad("pipeline", "must name a pipeline of the workspace", "list them with servo deployments get")
+		return nil, fault.Invalid("pipeline", "must name a pipeline of the workspace", "list them with servo deployments get")
 	}
 	for _, check := range []func() error{s.checkLabels, s.checkParameters, s.checkNumbers, s.checkDependency, s.checkPolicies} {
 		if err := check(); err != nil {
@@ -85,18 +70,18 @@ func (s Spec) Validate() (*schedule.Schedule, error) {
 		return nil, err
 	}
 	if !sched.Timed() && s.DependsOn != nil {
-		return nil, bad("depends_on", "requires a trigger with slots", "use trigger {event: {config: …}} to run after another config")
+		return nil, fault.Invalid("depends_on", "requires a trigger with slots", "use trigger {event: {config: …}} to run after another config")
 	}
 	return sched, nil
 }
 
 func (s Spec) checkLabels() error {
 	if len(s.Labels) > MaxLabels {
-		return bad("labels", fmt.Sprintf("has %d labels, the limit is 32", len(s.Labels)), "remove some of them")
+		return fault.Invalid("labels", fmt.Sprintf("has %d labels, the limit is 32", len(s.Labels)), "remove some of them")
 	}
 	for key, value := range s.Labels {
 		if key == "" || len(key) > maxLabel || len(value) > maxLabel || !plainText(key) || !plainText(value) {
-			return bad("labels", fmt.Sprintf("%.140q: %.140q is not a valid label", key, value), "use up to 128 bytes of text for each, such as provider: AWS")
+			return fault.Invalid("labels", fmt.Sprintf("%.140q: %.140q is not a valid label", key, value), "use up to 128 bytes of text for each, such as provider: AWS")
 		}
 	}
 	return nil
@@ -118,10 +103,10 @@ func (s Spec) checkParameters() error {
 func (s Spec) checkObject() error {
 	var object map[string]json.RawMessage
 	if len(s.Parameters) > MaxParameters {
-		return bad("parameters", "is larger than 64 KiB", "pass a reference to large data")
+		return fault.Invalid("parameters", "is larger than 64 KiB", "pass a reference to large data")
 	}
 	if err := json.Unmarshal(s.Parameters, &object); err != nil || object == nil {
-		return bad("parameters", "is not a JSON object", `send an object such as {"account": "1234"}`)
+		return fault.Invalid("parameters", "is not a JSON object", `send an object such as {"account": "1234"}`)
 	}
 	return nil
 }
@@ -131,13 +116,13 @@ var exampleSlot = time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC) //nolint:gocheckn
 
 func (s Spec) checkNumbers() error {
 	if s.Priority < 1 || s.Priority > 10 {
-		return bad("priority", fmt.Sprintf("is %d, must be 1 to 10", s.Priority), "use 1 (last) to 10 (first)")
+		return fault.Invalid("priority", fmt.Sprintf("is %d, must be 1 to 10", s.Priority), "use 1 (last) to 10 (first)")
 	}
 	if s.MaxConsecutiveFailures < 1 || s.MaxConsecutiveFailures > maxFailures {
-		return bad("max_consecutive_failures", fmt.Sprintf("is %d, must be 1 to 1000", s.MaxConsecutiveFailures), "use 1 to 1000")
+		return fault.Invalid("max_consecutive_failures", fmt.Sprintf("is %d, must be 1 to 1000", s.MaxConsecutiveFailures), "use 1 to 1000")
 	}
 	if s.MaxOverlap < 0 || s.MaxOverlap > maxOverlap || s.MaxOverlap > 0 && s.Overlap != OverlapAllow {
-		return bad("max_overlap", fmt.Sprintf("is %d, must be 1 to 1000 and needs overlap: allow", s.MaxOverlap), "use 1 to 1000 with overlap: allow, or leave it out")
+		return fault.Invalid("max_overlap", fmt.Sprintf("is %d, must be 1 to 1000 and needs overlap: allow", s.MaxOverlap), "use 1 to 1000 with overlap: allow, or leave it out")
 	}
 	if err := s.Alerts.check(); err != nil {
 		return err
@@ -153,7 +138,7 @@ func (s Spec) checkNumbers() error {
 		{"catchup.window", s.Catchup.Window, 0, maxWindow},
 	} {
 		if d.value < d.min || d.value > d.max || d.value%asset.Duration(time.Second) != 0 {
-			return bad(d.field, fmt.Sprintf("is %s, must be %s to %s in whole seconds", d.value, d.min, d.max), "use a duration such as 90s or 1h30m")
+			return fault.Invalid(d.field, fmt.Sprintf("is %s, must be %s to %s in whole seconds", d.value, d.min, d.max), "use a duration such as 90s or 1h30m")
 		}
 	}
 	return s.Retry.Check("retry")
@@ -164,13 +149,13 @@ func (a *Alerts) check() error {
 		return nil
 	}
 	if a.Failures < 0 || a.Failures > maxFailures {
-		return bad("alerts.failures", fmt.Sprintf("is %d, must be 1 to 1000", a.Failures), "use 1 to 1000")
+		return fault.Invalid("alerts.failures", fmt.Sprintf("is %d, must be 1 to 1000", a.Failures), "use 1 to 1000")
 	}
 	if a.MediumFailures < 0 || a.MediumFailures > maxFailures {
-		return bad("alerts.medium_failures", fmt.Sprintf("is %d, must be 1 to 1000", a.MediumFailures), "use 1 to 1000")
+		return fault.Invalid("alerts.medium_failures", fmt.Sprintf("is %d, must be 1 to 1000", a.MediumFailures), "use 1 to 1000")
 	}
 	if least := max(a.Failures, DefaultAlertFailures); a.MediumFailures > 0 && a.MediumFailures < least {
-		return bad("alerts.medium_failures", fmt.Sprintf("is %d, less than failures (%d)", a.MediumFailures, least), "use at least as many as failures")
+		return fault.Invalid("alerts.medium_failures", fmt.Sprintf("is %d, less than failures (%d)", a.MediumFailures, least), "use at least as many as failures")
 	}
 	return nil
 }
@@ -181,13 +166,13 @@ func (s Spec) checkDependency() error {
 		return nil
 	}
 	if err := ValidateName(d.Config); err != nil {
-		return bad("depends_on.config", "must name a config of the workspace", "write {config: acme-aws-cost, within: 26h}")
+		return fault.Invalid("depends_on.config", "must name a config of the workspace", "write {config: acme-aws-cost, within: 26h}")
 	}
 	if d.Within < asset.Duration(time.Second) || d.Within > maxWindow {
-		return bad("depends_on.within", "is "+d.Within.String()+", must be 1s to 9600h", "use a duration such as 26h")
+		return fault.Invalid("depends_on.within", "is "+d.Within.String()+", must be 1s to 9600h", "use a duration such as 26h")
 	}
 	if d.Wait < 0 || d.Wait > maxDuration {
-		return bad("depends_on.wait", "is "+d.Wait.String()+", must be 0s to 168h", "use a duration such as 2h")
+		return fault.Invalid("depends_on.wait", "is "+d.Wait.String()+", must be 0s to 168h", "use a duration such as 2h")
 	}
 	return nil
 }
@@ -195,14 +180,14 @@ func (s Spec) checkDependency() error {
 func (s Spec) checkPolicies() error {
 	overlaps := []Overlap{OverlapSkip, OverlapBufferOne, OverlapBufferAll, OverlapAllow, OverlapCancelRunning}
 	if !slices.Contains(overlaps, s.Overlap) {
-		return bad("overlap", fmt.Sprintf("unknown overlap policy %.64q", string(s.Overlap)), "use skip, buffer_one, buffer_all, allow or cancel_running")
+		return fault.Invalid("overlap", fmt.Sprintf("unknown overlap policy %.64q", string(s.Overlap)), "use skip, buffer_one, buffer_all, allow or cancel_running")
 	}
 	if !slices.Contains([]CatchupPolicy{CatchupLatest, CatchupAll, CatchupNone}, s.Catchup.Policy) {
-		return bad("catchup.policy", fmt.Sprintf("unknown catch-up policy %.64q", string(s.Catchup.Policy)), "use latest, all or none")
+		return fault.Invalid("catchup.policy", fmt.Sprintf("unknown catch-up policy %.64q", string(s.Catchup.Policy)), "use latest, all or none")
 	}
 	all := s.Catchup.Policy == CatchupAll
 	if s.Catchup.MaxSlots < 0 || s.Catchup.MaxSlots > maxSlots || all != (s.Catchup.MaxSlots > 0) {
-		return bad("catchup.max_slots", fmt.Sprintf("is %d, must be 1 to 1000 and needs policy: all", s.Catchup.MaxSlots), "use 1 to 1000 with policy: all, or leave it out")
+		return fault.Invalid("catchup.max_slots", fmt.Sprintf("is %d, must be 1 to 1000 and needs policy: all", s.Catchup.MaxSlots), "use 1 to 1000 with policy: all, or leave it out")
 	}
 	return nil
 }

@@ -105,8 +105,7 @@ func (p *Planner) resolve(request Request) (expressions []string, parameters jso
 		return request.Select, parameters, nil
 	}
 	if len(request.Select) > 0 {
-		return nil, nil, fault.New(fault.InvalidArgument, "a pipeline has its own selection", fault.Field("select"),
-			fault.Remedy("give a pipeline or a selection, not both"))
+		return nil, nil, fault.Invalid("select", "a pipeline has its own selection", "give a pipeline or a selection, not both")
 	}
 	pipeline, ok := p.manifest.Pipeline(request.Pipeline)
 	if !ok {
@@ -115,8 +114,7 @@ func (p *Planner) resolve(request Request) (expressions []string, parameters jso
 		if len(names) > 0 {
 			remedy = "name a pipeline of this manifest"
 		}
-		return nil, nil, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown pipeline %.100q", request.Pipeline)+suggest.DidYouMean(request.Pipeline, names),
-			fault.Field("pipeline"), fault.Remedy(remedy))
+		return nil, nil, fault.Invalid("pipeline", fmt.Sprintf("unknown pipeline %.100q", request.Pipeline)+suggest.DidYouMean(request.Pipeline, names), remedy)
 	}
 	if parameters, err = asset.ValidateParameters(pipeline, request.Parameters); err != nil {
 		return nil, nil, err
@@ -138,8 +136,7 @@ func (p *Planner) choose(only, expressions []string) ([]bool, error) {
 	for i, key := range only {
 		node, known := p.graph.Index(key)
 		if !known {
-			return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown asset %.100q", key)+suggest.DidYouMean(key, p.graph.Keys()),
-				fault.Field(fmt.Sprintf("only[%d]", i)), fault.Remedy("use an asset of this manifest"))
+			return nil, fault.Invalid(fmt.Sprintf("only[%d]", i), fmt.Sprintf("unknown asset %.100q", key)+suggest.DidYouMean(key, p.graph.Keys()), "use an asset of this manifest")
 		}
 		chosen[node] = true
 	}

@@ -41,23 +41,23 @@ func (k Key) evolve(e Event) (Key, error) {
 	switch body := e.Body.(type) {
 	case KeyCreated:
 		if made {
-			return k, misplaced(e)
+			return k, unexpected(e)
 		}
 		return Key{SignsFrom: body.SignsFrom}, nil
 	case KeyRetired:
 		if !made || !k.ExpiresAt.IsZero() || !k.RevokedAt.IsZero() {
-			return k, misplaced(e)
+			return k, unexpected(e)
 		}
 		k.ExpiresAt = body.ExpiresAt
 		return k, nil
 	case KeyRevoked:
 		if !made || !k.RevokedAt.IsZero() {
-			return k, misplaced(e)
+			return k, unexpected(e)
 		}
 		k.RevokedAt, k.Reason = e.At, body.Reason
 		return k, nil
 	}
-	return k, misplaced(e)
+	return k, unexpected(e)
 }
 
 // KeyState says what a key is good for.
@@ -102,11 +102,10 @@ const (
 // CheckRotation refuses a rotation that would refuse good signatures, or go on for ever.
 func CheckRotation(lead, overlap time.Duration) error {
 	if lead < 0 || lead > maxKeyTime {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %s", lead), fault.Field("lead"), fault.Remedy("use 0 s to 720 h"))
+		return fault.Invalid("lead", fmt.Sprintf("is %s", lead), "use 0 s to 720 h")
 	}
 	if overlap < MinKeyOverlap || overlap > maxKeyTime {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("is %s", overlap), fault.Field("overlap"),
-			fault.Remedy("use 1 min to 720 h; revoke a key that must not be believed any more"))
+		return fault.Invalid("overlap", fmt.Sprintf("is %s", overlap), "use 1 min to 720 h; revoke a key that must not be believed any more")
 	}
 	return nil
 }

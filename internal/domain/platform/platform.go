@@ -69,7 +69,7 @@ type Entity struct {
 // Evolve folds one event into the entity.
 func (en Entity) Evolve(e Event) (Entity, error) {
 	if e.Version != en.Version+1 {
-		return en, fmt.Errorf("%s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, en.Version)
+		return en, fmt.Errorf("%s: event %s has version %d, expected %d", e.Subject, e.Body.EventType(), e.Version, en.Version+1)
 	}
 	kind, name := Split(e.Subject)
 	if en.Version == 0 {
@@ -91,8 +91,8 @@ func (en Entity) Evolve(e Event) (Entity, error) {
 	return en, err
 }
 
-func misplaced(e Event) error {
-	return fmt.Errorf("%s: %s cannot happen to it now", e.Subject, e.Body.EventType())
+func unexpected(e Event) error {
+	return fmt.Errorf("%s: unexpected event %s", e.Subject, e.Body.EventType())
 }
 
 // kindOf is the kind of subject that an event belongs to, "" if it is none of this package.

@@ -85,7 +85,7 @@ func TestEntity(t *testing.T) {
 	t.Run("a gap in the versions is refused", func(t *testing.T) {
 		t.Parallel()
 		_, err := platform.Entity{}.Evolve(platform.Event{Subject: "switch/dispatch", Version: 2, Body: platform.SwitchTurnedOff{}})
-		require.ErrorContains(t, err, "version 2 after 0")
+		require.ErrorContains(t, err, "version 2, expected 1")
 	})
 
 	t.Run("an event of another kind is refused", func(t *testing.T) {

@@ -77,7 +77,7 @@ type Pool struct {
 func (p Pool) evolve(e Event) (Pool, error) {
 	body, created := e.Body.(PoolCreated)
 	if created == p.Live {
-		return p, misplaced(e)
+		return p, unexpected(e)
 	}
 	if created {
 		return Pool{PoolSettings: body.PoolSettings, Live: true, CreatedAt: e.At}, nil
@@ -104,8 +104,7 @@ var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,99}$`)
 // ValidatePoolName checks the name of a pool.
 func ValidatePoolName(field, name string) error {
 	if !poolName.MatchString(name) {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not the name of a pool", name), fault.Field(field),
-			fault.Remedy("use 1 to 100 lower-case letters, digits, '_', '-' and '.', such as gpu"))
+		return fault.Invalid(field, fmt.Sprintf("%.100q is not the name of a pool", name), "use 1 to 100 lower-case letters, digits, '_', '-' and '.', such as gpu")
 	}
 	return nil
 }

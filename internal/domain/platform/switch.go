@@ -89,7 +89,7 @@ func CheckNote(field, text string, limit int) error {
 			fault.Remedy("use a shorter text"), fault.Value("limit", limit), fault.Value("current", len(text)))
 	}
 	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
-		return fault.New(fault.InvalidArgument, "is not text that can be kept", fault.Field(field), fault.Remedy("send UTF-8 without zero characters"))
+		return fault.Invalid(field, "is not text that can be kept", "send UTF-8 without zero characters")
 	}
 	return nil
 }

@@ -98,8 +98,7 @@ func ParseWorkerKey(text string) (WorkerKey, error) {
 	keyID, secret, found := strings.Cut(strings.TrimSpace(text), ":")
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
 	if !found || keyID == "" || err != nil || len(raw) != secretBytes {
-		return WorkerKey{}, fault.New(fault.InvalidArgument, "is not a key of a push pool", fault.Field("key"),
-			fault.Remedy("give it as it was shown, id and secret with a colon between"))
+		return WorkerKey{}, fault.Invalid("key", "is not a key of a push pool", "give it as it was shown, id and secret with a colon between")
 	}
 	return WorkerKey{ID: keyID, Secret: raw}, nil
 }

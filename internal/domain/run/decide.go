@@ -259,8 +259,7 @@ func (t Task) fanOut(c FanOut, facts Facts) (event.Body, error) {
 	case c.Ordinal < t.FanOuts: // a repeat: the engine answers with what was added then
 		return nil, nil
 	case c.Ordinal > t.FanOuts:
-		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("is %d, the next fan-out of this task is %d", c.Ordinal, t.FanOuts),
-			fault.Field("ordinal"), fault.Remedy("number the fan-outs of a task from 0 without gaps"))
+		return nil, fault.Invalid("ordinal", fmt.Sprintf("is %d, the next fan-out of this task is %d", c.Ordinal, t.FanOuts), "number the fan-outs of a task from 0 without gaps")
 	}
 	return TaskFannedOut{Ordinal: c.Ordinal, Tasks: c.Tasks}, nil
 }
@@ -302,8 +301,7 @@ func (t Task) succeed(c Succeed, facts Facts) (event.Body, error) {
 		return nil, err
 	}
 	if !slices.Contains([]Outcome{Success, PartialSuccess}, c.Outcome) {
-		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("is %q", c.Outcome), fault.Field("status"),
-			fault.Remedy("send SUCCESS or PARTIAL_SUCCESS"))
+		return nil, fault.Invalid("status", fmt.Sprintf("is %q", c.Outcome), "send SUCCESS or PARTIAL_SUCCESS")
 	}
 	if facts.Cancelling {
 		return TaskCancelled{LateResult: true, Result: c.Result}, nil

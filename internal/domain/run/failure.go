@@ -105,7 +105,7 @@ const (
 func (f Failure) Validate() error {
 	switch {
 	case f.Code == "":
-		return fault.New(fault.InvalidArgument, "is missing", fault.Field("error.code"), fault.Remedy("send a code such as USER_CODE_EXCEPTION"))
+		return fault.Invalid("error.code", "is missing", "send a code such as USER_CODE_EXCEPTION")
 	case len(f.Code) > maxCodeLength:
 		return tooLong("error.code", len(f.Code), maxCodeLength)
 	case len(f.Message) > maxMessageLength:
@@ -131,11 +131,11 @@ func tooLong(field string, length, limit int) error {
 // storable refuses text that PostgreSQL cannot keep.
 func storable(field, text string) error {
 	if !utf8.ValidString(text) {
-		return fault.New(fault.InvalidArgument, "is not valid UTF-8", fault.Field(field), fault.Remedy("send UTF-8 text"))
+		return fault.Invalid(field, "is not valid UTF-8", "send UTF-8 text")
 	}
 	for i := range len(text) {
 		if text[i] == 0 {
-			return fault.New(fault.InvalidArgument, "contains a zero byte", fault.Field(field), fault.Remedy("remove it"))
+			return fault.Invalid(field, "contains a zero byte", "remove it")
 		}
 	}
 	return nil
@@ -145,10 +145,10 @@ func storable(field, text string) error {
 // left to the store, which isolates the one command that carries them.
 func storableJSON(field string, data json.RawMessage) error {
 	if !utf8.Valid(data) {
-		return fault.New(fault.InvalidArgument, "is not valid UTF-8", fault.Field(field), fault.Remedy("send JSON in UTF-8"))
+		return fault.Invalid(field, "is not valid UTF-8", "send JSON in UTF-8")
 	}
 	if len(data) > 0 && !json.Valid(data) {
-		return fault.New(fault.InvalidArgument, "is not valid JSON", fault.Field(field), fault.Remedy("send one JSON value"))
+		return fault.Invalid(field, "is not valid JSON", "send one JSON value")
 	}
 	return nil
 }

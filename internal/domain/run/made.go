@@ -175,7 +175,7 @@ func (p planned) find(start string) (string, error) {
 	if len(keys) > some {
 		remedy += " …"
 	}
-	return "", fault.New(fault.InvalidArgument, fmt.Sprintf("%.201q is neither an asset nor a task of the run", start), fault.Field("from"), fault.Remedy(remedy))
+	return "", fault.Invalid("from", fmt.Sprintf("%.201q is neither an asset nor a task of the run", start), remedy)
 }
 
 // AddDone adds the planned tasks of the run that have succeeded, by their asset, and what the

@@ -158,8 +158,8 @@ func (r Run) Count(end TaskState) Run {
 // Evolve folds one event of the run's own stream into the row. What its tasks add comes
 // through Count.
 func (r Run) Evolve(e event.Event) (Run, error) {
-	if e.Version != r.Version+1 {
-		return r, fmt.Errorf("run %s: event %s has version %d after %d", r.ID, e.Body.EventType(), e.Version, r.Version)
+	if err := e.Follows(r.Version); err != nil {
+		return r, err
 	}
 	r.Version = e.Version
 	switch body := e.Body.(type) {
@@ -195,7 +195,7 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 	case RunEnded:
 		r.State, r.FinishedAt = body.State, e.At
 	default:
-		return r, fmt.Errorf("run %s: %s is not an event of a run", r.ID, e.Body.EventType())
+		return r, e.Unexpected()
 	}
 	return r, nil
 }

@@ -2,7 +2,6 @@ package run
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"go.arco.dev/servo/internal/base/event"
@@ -80,8 +79,8 @@ func NewTask(of Run, spec TaskSpec, now time.Time) Task {
 
 // Evolve folds one event into the row.
 func (t Task) Evolve(e event.Event) (Task, error) {
-	if e.Version != t.Version+1 {
-		return t, fmt.Errorf("task %s: event %s has version %d after %d", t.ID, e.Body.EventType(), e.Version, t.Version)
+	if err := e.Follows(t.Version); err != nil {
+		return t, err
 	}
 	t.Version = e.Version
 	from := t.State
@@ -142,7 +141,7 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 		t.DueAt = time.Time{}
 		t.endLease()
 	default:
-		return t, fmt.Errorf("task %s: %s is not an event of a task", t.ID, e.Body.EventType())
+		return t, e.Unexpected()
 	}
 	if t.State != from {
 		t.Since = e.At

@@ -114,5 +114,5 @@ func cronFault(reason string) error {
 }
 
 func cronFaultWith(reason, remedy string) error {
-	return fault.New(fault.InvalidArgument, reason, fault.Field("trigger.cron"), fault.Remedy(remedy))
+	return fault.Invalid("trigger.cron", reason, remedy)
 }

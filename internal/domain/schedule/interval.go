@@ -15,7 +15,7 @@ type intervals struct {
 
 func checkInterval(field, example string, interval time.Duration) error {
 	refuse := func(reason string) error {
-		return fault.New(fault.InvalidArgument, reason, fault.Field(field), fault.Remedy("write "+example))
+		return fault.Invalid(field, reason, "write "+example)
 	}
 	switch {
 	case interval < MinInterval:
@@ -36,8 +36,7 @@ func newIntervals(anchor time.Time, interval time.Duration) (*intervals, error) 
 		anchor = time.Unix(firstSlot, 0)
 	}
 	if anchor.Unix() < firstSlot || anchor.Unix() > lastSlot {
-		return nil, fault.New(fault.InvalidArgument, "the anchor is not in the years 1970 to 9999",
-			fault.Field("trigger.anchor"), fault.Remedy("write 2026-01-31T06:00:00Z"))
+		return nil, fault.Invalid("trigger.anchor", "the anchor is not in the years 1970 to 9999", "write 2026-01-31T06:00:00Z")
 	}
 	return &intervals{anchor: anchor.UTC().Truncate(time.Microsecond), every: int64(interval / time.Second)}, nil
 }

@@ -105,16 +105,14 @@ func checkKind(t Trigger) error {
 	switch t.Kind {
 	case Cron, Interval, Event, Manual:
 	default:
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("unknown kind of trigger %.64q", string(t.Kind)),
-			fault.Field("trigger"), fault.Remedy("use cron, interval, event or manual"))
+		return fault.Invalid("trigger", fmt.Sprintf("unknown kind of trigger %.64q", string(t.Kind)), "use cron, interval, event or manual")
 	}
 	for _, part := range []struct {
 		kind Kind
 		set  bool
 	}{{Cron, t.Cron != ""}, {Interval, t.Interval != 0}, {Event, t.Event != nil}} {
 		if part.set && part.kind != t.Kind {
-			return fault.New(fault.InvalidArgument, fmt.Sprintf("a trigger of the kind %s has no %s", t.Kind, part.kind),
-				fault.Field("trigger."+string(part.kind)), fault.Remedy("leave one of them out"))
+			return fault.Invalid("trigger."+string(part.kind), fmt.Sprintf("a trigger of the kind %s has no %s", t.Kind, part.kind), "leave one of them out")
 		}
 	}
 	return nil
@@ -122,8 +120,7 @@ func checkKind(t Trigger) error {
 
 func checkEvent(e *EventTrigger) error {
 	refuse := func(reason string) error {
-		return fault.New(fault.InvalidArgument, reason, fault.Field("trigger.event"),
-			fault.Remedy("say config: daily-cost, or name: billing.exported"))
+		return fault.Invalid("trigger.event", reason, "say config: daily-cost, or name: billing.exported")
 	}
 	switch {
 	case e == nil || (e.Config == "") == (e.Name == ""):

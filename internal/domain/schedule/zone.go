@@ -71,12 +71,9 @@ func findZone(name string) (*zone, error) {
 	load, ok := zones()[name]
 	if !ok {
 		if name == "" {
-			return nil, fault.New(fault.InvalidArgument, "a time zone is needed",
-				fault.Field("timezone"), fault.Remedy("say UTC, or Europe/Berlin"))
+			return nil, fault.Invalid("timezone", "a time zone is needed", "say UTC, or Europe/Berlin")
 		}
-		return nil, fault.New(fault.InvalidArgument,
-			fmt.Sprintf("unknown time zone %.64q%s", name, suggest.DidYouMean(name, Zones())),
-			fault.Field("timezone"), fault.Remedy("use a name of the IANA database, such as UTC or Europe/Berlin"))
+		return nil, fault.Invalid("timezone", fmt.Sprintf("unknown time zone %.64q%s", name, suggest.DidYouMean(name, Zones())), "use a name of the IANA database, such as UTC or Europe/Berlin")
 	}
 	z, err := load()
 	if err != nil {

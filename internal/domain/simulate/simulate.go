@@ -119,20 +119,16 @@ func Run(in Input) (Report, error) {
 	return s.report(), nil
 }
 
-func refuse(field, message, remedy string) error {
-	return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
-}
-
 func check(in Input) error {
 	switch {
 	case in.From.Year() < 1970 || in.From.Year() > 9990:
-		return refuse("from", "the window does not begin in the years 1970 to 9990", "write 2026-12-01T00:00:00Z")
+		return fault.Invalid("from", "the window does not begin in the years 1970 to 9990", "write 2026-12-01T00:00:00Z")
 	case in.Days < 1 || in.Days > MaxDays:
-		return refuse("days", fmt.Sprintf("%d days are not between 1 and %d", in.Days, MaxDays), "write 30")
+		return fault.Invalid("days", fmt.Sprintf("%d days are not between 1 and %d", in.Days, MaxDays), "write 30")
 	case in.Slots < 0:
-		return refuse("slots", "fewer than no places at the workers", "write 0 for any number")
+		return fault.Invalid("slots", "fewer than no places at the workers", "write 0 for any number")
 	case in.Limit < 0:
-		return refuse("limit", "fewer than no entries", fmt.Sprintf("write %d", DefaultLimit))
+		return fault.Invalid("limit", "fewer than no entries", fmt.Sprintf("write %d", DefaultLimit))
 	}
 	names := make(map[[2]string]bool, len(in.Configs))
 	for i := range in.Configs {
@@ -140,7 +136,7 @@ func check(in Input) error {
 		field := fmt.Sprintf("configs[%s/%s]", c.Tenant, c.Name)
 		key := [2]string{c.Tenant, c.Name}
 		if names[key] {
-			return refuse(field, "it is there twice", "give each config of a tenant its own name")
+			return fault.Invalid(field, "it is there twice", "give each config of a tenant its own name")
 		}
 		names[key] = true
 		if err := c.check(field); err != nil {
@@ -152,11 +148,11 @@ func check(in Input) error {
 		field := fmt.Sprintf("tenants[%s]", t.Name)
 		switch {
 		case tenants[t.Name]:
-			return refuse(field, "it is there twice", "mention each tenant once")
+			return fault.Invalid(field, "it is there twice", "mention each tenant once")
 		case t.MaxConcurrentRuns < NoLimit:
-			return refuse(field+".max_concurrent_runs", "a quota below none", "write -1 for no limit")
+			return fault.Invalid(field+".max_concurrent_runs", "a quota below none", "write -1 for no limit")
 		case t.MaxDailyRuns < NoLimit:
-			return refuse(field+".max_daily_runs", "a quota below none", "write -1 for no limit")
+			return fault.Invalid(field+".max_daily_runs", "a quota below none", "write -1 for no limit")
 		}
 		tenants[t.Name] = true
 	}
@@ -167,14 +163,14 @@ func (c *Config) check(field string) error {
 	switch c.Overlap {
 	case "", OverlapSkip, OverlapBufferOne, OverlapBufferAll, OverlapAllow, OverlapCancelRunning:
 	default:
-		return refuse(field+".overlap", fmt.Sprintf("unknown way to overlap %.64q", c.Overlap),
+		return fault.Invalid(field+".overlap", fmt.Sprintf("unknown way to overlap %.64q", c.Overlap),
 			"use skip, buffer_one, buffer_all, allow or cancel_running")
 	}
 	if c.Schedule == nil {
-		return refuse(field+".trigger", "it has no schedule", "leave out what has no trigger")
+		return fault.Invalid(field+".trigger", "it has no schedule", "leave out what has no trigger")
 	}
 	if c.MaxOverlap < 0 || c.Tasks < 0 || c.Tasks > 1_000_000 {
-		return refuse(field, "max_overlap or tasks out of bounds", "write 0 if it is not known")
+		return fault.Invalid(field, "max_overlap or tasks out of bounds", "write 0 if it is not known")
 	}
 	for _, d := range []struct {
 		name  string
@@ -188,7 +184,7 @@ func (c *Config) check(field string) error {
 		{"sla_start_delay", c.SLAStartDelay, MaxDuration},
 	} {
 		if d.value < 0 || d.value > d.most {
-			return refuse(field+"."+d.name, fmt.Sprintf("%s is not between 0 and %s", d.value, d.most), "write 0 if it is not known")
+			return fault.Invalid(field+"."+d.name, fmt.Sprintf("%s is not between 0 and %s", d.value, d.most), "write 0 if it is not known")
 		}
 	}
 	return nil
@@ -245,7 +241,7 @@ func midnights(t Tenant) (*schedule.Schedule, error) {
 	}
 	s, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: "0 0 * * *"}, zone)
 	if err != nil {
-		return nil, refuse(fmt.Sprintf("tenants[%s].timezone", t.Name), fmt.Sprintf("unknown time zone %.64q", t.Zone),
+		return nil, fault.Invalid(fmt.Sprintf("tenants[%s].timezone", t.Name), fmt.Sprintf("unknown time zone %.64q", t.Zone),
 			"write Europe/Berlin")
 	}
 	return s, nil

@@ -92,31 +92,27 @@ type Subscription struct {
 
 // Evolve folds one event into the subscription.
 func (s Subscription) Evolve(e event.Event) (Subscription, error) {
-	misplaced := fmt.Errorf("subscription %s: %s is out of place", e.Subject, e.Body.EventType())
-	if e.Version != s.Version+1 {
-		return s, fmt.Errorf("subscription %s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, s.Version)
-	}
-	if _, begins := e.Body.(Created); begins != (s.Version == 0) || !s.DeletedAt.IsZero() {
-		return s, misplaced
+	if err := event.Check[Created](e, s.Version, !s.DeletedAt.IsZero()); err != nil {
+		return s, err
 	}
 	switch body := e.Body.(type) {
 	case Created:
 		s = Subscription{Tenant: e.Tenant, ID: id.Of[id.Subscription](e.Subject), Settings: body.Settings, CreatedBy: e.Meta.Actor, CreatedAt: e.At}
 	case Paused:
 		if !s.PausedAt.IsZero() {
-			return s, misplaced
+			return s, e.Unexpected()
 		}
 		s.PausedAt, s.PauseReason = e.At, body.Reason
 	case Resumed:
 		if s.PausedAt.IsZero() {
-			return s, misplaced
+			return s, e.Unexpected()
 		}
 		s.PausedAt, s.PauseReason = time.Time{}, ""
 	case Replayed: // where it stands is in no event but this
 	case Deleted:
 		s.DeletedAt = e.At
 	default:
-		return s, misplaced
+		return s, e.Unexpected()
 	}
 	s.Version = e.Version
 	return s, nil
@@ -124,25 +120,22 @@ func (s Subscription) Evolve(e event.Event) (Subscription, error) {
 
 // Validate checks the settings; known are the types of all events.
 func (s Settings) Validate(known []string) error {
-	if err := webhook.ValidateName(s.Name); err != nil {
+	if err := fault.CheckName(s.Name, "on-call"); err != nil {
 		return err
 	}
 	if err := webhook.ValidateURL(s.URL); err != nil {
 		return err
 	}
-	bad := func(field, message, remedy string) error {
-		return fault.New(fault.InvalidArgument, message, fault.Field(field), fault.Remedy(remedy))
-	}
 	if len(s.Types) > maxTypes {
-		return bad("types", fmt.Sprintf("has %d entries", len(s.Types)), fmt.Sprintf("use up to %d, or prefixes such as run.*", maxTypes))
+		return fault.Invalid("types", fmt.Sprintf("has %d entries", len(s.Types)), fmt.Sprintf("use up to %d, or prefixes such as run.*", maxTypes))
 	}
 	for _, pattern := range s.Types {
 		if len(pattern) > maxType || !slices.ContainsFunc(known, func(t string) bool { return matches(pattern, t) }) {
-			return bad("types", fmt.Sprintf("no event has the type %.100q", pattern), "use the type of an event such as run.ended, or a prefix such as run.*")
+			return fault.Invalid("types", fmt.Sprintf("no event has the type %.100q", pattern), "use the type of an event such as run.ended, or a prefix such as run.*")
 		}
 	}
 	if len(s.Workspace) > maxFilter || len(s.Pipeline) > maxFilter {
-		return bad("pipeline", "is too long", "use the name of a workspace and of a pipeline")
+		return fault.Invalid("pipeline", "is too long", "use the name of a workspace and of a pipeline")
 	}
 	return nil
 }

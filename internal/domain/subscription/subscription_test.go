@@ -32,20 +32,20 @@ func TestEvolve(t *testing.T) {
 		Tenant: acme, ID: id.Of[id.Subscription](subject), Version: 1, Settings: created.Settings, CreatedBy: "ann", CreatedAt: at.Add(time.Minute),
 	}, s)
 	_, err = s.Evolve(said(2, created))
-	require.ErrorContains(t, err, "out of place")
+	require.ErrorContains(t, err, "unexpected event")
 	_, err = s.Evolve(said(2, subscription.Resumed{}))
-	require.ErrorContains(t, err, "out of place")
+	require.ErrorContains(t, err, "unexpected event")
 	_, err = s.Evolve(said(3, subscription.Deleted{}))
 	require.ErrorContains(t, err, "version 3 after 1")
 	_, err = subscription.Subscription{}.Evolve(said(1, subscription.Deleted{}))
-	require.ErrorContains(t, err, "out of place")
+	require.ErrorContains(t, err, "unexpected event")
 
 	paused, err := s.Evolve(said(2, subscription.Paused{Reason: "why"}))
 	require.NoError(t, err)
 	require.Equal(t, "why", paused.PauseReason)
 	require.Equal(t, at.Add(2*time.Minute), paused.PausedAt)
 	_, err = paused.Evolve(said(3, subscription.Paused{}))
-	require.ErrorContains(t, err, "out of place")
+	require.ErrorContains(t, err, "unexpected event")
 	resumed, err := paused.Evolve(said(3, subscription.Resumed{}))
 	require.NoError(t, err)
 	s.Version = 3
@@ -56,7 +56,7 @@ func TestEvolve(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, at.Add(5*time.Minute), s.DeletedAt)
 	_, err = s.Evolve(said(6, subscription.Resumed{}))
-	require.ErrorContains(t, err, "out of place")
+	require.ErrorContains(t, err, "unexpected event")
 }
 
 func TestValidate(t *testing.T) {

@@ -85,8 +85,8 @@ const (
 
 // Evolve folds one event into the entity.
 func (en Entity) Evolve(e event.Event) (Entity, error) {
-	if e.Version != en.Version+1 {
-		return en, fmt.Errorf("%s: event %s has version %d after %d", e.Subject, e.Body.EventType(), e.Version, en.Version)
+	if err := e.Follows(en.Version); err != nil {
+		return en, err
 	}
 	en.Version = e.Version
 	if en.Version == 1 {
@@ -111,7 +111,7 @@ func (en Entity) Evolve(e event.Event) (Entity, error) {
 	case AssetResumed:
 		en.Paused = en.Paused.without(body)
 	default:
-		return en, fmt.Errorf("%s: %s is not an event of an entity", e.Subject, e.Body.EventType())
+		return en, e.Unexpected()
 	}
 	return en, nil
 }
@@ -121,8 +121,7 @@ var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,98}[a-z0-9])?$`)
 // ValidateName checks the name of a tenant or a workspace.
 func ValidateName(field, name string) error {
 	if !validName.MatchString(name) {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a name", name), fault.Field(field),
-			fault.Remedy("use 1 to 100 lower-case letters, digits and inner hyphens, such as acme-prod"))
+		return fault.Invalid(field, fmt.Sprintf("%.100q is not a name", name), "use 1 to 100 lower-case letters, digits and inner hyphens, such as acme-prod")
 	}
 	return nil
 }
