@@ -55,10 +55,13 @@ func (e Event) Unexpected() error {
 // Check returns an error unless the event is the next one of a stream that begins with an event of
 // type First, has no second one, and has no events after its end.
 func Check[First Body](e Event, version int32, ended bool) error {
+	if err := e.Follows(version); err != nil {
+		return err
+	}
 	if _, first := e.Body.(First); first != (version == 0) || ended {
 		return e.Unexpected()
 	}
-	return e.Follows(version)
+	return nil
 }
 
 // Definition declares one type of event to a codec.

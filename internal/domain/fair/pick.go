@@ -12,29 +12,28 @@ import (
 type Share struct {
 	Tenant id.Tenant
 	Weight float64
-	EvenAt float64 // the reading of the pool's clock at which it is owed nothing
-	Waits  bool    // it has waited since a round or a note has set EvenAt
+	EvenAt float64 // the reading of the pool's clock at which the tenant is owed nothing
+	Waits  bool    // it has been waiting since EvenAt was last set
 	Room   int     // how many more tasks it may have in flight
 	Costs  []float64
 	More   bool // there are more tasks than Costs has
 }
 
-// MinCost is the least that a task is charged: what costs nothing could be taken for ever.
+// MinCost is the minimum charge for a task, so that free tasks cannot take the whole pool.
 const MinCost = 0.001
 
-// Pick gives out room among the shares of one pool: the indexes of the shares in the order
-// in which they get a task each, and the pool's clock afterwards. The shares are brought up to
-// date.
+// Pick distributes room among the shares of one pool. It returns the indexes of the shares in the
+// order in which each gets a task, and the pool's clock afterwards. It updates the shares.
 //
-// It is deficit round-robin with rounds as short as they can be. The tenant that is owed most,
-// by its weight, comes next and is charged its task's cost. When all that wait owe something,
-// the clock moves until the first is even: each is given time by its weight. A tenant that
-// does not wait is forgiven its debts at the same pace and gathers no credit.
+// It is deficit round-robin with rounds as short as possible. The tenant that is owed most, by its
+// weight, is next and is charged its task's cost. When all waiting tenants are in debt, the clock
+// advances until the first is even: each receives time by its weight. A tenant that does
+// not wait has its debts reduced at the same pace and collects no credit.
 //
-// What a share is owed is written as the reading of the clock at which it is even, which does
-// not change while the clock moves. So the order of those that wait is an index, and the shares
-// that a round can serve are the first of it: Pick gives the same answer for all shares and for
-// the first room of them (and one more, which says what the ones that leave owe).
+// A share records the reading of the clock at which it is even, which does not change while the
+// clock advances. So the order of waiting shares is an index, and the shares that a round can serve
+// are the first of it: Pick returns the same for all shares and for the first room of them (and one
+// more, which determines the debts of those that leave).
 func Pick(clock float64, shares []Share, room int) (order []int, now float64) {
 	if room == 0 {
 		return nil, clock // a round without room changes nothing
@@ -60,7 +59,7 @@ func Pick(clock float64, shares []Share, room int) (order []int, now float64) {
 	}
 	heap.Init(q)
 	taken := make([]int, len(shares))
-	var full []claim // who can take no more in this round
+	var full []claim // shares that can take no more in this round
 	for len(order) < room && len(q.waiting) > 0 {
 		next := &q.waiting[0]
 		s := &shares[next.share]
@@ -79,13 +78,13 @@ func Pick(clock float64, shares []Share, room int) (order []int, now float64) {
 	return order, clock
 }
 
-// Join is where a tenant begins to wait that would be even at evenAt: beside the one that is
-// owed most of those that wait (front), behind it by what it still owes. So it is served before
-// those that were served lately, however much was settled in their favour meanwhile.
+// Join returns the place of a tenant that starts to wait and would be even at evenAt: next to the
+// waiting tenant that is owed most (front), behind it by its own debt. So it is served before
+// tenants that were served recently, regardless of corrections in their favour.
 func Join(evenAt, front, clock float64) float64 { return front + max(0, evenAt-clock) }
 
-// settle writes down where each share is even when a round is over. Those that leave owe what
-// they took beyond the one that is owed most of those that go on waiting.
+// settle updates EvenAt of each share after a round. Those that leave owe what they received beyond
+// the remaining tenant that is owed most.
 func settle(clock float64, shares []Share, waiting, full []claim) {
 	front := clock
 	for _, c := range full {
@@ -107,8 +106,8 @@ func settle(clock float64, shares []Share, waiting, full []claim) {
 
 func (s Share) wants() bool { return len(s.Costs) > 0 && s.Room > 0 }
 
-// Deficit is the worker-seconds that the share is owed at the pool's clock; below 0 it owes
-// them. Credit is kept only while it waits.
+// Deficit returns the worker-seconds that the share is owed at the pool's clock; a negative value is
+// a debt. Credit is kept only while the tenant waits.
 func (s Share) Deficit(clock float64) float64 {
 	deficit := (clock - s.EvenAt) * s.Weight
 	if s.Waits {

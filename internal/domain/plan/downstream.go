@@ -1,7 +1,7 @@
 package plan
 
-// Downstream are the keys of the assets that name an asset as their upstream; none for one that
-// the manifest does not have.
+// Downstream returns the keys of the assets that name an asset as their upstream; none for an unknown
+// asset.
 func (p *Planner) Downstream(key string) []string {
 	node, known := p.graph.Index(key)
 	if !known {

@@ -6,10 +6,10 @@ import (
 	"go.arco.dev/servo/internal/base/canon"
 )
 
-// fingerprint is the sha256 of the plan's canonical form without the fingerprint. Nearly
-// every plan is made of plain words, and for those the form is written straight: fields in
-// the order of their names, nothing to escape. That is twenty times as fast as sorting
-// what encoding/json writes, and a test holds the two to the same bytes.
+// fingerprint returns the sha256 of the plan's canonical form without the fingerprint. Nearly every
+// plan has plain text only, for which the form is written directly: fields in the order of their
+// names, nothing to escape. That is twenty times as fast as sorting the output of encoding/json, and
+// a test compares the bytes of both.
 func (p Plan) fingerprint() (string, error) {
 	p.Fingerprint = ""
 	if canonical, ok := p.appendCanonical(nil); ok {
@@ -69,7 +69,7 @@ func separator(i int) string {
 	return ","
 }
 
-// plain says that text needs no escapes: printable ASCII without quote and backslash.
+// plain reports whether text needs no escapes: printable ASCII without quote and backslash.
 func plain(text string) bool {
 	for _, c := range []byte(text) {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -1,7 +1,6 @@
-// Package plan turns a manifest and a request into the list of tasks to run: which assets,
-// in which order, with a fingerprint that reports whether two plans are the same. It is pure:
-// the same request gives the same bytes, whatever the order of anything in it. It never
-// looks at what has run before.
+// Package plan computes the list of tasks of a run from a manifest and a request: which assets, in
+// which order, with a fingerprint that identifies equal plans. It is pure: the same request returns
+// the same bytes, regardless of the order of its parts. It does not depend on earlier runs.
 package plan
 
 import (
@@ -14,18 +13,17 @@ import (
 	"go.arco.dev/servo/internal/domain/asset"
 )
 
-// Request is what to plan: a pipeline, or a selection of assets, or, with neither, all.
+// Request selects the assets to plan: those of a pipeline, of a selection, or all.
 type Request struct {
 	Pipeline   string          // a pipeline of the manifest
 	Select     []string        // selection expressions, their union
-	Parameters json.RawMessage // for the pipeline; checked against what it declares
-	// Only are the keys of the assets to plan, whatever the pipeline selects: a part of it
-	// that is done again.
+	Parameters json.RawMessage // for the pipeline; validated against its declarations
+	// Only are the keys of the assets to plan, regardless of the pipeline's selection: the part of
+	// a run that is retried.
 	Only []string
 }
 
-// Plan is the tasks of one run. Its JSON without the fingerprint is what the fingerprint
-// is made of.
+// Plan is the list of tasks of one run. Its fingerprint covers its JSON without the fingerprint.
 type Plan struct {
 	Pipeline    string          `json:"pipeline,omitempty"`
 	Parameters  json.RawMessage `json:"parameters"` // canonical, defaults filled in
@@ -37,16 +35,16 @@ type Plan struct {
 
 // Task is one asset and partition.
 type Task struct {
-	Index     int            `json:"index"` // its place in Tasks
+	Index     int            `json:"index"` // its index in Tasks
 	Key       string         `json:"key"`
 	Partition string         `json:"partition,omitempty"` // empty for an asset without partitions
 	Pool      string         `json:"pool"`
-	Needs     string         `json:"-"` // the capability that its worker must have
+	Needs     string         `json:"-"` // the capability that its worker needs
 	Timeout   asset.Duration `json:"timeout"`
-	Stage     int            `json:"stage"` // the longest path that leads here
+	Stage     int            `json:"stage"` // the length of the longest path to it
 }
 
-// New plans one request. Who plans many for one manifest makes a Planner.
+// New plans one request. For many requests with one manifest, use a Planner.
 func New(m *asset.Manifest, request Request) (Plan, error) {
 	planner, err := NewPlanner(m)
 	if err != nil {
@@ -55,8 +53,7 @@ func New(m *asset.Manifest, request Request) (Plan, error) {
 	return planner.Plan(request)
 }
 
-// Planner plans requests for one manifest. It is not changed by planning, so any number
-// of goroutines may share one.
+// Planner plans requests for one manifest. Planning does not change it, so goroutines may share one.
 type Planner struct {
 	manifest *asset.Manifest
 	graph    *asset.Graph
@@ -92,10 +89,10 @@ func (p *Planner) Plan(request Request) (Plan, error) {
 	return plan, nil
 }
 
-// resolve says what to select and with which parameters.
+// resolve returns the selection expressions and the parameters of a request.
 func (p *Planner) resolve(request Request) (expressions []string, parameters json.RawMessage, err error) {
 	if request.Pipeline == "" {
-		// Parameters are declared by pipelines: without one, all are unknown.
+		// Pipelines declare parameters: without a pipeline, every parameter is unknown.
 		if parameters, err = asset.ValidateParameters(asset.Pipeline{}, request.Parameters); err != nil {
 			return nil, nil, err
 		}
@@ -105,12 +102,12 @@ func (p *Planner) resolve(request Request) (expressions []string, parameters jso
 		return request.Select, parameters, nil
 	}
 	if len(request.Select) > 0 {
-		return nil, nil, fault.Invalid("select", "a pipeline has its own selection", "give a pipeline or a selection, not both")
+		return nil, nil, fault.Invalid("select", "a pipeline has its own selection", "set a pipeline or a selection, not both")
 	}
 	pipeline, ok := p.manifest.Pipeline(request.Pipeline)
 	if !ok {
 		names := p.manifest.PipelineNames()
-		remedy := "this manifest has no pipelines: give a selection"
+		remedy := "this manifest has no pipelines: use a selection"
 		if len(names) > 0 {
 			remedy = "name a pipeline of this manifest"
 		}
@@ -122,8 +119,7 @@ func (p *Planner) resolve(request Request) (expressions []string, parameters jso
 	return pipeline.Select, parameters, nil
 }
 
-// choose marks the assets to plan: those with the keys, or, without keys, those that the
-// expressions select.
+// choose marks the assets to plan: those with the keys, or without keys those of the expressions.
 func (p *Planner) choose(only, expressions []string) ([]bool, error) {
 	if len(only) == 0 {
 		selection, err := asset.ParseSelection(expressions...)
@@ -143,7 +139,7 @@ func (p *Planner) choose(only, expressions []string) ([]bool, error) {
 	return chosen, nil
 }
 
-// lay puts the selected assets in order and joins them.
+// lay puts the selected assets in order and connects them.
 func (p *Planner) lay(selected []bool) (Plan, error) {
 	stages, err := p.graph.Stages(selected)
 	if err != nil {
@@ -181,7 +177,7 @@ func (p *Planner) lay(selected []bool) (Plan, error) {
 	return plan, nil
 }
 
-// Keys are the keys of the tasks, in order.
+// Keys returns the keys of the tasks, in order.
 func (p Plan) Keys() []string {
 	keys := make([]string, len(p.Tasks))
 	for i, t := range p.Tasks {

@@ -148,13 +148,13 @@ func TestPlanRefuses(t *testing.T) {
 		want    string
 	}{
 		"an unknown pipeline":           {plan.Request{Pipeline: "revenu"}, `pipeline: unknown pipeline "revenu"; did you mean revenue? (name a pipeline of this manifest)`},
-		"a pipeline and a selection":    {plan.Request{Pipeline: "rates", Select: []string{"*"}}, "select: a pipeline has its own selection (give a pipeline or a selection, not both)"},
+		"a pipeline and a selection":    {plan.Request{Pipeline: "rates", Select: []string{"*"}}, "select: a pipeline has its own selection (set a pipeline or a selection, not both)"},
 		"an unknown asset":              {plan.Request{Select: []string{"gold/revenues"}}, "select[0]: unknown asset gold/revenues; did you mean gold/revenue?"},
 		"an unknown asset to do again":  {plan.Request{Pipeline: "rates", Only: []string{"gold/revenues"}}, `only[0]: unknown asset "gold/revenues"; did you mean gold/revenue?`},
 		"no selection":                  {plan.Request{Select: []string{"?"}}, `select[0]: "?" is not a selection`},
 		"a missing parameter":           {plan.Request{Pipeline: "revenue"}, "parameters.day: is missing"},
 		"a parameter without pipeline":  {plan.Request{Parameters: json.RawMessage(`{"day":"1"}`)}, "parameters.day: unknown parameter"},
-		"parameters that are not JSON":  {plan.Request{Parameters: json.RawMessage(`{`)}, "parameters: the document ends"},
+		"parameters that are not JSON":  {plan.Request{Parameters: json.RawMessage(`{`)}, "parameters: unexpected end of the document"},
 		"an unknown selection and more": {plan.Request{Select: []string{"a/b", "tag:x"}}, "and 1 more"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,15 +9,15 @@ import (
 )
 
 type (
-	// KeyCreated begins a signing key. Its secret is in no event.
+	// KeyCreated creates a signing key. No event contains its secret.
 	KeyCreated struct {
-		SignsFrom time.Time `json:"signs_from"` // before that it is only believed
+		SignsFrom time.Time `json:"signs_from"` // before that it is accepted, but does not sign
 	}
-	// KeyRetired says until when a key is still believed, since another signs.
+	// KeyRetired sets until when a replaced key is accepted.
 	KeyRetired struct {
 		ExpiresAt time.Time `json:"expires_at"`
 	}
-	// KeyRevoked ends a key at once: nothing that it has signed is believed any more.
+	// KeyRevoked revokes a key immediately: none of its signatures is accepted any more.
 	KeyRevoked struct {
 		Reason string `json:"reason,omitempty"`
 	}
@@ -28,10 +28,10 @@ func (KeyCreated) EventType() event.Type { return "signing_key.created" }
 func (KeyRetired) EventType() event.Type { return "signing_key.retired" }
 func (KeyRevoked) EventType() event.Type { return "signing_key.revoked" }
 
-// Key is a signing key without its secret, as its events tell it.
+// Key is a signing key without its secret.
 type Key struct {
 	SignsFrom time.Time
-	ExpiresAt time.Time // zero while no other takes over
+	ExpiresAt time.Time // zero until another key replaces it
 	RevokedAt time.Time
 	Reason    string // why it was revoked
 }
@@ -60,19 +60,19 @@ func (k Key) evolve(e Event) (Key, error) {
 	return k, unexpected(e)
 }
 
-// KeyState says what a key is good for.
+// KeyState is the state of a signing key.
 type KeyState string
 
 // The states of a key, in the order of its life.
 const (
-	KeyPending  KeyState = "PENDING"  // believed, and does not sign yet
-	KeyActive   KeyState = "ACTIVE"   // signs, if no newer one does
-	KeyRetiring KeyState = "RETIRING" // still believed
+	KeyPending  KeyState = "PENDING"  // accepted, does not sign yet
+	KeyActive   KeyState = "ACTIVE"   // signs, unless a newer one does
+	KeyRetiring KeyState = "RETIRING" // accepted, signs no more
 	KeyExpired  KeyState = "EXPIRED"
 	KeyGone     KeyState = "REVOKED"
 )
 
-// StateAt is what the key is good for at a time.
+// StateAt returns the state of the key at a time.
 func (k Key) StateAt(now time.Time) KeyState {
 	switch {
 	case !k.RevokedAt.IsZero():
@@ -87,25 +87,25 @@ func (k Key) StateAt(now time.Time) KeyState {
 	return KeyExpired
 }
 
-// Bounds of a rotation.
+// The limits of a rotation.
 const (
-	// DefaultKeyLead is what people have to give a new key to the workers before it signs.
+	// DefaultKeyLead is the time to distribute a new key to the workers before it signs.
 	DefaultKeyLead = 15 * time.Minute
-	// DefaultKeyOverlap is how long the keys before it are believed once it signs.
+	// DefaultKeyOverlap is how long the earlier keys are accepted once the new one signs.
 	DefaultKeyOverlap = 24 * time.Hour
-	// MinKeyOverlap covers what is on its way: servers look for new keys every few seconds,
-	// and the callbacks of a task that is being worked on live for hours.
+	// MinKeyOverlap covers messages in transit: servers reload keys every few seconds, and the
+	// callbacks of a running task are valid for hours.
 	MinKeyOverlap = time.Minute
 	maxKeyTime    = 30 * 24 * time.Hour
 )
 
-// CheckRotation refuses a rotation that would refuse good signatures, or go on for ever.
+// CheckRotation refuses a rotation that would invalidate good signatures, or take too long.
 func CheckRotation(lead, overlap time.Duration) error {
 	if lead < 0 || lead > maxKeyTime {
-		return fault.Invalid("lead", fmt.Sprintf("is %s", lead), "use 0 s to 720 h")
+		return fault.Invalid("lead", fmt.Sprintf("is %s, must be 0s to 720h", lead), "use a duration such as 24h")
 	}
 	if overlap < MinKeyOverlap || overlap > maxKeyTime {
-		return fault.Invalid("overlap", fmt.Sprintf("is %s", overlap), "use 1 min to 720 h; revoke a key that must not be believed any more")
+		return fault.Invalid("overlap", fmt.Sprintf("is %s, must be 1m to 720h", overlap), "use a duration such as 24h; revoke a key that must not be accepted any more")
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
-// Package platform is what belongs to the installation rather than to a tenant: the switches
-// of an operator, pools, the keys that envelopes are signed with. It is pure: it
-// folds events, reads no clock and no database, and knows no secret.
+// Package platform defines the entities of the installation, which belong to no tenant: switches,
+// pools and signing keys. It is pure: it applies events, reads no clock and no database, and has no
+// secrets.
 package platform
 
 import (
@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 )
 
-// Event is a recorded fact about the installation. Its subject is a kind and a name.
+// Event is an event about the installation. Its subject is a kind and a name.
 type Event struct {
 	Subject string // such as switch/dispatch
 	Version int32  // of the subject; its first event is 1
@@ -20,20 +20,20 @@ type Event struct {
 	Body    event.Body
 }
 
-// Kind says what a subject is.
+// Kind is the kind of a subject.
 type Kind string
 
 // The kinds of subjects.
 const (
-	KindSwitch Kind = "switch"      // something that an operator can turn off for everybody
+	KindSwitch Kind = "switch"      // a feature that an operator can turn off for all tenants
 	KindPool   Kind = "pool"        // a queue with its workers
-	KindKey    Kind = "signing_key" // what envelopes and callbacks are signed with
+	KindKey    Kind = "signing_key" // a key that signs envelopes and callbacks
 )
 
-// SubjectOf names a stream.
+// SubjectOf returns the subject of a stream.
 func SubjectOf(kind Kind, name string) string { return string(kind) + "/" + name }
 
-// Split takes a subject apart. Names may have a slash of their own.
+// Split splits a subject into kind and name. A name may contain a slash.
 func Split(subject string) (Kind, string) {
 	kind, name, _ := strings.Cut(subject, "/")
 	return Kind(kind), name
@@ -53,7 +53,7 @@ func Events() []event.Definition {
 	}
 }
 
-// Entity is a subject as its events tell it. Which part of it counts is said by its kind.
+// Entity is the state of a subject. Its kind decides which part is set.
 type Entity struct {
 	Kind      Kind
 	Name      string
@@ -66,7 +66,7 @@ type Entity struct {
 	Key    Key
 }
 
-// Evolve folds one event into the entity.
+// Evolve applies one event to the entity.
 func (en Entity) Evolve(e Event) (Entity, error) {
 	if e.Version != en.Version+1 {
 		return en, fmt.Errorf("%s: event %s has version %d, expected %d", e.Subject, e.Body.EventType(), e.Version, en.Version+1)
@@ -95,7 +95,7 @@ func unexpected(e Event) error {
 	return fmt.Errorf("%s: unexpected event %s", e.Subject, e.Body.EventType())
 }
 
-// kindOf is the kind of subject that an event belongs to, "" if it is none of this package.
+// kindOf returns the kind of subject of an event, "" if the event is not one of this package.
 func kindOf(body event.Body) Kind {
 	switch body.(type) {
 	case SwitchTurnedOff, SwitchTurnedOn:

@@ -13,7 +13,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// PoolKind says who moves: the workers of a pull pool claim, a push pool is called.
+// PoolKind is pull, where workers claim tasks, or push, where Servo calls an endpoint.
 type PoolKind string
 
 // The kinds of pools.
@@ -25,19 +25,19 @@ const (
 // NoLimit is the concurrency of a pool without one.
 const NoLimit = -1
 
-// PoolSettings are what an operator says about a pool.
+// PoolSettings are the user-defined properties of a pool.
 type PoolSettings struct {
 	Kind           PoolKind  `json:"kind"`
-	Owner          id.Tenant `json:"owner,omitzero"`  // the tenant that it belongs to, and that alone may use it; zero for the platform
+	Owner          id.Tenant `json:"owner,omitzero"`  // the only tenant that may use it; zero for a pool of the platform
 	URL            string    `json:"url,omitempty"`   // of a push pool
 	MaxConcurrency int32     `json:"max_concurrency"` // tasks in flight; NoLimit for none
 	RatePerSecond  float32   `json:"rate_per_s"`      // calls of the URL; 0 is no limit
 	TimeoutSeconds int32     `json:"timeout_s"`       // of one call
-	// Tenants may use a pool of the platform, in the order of their ids; none is all tenants.
+	// Tenants may use a pool of the platform, in the order of their ids; empty is all tenants.
 	Tenants []id.Tenant `json:"tenants,omitempty"`
 }
 
-// Accepts are the tenants whose tasks the pool accepts; nil is all.
+// Accepts returns the tenants whose tasks the pool accepts; nil is all.
 func (s PoolSettings) Accepts() []id.Tenant {
 	if s.Owner != (id.Tenant{}) {
 		return []id.Tenant{s.Owner}
@@ -45,18 +45,18 @@ func (s PoolSettings) Accepts() []id.Tenant {
 	return s.Tenants
 }
 
-// Equal reports whether two pools are configured alike.
+// Equal reports whether two settings are equal.
 func (s PoolSettings) Equal(o PoolSettings) bool { return reflect.DeepEqual(s, o) }
 
 // DefaultPoolTimeout is how long one call of a push pool's URL may take.
 const DefaultPoolTimeout = 30 * time.Second
 
 type (
-	// PoolCreated begins a pool, or begins it again after it was deleted.
+	// PoolCreated creates a pool, also after it was deleted.
 	PoolCreated struct{ PoolSettings }
-	// PoolUpdated gives a pool other settings, all of them.
+	// PoolUpdated replaces all settings of a pool.
 	PoolUpdated struct{ PoolSettings }
-	// PoolDeleted makes a pool one that nobody has configured.
+	// PoolDeleted deletes the configuration of a pool.
 	PoolDeleted struct{}
 )
 
@@ -65,13 +65,12 @@ func (PoolCreated) EventType() event.Type { return "pool.created" }
 func (PoolUpdated) EventType() event.Type { return "pool.updated" }
 func (PoolDeleted) EventType() event.Type { return "pool.deleted" }
 
-// Pool is a configured pool, as its events tell it. One that is not live was deleted, or
-// never made.
+// Pool is a configured pool. One that is not live was deleted or never created.
 type Pool struct {
 	PoolSettings
 
 	Live      bool
-	CreatedAt time.Time // the last time
+	CreatedAt time.Time // most recently
 }
 
 func (p Pool) evolve(e Event) (Pool, error) {
@@ -89,7 +88,7 @@ func (p Pool) evolve(e Event) (Pool, error) {
 	return Pool{}, nil
 }
 
-// Limits of what may be said about a pool.
+// The limits of pools.
 const (
 	maxURLLength   = 2000
 	maxConcurrency = 1_000_000
@@ -98,18 +97,18 @@ const (
 	maxPoolTenants = 1000
 )
 
-// poolName is what manifests allow.
+// poolName is the syntax of pool names in manifests.
 var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,99}$`)
 
 // ValidatePoolName checks the name of a pool.
 func ValidatePoolName(field, name string) error {
 	if !poolName.MatchString(name) {
-		return fault.Invalid(field, fmt.Sprintf("%.100q is not the name of a pool", name), "use 1 to 100 lower-case letters, digits, '_', '-' and '.', such as gpu")
+		return fault.Invalid(field, fmt.Sprintf("%.100q is not a valid pool name", name), "use 1 to 100 lower-case letters, digits, '_', '-' and '.', such as gpu")
 	}
 	return nil
 }
 
-// Validate says everything that is wrong with the settings.
+// Validate checks the settings and reports all errors.
 func (s PoolSettings) Validate() error {
 	var found []fault.Violation
 	refuse := func(field, message, remedy string) {
@@ -118,39 +117,39 @@ func (s PoolSettings) Validate() error {
 	switch s.Kind {
 	case Push:
 		if message := badURL(s.URL); message != "" {
-			refuse("url", message, "give the address that tasks are sent to, such as https://workers.example.com/servo")
+			refuse("url", message, "set the URL that receives tasks, such as https://workers.example.com/servo")
 		}
 	case Pull:
 		for _, only := range []struct {
 			field string
-			said  bool
+			set   bool
 		}{{"url", s.URL != ""}, {"rate_per_second", s.RatePerSecond != 0}} {
-			if only.said {
-				refuse(only.field, "is for push pools", "leave it out, or make the pool a push pool")
+			if only.set {
+				refuse(only.field, "is set, but only push pools have it", "remove it, or use kind push")
 			}
 		}
 	default:
-		refuse("kind", fmt.Sprintf("%.100q is no kind of pool", s.Kind), "use pull (workers claim) or push (Servo calls a URL)")
+		refuse("kind", fmt.Sprintf("unknown pool kind %.100q", s.Kind), "use pull (workers claim) or push (Servo calls a URL)")
 	}
 	if s.MaxConcurrency != NoLimit && (s.MaxConcurrency < 0 || s.MaxConcurrency > maxConcurrency) {
-		refuse("max_concurrency", fmt.Sprintf("is %d", s.MaxConcurrency), fmt.Sprintf("use 0 (nothing runs) to %d, or -1 for no limit", maxConcurrency))
+		refuse("max_concurrency", fmt.Sprintf("is %d, must be -1 to %d", s.MaxConcurrency, maxConcurrency), "use 0 to run nothing, or -1 for no limit")
 	}
 	if rate := float64(s.RatePerSecond); math.IsNaN(rate) || rate < 0 || rate > maxRate {
-		refuse("rate_per_second", fmt.Sprintf("is %g", rate), fmt.Sprintf("use 0 (no limit) to %d", maxRate))
+		refuse("rate_per_second", fmt.Sprintf("is %g, must be 0 to %d", rate, maxRate), "use 0 for no limit")
 	}
 	if limit := int32(maxPoolTimeout / time.Second); s.TimeoutSeconds < 1 || s.TimeoutSeconds > limit {
-		refuse("timeout", fmt.Sprintf("is %d s", s.TimeoutSeconds), fmt.Sprintf("use 1 to %d s: a task that takes longer answers 202 and reports later", limit))
+		refuse("timeout", fmt.Sprintf("is %ds, must be 1s to %ds", s.TimeoutSeconds, limit), "a task that takes longer responds with 202 and reports later")
 	}
 	switch {
 	case len(s.Tenants) > maxPoolTenants:
 		refuse("tenants", fmt.Sprintf("has %d tenants, the limit is %d", len(s.Tenants), maxPoolTenants), "share the pool with all tenants, or use several pools")
 	case s.Owner != (id.Tenant{}) && len(s.Tenants) > 0:
-		refuse("tenants", "is for shared pools: an owned pool accepts tasks of its owner only", "remove the owner, or the list of tenants")
+		refuse("tenants", "is set, but a pool with an owner accepts only tasks of its owner", "remove the owner, or the list of tenants")
 	}
 	return fault.FromViolations(found)
 }
 
-// badURL says what is wrong with the URL of a push pool.
+// badURL describes what is wrong with the URL of a push pool; "" if it is valid.
 func badURL(text string) string {
 	if text == "" {
 		return "is missing"
@@ -163,11 +162,11 @@ func badURL(text string) string {
 	case err != nil:
 		return "is not a URL"
 	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Sprintf("has the scheme %.20q", u.Scheme)
+		return fmt.Sprintf("has the scheme %.20q, must be http or https", u.Scheme)
 	case u.Hostname() == "":
-		return "names no host"
+		return "has no host"
 	case u.User != nil:
-		return "carries a name or a password, which everybody could read"
+		return "contains a user name or password, which all users of the pool could read"
 	case u.Fragment != "":
 		return "has a fragment, which is never sent"
 	}

@@ -10,17 +10,17 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Dispatch is the switch that lets workers have tasks. While it is off nothing new is given
-// to anybody; what runs goes on.
+// Dispatch is the switch for dispatching tasks. While it is off, no worker gets new tasks; running
+// tasks continue.
 const Dispatch = "dispatch"
 
 type (
-	// SwitchTurnedOff stops something for everybody.
+	// SwitchTurnedOff turns a feature off for all tenants.
 	SwitchTurnedOff struct {
 		Reason string `json:"reason,omitempty"`
-		By     string `json:"by,omitempty"` // for people; the actor if not said
+		By     string `json:"by,omitempty"` // display name; default: the actor
 	}
-	// SwitchTurnedOn lets it go on.
+	// SwitchTurnedOn turns it on again.
 	SwitchTurnedOn struct {
 		Reason string `json:"reason,omitempty"`
 		By     string `json:"by,omitempty"`
@@ -31,7 +31,7 @@ type (
 func (SwitchTurnedOff) EventType() event.Type { return "switch.turned_off" }
 func (SwitchTurnedOn) EventType() event.Type  { return "switch.turned_on" }
 
-// Switch is something that an operator can turn off. One that nobody has touched is on.
+// Switch is a feature that an operator can turn off. It is on by default.
 type Switch struct {
 	Off       bool
 	Reason    string
@@ -39,8 +39,7 @@ type Switch struct {
 	ChangedAt time.Time
 }
 
-// Turn says what happens when somebody wants the switch off or on: an event, or nil if that
-// is how it stands already.
+// Turn returns the event that turns the switch off or on, or nil if it is in that state already.
 func (s Switch) Turn(off bool, reason, by string) (event.Body, error) {
 	if err := CheckNote("reason", reason, MaxReasonLength); err != nil {
 		return nil, err
@@ -57,7 +56,7 @@ func (s Switch) Turn(off bool, reason, by string) (event.Body, error) {
 	return SwitchTurnedOn{Reason: reason, By: by}, nil
 }
 
-// evolve folds the events of switches; others leave it as it is.
+// evolve applies the events of switches and ignores others.
 func (s Switch) evolve(e Event) Switch {
 	switch body := e.Body.(type) {
 	case SwitchTurnedOff:
@@ -68,7 +67,7 @@ func (s Switch) evolve(e Event) Switch {
 	return s
 }
 
-// orActor is who did something: whom the request names, else whom the server knows.
+// orActor returns the name in the request, or else the authenticated actor.
 func orActor(by string, meta event.Meta) string {
 	if by != "" {
 		return by
@@ -76,20 +75,20 @@ func orActor(by string, meta event.Meta) string {
 	return meta.Actor
 }
 
-// Limits of what people may write about a change.
+// The limits of notes about a change.
 const (
 	MaxReasonLength = 1000
 	MaxByLength     = 200
 )
 
-// CheckNote refuses a note that is too long or that cannot be kept.
+// CheckNote refuses a note that is too long or that PostgreSQL cannot store.
 func CheckNote(field, text string, limit int) error {
 	if len(text) > limit {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit is %d", len(text), limit), fault.Field(field),
 			fault.Remedy("use a shorter text"), fault.Value("limit", limit), fault.Value("current", len(text)))
 	}
 	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
-		return fault.Invalid(field, "is not text that can be kept", "send UTF-8 without zero characters")
+		return fault.Invalid(field, "is not valid text", "send UTF-8 without NUL characters")
 	}
 	return nil
 }

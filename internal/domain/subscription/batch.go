@@ -10,20 +10,20 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// The limits of one call. An event that is larger goes alone.
+// The limits of one call. A larger event is sent alone.
 const (
 	MaxEvents = 100
 	MaxBytes  = 256 << 10
 )
 
-// Recorded is an event as it stands in the feed.
+// Recorded is an event of the feed.
 type Recorded struct {
 	At        event.Position
 	Tenant    id.Tenant // zero for events of the installation
 	Run       id.Run    // zero for events of entities
-	Workspace string    // of the run; known only if somebody asks for it
+	Workspace string    // of the run; set only if a filter needs it
 	Pipeline  string    // likewise
-	Stream    string    // what it happened to: an id, or the name of something of the installation
+	Stream    string    // its subject: an id, or the name of an entity of the installation
 	Version   int32     // orders the stream; the order of the feed does not
 	Time      time.Time
 	Schema    int16
@@ -33,10 +33,11 @@ type Recorded struct {
 	Data      json.RawMessage
 }
 
-// ByOrigin says that the filter asks for workspaces or pipelines of runs.
+// ByOrigin reports whether the filter depends on the workspace or pipeline of runs.
 func (s Settings) ByOrigin() bool { return s.Workspace != "" || s.Pipeline != "" }
 
-// Wants reports whether a subscription asks for an event. One of a tenant never gets another's.
+// Wants reports whether an event matches a subscription. A tenant's subscription never matches events
+// of another tenant.
 func (s Subscription) Wants(e Recorded) bool {
 	if s.Tenant != (id.Tenant{}) && s.Tenant != e.Tenant {
 		return false
@@ -47,15 +48,15 @@ func (s Subscription) Wants(e Recorded) bool {
 	return len(s.Types) == 0 || slices.ContainsFunc(s.Types, func(p string) bool { return matches(p, string(e.Type)) })
 }
 
-// Batch is what one call tells.
+// Batch is the content of one call.
 type Batch struct {
-	ID     string // the same if the same is told again
+	ID     string // the same for a repeated call
 	Body   []byte // a JSON array
 	Events int
-	Upto   event.Position // of the last event that it covers, told or not asked for
+	Upto   event.Position // of the last event that it covers, sent or filtered out
 }
 
-// item is an event as receivers read it.
+// item is an event in the format of receivers.
 type item struct {
 	ID      string          `json:"id"`
 	Type    event.Type      `json:"type"`
@@ -70,8 +71,8 @@ type item struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// Batches cuts events that follow each other in the feed into calls. The last covers all that
-// was given; its body is empty if there is nothing to tell.
+// Batches splits consecutive events of the feed into calls. The last one covers all events; its body
+// is empty if there is nothing to send.
 func (s Subscription) Batches(events []Recorded) ([]Batch, error) {
 	var (
 		all     []Batch
@@ -124,7 +125,7 @@ func (s Subscription) Batches(events []Recorded) ([]Batch, error) {
 	return all, nil
 }
 
-// traceparent is the first part of a recorded trace; the tracestate follows a space.
+// traceparent returns the first part of a recorded trace; the tracestate follows a space.
 func traceparent(recorded string) string {
 	parent, _, _ := strings.Cut(recorded, " ")
 	return parent

@@ -1,4 +1,4 @@
-// Package subscription is who hears of events: the settings of a subscription, its life as
-// events of its own, which events it asks for, and what its receiver is sent. It is pure: it
-// reads no clock and no database, and calls nobody.
+// Package subscription defines subscriptions to the event log: their settings and lifecycle, which
+// events they match, and the batches that receivers get. It is pure: it reads no clock and no
+// database, and makes no calls.
 package subscription

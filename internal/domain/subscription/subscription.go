@@ -12,34 +12,34 @@ import (
 	"go.arco.dev/servo/internal/base/webhook"
 )
 
-// Settings is what people say about a subscription.
+// Settings are the user-defined properties of a subscription.
 type Settings struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
-	// Types are the events that it asks for, by name or by prefix (run.*). None is all.
+	// Types are the types of the events to send, by name or by prefix (run.*). Empty is all.
 	Types []string `json:"types,omitempty"`
-	// Workspace and Pipeline, if set, leave only events of runs, of these.
+	// Workspace and Pipeline, if set, restrict the events to those of matching runs.
 	Workspace string `json:"workspace,omitempty"`
 	Pipeline  string `json:"pipeline,omitempty"`
 }
 
 type (
-	// Created begins a subscription. Its secret is in no event.
+	// Created creates a subscription. No event contains its secret.
 	Created struct {
 		Settings
-		From string `json:"from"` // the place after which it hears of everything
+		From string `json:"from"` // the position after which events are sent
 	}
-	// Paused stops it. What happens meanwhile it hears of when it is resumed.
+	// Paused stops it. Events of the meantime are sent when it is resumed.
 	Paused struct {
 		Reason string `json:"reason,omitempty"`
 	}
-	// Resumed lets it go on where it was.
+	// Resumed continues where it stopped.
 	Resumed struct{}
-	// Replayed makes it hear of everything after a place, once more or no more.
+	// Replayed moves the subscription to another position: events are sent again or skipped.
 	Replayed struct {
 		From string `json:"from"`
 	}
-	// Deleted ends it. Its name is free again.
+	// Deleted deletes it. Its name is free again.
 	Deleted struct{}
 )
 
@@ -59,7 +59,7 @@ func Events() []event.Definition {
 
 // The limits of subscriptions.
 const (
-	// Max is how many a tenant may have.
+	// Max is the maximum number of a tenant's subscriptions.
 	Max = 20
 
 	maxTypes  = 50
@@ -67,7 +67,7 @@ const (
 	maxFilter = 100
 )
 
-// When a call that failed is repeated, and when nobody expects that it ever goes well.
+// When a failed call is repeated, and when the subscription is paused.
 const (
 	firstWait = 5 * time.Second
 	maxWait   = 5 * time.Minute
@@ -75,8 +75,8 @@ const (
 	PauseAfter = 72 * time.Hour
 )
 
-// Subscription sends the events of its tenant, or of everybody if it belongs to the
-// installation, to a URL.
+// Subscription sends the events of its tenant, or of all tenants if it belongs to the installation,
+// to a URL.
 type Subscription struct {
 	Tenant  id.Tenant // zero for the installation
 	ID      id.Subscription
@@ -90,7 +90,7 @@ type Subscription struct {
 	DeletedAt   time.Time
 }
 
-// Evolve folds one event into the subscription.
+// Evolve applies one event to the subscription.
 func (s Subscription) Evolve(e event.Event) (Subscription, error) {
 	if err := event.Check[Created](e, s.Version, !s.DeletedAt.IsZero()); err != nil {
 		return s, err
@@ -108,7 +108,7 @@ func (s Subscription) Evolve(e event.Event) (Subscription, error) {
 			return s, e.Unexpected()
 		}
 		s.PausedAt, s.PauseReason = time.Time{}, ""
-	case Replayed: // where it stands is in no event but this
+	case Replayed: // the position itself is not part of this state
 	case Deleted:
 		s.DeletedAt = e.At
 	default:
@@ -127,20 +127,20 @@ func (s Settings) Validate(known []string) error {
 		return err
 	}
 	if len(s.Types) > maxTypes {
-		return fault.Invalid("types", fmt.Sprintf("has %d entries", len(s.Types)), fmt.Sprintf("use up to %d, or prefixes such as run.*", maxTypes))
+		return fault.Invalid("types", fmt.Sprintf("has %d entries, the limit is %d", len(s.Types), maxTypes), "use prefixes such as run.*")
 	}
 	for _, pattern := range s.Types {
 		if len(pattern) > maxType || !slices.ContainsFunc(known, func(t string) bool { return matches(pattern, t) }) {
-			return fault.Invalid("types", fmt.Sprintf("no event has the type %.100q", pattern), "use the type of an event such as run.ended, or a prefix such as run.*")
+			return fault.Invalid("types", fmt.Sprintf("unknown event type %.100q", pattern), "use the type of an event such as run.ended, or a prefix such as run.*")
 		}
 	}
 	if len(s.Workspace) > maxFilter || len(s.Pipeline) > maxFilter {
-		return fault.Invalid("pipeline", "is too long", "use the name of a workspace and of a pipeline")
+		return fault.Invalid("pipeline", "workspace or pipeline is too long", "use the name of a workspace and of a pipeline")
 	}
 	return nil
 }
 
-// matches reports whether a type is the one that a pattern asks for, or begins with it.
+// matches reports whether a type equals a pattern or has its prefix.
 func matches(pattern, of string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasSuffix(prefix, ".") && strings.HasPrefix(of, prefix)
@@ -148,5 +148,5 @@ func matches(pattern, of string) bool {
 	return pattern == of
 }
 
-// Again is how long to wait after so many failed calls.
+// Again returns the backoff after a number of failed calls.
 func Again(tries int) time.Duration { return webhook.Wait(tries, firstWait, maxWait) }

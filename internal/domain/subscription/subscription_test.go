@@ -36,7 +36,7 @@ func TestEvolve(t *testing.T) {
 	_, err = s.Evolve(said(2, subscription.Resumed{}))
 	require.ErrorContains(t, err, "unexpected event")
 	_, err = s.Evolve(said(3, subscription.Deleted{}))
-	require.ErrorContains(t, err, "version 3 after 1")
+	require.ErrorContains(t, err, "version 3, expected 2")
 	_, err = subscription.Subscription{}.Evolve(said(1, subscription.Deleted{}))
 	require.ErrorContains(t, err, "unexpected event")
 

@@ -8,13 +8,13 @@ import (
 )
 
 type (
-	// AssetPaused makes new tasks of an asset wait, in every run of the workspace.
+	// AssetPaused delays new tasks of an asset, in every run of the workspace.
 	AssetPaused struct {
 		Asset  string `json:"asset"`
 		Reason string `json:"reason,omitempty"`
-		By     string `json:"by,omitempty"` // for people
+		By     string `json:"by,omitempty"` // display name
 	}
-	// AssetResumed lets them go on.
+	// AssetResumed releases them.
 	AssetResumed struct {
 		Asset  string `json:"asset"`
 		Reason string `json:"reason,omitempty"`
@@ -26,7 +26,7 @@ type (
 func (AssetPaused) EventType() event.Type  { return "workspace.asset_paused" }
 func (AssetResumed) EventType() event.Type { return "workspace.asset_resumed" }
 
-// Pause says since when the new tasks of an asset wait, who wanted that and why.
+// Pause records since when, by whom and why an asset is paused.
 type Pause struct {
 	At     time.Time
 	By     string
@@ -36,7 +36,7 @@ type Pause struct {
 // Pauses are the paused assets of a workspace, by key.
 type Pauses map[string]Pause
 
-// with and without leave the pauses before as they were: folds share them.
+// with and without return copies, because states share their pauses.
 func (p Pauses) with(body AssetPaused, e event.Event) Pauses {
 	next := maps.Clone(p)
 	if next == nil {

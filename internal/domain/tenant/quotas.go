@@ -8,13 +8,13 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Unlimited stands for no limit in the quotas that may be without one.
+// Unlimited is the value of a quota without a limit.
 const Unlimited = -1
 
-// Quotas are what a tenant may use. The zero value is none: see DefaultQuotas.
+// Quotas limit the resources of a tenant. The zero value allows nothing: see DefaultQuotas.
 type Quotas struct {
 	MaxConcurrentTasks int32         `json:"max_concurrent_tasks"` // queued, dispatched and running; 0 isolates a tenant
-	MaxQueuedTasks     int32         `json:"max_queued_tasks"`     // ready tasks past which no run begins
+	MaxQueuedTasks     int32         `json:"max_queued_tasks"`     // ready tasks above which no run starts
 	MaxConcurrentRuns  int32         `json:"max_concurrent_runs"`
 	MaxDailyRuns       int32         `json:"max_daily_runs"` // created since midnight of Zone
 	MaxRunDuration     time.Duration `json:"max_run_duration"`
@@ -24,7 +24,7 @@ type Quotas struct {
 	Zone               string        `json:"zone"` // of its days, such as Europe/Berlin
 }
 
-// Bounds of the quotas.
+// The bounds of the quotas.
 const (
 	maxCount       = 1_000_000_000
 	maxTasksPerRun = 10_000
@@ -34,7 +34,7 @@ const (
 	maxZoneLength  = 100
 )
 
-// DefaultQuotas are what a tenant gets when nobody says anything.
+// DefaultQuotas returns the quotas of a tenant that is created without any.
 func DefaultQuotas() Quotas {
 	return Quotas{
 		MaxConcurrentTasks: 100, MaxQueuedTasks: 1000, MaxConcurrentRuns: 10, MaxDailyRuns: Unlimited,
@@ -42,8 +42,8 @@ func DefaultQuotas() Quotas {
 	}
 }
 
-// firstQuotas are what tenants have whose first event does not say: the default of its day,
-// whatever the default becomes.
+// firstQuotas returns the quotas of tenants whose first event has none: the default at that time,
+// independent of later defaults.
 func firstQuotas() Quotas {
 	return Quotas{
 		MaxConcurrentTasks: 100, MaxQueuedTasks: 1000, MaxConcurrentRuns: 10, MaxDailyRuns: Unlimited,
@@ -51,7 +51,7 @@ func firstQuotas() Quotas {
 	}
 }
 
-// NoLimits are quotas that bind nowhere.
+// NoLimits returns quotas without limits.
 func NoLimits() Quotas {
 	return Quotas{
 		MaxConcurrentTasks: Unlimited, MaxQueuedTasks: Unlimited, MaxConcurrentRuns: Unlimited, MaxDailyRuns: Unlimited,
@@ -59,7 +59,7 @@ func NoLimits() Quotas {
 	}
 }
 
-// Validate checks every field and tells all that is wrong together.
+// Validate checks all fields and reports all errors.
 func (q Quotas) Validate() error {
 	var found []fault.Violation
 	refuse := func(field, message, remedy string) {
@@ -76,34 +76,34 @@ func (q Quotas) Validate() error {
 		{"max_backfill_runs", q.MaxBackfillRuns},
 	} {
 		if count.value < Unlimited || count.value > maxCount {
-			refuse(count.field, fmt.Sprintf("is %d", count.value), fmt.Sprintf("use 0 to %d, or -1 for no limit", maxCount))
+			refuse(count.field, fmt.Sprintf("is %d, must be -1 to %d", count.value, maxCount), "use -1 for no limit")
 		}
 	}
 	if q.MaxTasksPerRun < 1 || q.MaxTasksPerRun > maxTasksPerRun {
-		refuse("max_tasks_per_run", fmt.Sprintf("is %d", q.MaxTasksPerRun), fmt.Sprintf("use 1 to %d", maxTasksPerRun))
+		refuse("max_tasks_per_run", fmt.Sprintf("is %d, must be 1 to %d", q.MaxTasksPerRun, maxTasksPerRun), "use a value in the range")
 	}
 	if q.MaxRunDuration < time.Second || q.MaxRunDuration > maxRunDuration || q.MaxRunDuration%time.Second != 0 {
-		refuse("max_run_duration", "is "+q.MaxRunDuration.String(), "use whole seconds, from 1s to "+maxRunDuration.String())
+		refuse("max_run_duration", fmt.Sprintf("is %s, must be 1s to %s in whole seconds", q.MaxRunDuration, maxRunDuration), "use a duration such as 6h")
 	}
 	if !(q.FairnessWeight >= minWeight && q.FairnessWeight <= maxWeight) { // NaN is neither
-		refuse("fairness_weight", fmt.Sprintf("is %v", q.FairnessWeight), fmt.Sprintf("use %v to %v", minWeight, maxWeight))
+		refuse("fairness_weight", fmt.Sprintf("is %v, must be %v to %v", q.FairnessWeight, minWeight, maxWeight), "use 1 for an equal share")
 	}
 	if _, err := q.location(); err != nil {
-		refuse("zone", fmt.Sprintf("%.100q is not a time zone", q.Zone), "use a name of the IANA database, such as UTC or Europe/Berlin")
+		refuse("zone", fmt.Sprintf("unknown time zone %.100q", q.Zone), "use a name of the IANA database, such as UTC or Europe/Berlin")
 	}
 	return fault.FromViolations(found)
 }
 
-// location is the zone. Local is the machine's and "" is nobody's: neither is a name.
+// location returns the zone. "Local" and "" are not names of zones, although package time accepts them.
 func (q Quotas) location() (*time.Location, error) {
 	if q.Zone == "" || q.Zone == "Local" || len(q.Zone) > maxZoneLength {
-		return nil, fmt.Errorf("%.100q is not a time zone", q.Zone)
+		return nil, fmt.Errorf("unknown time zone %.100q", q.Zone)
 	}
 	return time.LoadLocation(q.Zone)
 }
 
-// Day is when the tenant's day of now has begun and when the next begins. A midnight that a
-// clock change skips is the first moment after it.
+// Day returns when the tenant's current day began and when the next begins. A midnight that a clock
+// change skips is the first moment after it.
 func (q Quotas) Day(now time.Time) (from, until time.Time, err error) {
 	zone, err := q.location()
 	if err != nil {
@@ -113,9 +113,8 @@ func (q Quotas) Day(now time.Time) (from, until time.Time, err error) {
 	return StartOfDay(year, month, day, zone), StartOfDay(year, month, day+1, zone), nil
 }
 
-// StartOfDay is the first moment of a date. time.Date is right unless midnight is skipped,
-// where it may answer with an hour of the day before, or repeated, where it may give the
-// second one.
+// StartOfDay returns the first moment of a date. time.Date may return an hour of the day before if
+// midnight is skipped, or the second midnight if it is repeated.
 func StartOfDay(year int, month time.Month, day int, zone *time.Location) time.Time {
 	wanted := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 	at := time.Date(year, month, day, 0, 0, 0, 0, zone)
@@ -123,7 +122,7 @@ func StartOfDay(year int, month time.Month, day int, zone *time.Location) time.T
 		y, m, d := t.In(zone).Date()
 		return !time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Before(wanted)
 	}
-	const step = 15 * time.Minute // no zone changes its clock by less, but Lord Howe's by half an hour
+	const step = 15 * time.Minute // no zone changes its clock by less, except for Lord Howe by half an hour
 	for !same(at) {
 		at = at.Add(step)
 	}

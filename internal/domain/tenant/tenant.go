@@ -1,5 +1,5 @@
-// Package tenant is what belongs to a customer account besides its runs: the tenant
-// itself, its workspaces, and which deployment is active in each. It is pure.
+// Package tenant defines tenants, their workspaces and quotas, and the active deployment of each
+// workspace. It is pure.
 package tenant
 
 import (
@@ -12,29 +12,29 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// DefaultWorkspace is the workspace that every tenant begins with.
+// DefaultWorkspace is the first workspace of every tenant.
 const DefaultWorkspace = "default"
 
 type (
-	// Created begins a tenant.
+	// Created creates a tenant.
 	Created struct {
 		Name   string  `json:"name"`
-		Quotas *Quotas `json:"quotas,omitempty"` // those that were the default then, if it says nothing
+		Quotas *Quotas `json:"quotas,omitempty"` // nil: the default at the time of the event
 	}
-	// QuotasSet changes what a tenant may use: all of it, also what stays.
+	// QuotasSet replaces all quotas of a tenant.
 	QuotasSet struct {
 		Quotas Quotas `json:"quotas"`
 	}
-	// WorkspaceCreated begins a workspace.
+	// WorkspaceCreated creates a workspace.
 	WorkspaceCreated struct {
 		Name string `json:"name"`
 	}
-	// DeploymentRegistered begins a deployment; the manifest itself is found by its digest.
+	// DeploymentRegistered creates a deployment; its manifest is stored by its digest.
 	DeploymentRegistered struct {
 		Workspace id.Workspace `json:"workspace"`
 		Digest    string       `json:"digest"`
 	}
-	// DeploymentActivated makes a deployment the one that new runs of a workspace use.
+	// DeploymentActivated activates a deployment: new runs of the workspace use it.
 	DeploymentActivated struct {
 		Deployment id.Deployment `json:"deployment"`
 	}
@@ -60,7 +60,7 @@ func Events() []event.Definition {
 	}
 }
 
-// Entity is the state of a tenant, a workspace or a deployment, as its events tell it.
+// Entity is the state of a tenant, a workspace or a deployment.
 type Entity struct {
 	Version   int32
 	Kind      Kind
@@ -73,7 +73,7 @@ type Entity struct {
 	CreatedAt time.Time
 }
 
-// Kind says what an entity is.
+// Kind is the kind of an entity.
 type Kind string
 
 // The kinds of entities.
@@ -83,7 +83,7 @@ const (
 	KindDeployment Kind = "deployment"
 )
 
-// Evolve folds one event into the entity.
+// Evolve applies one event to the entity.
 func (en Entity) Evolve(e event.Event) (Entity, error) {
 	if err := e.Follows(en.Version); err != nil {
 		return en, err
@@ -121,7 +121,7 @@ var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,98}[a-z0-9])?$`)
 // ValidateName checks the name of a tenant or a workspace.
 func ValidateName(field, name string) error {
 	if !validName.MatchString(name) {
-		return fault.Invalid(field, fmt.Sprintf("%.100q is not a name", name), "use 1 to 100 lower-case letters, digits and inner hyphens, such as acme-prod")
+		return fault.Invalid(field, fmt.Sprintf("%.100q is not a valid name", name), "use 1 to 100 lower-case letters, digits and inner hyphens, such as acme-prod")
 	}
 	return nil
 }
