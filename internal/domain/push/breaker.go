@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// BreakerState is whether an endpoint is called.
+// BreakerState is the state of a circuit breaker.
 type BreakerState string
 
 // The states.
 const (
-	BreakerClosed   BreakerState = "closed"    // it is called
-	BreakerOpen     BreakerState = "open"      // it is left in peace
-	BreakerHalfOpen BreakerState = "half-open" // it is tried
+	BreakerClosed   BreakerState = "closed"    // the endpoint is called
+	BreakerOpen     BreakerState = "open"      // the endpoint is not called
+	BreakerHalfOpen BreakerState = "half-open" // the endpoint is tried
 )
 
-// BreakerConfig says when an endpoint is left in peace, and for how long.
+// BreakerConfig defines when calls to an endpoint stop, and for how long.
 type BreakerConfig struct {
-	Failures    int           // in a row, before it opens; 5 if not said
-	CoolDown    time.Duration // before it is tried; 10 s if not said
-	MaxCoolDown time.Duration // it doubles after each try that failed, up to this; 5 min if not said
-	Probes      int           // tries at once, and successes before it closes; 1 if not said
+	Failures    int           // consecutive ones before it opens; default 5
+	CoolDown    time.Duration // before it is tried; default 10 s
+	MaxCoolDown time.Duration // the cool-down doubles after each failed try, up to this; default 5 min
+	Probes      int           // concurrent tries, and successes before it closes; default 1
 }
 
 func (c BreakerConfig) withDefaults() BreakerConfig {
@@ -40,30 +40,30 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 	return c
 }
 
-// Breaker stops calls to an endpoint that fails, and finds out from time to time whether it
-// works again. It is a value without a lock: its owner guards it.
+// Breaker stops calls to a failing endpoint, and periodically tries whether it works again. It has no
+// lock: its owner must guard it.
 type Breaker struct {
 	config BreakerConfig
 
-	era       int // counts the changes of state, so that late ends of calls say nothing
+	era       int // counts the changes of state, so that results of earlier calls are ignored
 	open      bool
-	failures  int // in a row while closed
+	failures  int // consecutive ones while closed
 	coolDown  time.Duration
 	triedAt   time.Time // when it may be tried, while open
-	begun     int       // tries of this half-open time that are under way
-	succeeded int       // tries of this half-open time that went well
+	begun     int       // running tries since it is half-open
+	succeeded int       // successful tries since it is half-open
 }
 
-// NewBreaker makes a closed one.
+// NewBreaker returns a closed breaker.
 func NewBreaker(config BreakerConfig) *Breaker {
 	config = config.withDefaults()
 	return &Breaker{config: config, coolDown: config.CoolDown}
 }
 
-// Call is a call that a breaker let pass.
+// Call is a call that a breaker permitted.
 type Call struct{ era int }
 
-// State is how the breaker stands.
+// State returns the state of the breaker.
 func (b *Breaker) State(now time.Time) BreakerState {
 	switch {
 	case !b.open:
@@ -74,7 +74,7 @@ func (b *Breaker) State(now time.Time) BreakerState {
 	return BreakerHalfOpen
 }
 
-// RetryAt is when an open breaker will be tried; zero if it is not open.
+// RetryAt returns when an open breaker will be tried; zero if it is not open.
 func (b *Breaker) RetryAt(now time.Time) time.Time {
 	if b.State(now) == BreakerOpen {
 		return b.triedAt
@@ -82,7 +82,7 @@ func (b *Breaker) RetryAt(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Room is how many calls may begin now.
+// Room returns how many calls may begin now.
 func (b *Breaker) Room(now time.Time) int {
 	switch b.State(now) {
 	case BreakerOpen:
@@ -94,7 +94,7 @@ func (b *Breaker) Room(now time.Time) int {
 	return math.MaxInt
 }
 
-// Begin lets a call pass, or not. One that passes must come to its End or be Dropped.
+// Begin permits a call or refuses it. The caller must End or Drop a permitted call.
 func (b *Breaker) Begin(now time.Time) (Call, bool) {
 	if b.Room(now) <= 0 {
 		return Call{}, false
@@ -105,10 +105,10 @@ func (b *Breaker) Begin(now time.Time) (Call, bool) {
 	return Call{era: b.era}, true
 }
 
-// End reports whether a call has shown the endpoint to work.
+// End records whether a call has shown that the endpoint works.
 func (b *Breaker) End(call Call, worked bool, now time.Time) {
 	if call.era != b.era {
-		return // from before the last change: what it says is old
+		return // began before the last change of state
 	}
 	switch {
 	case b.open && worked:
@@ -131,8 +131,7 @@ func (b *Breaker) End(call Call, worked bool, now time.Time) {
 	}
 }
 
-// Drop ends a call that has shown nothing about the endpoint, such as one that was never
-// made.
+// Drop ends a call that has shown nothing about the endpoint, such as one that was not made.
 func (b *Breaker) Drop(call Call) {
 	if call.era == b.era && b.open {
 		b.begun--

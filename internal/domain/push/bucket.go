@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// Bucket is a rate limit: so many a second, and a second's worth at once, at least one. It
-// is a value without a lock: its owner guards it.
+// Bucket is a token bucket: a number of calls per second, with bursts of a second's worth, at least
+// one. It has no lock: its owner must guard it.
 type Bucket struct {
-	rate   float64 // a second; 0 is no limit
+	rate   float64 // per second; 0 is no limit
 	size   float64
 	tokens float64
 	filled time.Time
 }
 
-// NewBucket makes a full one. A rate of 0 is no limit.
+// NewBucket returns a full bucket. A rate of 0 is no limit.
 func NewBucket(perSecond float64, now time.Time) *Bucket {
 	size := math.Max(1, perSecond)
 	return &Bucket{rate: perSecond, size: size, tokens: size, filled: now}
 }
 
-// Rate is how many a second.
+// Rate returns the calls per second.
 func (b *Bucket) Rate() float64 { return b.rate }
 
-// SetRate changes the limit; what is in the bucket stays, as far as there is room.
+// SetRate changes the limit and keeps the tokens that fit.
 func (b *Bucket) SetRate(perSecond float64, now time.Time) {
 	b.fill(now)
 	b.rate, b.size = perSecond, math.Max(1, perSecond)
 	b.tokens = math.Min(b.tokens, b.size)
 }
 
-// Room is how many may pass now.
+// Room returns how many calls may be made now.
 func (b *Bucket) Room(now time.Time) int {
 	if b.rate <= 0 {
 		return math.MaxInt
@@ -39,7 +39,7 @@ func (b *Bucket) Room(now time.Time) int {
 	return int(b.tokens)
 }
 
-// Take lets up to n pass and returns how many.
+// Take takes up to n tokens and returns how many.
 func (b *Bucket) Take(n int, now time.Time) int {
 	taken := min(n, b.Room(now))
 	if b.rate > 0 {
@@ -48,7 +48,7 @@ func (b *Bucket) Take(n int, now time.Time) int {
 	return taken
 }
 
-// Wait is how long until one may pass.
+// Wait returns how long until the next token.
 func (b *Bucket) Wait(now time.Time) time.Duration {
 	if b.Room(now) >= 1 {
 		return 0
@@ -56,7 +56,7 @@ func (b *Bucket) Wait(now time.Time) time.Duration {
 	return time.Duration(math.Ceil((1 - b.tokens) / b.rate * float64(time.Second)))
 }
 
-// fill adds what has come since the last look. A clock that went back adds nothing.
+// fill adds the tokens since the last call. A clock that went back adds none.
 func (b *Bucket) fill(now time.Time) {
 	passed := now.Sub(b.filled)
 	if passed <= 0 {

@@ -34,24 +34,23 @@ func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText hides the secret.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Key is a signing key as the servers know it. Its secret never leaves them: workers get
-// what is derived from it for their pool (Worker), and callbacks are signed with something
-// else derived from it. So a worker can forge neither a callback of another task nor an
-// envelope for another pool.
+// Key is a signing key of the servers. Its secret never leaves them: workers receive a key that is
+// derived from it for their pool (Worker), and callbacks are signed with another derived key. So a
+// worker can forge neither a callback of another task nor an envelope for another pool.
 type Key struct {
 	ID        string
 	Secret    Secret
 	CreatedAt time.Time
-	// ActiveAt is when the key begins to sign: later than CreatedAt to leave time to give it
-	// to the workers. At once if zero.
+	// ActiveAt is when the key begins to sign: later than CreatedAt to leave time to distribute it
+	// to the workers. Zero is immediately.
 	ActiveAt time.Time
-	// ExpiresAt is set when a newer key takes over: until then the key is still believed.
+	// ExpiresAt is set when a newer key replaces it: until then the key is accepted.
 	ExpiresAt time.Time
-	// RevokedAt, once set, means that the key is not believed any more.
+	// RevokedAt, once set, means that the key is no longer accepted.
 	RevokedAt time.Time
 }
 
-// NewKey makes a key.
+// NewKey creates a key.
 func NewKey(random io.Reader, now time.Time) (Key, error) {
 	var raw [6 + secretBytes]byte
 	if _, err := io.ReadFull(random, raw[:]); err != nil {
@@ -60,12 +59,12 @@ func NewKey(random io.Reader, now time.Time) (Key, error) {
 	return Key{ID: "sk-" + hex.EncodeToString(raw[:6]), Secret: Secret(raw[6:]), CreatedAt: now}, nil
 }
 
-// usable reports whether the key is believed at a time.
+// usable reports whether the key is accepted at a time.
 func (k Key) usable(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt)) && len(k.Secret) >= secretBytes
 }
 
-// What is derived from a key's secret. The names are part of the contract.
+// The names of derived keys. They are part of the contract.
 const (
 	infoEnvelope = "servo push envelope v1 "
 	infoCallback = "servo push callback v1"
@@ -73,40 +72,40 @@ const (
 
 func (k Key) derive(info string) Secret {
 	derived, err := hkdf.Key(sha256.New, k.Secret, nil, info, secretBytes)
-	if err != nil { // only of lengths that a hash cannot give
+	if err != nil { // only for lengths that a hash cannot produce
 		panic(fmt.Sprintf("derive a key: %v", err))
 	}
 	return derived
 }
 
-// Worker is the key for the workers of a pool.
+// Worker returns the key for the workers of a pool.
 func (k Key) Worker(pool string) WorkerKey {
 	return WorkerKey{ID: k.ID, Secret: k.derive(infoEnvelope + pool)}
 }
 
-// WorkerKey is what a worker believes envelopes by.
+// WorkerKey is the key with which a worker verifies envelopes.
 type WorkerKey struct {
 	ID     string
 	Secret Secret
 }
 
-// Text is the key as people hand it to a worker: id and secret.
+// Text returns the key as operators configure it at a worker: id and secret.
 func (k WorkerKey) Text() string { return k.ID + ":" + base64.RawURLEncoding.EncodeToString(k.Secret) }
 
-// ParseWorkerKey reads what Text wrote. The fault does not repeat what was given.
+// ParseWorkerKey parses a key that Text wrote. Its error does not contain the input.
 func ParseWorkerKey(text string) (WorkerKey, error) {
 	keyID, secret, found := strings.Cut(strings.TrimSpace(text), ":")
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
 	if !found || keyID == "" || err != nil || len(raw) != secretBytes {
-		return WorkerKey{}, fault.Invalid("key", "is not a key of a push pool", "give it as it was shown, id and secret with a colon between")
+		return WorkerKey{}, fault.Invalid("key", "is not a key of a push pool", "copy it as it was shown: id and secret, separated by a colon")
 	}
 	return WorkerKey{ID: keyID, Secret: raw}, nil
 }
 
-// Lookup finds the secret of a key that is believed at a time.
+// Lookup returns the secret of a key that is accepted at a time.
 type Lookup func(keyID string, now time.Time) (Secret, bool)
 
-// WorkerKeys looks among the keys that a worker has.
+// WorkerKeys looks a key up among the keys of a worker.
 func WorkerKeys(keys ...WorkerKey) Lookup {
 	return func(keyID string, _ time.Time) (Secret, bool) {
 		for _, k := range keys {
@@ -118,11 +117,11 @@ func WorkerKeys(keys ...WorkerKey) Lookup {
 	}
 }
 
-// Keyring is all keys of an installation, those that are not believed any more included.
+// Keyring has all keys of an installation, including those that are no longer accepted.
 type Keyring []Key
 
-// Signing is the key to sign with: the newest of those that have become active. A retired
-// one goes on signing until its successor is active.
+// Signing returns the key to sign with: the newest active one. A retired key signs until its
+// successor is active.
 func (r Keyring) Signing(now time.Time) (Key, error) {
 	var newest Key
 	for _, k := range r {
@@ -134,13 +133,13 @@ func (r Keyring) Signing(now time.Time) (Key, error) {
 		}
 	}
 	if newest.ID == "" {
-		return Key{}, fault.New(fault.Conflict, "there is no signing key",
-			fault.Remedy("make one: servo signing-keys create"), fault.Value("keys", len(r)))
+		return Key{}, fault.New(fault.Conflict, "no signing key exists",
+			fault.Remedy("create one: servo signing-keys create"), fault.Value("keys", len(r)))
 	}
 	return newest, nil
 }
 
-// Has reports whether a key is among them, believed or not: an unknown one may be new.
+// Has reports whether a key is in the keyring, accepted or not: an unknown one may be new.
 func (r Keyring) Has(keyID string) bool {
 	for _, k := range r {
 		if k.ID == keyID {
@@ -150,7 +149,7 @@ func (r Keyring) Has(keyID string) bool {
 	return false
 }
 
-// Envelopes looks for the keys of a pool's envelopes.
+// Envelopes looks up the keys of a pool's envelopes.
 func (r Keyring) Envelopes(pool string) Lookup { return r.lookup(infoEnvelope + pool) }
 
 func (r Keyring) lookup(info string) Lookup {

@@ -17,18 +17,18 @@ import (
 
 const (
 	nonceBytes = 16
-	// signatureSize is what the signature adds to an envelope: its member, and 43 characters.
+	// signatureSize is the size that the signature adds to an envelope: its member, and 43 characters.
 	signatureSize = len(`,"signature":""`) + 43
-	// MaxSkew is how far the clock of who signs may be ahead of the clock of who verifies.
+	// MaxSkew is how far the clock of the signer may be ahead of the clock of the verifier.
 	MaxSkew = time.Minute
 )
 
-// ErrRefused is what every refusal is. It has one text, whatever the cause: who tries things
-// out learns nothing from the answer.
+// ErrRefused is the error of every refused signature. Its text is the same for every cause, so that an
+// attacker learns nothing from it.
 var ErrRefused = errors.New("the signature is not valid")
 
-// Refusal is a refused signature. Its text is that of ErrRefused; the reason is for the log
-// and must not be answered to anybody.
+// Refusal is a refused signature. Its text is that of ErrRefused; the reason is for the log and must
+// not be sent to clients.
 type Refusal struct{ reason string }
 
 // Error is the same text for every reason.
@@ -37,10 +37,10 @@ func (*Refusal) Error() string { return ErrRefused.Error() }
 // Unwrap makes errors.Is(err, ErrRefused) true.
 func (*Refusal) Unwrap() error { return ErrRefused }
 
-// Reason is why, for the log.
+// Reason returns the cause, for the log.
 func (r *Refusal) Reason() string { return r.reason }
 
-// ReasonOf is why an error refuses, for the log; "" if it does not.
+// ReasonOf returns the cause of a refusal, for the log; "" for other errors.
 func ReasonOf(err error) string {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r.reason
@@ -50,17 +50,17 @@ func ReasonOf(err error) string {
 
 func refuse(reason string) error { return &Refusal{reason: reason} }
 
-// Sign completes an envelope and writes it: contract, idempotency key and auth are filled
-// in, the rest is the caller's. The key signs for the envelope's pool.
+// Sign completes and writes an envelope: it fills in contract, idempotency key and auth. The key signs
+// for the envelope's pool.
 func Sign(e Envelope, key Key, now time.Time, lifetime time.Duration, random io.Reader) ([]byte, error) {
 	if !key.usable(now) {
-		return nil, fault.New(fault.Conflict, "the signing key is not valid any more", fault.Remedy("sign with the newest key"), fault.Value("key", key.ID))
+		return nil, fault.New(fault.Conflict, "the signing key is no longer valid", fault.Remedy("sign with the newest key"), fault.Value("key", key.ID))
 	}
 	var nonce [nonceBytes]byte
 	if _, err := io.ReadFull(random, nonce[:]); err != nil {
 		return nil, fmt.Errorf("read randomness for an envelope: %w", err)
 	}
-	issued := now.UTC().Truncate(time.Second) // whole seconds: every language reads them
+	issued := now.UTC().Truncate(time.Second) // whole seconds, which every language can parse
 	e.Contract, e.IdempotencyKey = Contract, IdempotencyKey(e.Task, e.Attempt, e.Token)
 	if len(e.Parameters) == 0 {
 		e.Parameters = json.RawMessage("{}")
@@ -91,8 +91,8 @@ func signature(secret Secret, message []byte) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// matches compares a presented signature in constant time. The encoding is compared as it
-// is, so that there is one spelling of each signature. Without a key it does the same work.
+// matches compares a signature in constant time. The encoded form is compared, so that each signature
+// has one spelling. Without a key it does the same work.
 func matches(secret Secret, known bool, message []byte, presented string) bool {
 	if !known {
 		secret = make(Secret, secretBytes)
@@ -101,18 +101,17 @@ func matches(secret Secret, known bool, message []byte, presented string) bool {
 	return equal && known
 }
 
-// Verify reads an envelope as it came and believes it, or not. Every byte counts: fields that
-// this version does not know, and the form itself, which must be canonical (two spellings of
-// a number may be one number to the signature and two to a reader). What is not believed is
-// refused with ErrRefused; a contract that is not known is a fault of its own, since who
-// has the key may be told.
+// Verify parses and verifies an envelope. Every byte counts: fields that this version does not know,
+// and the form itself, which must be canonical (two spellings of a number may be one number to the
+// signature and two to a reader). An invalid envelope is refused with ErrRefused; an unknown contract
+// is a fault, since the sender has the key.
 func Verify(raw []byte, keys Lookup, now time.Time) (Envelope, error) {
 	if len(raw) > MaxEnvelope {
 		return Envelope{}, refuse("the envelope is too large")
 	}
 	canonical, err := canon.JSON(raw)
 	if err != nil {
-		return Envelope{}, refuse("the envelope is not proper JSON: " + err.Error())
+		return Envelope{}, refuse("the envelope is not valid JSON: " + err.Error())
 	}
 	if !bytes.Equal(canonical, raw) {
 		return Envelope{}, refuse("the envelope is not in canonical form")
@@ -126,16 +125,16 @@ func Verify(raw []byte, keys Lookup, now time.Time) (Envelope, error) {
 	case !known:
 		return Envelope{}, refuse("the key is unknown, expired or revoked")
 	case !valid:
-		return Envelope{}, refuse("the signature is another")
+		return Envelope{}, refuse("the signature does not match")
 	case !now.Before(auth.ExpiresAt):
 		return Envelope{}, refuse("the envelope has expired")
 	case auth.IssuedAt.After(now.Add(MaxSkew)):
-		return Envelope{}, refuse("the envelope is from the future")
+		return Envelope{}, refuse("the envelope was issued in the future")
 	}
 	return read(raw)
 }
 
-// withoutSignature is what was signed, and by whom.
+// withoutSignature returns the signed bytes and the auth of an envelope.
 func withoutSignature(raw []byte) ([]byte, Auth, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
@@ -144,10 +143,10 @@ func withoutSignature(raw []byte) ([]byte, Auth, error) {
 	var auth Auth
 	var authMembers map[string]json.RawMessage
 	if json.Unmarshal(members["auth"], &auth) != nil || json.Unmarshal(members["auth"], &authMembers) != nil {
-		return nil, Auth{}, errors.New("auth is missing or not as it should be")
+		return nil, Auth{}, errors.New("auth is missing or invalid")
 	}
 	if _, signed := authMembers["signature"]; !signed {
-		return nil, Auth{}, errors.New("there is no signature")
+		return nil, Auth{}, errors.New("the signature is missing")
 	}
 	delete(authMembers, "signature")
 	rest, err := canon.Marshal(authMembers)
@@ -159,18 +158,18 @@ func withoutSignature(raw []byte) ([]byte, Auth, error) {
 	return unsigned, auth, err
 }
 
-// read decodes an envelope that is believed.
+// read decodes a verified envelope.
 func read(raw []byte) (Envelope, error) {
 	var version struct {
 		Contract int `json:"contract"`
 	}
 	if err := json.Unmarshal(raw, &version); err != nil || version.Contract != Contract {
-		return Envelope{}, fault.New(fault.InvalidArgument, fmt.Sprintf("contract %d is not known", version.Contract), fault.Field("contract"),
+		return Envelope{}, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown contract %d", version.Contract), fault.Field("contract"),
 			fault.Remedy("use a worker of the server's version"), fault.Value("known", Contract))
 	}
 	var e Envelope
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return Envelope{}, fault.New(fault.InvalidArgument, "the envelope is not as the contract says: "+err.Error(),
+		return Envelope{}, fault.New(fault.InvalidArgument, "the envelope does not match the contract: "+err.Error(),
 			fault.Remedy("use a worker of the server's version"), fault.Cause(err))
 	}
 	return e, nil

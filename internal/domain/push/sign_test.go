@@ -124,7 +124,7 @@ func TestEnvelope(t *testing.T) {
 		t.Parallel()
 		raw := resign(t, signed(t, full(t, key, start), key, start), key.Worker("gpu"), func(m map[string]any) { m["contract"] = 2 })
 		_, err := push.Verify(raw, keys, start)
-		require.ErrorContains(t, err, "contract 2 is not known")
+		require.ErrorContains(t, err, "unknown contract 2")
 	})
 
 	t.Run("the secret that stands in for an unknown key signs nothing", func(t *testing.T) {

@@ -6,36 +6,35 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 )
 
-// AttemptEnd says how an attempt ended. "" belongs to one that is under way.
+// AttemptEnd is how an attempt ended; "" while it is running.
 type AttemptEnd string
 
-// The ends of an attempt. Those without the task's fault are named as their return is.
+// The ends of an attempt. An attempt that was returned ends with the reason of its return.
 const (
 	AttemptSucceeded   AttemptEnd = "SUCCEEDED"
-	AttemptFailed      AttemptEnd = "FAILED"  // and the task with it
-	AttemptRetried     AttemptEnd = "RETRIED" // failed, with another to come
+	AttemptFailed      AttemptEnd = "FAILED"  // the task failed with it
+	AttemptRetried     AttemptEnd = "RETRIED" // failed, and the task is retried
 	AttemptYielded                = AttemptEnd(ReturnYielded)
 	AttemptInterrupted            = AttemptEnd(ReturnInterrupted)
 	AttemptExpired                = AttemptEnd(ReturnExpired)
 	AttemptWorkerDied             = AttemptEnd(ReturnWorkerDied)
 	AttemptCancelled   AttemptEnd = "CANCELLED"
-	AttemptForced      AttemptEnd = "FORCE_CANCELLED" // its worker was silent
+	AttemptForced      AttemptEnd = "FORCE_CANCELLED" // its worker did not respond
 )
 
-// Attempt is one try of a task, as its events tell it.
+// Attempt is one try of a task.
 type Attempt struct {
 	Number    int32
 	Worker    string
 	ClaimedAt time.Time
 	StartedAt time.Time // zero if it never started
-	EndedAt   time.Time // zero while it is under way
+	EndedAt   time.Time // zero while it is running
 	End       AttemptEnd
-	Failure   *Failure // why it failed, or what a worker said when it was cancelled
+	Failure   *Failure // why it failed, or the worker's message when it was cancelled
 }
 
-// Attempts folds a task's events, in the order of their versions, into its attempts. What
-// happens between two attempts (admission, the end of a backoff, a cancel while it waits)
-// belongs to neither.
+// Attempts returns the attempts of a task from its events, in the order of their versions. Events
+// between two attempts (admission, the end of a backoff, a cancel while the task waits) are ignored.
 func Attempts(events []event.Event) []Attempt {
 	var attempts []Attempt
 	var current *Attempt // the one under way
@@ -71,7 +70,7 @@ func Attempts(events []event.Event) []Attempt {
 				how = AttemptForced
 			}
 			end(e, how, body.Failure)
-		default: // what does not begin, start or end an attempt
+		default: // does not begin, start or end an attempt
 		}
 	}
 	return attempts

@@ -11,11 +11,11 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// maxFruitless is how many deliveries in a row may end without failure and without
-// progress before the task is poison.
+// maxFruitless is how many deliveries in a row may end without failure and without progress before
+// the task fails as poison.
 const maxFruitless = 10
 
-// Limits on what a worker may send.
+// The limits of worker reports.
 const (
 	MaxCursorLength = 4 << 10
 	MaxResultLength = 64 << 10
@@ -24,39 +24,39 @@ const (
 	MaxInstanceLength = 200
 )
 
-// Command is something asked of a task, with the facts that decide it.
+// Command is a request to change a task, with the facts that decide it.
 type Command interface {
 	On() TaskCommand
 }
 
-// Facts are what a decision may know besides the task and the command.
+// Facts are the inputs of a decision besides the task and the command.
 type Facts struct {
 	Now        time.Time
-	Cancelling bool // the run carries the mark of a cancel
+	Cancelling bool // a cancel of the run was requested
 }
 
-// The commands. Those that a worker sends carry the token of its lease.
+// The commands. Commands of workers carry the token of their lease.
 type (
-	// DependenciesMet says that the last upstream has succeeded.
+	// DependenciesMet reports that the last upstream has succeeded.
 	DependenciesMet struct{}
-	// Admit lets a ready task into its pool's queue.
+	// Admit moves a ready task into its pool's queue.
 	Admit struct{}
-	// Withdraw takes a task out of the queue of a pool that its tenant may no longer use.
+	// Withdraw removes a task from the queue of a pool that its tenant may no longer use.
 	Withdraw struct{ Reason string }
-	// Claim leases a queued task to a worker, and starts it if asked.
+	// Claim leases a queued task to a worker, and starts it if requested.
 	Claim struct {
 		Token  int64
 		Worker string
 		Claim  id.Claim
 		Start  bool
 	}
-	// Start says that an instance of the worker executes the task. Instance is empty where only one
-	// can: a pulled lease is known to its claim alone, and a server speaks for its endpoint.
+	// Start reports that an instance of the worker executes the task. Instance is empty if there can
+	// be only one: only the claiming process knows a pulled lease, and a server represents its endpoint.
 	Start struct {
 		Token    int64
 		Instance string
 	}
-	// Advance moves the cursor if it is still where the worker thinks.
+	// Advance moves the cursor if it still has the expected value.
 	Advance struct {
 		Token          int64
 		Expected, Next string
@@ -67,19 +67,19 @@ type (
 		Ordinal int32
 		Tasks   []id.Task
 	}
-	// Yield gives the task back, at Cursor if said.
+	// Yield returns the task to the queue, at Cursor if set.
 	Yield struct {
 		Token  int64
 		Cursor *string
 	}
-	// Succeed ends the task well.
+	// Succeed completes the task.
 	Succeed struct {
 		Token   int64
 		Outcome Outcome
 		Result  json.RawMessage
 	}
 	// Fail ends the attempt in failure. Retry is the worker's hint, After the delay that the
-	// endpoint asked for; 0 leaves it to the policy.
+	// endpoint requested; 0 leaves it to the policy.
 	Fail struct {
 		Token   int64
 		Failure Failure
@@ -89,15 +89,15 @@ type (
 	}
 	// Expire ends an attempt whose lease was not renewed.
 	Expire struct{ Policy RetryPolicy }
-	// TimeOut ends an attempt that is past its deadline.
+	// TimeOut ends an attempt that has exceeded its deadline.
 	TimeOut struct{ Policy RetryPolicy }
-	// RetryDue makes a task ready whose backoff is over.
+	// RetryDue makes a task ready whose backoff has ended.
 	RetryDue struct{}
 	// Skip ends a task that can never run because Upstream did not succeed.
 	Skip struct{ Upstream id.Task }
-	// Cancel ends a task that nobody holds, and asks the worker of one that is held.
+	// Cancel ends a task without a lease, and asks the worker of a leased one to stop.
 	Cancel struct{}
-	// ForceCancel ends a task whose worker was asked to stop and has said nothing for Silence.
+	// ForceCancel ends a task whose worker was asked to stop and has not responded for Silence.
 	// SeenAt is its last heartbeat, if there was one.
 	ForceCancel struct {
 		SeenAt  time.Time
@@ -106,7 +106,7 @@ type (
 	}
 )
 
-// On names the command of the machine that each stands for.
+// On returns the command's name in the state machine.
 func (DependenciesMet) On() TaskCommand { return OnDependenciesMet }
 func (Admit) On() TaskCommand           { return OnAdmit }
 func (Withdraw) On() TaskCommand        { return OnWithdraw }
@@ -124,9 +124,9 @@ func (Skip) On() TaskCommand            { return OnSkip }
 func (Cancel) On() TaskCommand          { return OnCancel }
 func (ForceCancel) On() TaskCommand     { return OnForceCancel }
 
-// Decide says what happens if cmd meets the task: the event to record, nil if nothing
-// changes, or a fault that names the state and the command. It may be called with any
-// command in any state; the table refuses what does not exist.
+// Decide decides a command: it returns the event to record, nil if nothing changes, or a fault that
+// names the state and the command. Every command may be called in every state; the transition table
+// refuses those that do not exist.
 func (t Task) Decide(cmd Command, facts Facts) (event.Body, error) {
 	if token, fenced := tokenOf(cmd); fenced && (!t.State.Leased() || token != t.Token) {
 		return nil, t.stale(token)
@@ -169,7 +169,7 @@ func (t Task) Decide(cmd Command, facts Facts) (event.Body, error) {
 	return nil, fmt.Errorf("unknown command %T", cmd)
 }
 
-// tokenOf is the fencing token of a worker's command.
+// tokenOf returns the fencing token of a worker's command.
 func tokenOf(cmd Command) (token int64, fenced bool) {
 	switch c := cmd.(type) {
 	case Start:
@@ -189,8 +189,8 @@ func tokenOf(cmd Command) (token int64, fenced bool) {
 }
 
 func (t Task) stale(token int64) error {
-	return fault.New(fault.Stale, fmt.Sprintf("the lease with token %d is over: the task is %s at attempt %d", token, t.State, t.Attempt),
-		fault.Field("lease"), fault.Remedy("stop working on this task and claim another"),
+	return fault.New(fault.Stale, fmt.Sprintf("the lease with token %d has ended: the task is %s at attempt %d", token, t.State, t.Attempt),
+		fault.Field("lease"), fault.Remedy("stop this task and claim another"),
 		fault.Value("state", t.State.String()), fault.Value("attempt", t.Attempt))
 }
 
@@ -209,7 +209,8 @@ func (t Task) deadline(now time.Time) time.Time {
 	return now.Add(time.Duration(t.Timeout) * time.Second)
 }
 
-// start refuses a second instance: the envelope of a push pool has come to two, and one executes it.
+// start refuses a second instance: the envelope of a push pool was delivered to two, and one executes
+// it.
 func (t Task) start(c Start, facts Facts) (event.Body, error) {
 	if len(c.Instance) > MaxInstanceLength {
 		return nil, tooLong("instance", len(c.Instance), MaxInstanceLength)
@@ -219,7 +220,7 @@ func (t Task) start(c Start, facts Facts) (event.Body, error) {
 	}
 	if t.Instance != "" && c.Instance != "" && c.Instance != t.Instance {
 		return nil, fault.New(fault.Stale, "another instance of the worker executes this attempt", fault.Field("instance"),
-			fault.Remedy("do not run the task: the envelope was delivered twice"), fault.Value("state", t.State.String()), fault.Value("attempt", t.Attempt))
+			fault.Remedy("skip the task: the envelope was delivered twice"), fault.Value("state", t.State.String()), fault.Value("attempt", t.Attempt))
 	}
 	if t.CancelRequested {
 		return nil, fault.New(fault.Conflict, "the run is being cancelled", fault.Field("lease"),
@@ -231,7 +232,7 @@ func (t Task) start(c Start, facts Facts) (event.Body, error) {
 	case t.Instance == c.Instance || c.Instance == "":
 		return nil, nil
 	}
-	return TaskStarted{Deadline: t.Deadline, Instance: c.Instance}, nil // the server had spoken for it
+	return TaskStarted{Deadline: t.Deadline, Instance: c.Instance}, nil // the server had started it for the endpoint
 }
 
 func (t Task) advance(c Advance) (event.Body, error) {
@@ -242,13 +243,13 @@ func (t Task) advance(c Advance) (event.Body, error) {
 		return nil, err
 	}
 	switch t.Cursor {
-	case c.Next: // a repeat, or a page that another attempt has done
+	case c.Next: // a repeat, or a page that another attempt has completed
 		return nil, nil
 	case c.Expected:
 		return TaskCursorAdvanced{Cursor: c.Next}, nil
 	}
-	return nil, fault.New(fault.Conflict, "the cursor is elsewhere", fault.Field("expected"),
-		fault.Remedy("go on from the current cursor"), fault.Value("cursor", t.Cursor))
+	return nil, fault.New(fault.Conflict, fmt.Sprintf("cursor mismatch: expected %.100q, found %.100q", c.Expected, t.Cursor), fault.Field("expected"),
+		fault.Remedy("reload the task and continue from the current cursor"), fault.Value("cursor", t.Cursor))
 }
 
 func (t Task) fanOut(c FanOut, facts Facts) (event.Body, error) {
@@ -256,7 +257,7 @@ func (t Task) fanOut(c FanOut, facts Facts) (event.Body, error) {
 	case facts.Cancelling:
 		return nil, fault.New(fault.Conflict, "the run is being cancelled", fault.Field("lease"),
 			fault.Remedy("report the task as failed with code CANCELLED"), fault.Value("should_cancel", true))
-	case c.Ordinal < t.FanOuts: // a repeat: the engine answers with what was added then
+	case c.Ordinal < t.FanOuts: // a repeat: the engine returns the tasks that were added then
 		return nil, nil
 	case c.Ordinal > t.FanOuts:
 		return nil, fault.Invalid("ordinal", fmt.Sprintf("is %d, the next fan-out of this task is %d", c.Ordinal, t.FanOuts), "number the fan-outs of a task from 0 without gaps")
@@ -264,7 +265,7 @@ func (t Task) fanOut(c FanOut, facts Facts) (event.Body, error) {
 	return TaskFannedOut{Ordinal: c.Ordinal, Tasks: c.Tasks}, nil
 }
 
-// giveBack ends an attempt without the task's fault. A cursor that moved is progress.
+// giveBack ends an attempt that neither failed nor succeeded. A cursor that moved is progress.
 func (t Task) giveBack(reason ReturnReason, cursor *string, facts Facts) (event.Body, error) {
 	if facts.Cancelling {
 		return TaskCancelled{}, nil
@@ -301,7 +302,7 @@ func (t Task) succeed(c Succeed, facts Facts) (event.Body, error) {
 		return nil, err
 	}
 	if !slices.Contains([]Outcome{Success, PartialSuccess}, c.Outcome) {
-		return nil, fault.Invalid("status", fmt.Sprintf("is %q", c.Outcome), "send SUCCESS or PARTIAL_SUCCESS")
+		return nil, fault.Invalid("status", fmt.Sprintf("unknown status %q", c.Outcome), "send SUCCESS or PARTIAL_SUCCESS")
 	}
 	if facts.Cancelling {
 		return TaskCancelled{LateResult: true, Result: c.Result}, nil
@@ -330,8 +331,8 @@ func (t Task) fail(c Fail, facts Facts) (event.Body, error) {
 	return decided, nil
 }
 
-// outcomeOf tells a worker that has stopped its task at the deadline from one whose own call
-// timed out: the first is what the reaper would have said a moment later.
+// outcomeOf distinguishes a worker that stopped its task at the deadline from one whose own call
+// timed out: for the first, the reaper would have recorded the same outcome a moment later.
 func (t Task) outcomeOf(failure Failure, facts Facts) Outcome {
 	if canonicalCode(failure.Code) == CodeTimeout && !t.Deadline.IsZero() && !facts.Now.Before(t.Deadline) {
 		return TimedOut
@@ -352,12 +353,12 @@ func (t Task) failed(failure Failure, outcome Outcome, hint *bool, policy RetryP
 	return TaskRetrying{Failures: failures, Failure: failure, DueAt: facts.Now.Add(policy.Delay(failures, t.ID)), Timeout: timeout}
 }
 
-// maxTimeoutSeconds bounds what timeout growth can reach: a week.
+// maxTimeoutSeconds limits timeout growth: a week.
 const maxTimeoutSeconds = 7 * 24 * 3600
 
 func (t Task) expire(c Expire, facts Facts) (event.Body, error) {
 	if t.ExpiresAt.After(facts.Now) {
-		return nil, fault.New(fault.Conflict, "the lease is alive", fault.Value("expires_at", t.ExpiresAt))
+		return nil, fault.New(fault.Conflict, "the lease has not expired", fault.Value("expires_at", t.ExpiresAt))
 	}
 	if facts.Cancelling {
 		return TaskCancelled{Failure: &Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker + " after the run was cancelled"}}, nil
@@ -368,9 +369,9 @@ func (t Task) expire(c Expire, facts Facts) (event.Body, error) {
 	return t.workerDied(Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker}, HeartbeatLost, nil, c.Policy), nil
 }
 
-// workerDied ends an attempt whose worker died. The task is ready again at once: there is nothing
-// to wait for. Deaths are counted apart from failures, so that they use up no attempts and a task
-// that kills its workers still ends.
+// workerDied ends an attempt whose worker died. The task is ready immediately, because there is
+// nothing to wait for. Deaths are counted separately from failures, so that they use no attempts and
+// a task that kills its workers still ends.
 func (t Task) workerDied(failure Failure, outcome Outcome, hint *bool, policy RetryPolicy) event.Body {
 	deaths := t.Deaths + 1
 	if int(deaths) >= policy.MaxDeaths || !policy.retries(failure.Code, hint) {
@@ -385,7 +386,7 @@ func (t Task) workerDied(failure Failure, outcome Outcome, hint *bool, policy Re
 
 func (t Task) timeOut(c TimeOut, facts Facts) (event.Body, error) {
 	if t.Deadline.After(facts.Now) {
-		return nil, fault.New(fault.Conflict, "the deadline is not over", fault.Value("deadline", t.Deadline))
+		return nil, fault.New(fault.Conflict, "the deadline has not passed", fault.Value("deadline", t.Deadline))
 	}
 	if facts.Cancelling {
 		return TaskCancelled{Failure: &Failure{Code: CodeTimeout, Message: fmt.Sprintf("the run was cancelled, and the task ran longer than %d s", t.Timeout)}}, nil
@@ -403,8 +404,8 @@ func (t Task) cancel() (event.Body, error) {
 	return TaskCancelRequested{}, nil
 }
 
-// forceCancel is for a task that nobody will end any more. A worker that may still be at work
-// is not overruled: it would go on beside whatever comes next.
+// forceCancel ends a task whose worker no longer responds. A worker that may still be running is not
+// overruled: its task would run concurrently with the next run.
 func (t Task) forceCancel(c ForceCancel, facts Facts) (event.Body, error) {
 	if len(c.Reason) > MaxReasonLength {
 		return nil, tooLong("reason", len(c.Reason), MaxReasonLength)
@@ -422,8 +423,8 @@ func (t Task) forceCancel(c ForceCancel, facts Facts) (event.Body, error) {
 	}
 	if possible := seen.Add(c.Silence); possible.After(facts.Now) {
 		return nil, fault.New(fault.Conflict,
-			fmt.Sprintf("cannot force cancel: worker %s was heard of at %s, less than %s ago", t.Worker, seen.UTC().Format(time.RFC3339), c.Silence),
-			fault.Field("task"), fault.Remedy("wait until "+possible.UTC().Format(time.RFC3339)+": it may stop by itself before"),
+			fmt.Sprintf("cannot force cancel: worker %s sent a heartbeat at %s, less than %s ago", t.Worker, seen.UTC().Format(time.RFC3339), c.Silence),
+			fault.Field("task"), fault.Remedy("wait until "+possible.UTC().Format(time.RFC3339)+"; the worker may stop before that"),
 			fault.Value("state", t.State.String()), fault.Value("worker", t.Worker), fault.Value("seen_at", seen.UTC()),
 			fault.Value("possible_at", possible.UTC()))
 	}

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Diagram is docs/state-machines.md: both machines as pictures and tables, made from the
-// transition tables themselves.
+// Diagram returns docs/state-machines.md: both machines as diagrams and tables, generated from the
+// transition tables.
 func Diagram() string {
 	var doc strings.Builder
-	doc.WriteString("# State machines\n\nMade from the tables in `internal/domain/run/machine.go` by `make generate`. Do not edit.\n")
+	doc.WriteString("# State machines\n\nGenerated from the tables in `internal/domain/run/machine.go` by `make generate`. Do not edit.\n")
 	section(&doc, "Task", taskTransitions, TaskStates())
 	section(&doc, "Run", runTransitions, States())
 	return doc.String()
@@ -43,7 +43,7 @@ func section[S interface {
 	}
 }
 
-// commandsBetween are the commands that can lead from one state to another.
+// commandsBetween returns the commands that lead from one state to another.
 func commandsBetween[S ~int16, C ~string](table []transition[S, C], from, to S) []string {
 	var commands []string
 	for _, row := range table {

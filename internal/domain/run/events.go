@@ -34,51 +34,51 @@ func Events() []event.Definition {
 	}
 }
 
-// TaskSpec is a task as it is made: what it is and what it waits for.
+// TaskSpec is a new task: its properties and its upstreams.
 type TaskSpec struct {
 	ID        id.Task `json:"id"`
-	Index     int32   `json:"ix"` // its place in the run's plan; fan-outs count on
+	Index     int32   `json:"ix"` // its index in the run's plan; fan-outs continue the count
 	Asset     string  `json:"asset"`
 	Partition string  `json:"part,omitempty"`
 	Pool      string  `json:"pool"`
-	Needs     string  `json:"needs,omitempty"` // the capability that its worker must have
+	Needs     string  `json:"needs,omitempty"` // the capability that its worker needs
 	Priority  int16   `json:"prio"`
 	Timeout   int32   `json:"timeout"` // seconds
 	Upstream  []int32 `json:"up,omitempty"`
-	// Dependents reports whether any task waits for this one when it is made.
+	// Dependents reports whether a task waits for this one when it is created.
 	Dependents bool `json:"deps,omitempty"`
 	// Inherited are the upstreams that the run does not execute, with the tasks that did.
 	Inherited []Inherited `json:"in,omitempty"`
 }
 
-// Inherited is a task of an earlier run of the same tenant, which succeeded. A task is given its
-// result as if it had waited for it: a retry's that of a run before it, and a task whose upstream
-// was not selected the latest one of the workspace.
+// Inherited is a succeeded task of an earlier run of the same tenant. A task receives its result as
+// if it had waited for it: a retry that of an earlier run, and a task whose upstream was not selected
+// the latest one of the workspace.
 type Inherited struct {
 	Asset string `json:"asset"`
 	// Run and Task are zero if the asset had no result when the run was created.
 	Run  id.Run  `json:"run,omitzero"`
 	Task id.Task `json:"task,omitzero"`
-	// Outside says that it was the latest of the workspace, not one of a run that is retried.
+	// Outside is true for the latest result of the workspace, false for one of a retried run.
 	Outside bool `json:"outside,omitempty"`
 }
 
-// Window is what the code of a run is told about its config. A retry has that of the run which it
-// does again.
+// Window is the information about a config that the code of a run receives. A retry has the window of
+// the run that it repeats.
 type Window struct {
 	Config string `json:"config"`
-	// Slot is the slot that the run works for; zero if it was triggered by a call or an event.
+	// Slot is the slot of the run; zero if a call or an event triggered it.
 	Slot time.Time `json:"slot,omitzero"`
-	// Start and End are the data interval: the slot before, and the slot, or the time of the
-	// trigger. Zero if the config has no slots.
+	// Start and End are the data interval: from the previous slot to the slot, or to the time of
+	// the trigger. Zero if the config has no slots.
 	Start time.Time `json:"start,omitzero"`
 	End   time.Time `json:"end,omitzero"`
-	// Hops counts the configs whose success led to this run, one after the other.
+	// Hops is the length of the chain of configs whose success led to this run.
 	Hops int `json:"hops,omitempty"`
 }
 
 type (
-	// RunCreated begins a run. It carries the first tasks; RunTasksAdded the rest.
+	// RunCreated creates a run. It has the first tasks; RunTasksAdded the rest.
 	RunCreated struct {
 		Workspace   id.Workspace    `json:"workspace"`
 		Deployment  id.Deployment   `json:"deployment"`
@@ -87,21 +87,21 @@ type (
 		Priority    int16           `json:"prio"`
 		TriggerType string          `json:"trigger"`
 		TriggeredBy string          `json:"by,omitempty"`
-		Note        string          `json:"note,omitempty"` // of the caller, for people
+		Note        string          `json:"note,omitempty"` // the caller's reason
 		Parent      *id.Run         `json:"parent,omitempty"`
 		Fingerprint string          `json:"fingerprint"`
 		Retry       *RetryPolicy    `json:"retry,omitempty"`
-		Started     bool            `json:"started,omitempty"` // RUNNING at once
-		Limit       int32           `json:"limit,omitempty"`   // seconds that it may take once started
-		Lock        string          `json:"lock,omitempty"`    // what it excludes other runs by
-		Behind      bool            `json:"behind,omitempty"`  // another holds that lock: it waits until it can have it
-		Turn        int64           `json:"turn,omitempty"`    // its place among those that wait for that lock
-		Config      *id.Config      `json:"config,omitempty"`  // that it was made for
-		Slot        *time.Time      `json:"slot,omitempty"`    // of the config; nil if it was triggered by hand or by an event
+		Started     bool            `json:"started,omitempty"` // RUNNING immediately
+		Limit       int32           `json:"limit,omitempty"`   // maximum seconds after its start
+		Lock        string          `json:"lock,omitempty"`    // the name of its lock
+		Behind      bool            `json:"behind,omitempty"`  // another run holds the lock: it waits
+		Turn        int64           `json:"turn,omitempty"`    // its place among the runs that wait for the lock
+		Config      *id.Config      `json:"config,omitempty"`  // that it was created for
+		Slot        *time.Time      `json:"slot,omitempty"`    // of the config; nil if a call or an event triggered it
 		Window      *Window         `json:"window,omitempty"`
-		Labels      string          `json:"labels,omitempty"`      // of its config when it was made: JSON with sorted keys
-		StartBy     *time.Time      `json:"start_by,omitempty"`    // when it should have begun
-		StartLimit  int32           `json:"start_limit,omitempty"` // the seconds of delay that this allows
+		Labels      string          `json:"labels,omitempty"`      // of its config at its creation: JSON with sorted keys
+		StartBy     *time.Time      `json:"start_by,omitempty"`    // when it must have started
+		StartLimit  int32           `json:"start_limit,omitempty"` // the delay in seconds that this allows
 		Tasks       []TaskSpec      `json:"tasks"`
 	}
 
@@ -109,19 +109,19 @@ type (
 	RunTasksAdded struct {
 		By    *id.Task   `json:"by,omitempty"`
 		Tasks []TaskSpec `json:"tasks"`
-		// Barrier lists the tasks that now wait for the added ones too.
+		// Barrier lists the tasks that also wait for the added ones from now on.
 		Barrier []id.Task `json:"barrier,omitempty"`
 	}
 
-	// RunStarted lets a waiting run go.
+	// RunStarted starts a waiting run.
 	RunStarted struct{}
 
-	// RunBreached says that a promise about the run was broken, when it was. Each is broken
+	// RunBreached records the breach of an SLA and when it happened. Each SLA of a run is breached
 	// once at most.
 	RunBreached struct {
 		SLA   SLA       `json:"sla"`
-		Limit int32     `json:"limit"` // seconds that were promised
-		Due   time.Time `json:"due"`   // when they were over
+		Limit int32     `json:"limit"` // in seconds
+		Due   time.Time `json:"due"`   // when the limit passed
 	}
 
 	// RunCancelRequested marks a run: its tasks end as soon as they can.
@@ -144,13 +144,13 @@ type (
 	// TaskQueued admits a task into its pool's queue.
 	TaskQueued struct{}
 
-	// TaskWithdrawn takes a task out of its pool's queue: it is ready again, and waits for the
-	// reason to go.
+	// TaskWithdrawn removes a task from its pool's queue: it is ready again, and waits until the
+	// reason no longer applies.
 	TaskWithdrawn struct {
 		Reason string `json:"reason"`
 	}
 
-	// TaskClaimed is a new attempt, leased to a worker; started in the same step if said.
+	// TaskClaimed begins an attempt, leased to a worker; Started also starts it.
 	TaskClaimed struct {
 		Attempt  int32     `json:"attempt"`
 		Token    int64     `json:"token"`
@@ -160,26 +160,26 @@ type (
 		Deadline time.Time `json:"deadline,omitzero"`
 	}
 
-	// TaskStarted says that the worker executes the task. It comes a second time when the server
-	// knew of the start before the instance had named itself.
+	// TaskStarted reports that the worker executes the task. It is recorded a second time if the
+	// server started the task before the instance had named itself.
 	TaskStarted struct {
 		Deadline time.Time `json:"deadline"`
 		Instance string    `json:"instance,omitempty"`
 	}
 
-	// TaskCursorAdvanced moves the resumable position.
+	// TaskCursorAdvanced moves the cursor.
 	TaskCursorAdvanced struct {
 		Cursor string `json:"cursor"`
 	}
 
-	// TaskFannedOut says that the task has added tasks to its run.
+	// TaskFannedOut reports that the task has added tasks to its run.
 	TaskFannedOut struct {
 		Ordinal int32     `json:"ordinal"`
 		Tasks   []id.Task `json:"tasks"`
 	}
 
-	// TaskReturned ends an attempt without the task's fault: back to where it can be
-	// claimed again.
+	// TaskReturned ends an attempt that neither failed nor succeeded: the task can be claimed
+	// again.
 	TaskReturned struct {
 		Reason    ReturnReason `json:"reason"`
 		Fruitless int32        `json:"fruitless"`
@@ -188,7 +188,7 @@ type (
 		Failure   *Failure     `json:"error,omitempty"`  // how it died
 	}
 
-	// TaskRetrying ends an attempt in failure, with another to come.
+	// TaskRetrying ends an attempt in failure, and the task is retried.
 	TaskRetrying struct {
 		Failures int32     `json:"failures"`
 		Failure  Failure   `json:"error"`
@@ -196,7 +196,7 @@ type (
 		Timeout  int32     `json:"timeout"`
 	}
 
-	// TaskSucceeded ends a task well.
+	// TaskSucceeded completes a task.
 	TaskSucceeded struct {
 		Outcome Outcome         `json:"outcome"`
 		Result  json.RawMessage `json:"result,omitempty"`
@@ -217,18 +217,18 @@ type (
 	// TaskCancelRequested asks the task's worker to stop.
 	TaskCancelRequested struct{}
 
-	// TaskCancelled ends a task because its run was cancelled. A result that came too
-	// late is kept, and nothing comes of it.
+	// TaskCancelled ends a task because its run was cancelled. A late result is kept without any
+	// effect.
 	TaskCancelled struct {
 		LateResult bool            `json:"late_result,omitempty"`
 		Result     json.RawMessage `json:"result,omitempty"`
 		Failure    *Failure        `json:"error,omitempty"`
-		Forced     bool            `json:"forced,omitempty"` // by somebody, since its worker was silent
+		Forced     bool            `json:"forced,omitempty"` // by an operator, since its worker did not respond
 		Reason     string          `json:"reason,omitempty"` // why it was forced
 	}
 )
 
-// ReturnReason says why an attempt ended without the task's fault.
+// ReturnReason is why an attempt ended without failure or success.
 type ReturnReason string
 
 // The reasons for a return.

@@ -8,7 +8,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Failure is why an attempt failed, as its worker told it.
+// Failure is why an attempt failed, as its worker reported it.
 type Failure struct {
 	Code            string          `json:"code"`
 	Message         string          `json:"message,omitempty"`
@@ -16,7 +16,7 @@ type Failure struct {
 	SuggestedAction string          `json:"suggested_action,omitempty"`
 }
 
-// The codes that Servo itself gives or treats in a special way.
+// The codes that Servo sets or treats specially.
 const (
 	CodeInterrupted   = "INTERRUPTED"
 	CodeHeartbeatLost = "HEARTBEAT_LOST"
@@ -27,7 +27,7 @@ const (
 	CodeMissingInput  = "MISSING_INPUT"
 )
 
-// Class groups error codes by what can be done about them.
+// Class groups error codes by their remedy.
 type Class string
 
 // The classes.
@@ -41,8 +41,8 @@ const (
 	ClassCancelled      Class = "cancelled"
 )
 
-// classOf says the class of a code and whether it is retried when nothing else is said.
-// An unknown code is the user's own: kept as sent, not retried.
+// classOf returns the class of a code and whether it is retried by default. An unknown code is the
+// user's own: it is kept as sent, and not retried.
 func classOf(code string) (class Class, retried bool) {
 	switch canonicalCode(code) {
 	case "NETWORK_ERROR", "RATE_LIMITED", "SERVICE_UNAVAILABLE", CodeTimeout:
@@ -66,7 +66,7 @@ func classOf(code string) (class Class, retried bool) {
 	return ClassUserCode, false
 }
 
-// IsWorkerDeath says that the attempt ended because its worker died.
+// IsWorkerDeath reports whether the attempt ended because its worker died.
 func (f *Failure) IsWorkerDeath() bool {
 	if f == nil {
 		return false
@@ -75,13 +75,13 @@ func (f *Failure) IsWorkerDeath() bool {
 	return code == CodeHeartbeatLost || code == CodeWorkerCrash
 }
 
-// ClassOf is the class of an error code.
+// ClassOf returns the class of an error code.
 func ClassOf(code string) Class {
 	class, _ := classOf(code)
 	return class
 }
 
-// canonicalCode maps the accepted synonyms to the code that Servo uses.
+// canonicalCode maps accepted synonyms to the code that Servo uses.
 func canonicalCode(code string) string {
 	switch code {
 	case "TRANSIENT_NETWORK":
@@ -94,14 +94,14 @@ func canonicalCode(code string) string {
 	return code
 }
 
-// Limits on what a worker may send about a failure.
+// The limits of a reported failure.
 const (
 	maxCodeLength    = 100
 	maxMessageLength = 64 << 10
 	maxDetailsLength = 64 << 10
 )
 
-// Validate checks a failure that a worker sent.
+// Validate checks a failure that a worker reported.
 func (f Failure) Validate() error {
 	switch {
 	case f.Code == "":
@@ -128,7 +128,7 @@ func tooLong(field string, length, limit int) error {
 		fault.Remedy("send less, and a reference to the rest"), fault.Value("limit", limit), fault.Value("current", length))
 }
 
-// storable refuses text that PostgreSQL cannot keep.
+// storable refuses text that PostgreSQL cannot store.
 func storable(field, text string) error {
 	if !utf8.ValidString(text) {
 		return fault.Invalid(field, "is not valid UTF-8", "send UTF-8 text")
@@ -141,8 +141,8 @@ func storable(field, text string) error {
 	return nil
 }
 
-// storableJSON refuses what is not JSON. Escaped zero characters and lone surrogates are
-// left to the store, which isolates the one command that carries them.
+// storableJSON refuses invalid JSON. Escaped zero characters and lone surrogates are left to the
+// store, which isolates the one command that has them.
 func storableJSON(field string, data json.RawMessage) error {
 	if !utf8.Valid(data) {
 		return fault.Invalid(field, "is not valid UTF-8", "send JSON in UTF-8")

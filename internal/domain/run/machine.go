@@ -8,7 +8,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// TaskCommand names what can be asked of a task.
+// TaskCommand is the name of a command to a task.
 type TaskCommand string
 
 // The commands of the task machine.
@@ -31,8 +31,8 @@ const (
 	OnForceCancel     TaskCommand = "force cancel"
 )
 
-// transition is one row of a machine: from any of these states, on this command, to
-// one of those. Which one is decided by the command's facts, never by anything else.
+// transition is one row of a state machine: from any of these states, on this command, to one of
+// those. Only the command's facts decide which one.
 type transition[S ~int16, C ~string] struct {
 	From []S
 	On   C
@@ -41,8 +41,8 @@ type transition[S ~int16, C ~string] struct {
 
 func states[S ~int16](s ...S) []S { return s }
 
-// taskTransitions is the whole task machine. Decide, the property tests and the diagram
-// in docs/state-machines.md are made from it; the queue tables mirror its states.
+// taskTransitions is the complete task machine. Decide, the property tests and the diagram in
+// docs/state-machines.md use it; the queue tables mirror its states.
 var taskTransitions = []transition[TaskState, TaskCommand]{
 	{From: states(Pending), On: OnDependenciesMet, To: states(Ready)},
 	{From: states(Ready), On: OnAdmit, To: states(Queued)},
@@ -62,7 +62,7 @@ var taskTransitions = []transition[TaskState, TaskCommand]{
 	{From: states(Running), On: OnFail, To: states(Ready, RetryWait, Failed, Cancelled)},
 
 	{From: states(Dispatched), On: OnExpire, To: states(Queued, Failed, Cancelled)},
-	{From: states(Running), On: OnExpire, To: states(Ready, Failed, Cancelled)}, // ready at once: its worker died
+	{From: states(Running), On: OnExpire, To: states(Ready, Failed, Cancelled)}, // ready immediately: its worker died
 	{From: states(Running), On: OnTimeOut, To: states(RetryWait, Failed, Cancelled)},
 	{From: states(RetryWait), On: OnRetryDue, To: states(Ready)},
 
@@ -70,10 +70,10 @@ var taskTransitions = []transition[TaskState, TaskCommand]{
 	{From: states(Pending, Ready, Queued, RetryWait), On: OnCancel, To: states(Cancelled)},
 	{From: states(Dispatched), On: OnCancel, To: states(Dispatched)}, // asks the worker to stop
 	{From: states(Running), On: OnCancel, To: states(Running)},
-	{From: states(Dispatched, Running), On: OnForceCancel, To: states(Cancelled)}, // of a worker that has fallen silent
+	{From: states(Dispatched, Running), On: OnForceCancel, To: states(Cancelled)}, // of a worker that does not respond
 }
 
-// RunCommand names what can be asked of a run.
+// RunCommand is the name of a command to a run.
 type RunCommand string
 
 // The commands of the run machine.
@@ -84,8 +84,8 @@ const (
 	OnRunEnd     RunCommand = "all tasks ended"
 )
 
-// runTransitions is the whole run machine. A run that is cancelled or timed out goes
-// through CANCELLING and ends when the last of its tasks has ended.
+// runTransitions is the complete run machine. A run that is cancelled or timed out becomes CANCELLING
+// and ends when the last of its tasks has ended.
 var runTransitions = []transition[State, RunCommand]{
 	{From: states(RunPending), On: OnRunStart, To: states(RunRunning)},
 	{From: states(RunPending, RunRunning), On: OnRunCancel, To: states(RunCancelling)},
@@ -94,7 +94,7 @@ var runTransitions = []transition[State, RunCommand]{
 	{From: states(RunCancelling), On: OnRunEnd, To: states(RunCancelled, RunTimedOut)},
 }
 
-// allowed finds the row for a state and a command, or refuses with both named.
+// allowed returns the row for a state and a command, or a fault that names both.
 func allowed[S interface {
 	~int16
 	fmt.Stringer

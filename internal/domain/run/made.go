@@ -10,14 +10,14 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// Made is what a run that is over was made of, and what of it did not succeed: all that a
-// retry of it needs to know.
+// Made is the content of an ended run that a retry needs: its plan, and the tasks that did not
+// succeed.
 type Made struct {
-	Additions    []RunTasksAdded // its plan, and what its tasks have fanned out
+	Additions    []RunTasksAdded // its plan and its fan-outs
 	Unsuccessful []id.Task       // failed, skipped or cancelled
 }
 
-// Planned are the keys of the assets of its plan, sorted.
+// Planned returns the keys of the assets of its plan, sorted.
 func (m Made) Planned() []string {
 	assets := map[string]bool{}
 	for _, added := range m.Additions {
@@ -30,10 +30,10 @@ func (m Made) Planned() []string {
 	return slices.Sorted(maps.Keys(assets))
 }
 
-// Undone are the keys of the assets to do again because they did not succeed, sorted. A task
-// that was fanned out stands for the one that fanned it out: only that one knows what to add.
-// So does a task that waited for such tasks: it reads their results where it has waited for
-// them.
+// Undone returns the keys of the assets to run again because they did not succeed, sorted. A
+// fanned-out task is represented by the task that fanned it out, because only that one can add it
+// again. The same holds for a task that waited for fanned-out tasks: it reads their results in the run
+// in which it waited.
 func (m Made) Undone() ([]string, error) {
 	planned, fannedOutBy, awaited := map[id.Task]string{}, map[id.Task]id.Task{}, map[id.Task][]id.Task{}
 	for _, added := range m.Additions {
@@ -59,7 +59,7 @@ func (m Made) Undone() ([]string, error) {
 		}
 		key, known := planned[task]
 		if !known {
-			return nil, fmt.Errorf("task %s is not among those that its run was given", task)
+			return nil, fmt.Errorf("task %s is not a task of its run", task)
 		}
 		if !assets[key] {
 			assets[key] = true
@@ -69,11 +69,10 @@ func (m Made) Undone() ([]string, error) {
 	return slices.Sorted(maps.Keys(assets)), nil
 }
 
-// From are the keys of the assets to do again when the run is done again from one of its
-// tasks, sorted: that task's asset and everything downstream of it, by the plan of then and by
-// downstream, the code of now, as far as the run was planned to do it. What these need and an
-// upstream has not left is done again too: without it they could not run. start is the key of
-// an asset or the id of a task.
+// From returns the keys of the assets to run again when the run is repeated from one of its tasks,
+// sorted: that task's asset and its downstreams, by the plan of the run and by downstream, the
+// current code, as far as the run had planned them. Upstreams without a result are included too,
+// because the others could not run without them. start is the key of an asset or the id of a task.
 func (m Made) From(start string, downstream func(asset string) []string) ([]string, error) {
 	p := m.plan()
 	first, err := p.find(start)
@@ -114,13 +113,13 @@ func (m Made) From(start string, downstream func(asset string) []string) ([]stri
 	return slices.Sorted(maps.Keys(again)), nil
 }
 
-// planned is the plan of a run by its assets.
+// planned is the plan of a run, by asset.
 type planned struct {
 	tasks      map[string]id.Task
 	upstream   map[string][]string // never nil for an asset of the plan
 	downstream map[string][]string
-	awaited    map[string][]string // who has fanned out what an asset waited for
-	standsFor  map[id.Task]string  // the asset that each task of the run belongs to or was fanned out by
+	awaited    map[string][]string // the assets that fanned out the tasks that an asset waited for
+	standsFor  map[id.Task]string  // the asset of each task of the run, or the asset that fanned it out
 }
 
 func (m Made) plan() planned {
@@ -159,7 +158,7 @@ func (m Made) plan() planned {
 	return p
 }
 
-// find is the asset of the plan that somebody means.
+// find returns the asset of the plan for a key or the id of a task.
 func (p planned) find(start string) (string, error) {
 	if _, ok := p.tasks[start]; ok {
 		return start, nil
@@ -178,8 +177,8 @@ func (p planned) find(start string) (string, error) {
 	return "", fault.Invalid("from", fmt.Sprintf("%.201q is neither an asset nor a task of the run", start), remedy)
 }
 
-// AddDone adds the planned tasks of the run that have succeeded, by their asset, and what the
-// run has inherited itself, unless a later run has done the same.
+// AddDone adds the succeeded tasks of the run, by asset, and the tasks that the run has inherited,
+// unless a later run has them.
 func (m Made) AddDone(of id.Run, done map[string]Inherited) {
 	failed := make(map[id.Task]bool, len(m.Unsuccessful))
 	for _, task := range m.Unsuccessful {
@@ -195,8 +194,8 @@ func (m Made) AddDone(of id.Run, done map[string]Inherited) {
 			if added.By == nil && task.Partition == "" && !failed[task.ID] {
 				add(Inherited{Asset: task.Asset, Run: of, Task: task.ID})
 			}
-			for _, from := range task.Inherited { // of no asset that this run has planned
-				if !from.Outside { // a retry looks for the latest again: it may be why it is retried
+			for _, from := range task.Inherited { // of assets that this run did not plan
+				if !from.Outside { // a retry reads the latest again: it may be the reason for the retry
 					add(from)
 				}
 			}

@@ -52,7 +52,7 @@ func TestMade(t *testing.T) {
 	m := made()
 	m.Unsuccessful = []id.Task{id.New[id.Task](mint)}
 	_, err := m.Undone()
-	require.ErrorContains(t, err, "is not among those that its run was given")
+	require.ErrorContains(t, err, "is not a task of its run")
 
 	this, before := id.New[id.Run](mint), id.New[id.Run](mint)
 	earlier := Inherited{Asset: "f/older", Run: before, Task: id.New[id.Task](mint)}

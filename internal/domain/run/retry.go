@@ -10,25 +10,25 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// RetryPolicy says how often and when a failed task is tried again. Each field may be
-// left unsaid; Resolve fills it from the layers below.
+// RetryPolicy defines how often and when a failed task is retried. A zero field is not set; Resolve
+// fills it from the layers below.
 type RetryPolicy struct {
 	MaxAttempts   int           `json:"max_attempts,omitempty"`
-	MaxDeaths     int           `json:"max_deaths,omitempty"` // of workers, counted apart from failures
+	MaxDeaths     int           `json:"max_deaths,omitempty"` // of workers, counted separately from failures
 	InitialDelay  time.Duration `json:"initial_delay,omitempty"`
 	MaxDelay      time.Duration `json:"max_delay,omitempty"`
 	Multiplier    float64       `json:"multiplier,omitempty"`
-	Jitter        float64       `json:"jitter,omitempty"` // share of the delay that is spread, 0 to 1
+	Jitter        float64       `json:"jitter,omitempty"` // share of the delay that is random, 0 to 1
 	RetryOn       []string      `json:"retry_on,omitempty"`
 	NoRetryOn     []string      `json:"no_retry_on,omitempty"`
 	TimeoutGrowth float64       `json:"timeout_growth,omitempty"`
 }
 
-// DefaultJitter is the share of a delay by which retries are spread unless a policy sets another:
-// tasks that failed together must not come back together.
+// DefaultJitter is the random share of a delay unless a policy sets another, so that tasks that
+// failed together do not retry together.
 const DefaultJitter = 0.2
 
-// globalRetryPolicy holds where no layer sets a field.
+// globalRetryPolicy applies where no layer sets a field.
 func globalRetryPolicy() RetryPolicy {
 	return RetryPolicy{MaxAttempts: 3, MaxDeaths: 3, InitialDelay: time.Minute, MaxDelay: time.Hour, Multiplier: 2, Jitter: DefaultJitter, TimeoutGrowth: 1}
 }
@@ -46,9 +46,8 @@ func codeRetryPolicy(code string) RetryPolicy {
 	return RetryPolicy{}
 }
 
-// Resolve merges the layers, the strongest first (config, pipeline, asset), over the
-// default of the error code and the global one. Each field comes from the first layer
-// that says it.
+// Resolve merges the layers, the strongest first (config, pipeline, asset), over the default of the
+// error code and the global one. Each field comes from the first layer that sets it.
 func Resolve(code string, layers ...RetryPolicy) RetryPolicy {
 	var resolved RetryPolicy
 	for _, layer := range append(slices.Clone(layers), codeRetryPolicy(code), globalRetryPolicy()) {
@@ -87,9 +86,8 @@ func (p RetryPolicy) or(weaker RetryPolicy) RetryPolicy {
 	return p
 }
 
-// retries reports whether a failure with this code is worth another attempt. The class
-// decides; the policy's lists overrule it; a worker's hint can only say no, unless the
-// policy lists the code.
+// retries reports whether a failure with this code is retried. The class decides; the policy's lists
+// override it; a worker's hint can only prevent a retry, unless the policy lists the code.
 func (p RetryPolicy) retries(code string, hint *bool) bool {
 	listed := func(codes []string) bool {
 		return slices.ContainsFunc(codes, func(c string) bool { return canonicalCode(c) == canonicalCode(code) })
@@ -107,8 +105,8 @@ func (p RetryPolicy) retries(code string, hint *bool) bool {
 	return retried
 }
 
-// DelayAsked is the wait that an endpoint asked for, within the policy: at least a second, at most
-// the policy's maximum. It is spread upwards, since no attempt should begin before.
+// DelayAsked returns the delay that an endpoint requested, within the policy: at least a second, at
+// most the policy's maximum. The jitter only lengthens it, since no attempt should start earlier.
 func (p RetryPolicy) DelayAsked(asked time.Duration, failures int32, task id.Task) time.Duration {
 	delay := max(float64(asked), float64(time.Second))
 	if p.Jitter > 0 {
@@ -120,8 +118,8 @@ func (p RetryPolicy) DelayAsked(asked time.Duration, failures int32, task id.Tas
 	return time.Duration(delay).Truncate(time.Microsecond)
 }
 
-// Delay is the wait after the n-th failure: min(initial × multiplier^(n−1), max), shortened by up
-// to the jitter's share. How much follows from the task's id and n, so deciding is repeatable.
+// Delay returns the wait after the n-th failure: min(initial × multiplier^(n−1), max), shortened by up
+// to the jitter's share. The jitter is computed from the task's id and n, so decisions are repeatable.
 func (p RetryPolicy) Delay(failures int32, task id.Task) time.Duration {
 	delay := float64(p.InitialDelay) * math.Pow(p.Multiplier, float64(failures-1))
 	if limit := float64(p.MaxDelay); delay > limit || math.IsNaN(delay) || math.IsInf(delay, 0) {
@@ -130,10 +128,10 @@ func (p RetryPolicy) Delay(failures int32, task id.Task) time.Duration {
 	if p.Jitter > 0 {
 		delay -= delay * min(p.Jitter, 1) * spread(task, failures)
 	}
-	return time.Duration(delay).Truncate(time.Microsecond) // as exact as the database keeps it
+	return time.Duration(delay).Truncate(time.Microsecond) // the precision of the database
 }
 
-// spread is a stable number in [0, 1) for a task and a failure count.
+// spread returns a stable number in [0, 1) for a task and a failure count.
 func spread(task id.Task, failures int32) float64 {
 	hash := fnv.New64a()
 	_, _ = hash.Write(task.UUID[:])
@@ -141,8 +139,8 @@ func spread(task id.Task, failures int32) float64 {
 	return float64(mix(hash.Sum64())>>11) / (1 << 53)
 }
 
-// mix is the finalizer of splitmix64. FNV alone leaves the high bits of two inputs alike that
-// differ in their last byte, as the failures of one task do.
+// mix is the finalizer of splitmix64. FNV alone gives similar high bits to inputs that differ in their
+// last byte, as the failures of one task do.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

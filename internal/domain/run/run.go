@@ -26,29 +26,29 @@ type Run struct {
 	TriggeredBy string
 	Parent      *id.Run
 	Fingerprint string
-	Retry       *RetryPolicy // what the config says above pipeline and asset
-	Trace       string       // the trace that it belongs to
-	Config      *id.Config   // that it was made for
-	Slot        time.Time    // of the config; zero if no slot made it
-	Window      *Window      // what its code is told about its config; nil without one
-	Labels      string       // of its config when it was made: JSON with sorted keys, "" for none
-	StartBy     time.Time    // when it should have begun; zero if nothing was promised
-	StartLimit  int32        // the seconds of delay that StartBy allows
+	Retry       *RetryPolicy // the config's policy, which overrides pipeline and asset
+	Trace       string       // the trace that it is part of
+	Config      *id.Config   // that it was created for
+	Slot        time.Time    // of the config; zero without a slot
+	Window      *Window      // information about its config for its code; nil without one
+	Labels      string       // of its config at its creation: JSON with sorted keys, "" for none
+	StartBy     time.Time    // when it must have started; zero without an SLA
+	StartLimit  int32        // the delay in seconds that StartBy allows
 
-	// What its row among the live runs has. A run that is loaded to be changed does not
-	// have it, unless it is loaded to be started.
-	Limit    int32  // seconds that it may take once started
-	Lock     string // what it excludes other runs by; "" is nothing
+	// The fields of its row among the live runs. A run that is loaded to be changed does not have
+	// them, unless it is loaded to be started.
+	Limit    int32  // maximum seconds after its start
+	Lock     string // the name of its lock; "" is none
 	LockedBy string
 	Behind   bool  // it waits for Lock
-	Turn     int64 // its place among those that wait for Lock; 0 if it never did
+	Turn     int64 // its place among the runs that wait for Lock; 0 if it never waited
 
 	// Counters. Total = Remaining + the four ends.
 	Total, Remaining                      int32
 	Succeeded, Failed, Skipped, Cancelled int32
 
-	Late         bool // it had not begun by StartBy
-	Overran      bool // it took too long; not kept in its row, where TimedOut says it
+	Late         bool // it had not started by StartBy
+	Overran      bool // it took too long; its row has TimedOut instead
 	TimedOut     bool // why it is CANCELLING
 	CancelReason string
 
@@ -57,14 +57,14 @@ type Run struct {
 	FinishedAt time.Time
 }
 
-// RunAction is something asked of a run.
+// RunAction is a request to change a run.
 type RunAction interface {
 	OnRun() RunCommand
 }
 
 // The commands of a run.
 type (
-	// StartRun lets a waiting run go.
+	// StartRun starts a waiting run.
 	StartRun struct{}
 	// CancelRun marks the run so that its tasks end.
 	CancelRun struct{ Reason string }
@@ -74,19 +74,19 @@ type (
 	EndRun struct{}
 )
 
-// OnRun names the command of the machine that each stands for.
+// OnRun returns the command's name in the state machine.
 func (StartRun) OnRun() RunCommand   { return OnRunStart }
 func (CancelRun) OnRun() RunCommand  { return OnRunCancel }
 func (TimeOutRun) OnRun() RunCommand { return OnRunTimeOut }
 func (EndRun) OnRun() RunCommand     { return OnRunEnd }
 
-// MaxReasonLength bounds what people may write about a cancel.
+// MaxReasonLength is the maximum length of a reason for a cancel.
 const MaxReasonLength = 1000
 
-// defaultLimit is that of runs whose first event says none.
+// defaultLimit is the limit of runs whose first event has none.
 const defaultLimit = 24 * 3600
 
-// DueAt is when a run is timed out: never while it waits, nor once it is being cancelled.
+// DueAt returns when a run is timed out: never while it waits, nor once it is being cancelled.
 func (r Run) DueAt() time.Time {
 	if r.State != RunRunning {
 		return time.Time{}
@@ -94,7 +94,7 @@ func (r Run) DueAt() time.Time {
 	return r.StartedAt.Add(time.Duration(r.Limit) * time.Second)
 }
 
-// Decide says what happens if the command meets the run.
+// Decide decides a command: it returns the event to record, or a fault.
 func (r Run) Decide(cmd RunAction) (event.Body, error) {
 	if _, err := allowed(runTransitions, r.State, cmd.OnRun()); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (r Run) end() (event.Body, error) {
 	return RunEnded{State: state}, nil
 }
 
-// Count takes note of a task that has ended.
+// Count counts a task that has ended.
 func (r Run) Count(end TaskState) Run {
 	r.Remaining--
 	switch end {
@@ -150,13 +150,12 @@ func (r Run) Count(end TaskState) Run {
 		r.Skipped++
 	case Cancelled:
 		r.Cancelled++
-	default: // only ends are counted
+	default: // only ended tasks are counted
 	}
 	return r
 }
 
-// Evolve folds one event of the run's own stream into the row. What its tasks add comes
-// through Count.
+// Evolve applies one event of the run's own stream to the row. Count applies the ends of its tasks.
 func (r Run) Evolve(e event.Event) (Run, error) {
 	if err := e.Follows(r.Version); err != nil {
 		return r, err

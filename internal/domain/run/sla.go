@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// SLA is a promise about a run.
+// SLA is a kind of service level agreement about a run.
 type SLA string
 
-// The promises.
+// The kinds of SLAs.
 const (
-	SLAStartDelay SLA = "start_delay" // it begins in time
-	SLAExecution  SLA = "execution"   // it takes no longer than it may
+	SLAStartDelay SLA = "start_delay" // it starts in time
+	SLAExecution  SLA = "execution"   // it takes no longer than max_execution
 )
 
-// SLAs are all of them.
+// SLAs returns all kinds.
 func SLAs() []SLA { return []SLA{SLAStartDelay, SLAExecution} }
 
-// MayBeLate says that the run may have missed its start: only then anybody needs to read
-// when it began.
+// MayBeLate reports whether the run may have missed its start. Only then its start time needs to be
+// read.
 func (r Run) MayBeLate(now time.Time) bool {
 	return !r.StartBy.IsZero() && !r.Late && !r.State.Terminal() && now.After(r.StartBy)
 }
 
-// MissedStart is the breach of a run that did not begin in time. It has begun when its first
-// task was started.
+// MissedStart returns the breach of a run that did not start in time. A run starts with its first
+// task.
 func (r Run) MissedStart(begunInTime bool, now time.Time) (breach RunBreached, missed bool) {
 	if begunInTime || !r.MayBeLate(now) {
 		return RunBreached{}, false
@@ -32,7 +32,7 @@ func (r Run) MissedStart(begunInTime bool, now time.Time) (breach RunBreached, m
 	return RunBreached{SLA: SLAStartDelay, Limit: r.StartLimit, Due: r.StartBy}, true
 }
 
-// Overrun is the breach of a run that is about to be timed out.
+// Overrun returns the breach of a run that is about to be timed out.
 func (r Run) Overrun(limit int32) (breach RunBreached, overran bool) {
 	if r.Overran || r.State.Terminal() || r.State == RunCancelling {
 		return RunBreached{}, false
@@ -44,10 +44,10 @@ func (r Run) Overrun(limit int32) (breach RunBreached, overran bool) {
 	return RunBreached{SLA: SLAExecution, Limit: limit, Due: from.Add(time.Duration(limit) * time.Second)}, true
 }
 
-// Breached says that any promise about it was broken.
+// Breached reports whether any SLA of the run was breached.
 func (r Run) Breached() bool { return r.Late || r.Overran || r.TimedOut }
 
-// LateAt is when somebody must look whether the run has begun; zero if nobody must.
+// LateAt returns when to check whether the run has started; zero for never.
 func (r Run) LateAt() time.Time {
 	if r.Late || r.State.Terminal() {
 		return time.Time{}
@@ -63,10 +63,10 @@ func (r Run) breached(b RunBreached) (Run, error) {
 	case SLAExecution:
 		broken = &r.Overran
 	default:
-		return r, fmt.Errorf("run %s: no promise is called %q", r.ID, b.SLA)
+		return r, fmt.Errorf("run %s: unknown SLA %q", r.ID, b.SLA)
 	}
 	if *broken {
-		return r, fmt.Errorf("run %s: its %s is breached a second time", r.ID, b.SLA)
+		return r, fmt.Errorf("run %s: SLA %s is breached a second time", r.ID, b.SLA)
 	}
 	*broken = true
 	return r, nil

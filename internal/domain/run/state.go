@@ -2,10 +2,10 @@ package run
 
 import "fmt"
 
-// TaskState is where a task is in its life.
+// TaskState is the state of a task.
 type TaskState int16
 
-// The states of a task. The numbers are stored: they never change.
+// The states of a task. The numbers are stored and must not change.
 const (
 	Pending    TaskState = 1  // waits for upstream tasks of the run
 	Ready      TaskState = 2  // may run; waits for admission
@@ -19,15 +19,15 @@ const (
 	Cancelled  TaskState = 13
 )
 
-// TaskStates are all states, in the order of a task's life.
+// TaskStates returns all states, in the order of a task's life.
 func TaskStates() []TaskState {
 	return []TaskState{Pending, Ready, Queued, Dispatched, Running, RetryWait, Succeeded, Failed, Skipped, Cancelled}
 }
 
-// Terminal says that nothing happens to the task any more.
+// Terminal reports whether the task has ended.
 func (s TaskState) Terminal() bool { return s >= Succeeded }
 
-// Leased says that a worker holds the task.
+// Leased reports whether a worker holds the task.
 func (s TaskState) Leased() bool { return s == Dispatched || s == Running }
 
 func (s TaskState) String() string {
@@ -56,10 +56,10 @@ func (s TaskState) String() string {
 	return fmt.Sprintf("TaskState(%d)", int16(s))
 }
 
-// Outcome says more about how a task ended.
+// Outcome is the detailed result of an ended task.
 type Outcome string
 
-// The outcomes. "" belongs to tasks that have not ended.
+// The outcomes; "" for tasks that have not ended.
 const (
 	Success        Outcome = "SUCCESS"
 	PartialSuccess Outcome = "PARTIAL_SUCCESS"
@@ -71,10 +71,10 @@ const (
 	WasCancelled   Outcome = "CANCELLED"
 )
 
-// State is where a run is in its life.
+// State is the state of a run.
 type State int16
 
-// The states of a run. The numbers are stored: they never change.
+// The states of a run. The numbers are stored and must not change.
 const (
 	RunPending    State = 1
 	RunRunning    State = 2
@@ -85,12 +85,12 @@ const (
 	RunCancelled  State = 13
 )
 
-// States are all states of a run, in the order of its life.
+// States returns all states of a run, in the order of its life.
 func States() []State {
 	return []State{RunPending, RunRunning, RunCancelling, RunSucceeded, RunFailed, RunTimedOut, RunCancelled}
 }
 
-// Terminal says that the run is over.
+// Terminal reports whether the run has ended.
 func (s State) Terminal() bool { return s >= RunSucceeded }
 
 func (s State) String() string {

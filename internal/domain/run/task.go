@@ -8,8 +8,8 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// Task is one asset × partition inside a run: the narrow row that moves between the
-// queue tables, and the end that the wide row keeps.
+// Task is one asset × partition inside a run: the narrow row that moves between the queue tables, and
+// the result that the wide row keeps.
 type Task struct {
 	Tenant id.Tenant
 	Run    id.Run
@@ -18,38 +18,38 @@ type Task struct {
 	State    TaskState
 	Version  int32 // of the task's stream: how many events it has
 	Pool     string
-	Needs    string // the capability that its worker must have; "" is any worker
+	Needs    string // the capability that its worker needs; "" is any worker
 	Priority int16
-	Timeout  int32 // seconds that one attempt may take
+	Timeout  int32 // maximum seconds of one attempt
 
 	Attempt    int32  // how often it was claimed
-	Failures   int32  // what max_attempts limits
+	Failures   int32  // limited by max_attempts
 	Fruitless  int32  // deliveries in a row that ended without failure and without progress
-	Deaths     int32  // how often its worker died: what max_deaths limits
+	Deaths     int32  // how often its worker died; limited by max_deaths
 	FanOuts    int32  // how often it has added tasks
 	Cursor     string // its resumable position
 	Dependents bool   // whether any task waits for it
 
-	// What its row has while QUEUED or leased. Rank and Cost are volatile: in no event.
+	// Set while QUEUED or leased. Rank and Cost are volatile: no event has them.
 	Asset string
 	Rank  int64   // QUEUED: its place in the pool's queue, the lowest first
 	Cost  float32 // worker-seconds that its tenant was charged for this attempt
 
-	Unmet int32     // PENDING: upstreams that have not succeeded; the start of its run counts for one
-	Since time.Time // when it came into its state; when it ended
-	// ReadyAt is when it became ready for the attempt that follows, or is under way.
+	Unmet int32     // PENDING: upstreams that have not succeeded; the start of its run counts as one
+	Since time.Time // when it entered its state; when it ended
+	// ReadyAt is when it became ready for the next or current attempt.
 	ReadyAt time.Time
 	DueAt   time.Time // RETRY_WAIT: when it is ready again
 
-	// The lease of the attempt, while DISPATCHED or RUNNING. The token of the attempt that
-	// ended the task stays, so that a repeated report is recognised.
+	// The lease of the attempt, while DISPATCHED or RUNNING. The token of the attempt that ended
+	// the task stays, so that a repeated report is recognised.
 	Token           int64
 	Worker          string
 	Instance        string // of the worker, if it was named at the start
 	Claim           id.Claim
 	StartedAt       time.Time
 	Deadline        time.Time
-	ExpiresAt       time.Time     // volatile: renewed by heartbeats, in no event
+	ExpiresAt       time.Time     // volatile: renewed by heartbeats, no event has it
 	Lease           time.Duration // volatile: how long a heartbeat renews it
 	CancelRequested bool
 
@@ -59,8 +59,8 @@ type Task struct {
 	LateResult bool
 }
 
-// NewTask is a task as its run makes it: PENDING with upstreams, else READY. What waits for
-// nothing else waits for its run to start.
+// NewTask returns a new task: PENDING with upstreams, READY otherwise. A task without upstreams waits
+// for its run to start.
 func NewTask(of Run, spec TaskSpec, now time.Time) Task {
 	t := Task{
 		Tenant: of.Tenant, Run: of.ID, ID: spec.ID,
@@ -77,7 +77,7 @@ func NewTask(of Run, spec TaskSpec, now time.Time) Task {
 	return t
 }
 
-// Evolve folds one event into the row.
+// Evolve applies one event to the row.
 func (t Task) Evolve(e event.Event) (Task, error) {
 	if err := e.Follows(t.Version); err != nil {
 		return t, err
@@ -152,7 +152,7 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 	return t, nil
 }
 
-// endLease forgets what belonged to the attempt.
+// endLease clears the fields of the attempt.
 func (t *Task) endLease() {
 	t.Worker, t.Instance, t.Claim = "", "", id.Claim{}
 	t.StartedAt, t.Deadline, t.ExpiresAt, t.Lease = time.Time{}, time.Time{}, time.Time{}, 0

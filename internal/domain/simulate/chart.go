@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// The chart's columns: its least width, and what is not bar: "00:00", two figures and gaps.
+// The chart's columns: its minimum width, and the part besides the bar: "00:00", two figures and gaps.
 const (
 	minChart    = 40
 	chartFigure = 8
 	chartFixed  = 5 + 2*(2+chartFigure)
 )
 
-// Chart draws the busiest day of a report, hour by hour in UTC: runs made, and the most that
-// run at once. It is plain text of at most width columns (40 at least); colour is the affair of
-// who shows it.
+// Chart draws the busiest day of a report, hour by hour in UTC: runs created, and the maximum of
+// concurrent runs. It is plain text of at most width columns (at least 40).
 func Chart(w io.Writer, r Report, width int) error {
 	day := busiestDay(r.Hours)
 	if len(day) == 0 {
-		_, err := fmt.Fprintln(w, "Nothing fires.")
+		_, err := fmt.Fprintln(w, "No slots in this window.")
 		return err
 	}
 	bar := (max(width, minChart) - chartFixed) / 2
@@ -31,7 +30,7 @@ func Chart(w io.Writer, r Report, width int) error {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s (UTC): %d runs\n", day[0].At.Format(time.DateOnly), total)
-	fmt.Fprintf(&text, "%5s  %-*s  %s\n", "", bar+chartFigure, "runs made", "running at once")
+	fmt.Fprintf(&text, "%5s  %-*s  %s\n", "", bar+chartFigure, "runs created", "concurrent runs")
 	for _, h := range day {
 		left := cell(h.Fired, fired, bar)
 		right := strings.TrimRight(cell(h.MaxRunning, running, bar), " ")
@@ -41,7 +40,7 @@ func Chart(w io.Writer, r Report, width int) error {
 	return err
 }
 
-// cell is a bar with its figure behind it.
+// cell is a bar followed by its figure.
 func cell(n, most, width int) string {
 	if n == 0 {
 		return strings.Repeat(" ", width+chartFigure)
@@ -51,8 +50,7 @@ func cell(n, most, width int) string {
 	return strings.Repeat("█", length) + figure + strings.Repeat(" ", max(0, width+chartFigure-length-len(figure)))
 }
 
-// busiestDay is the day in UTC with most runs, the first of several, as far as the report has
-// its hours.
+// busiestDay returns the hours of the UTC day with the most runs, the first of several.
 func busiestDay(hours []Hour) []Hour {
 	var best []Hour
 	most := 0

@@ -27,7 +27,7 @@ func TestChart(t *testing.T) {
 		lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
 		require.Len(t, lines, 26)
 		require.Equal(t, "2026-06-02 (UTC): 6 runs", lines[0])
-		require.Equal(t, "       runs made           running at once", lines[1])
+		require.Equal(t, "       runs created        concurrent runs", lines[1])
 		require.Equal(t, "02:00", lines[4])
 		require.Equal(t, "03:00  █████ 2             ██████████ 2", lines[5])
 		require.Equal(t, "04:00                      █████ 1", lines[6])
@@ -61,6 +61,6 @@ func TestChart(t *testing.T) {
 		t.Parallel()
 		var text strings.Builder
 		require.NoError(t, simulate.Chart(&text, run(t, day()), 80))
-		require.Equal(t, "Nothing fires.\n", text.String())
+		require.Equal(t, "No slots in this window.\n", text.String())
 	})
 }

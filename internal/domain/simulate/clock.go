@@ -8,8 +8,7 @@ import (
 	"go.arco.dev/servo/internal/domain/schedule"
 )
 
-// ClockChange is a gap or a fold of a zone in which configs fire, and what it does to their
-// slots.
+// ClockChange is a gap or a fold of a zone in which configs fire, and its effect on their slots.
 type ClockChange struct {
 	Zone    string         `json:"zone"`
 	At      time.Time      `json:"at"`   // the first instant with the new offset
@@ -17,24 +16,24 @@ type ClockChange struct {
 	Before  Duration       `json:"offset_before"`
 	After   Duration       `json:"offset_after"`
 	Configs []ClockEffect  `json:"configs,omitempty"`
-	Count   int            `json:"config_count"` // of configs whose slots it touches
+	Count   int            `json:"config_count"` // of affected configs
 }
 
-// ClockEffect is what a change does to one config.
+// ClockEffect is the effect of a change on one config.
 type ClockEffect struct {
 	Ref
 	Effect string `json:"effect"`
-	Slots  int    `json:"slots"` // that are moved, repeated or kept from being repeated
+	Slots  int    `json:"slots"` // that are moved, repeated, or would have been repeated
 }
 
 // The effects.
 const (
 	EffectMoved    = "moved"    // out of the gap, to the first instant after it
 	EffectRepeated = "repeated" // in both passes of the fold, because the expression follows real time
-	EffectOnce     = "once"     // in the first pass of the fold alone
+	EffectOnce     = "once"     // only in the first pass of the fold
 )
 
-// clockChanges are those of all zones in the window, the earliest first.
+// clockChanges returns the changes of all zones in the window, the earliest first.
 func (s *state) clockChanges() []ClockChange {
 	byZone := map[string][]*config{}
 	for i := range s.configs {
@@ -71,7 +70,7 @@ func (s *state) clockChanges() []ClockChange {
 	return changes
 }
 
-// effect is what a change does to a config; elapsed time does not notice it.
+// effect returns the effect of a change on a config; intervals are not affected.
 func (s *state) effect(c *config, t schedule.Transition) (ClockEffect, bool) {
 	if t.Gap() {
 		return ClockEffect{Ref: c.ref(), Effect: EffectMoved, Slots: 1}, c.Schedule.Shift(t.At) == schedule.GapShift

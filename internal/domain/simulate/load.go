@@ -11,8 +11,8 @@ const (
 	hour   = int64(time.Hour / time.Microsecond)
 )
 
-// load is what happens over time: slots by the minute in which they are due, and more by the
-// hour. Minutes and hours are those of UTC.
+// load is the load over time: slots by the minute in which they are due, and more by the hour.
+// Minutes and hours are those of UTC.
 type load struct {
 	firstMinute int64
 	minutes     []int32
@@ -36,8 +36,8 @@ func (l *load) minute(at int64) int { return int(at/minute - l.firstMinute) }
 
 func (l *load) hour(at int64) *Hour { return &l.hours[at/hour-l.firstHour] }
 
-// lasts says that so many run and wait from one instant until another. What is after the last
-// hour is of no interest: no slot is due then.
+// lasts records a number of running and waiting runs from one instant until another. Times after the
+// last hour are ignored: no slot is due then.
 func (l *load) lasts(from, until int64, running, queued int) {
 	if running == 0 && queued == 0 {
 		return
@@ -50,8 +50,8 @@ func (l *load) lasts(from, until int64, running, queued int) {
 	}
 }
 
-// busiest are the indexes of the highest counts, the highest first, the earlier of two alike;
-// those with nothing in them are left out.
+// busiest returns the indexes of the highest counts, the highest first, the earlier of two equal ones;
+// zeros are left out.
 func busiest[T any](items []T, count func(T) int, most int) []int {
 	var top []int
 	for i, item := range items {
@@ -71,13 +71,13 @@ func busiest[T any](items []T, count func(T) int, most int) []int {
 	return top
 }
 
-// waits is how long things waited: exact for none and for the longest, within one part in 32
-// or a millisecond for what lies between.
+// waits is a histogram of waiting times: exact for zero and for the longest, within one part in 32 or
+// a millisecond otherwise.
 type waits struct {
 	count int
 	none  int
 	max   int64
-	by    []uint32 // how many, by step; as long as it must be
+	by    []uint32 // counts by step
 }
 
 // Steps are milliseconds up to 64, then 32 for each doubling.
@@ -92,7 +92,7 @@ func step(wait int64) int {
 	return shift<<stepBits + int(wait>>shift)
 }
 
-// stepEnd is the longest wait of a step.
+// stepEnd returns the longest wait of a step.
 func stepEnd(step int) int64 {
 	shift := max(0, step>>stepBits-1)
 	return ((int64(step-shift<<stepBits)+1)<<shift - 1) * millisecond
@@ -112,7 +112,7 @@ func (w *waits) add(wait int64) {
 	w.by[s]++
 }
 
-// summary has the percentiles by nearest rank.
+// summary computes the percentiles by nearest rank.
 func (w *waits) summary() Waits {
 	rank := func(percent int) Duration {
 		left := (w.count*percent+99)/100 - w.none

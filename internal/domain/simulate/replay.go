@@ -19,28 +19,28 @@ type state struct {
 
 	now     int64   // microseconds
 	due     wheel   // the next slot of each config
-	ends    wheel   // of the runs that run
-	turns   moments // tenants that could start a run, by what they were served
-	served  int64   // what the last one was served that started a run
+	ends    wheel   // of the running runs
+	turns   moments // tenants that could start a run, by their served time
+	served  int64   // the served time of the tenant that last started a run
 	running int
-	queued  int // fired and not started, whatever holds them
+	queued  int // fired and not started, for any reason
 
 	load     load
 	together []int32 // the configs of the slots in the current minute
-	worst    []int32 // for each config the most slots of a minute in which it has one
-	ahead    []int64 // for each config a batch of slots to come
+	worst    []int32 // for each config the maximum of slots in a minute with one of its slots
+	ahead    []int64 // for each config a batch of its next slots
 	waits    waits
 	late     []Late // the first SLA misses
 }
 
-// config is a config and what becomes of it. Its lock is held while alive is not 0. What is
-// looked at for each slot comes first and fits a line of the cache.
+// config is a config and its state. Its lock is held while alive is not 0. The fields that each slot
+// reads come first and fit a cache line.
 type config struct {
 	jitter  int64
-	takes   int64  // a run of it
-	life    uint32 // goes up when the run at hand is cancelled
+	takes   int64  // duration of a run
+	life    uint32 // increases when the current run is cancelled
 	alive   int32  // runs that have not ended
-	most    int32  // of those that may be there for another to fire; -1 is any number
+	most    int32  // runs that may be alive for another to fire; -1 is any number
 	tenant  int32
 	tasks   int32
 	slots   int32
@@ -49,11 +49,11 @@ type config struct {
 	taken   int16 // of the batch of slots
 	filled  int16
 	locks   bool // runs wait for each other
-	cancels bool // the next run ends the one at hand
-	started bool // the run at hand
+	cancels bool // the next run cancels the current one
+	started bool // the current run
 	*Config
 
-	due     int64 // of the run at hand
+	due     int64 // of the current run
 	totals  Totals
 	buffer  fifo  // runs that wait for the lock
 	skipped first // by overlap
@@ -76,7 +76,7 @@ type tenant struct {
 	Tenant
 	midnights *schedule.Schedule
 	dayEnds   int64
-	today     int // runs made since midnight
+	today     int // runs created since midnight
 	running   int
 	pending   fifo // runs that could start
 	waiting   int  // those of them that were not cancelled
@@ -89,7 +89,7 @@ type tenant struct {
 	held    waits // runs that waited for max_concurrent_runs
 }
 
-// cause is what made a run wait first.
+// cause is the first reason why a run waited.
 type cause uint8
 
 const (
@@ -106,7 +106,7 @@ type pending struct {
 	cause  cause
 }
 
-// fifo is a queue that gives back what it does not need.
+// fifo is a queue that releases memory that it does not need.
 type fifo struct {
 	items []pending
 	head  int
@@ -128,7 +128,7 @@ func (f *fifo) pop() pending {
 	return p
 }
 
-// sweep takes out what is gone, so that a queue of cancelled runs does not grow for ever.
+// sweep removes cancelled runs, so that a queue of them does not grow without bound.
 func (f *fifo) sweep(gone func(pending) bool) {
 	f.items = slices.DeleteFunc(f.items[f.head:], gone)
 	f.head = 0
@@ -163,11 +163,11 @@ func newConfig(c *Config, tenant int32) config {
 
 func (c *Config) overruns() bool { return c.MaxExecution > 0 && c.Duration > c.MaxExecution }
 
-// batch is how many slots of a config are computed at a time: one after the other is cheaper
-// than each on its own, and all of them would not fit.
+// batch is how many slots of a config are computed at a time: a sequence is cheaper than single slots,
+// and all of them would need too much memory.
 const batch = 32
 
-// next is the config's next due instant, after the slot of another.
+// next returns the config's next due instant, after a slot.
 func (s *state) next(c *config, index int, after time.Time) (int64, bool) {
 	ahead := s.ahead[index*batch : (index+1)*batch]
 	if c.taken == c.filled {
@@ -186,8 +186,8 @@ func (s *state) next(c *config, index int, after time.Time) (int64, bool) {
 	return ahead[c.taken-1] + c.jitter, true
 }
 
-// replay goes from instant to instant. At each, runs end first, then slots fire, and then what
-// may start starts: so nobody is served first for being looked at first.
+// replay processes instant after instant. At each, runs end first, then slots fire, and then runs
+// start: so the order of processing favours no config.
 func (s *state) replay() error {
 	s.due.at, s.ends.at = s.now/minute, s.now/minute
 	for i := range s.configs {
@@ -215,7 +215,7 @@ func (s *state) replay() error {
 		s.dispatch()
 		if s.queued > MaxQueued {
 			return fault.New(fault.LimitExceeded, fmt.Sprintf("more than %d runs wait at %s", MaxQueued, instant(at).Format(time.RFC3339)),
-				fault.Field("days"), fault.Remedy("simulate fewer days; runs come faster than quotas, overlap or workers let them end"))
+				fault.Field("days"), fault.Remedy("simulate fewer days; runs are created faster than quotas, overlap or workers let them end"))
 		}
 	}
 	s.closeMinute()
@@ -232,7 +232,7 @@ func (s *state) advance(at int64) {
 	s.now = at
 }
 
-// closeMinute tells the configs of a minute how many slots it had.
+// closeMinute records for the configs of a minute how many slots it had.
 func (s *state) closeMinute() {
 	n := int32(len(s.together)) //nolint:gosec // of a minute
 	for _, i := range s.together {
@@ -241,8 +241,7 @@ func (s *state) closeMinute() {
 	s.together = s.together[:0]
 }
 
-// slot decides what becomes of a slot: the lock first, then the quota of the day, as when it
-// really fires.
+// slot decides about a slot: the lock first, then the daily quota, as the scheduler does.
 func (s *state) slot(c *config, index int32) {
 	t := &s.tenants[c.tenant]
 	h := s.load.hour(s.now)
@@ -270,7 +269,7 @@ func (s *state) slot(c *config, index int32) {
 	p := pending{due: s.now, config: index, life: c.life}
 	c.alive++
 	if s.in.Slots == 0 && t.waiting == 0 && t.mayStart() && (c.alive == 1 || !c.locks) {
-		s.start(c, t, p) // the way most go
+		s.start(c, t, p) // the most common case
 		return
 	}
 	s.queued++
@@ -300,7 +299,7 @@ func (t *tenant) mayStart() bool {
 	return t.MaxConcurrentRuns == NoLimit || t.running < t.MaxConcurrentRuns
 }
 
-// enqueue lets a run that holds its lock wait for a place.
+// enqueue lets a run that holds its lock wait for capacity.
 func (s *state) enqueue(p pending, t *tenant) {
 	c := &s.configs[p.config]
 	c.due, c.started = p.due, false
@@ -315,7 +314,7 @@ func (s *state) enqueue(p pending, t *tenant) {
 	s.offer(c.tenant)
 }
 
-// cancel ends the run at hand in favour of the next.
+// cancel cancels the current run in favour of the next.
 func (s *state) cancel(c *config, t *tenant) {
 	c.totals.Cancelled++
 	c.life++
@@ -326,13 +325,13 @@ func (s *state) cancel(c *config, t *tenant) {
 		s.offer(c.tenant)
 		return
 	}
-	// It is still in the queue of its tenant, which will notice.
+	// It is still in the queue of its tenant, which skips it later.
 	s.queued--
 	t.waiting--
 	s.judge(c, s.now-c.due, c.due)
 }
 
-// end is the end of a run, unless it was cancelled before.
+// end ends a run, unless it was cancelled before.
 func (s *state) end(m moment) {
 	c := &s.configs[m.config]
 	if m.life != c.life {
@@ -348,7 +347,7 @@ func (s *state) end(m moment) {
 	s.offer(c.tenant)
 }
 
-// start lets a run begin.
+// start starts a run.
 func (s *state) start(c *config, t *tenant, p pending) {
 	wait := s.now - p.due
 	s.running++
@@ -375,7 +374,7 @@ func (s *state) start(c *config, t *tenant, p pending) {
 	s.judge(c, wait, p.due)
 }
 
-// judge holds a wait against what was promised.
+// judge compares a wait with the SLA.
 func (s *state) judge(c *config, wait, due int64) {
 	if c.SLAStartDelay > 0 && wait > c.SLAStartDelay.Microseconds() {
 		s.miss(c, wait, due)
@@ -391,8 +390,8 @@ func (s *state) miss(c *config, wait, due int64) {
 	}
 }
 
-// abandon counts what never started: runs of tenants that may have none. They wait until the
-// end of the simulation at least.
+// abandon counts runs that never started: runs of tenants that may have none. They wait at least until
+// the end of the simulation.
 func (s *state) abandon() {
 	over := max(s.now, s.until.UnixMicro())
 	give := func(c *config, p pending) {

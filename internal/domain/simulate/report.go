@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// Report is what a window will be like. Its lists are in a fixed order and have at most
-// Input.Limit entries, except for hours; counts beside them are of everything.
+// Report is the result of a simulation. Its lists are in a fixed order and have at most Input.Limit
+// entries, except for hours; the counts next to them are complete.
 type Report struct {
 	From    time.Time `json:"from"`
-	Until   time.Time `json:"until"` // not part of it
+	Until   time.Time `json:"until"` // exclusive
 	Configs int       `json:"configs"`
 	Totals
 	Wait Waits `json:"wait"`
 
-	PeakMinutes []PeakMinute `json:"peak_minutes,omitempty"` // the ten with most slots, those first
+	PeakMinutes []PeakMinute `json:"peak_minutes,omitempty"` // the ten with the most slots, in descending order
 	PeakHours   []PeakHour   `json:"peak_hours,omitempty"`
-	Hours       []Hour       `json:"hours"` // every hour of the window, and those after it in which jitter puts slots
+	Hours       []Hour       `json:"hours"` // every hour of the window, and later ones with slots that jitter has moved
 
-	Tenants      []TenantLoad  `json:"tenants,omitempty"` // those with most trouble first
+	Tenants      []TenantLoad  `json:"tenants,omitempty"` // those with most problems first
 	TenantCount  int           `json:"tenant_count"`
-	Late         []Late        `json:"sla_misses,omitempty"` // the first, by slot
+	Late         []Late        `json:"sla_misses,omitempty"` // the first ones, by slot
 	Quotas       []QuotaMiss   `json:"quota_misses,omitempty"`
-	Overlaps     []Overlap     `json:"overlaps,omitempty"` // configs whose runs take longer than until the next slot
-	Overruns     []Overrun     `json:"overruns,omitempty"` // configs whose runs take longer than they may
+	Overlaps     []Overlap     `json:"overlaps,omitempty"` // configs whose runs take longer than the time until the next slot
+	Overruns     []Overrun     `json:"overruns,omitempty"` // configs whose runs exceed max_execution
 	ClockChanges []ClockChange `json:"clock_changes,omitempty"`
-	Suggestions  []Suggestion  `json:"suggestions,omitempty"` // to be followed one after the other
+	Suggestions  []Suggestion  `json:"suggestions,omitempty"` // to be applied in this order
 }
 
-// Totals count slots and what becomes of them: Slots = Fired + SkippedOverlap + SkippedQuota.
+// Totals count slots by outcome: Slots = Fired + SkippedOverlap + SkippedQuota.
 type Totals struct {
 	Slots          int `json:"slots"`
 	Fired          int `json:"fired"`
@@ -40,11 +40,11 @@ type Totals struct {
 	// Of the fired:
 	Cancelled     int `json:"cancelled"`     // by the next slot
 	Unstarted     int `json:"never_started"` // by max_concurrent_runs 0
-	Overruns      int `json:"timed_out"`     // past max_execution
+	Overruns      int `json:"timed_out"`     // exceeded max_execution
 	SLAMisses     int `json:"sla_missed"`
-	WaitedOverlap int `json:"waited_overlap"` // for a run of the same config first of all
+	WaitedOverlap int `json:"waited_overlap"` // first of all for a run of the same config
 	WaitedQuota   int `json:"waited_quota"`   // for max_concurrent_runs
-	WaitedWorkers int `json:"waited_workers"` // for a place at the workers
+	WaitedWorkers int `json:"waited_workers"` // for the capacity of workers
 }
 
 func (t *Totals) add(o Totals) {
@@ -61,10 +61,10 @@ func (t *Totals) add(o Totals) {
 	t.WaitedWorkers += o.WaitedWorkers
 }
 
-// Waits is how long started runs waited from when they were due. P50 and P95 are at most
-// 3 % or a millisecond too long.
+// Waits is how long started runs waited since they were due. P50 and P95 are at most 3 % or a
+// millisecond too long.
 type Waits struct {
-	Runs int      `json:"runs"` // that waited at all
+	Runs int      `json:"runs"` // that waited
 	P50  Duration `json:"p50"`
 	P95  Duration `json:"p95"`
 	Max  Duration `json:"max"`
@@ -76,7 +76,7 @@ type Ref struct {
 	Config string `json:"config"`
 }
 
-// PeakMinute is a minute with many slots and the configs that make it, those with most first.
+// PeakMinute is a minute with many slots and their configs, those with most slots first.
 type PeakMinute struct {
 	At      time.Time `json:"at"`
 	Slots   int       `json:"slots"`
@@ -96,15 +96,15 @@ type PeakHour struct {
 	Slots int       `json:"slots"`
 }
 
-// Hour is what happens in an hour.
+// Hour is the load in an hour.
 type Hour struct {
 	At         time.Time `json:"at"`
 	Due        int       `json:"due"`   // slots, jitter included
-	Fired      int       `json:"fired"` // runs made
+	Fired      int       `json:"fired"` // runs created
 	Tasks      int       `json:"tasks"` // of those runs
 	MaxRunning int       `json:"max_running"`
 	MaxQueued  int       `json:"max_queued"`
-	MaxWait    Duration  `json:"max_wait"` // of the runs made in this hour
+	MaxWait    Duration  `json:"max_wait"` // of the runs created in this hour
 }
 
 // TenantLoad is a tenant's part.
@@ -114,7 +114,7 @@ type TenantLoad struct {
 	Wait Waits `json:"wait"`
 }
 
-// Late is a run that starts later than promised.
+// Late is a run that starts later than its SLA permits.
 type Late struct {
 	Ref
 	Slot    time.Time `json:"slot"`
@@ -122,7 +122,7 @@ type Late struct {
 	Allowed Duration  `json:"sla_start_delay"`
 }
 
-// QuotaMiss is a quota that binds: max_daily_runs skips slots, max_concurrent_runs lets runs wait.
+// QuotaMiss is a quota that takes effect: max_daily_runs skips slots, max_concurrent_runs delays runs.
 type QuotaMiss struct {
 	Tenant string     `json:"tenant"`
 	Quota  string     `json:"quota"`
@@ -132,7 +132,7 @@ type QuotaMiss struct {
 	Wait   *Waits     `json:"wait,omitempty"`
 }
 
-// Overlap is a config that meets its own runs.
+// Overlap is a config whose runs overlap.
 type Overlap struct {
 	Ref
 	Policy    string     `json:"overlap"`
@@ -144,7 +144,7 @@ type Overlap struct {
 	First     *time.Time `json:"first_skipped,omitempty"`
 }
 
-// Overrun is a config whose runs are ended before they are done.
+// Overrun is a config whose runs are timed out.
 type Overrun struct {
 	Ref
 	Duration     Duration `json:"duration"`
@@ -170,7 +170,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// peaks is how many minutes and hours are named.
+// peaks is how many peak minutes and hours are reported.
 const peaks = 10
 
 func (s *state) report() Report {
@@ -234,8 +234,8 @@ func tenantTroubles(r *Report, t *tenant) {
 	}
 }
 
-// cut sorts the lists by how bad things are, and leaves the worst. They were made in the order
-// of names, which goes on deciding between those alike.
+// cut sorts the lists by severity and keeps the worst entries. They were in the order of names, which
+// still decides between equal ones.
 func (s *state) cut(r *Report) {
 	slices.SortStableFunc(r.Tenants, func(a, b TenantLoad) int {
 		return cmp.Or(cmp.Compare(b.misses(), a.misses()), cmp.Compare(b.Wait.Max, a.Wait.Max), cmp.Compare(b.Slots, a.Slots))
@@ -268,8 +268,8 @@ func (f first) time() *time.Time {
 	return &at
 }
 
-// peakMinute asks each config for its slots in one minute; to remember them all along would
-// take more memory than to ask again takes time.
+// peakMinute computes the slots of each config in one minute again; keeping all of them would need
+// more memory than that takes time.
 func (s *state) peakMinute(index int) PeakMinute {
 	at := (s.load.firstMinute + int64(index)) * minute
 	p := PeakMinute{At: instant(at), Slots: int(s.load.minutes[index])}
@@ -285,8 +285,8 @@ func (s *state) peakMinute(index int) PeakMinute {
 	return p
 }
 
-// count is how many slots of a config lie between two instants, the second not included, within
-// the window.
+// count returns how many slots of a config lie between two instants, the second excluded, within the
+// window.
 func (s *state) count(c *config, from, until int64) int {
 	after, last := instant(from).Add(-time.Nanosecond), instant(until).Add(-time.Nanosecond)
 	if after.Before(s.after) {

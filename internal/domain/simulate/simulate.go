@@ -1,13 +1,13 @@
-// Package simulate says what a set of configs will do before it does it: how many runs start
-// when, how long they wait, what quotas and overlap keep from running, and how peaks could be
-// spread. It replays the slots of package schedule, event by event, against what is known of
-// past runs. It is pure: it never reads a clock, a database or a random number, it never
-// changes anything, and the same input in any order gives the same report.
+// Package simulate predicts what a set of configs will do: how many runs start when, how long they
+// wait, which slots quotas and overlap skip, and how peaks could be spread. It replays the slots of
+// package schedule, event by event, with the durations of past runs. It is pure: it reads no clock, no
+// database and no random numbers, it changes nothing, and the same input in any order returns the same
+// report.
 //
-// What it takes for granted: nothing runs when the window begins, a run takes as long as its
-// config's runs did on average, a cancelled run ends at once, and all of a run's work is one
-// place at the workers. Triggers without slots (events, by hand) add nothing, every depends_on
-// is met, and nothing is paused or missed.
+// It assumes that nothing runs when the window begins, a run takes as long as its config's runs did on
+// average, a cancelled run ends immediately, and a run occupies one unit of worker capacity. Triggers
+// without slots (events, manual) add nothing, every depends_on is met, and nothing is paused or
+// missed.
 package simulate
 
 import (
@@ -21,7 +21,7 @@ import (
 	"go.arco.dev/servo/internal/domain/schedule"
 )
 
-// What a slot does while a run of its config has not ended.
+// The overlap policies: what a slot does while a run of its config has not ended.
 const (
 	OverlapSkip          = "skip"
 	OverlapBufferOne     = "buffer_one"
@@ -30,58 +30,58 @@ const (
 	OverlapCancelRunning = "cancel_running"
 )
 
-// Limits of a simulation.
+// The limits of a simulation.
 const (
 	MaxDays         = 366
-	MaxSlots        = 50_000_000 // what a machine works through in about half a minute
-	MaxQueued       = 2_000_000  // runs that wait at once: whoever has more needs no longer simulation
+	MaxSlots        = 50_000_000 // about half a minute of computing time
+	MaxQueued       = 2_000_000  // concurrently waiting runs: with more, a longer simulation shows nothing new
 	MaxJitter       = 24 * time.Hour
 	MaxDuration     = 366 * 24 * time.Hour
 	DefaultDuration = time.Minute // of a config that has not run yet
 	DefaultLimit    = 20
 )
 
-// NoLimit is a quota that does not bind.
+// NoLimit is a quota without a limit.
 const NoLimit = -1
 
-// Input is what there is to simulate.
+// Input is what to simulate.
 type Input struct {
 	From    time.Time // the first instant
-	Days    int       // of 24 hours, 1 to MaxDays; the instant after the last is not part of it
+	Days    int       // of 24 hours, 1 to MaxDays; the end is exclusive
 	Configs []Config
-	Tenants []Tenant // one that is not mentioned has no quotas
-	Slots   int      // how many runs the workers can do at once; 0 is any number
-	Limit   int      // how many entries each list of the report has; 0 is DefaultLimit
+	Tenants []Tenant // a tenant that is not listed has no quotas
+	Slots   int      // the capacity of the workers in runs; 0 is unlimited
+	Limit   int      // maximum entries of each list of the report; 0 is DefaultLimit
 }
 
-// Config is one config with what is known of it. Tenant and Name together are unique.
+// Config is one config with its history. Tenant and Name together are unique.
 type Config struct {
-	ID       [16]byte // of which its place in a jitter window follows; zero for one that is not saved yet
+	ID       [16]byte // determines its offset in a jitter window; zero for one that is not saved yet
 	Tenant   string
 	Name     string
 	Pipeline string
 	Schedule *schedule.Schedule
 
 	Jitter        time.Duration // its offset: a slot is due this much later
-	JitterWindow  time.Duration // in which the offset was chosen
+	JitterWindow  time.Duration // from which the offset was chosen
 	Duration      time.Duration // the mean of past runs; 0 is DefaultDuration
-	MaxExecution  time.Duration // a run ends then at the latest; 0 is no bound
-	SLAStartDelay time.Duration // how long a run may wait from when it is due; 0 is any time
+	MaxExecution  time.Duration // the maximum duration of a run; 0 is unlimited
+	SLAStartDelay time.Duration // the maximum wait of a run since it was due; 0 is unlimited
 	Overlap       string        // one of the constants; empty is OverlapSkip
-	MaxOverlap    int           // with OverlapAllow: runs at once; 0 is any number
+	MaxOverlap    int           // with OverlapAllow: maximum concurrent runs; 0 is unlimited
 	Tasks         int           // of one run
 }
 
-// Tenant is a tenant's quotas, NoLimit where there is none.
+// Tenant is a tenant's quotas, NoLimit without a limit.
 type Tenant struct {
 	Name              string
 	MaxConcurrentRuns int
 	MaxDailyRuns      int
-	Zone              string // in which its days begin; empty is UTC
+	Zone              string // of its days; empty is UTC
 }
 
-// Offset is the config's place in a jitter window: what a saved config really gets, and for one
-// without an id a place that is as good as any and stays the same.
+// Offset returns the config's offset in a jitter window: the one that a saved config gets, and a
+// stable arbitrary one for a config without an id.
 func (c Config) Offset(window time.Duration) time.Duration {
 	seed := c.ID
 	if seed == [16]byte{} {
@@ -91,7 +91,7 @@ func (c Config) Offset(window time.Duration) time.Duration {
 	return schedule.Jitter(seed, window)
 }
 
-// Run replays the window and reports. What cannot be simulated is a fault that names the field.
+// Run replays the window and returns the report. Invalid input is a fault that names the field.
 func Run(in Input) (Report, error) {
 	in.From = in.From.UTC()
 	if in.Limit == 0 {
@@ -109,7 +109,7 @@ func Run(in Input) (Report, error) {
 		total += s.configs[i].Schedule.Count(s.after, s.until)
 	}
 	if total > MaxSlots {
-		return Report{}, fault.New(fault.LimitExceeded, fmt.Sprintf("%d slots are more than %d", total, MaxSlots),
+		return Report{}, fault.New(fault.LimitExceeded, fmt.Sprintf("the simulation has %d slots, the limit is %d", total, MaxSlots),
 			fault.Field("days"), fault.Remedy("simulate fewer days, or fewer configs"),
 			fault.Value("slots", total), fault.Value("limit", MaxSlots))
 	}
@@ -122,13 +122,13 @@ func Run(in Input) (Report, error) {
 func check(in Input) error {
 	switch {
 	case in.From.Year() < 1970 || in.From.Year() > 9990:
-		return fault.Invalid("from", "the window does not begin in the years 1970 to 9990", "write 2026-12-01T00:00:00Z")
+		return fault.Invalid("from", "the window must begin in the years 1970 to 9990", "write 2026-12-01T00:00:00Z")
 	case in.Days < 1 || in.Days > MaxDays:
-		return fault.Invalid("days", fmt.Sprintf("%d days are not between 1 and %d", in.Days, MaxDays), "write 30")
+		return fault.Invalid("days", fmt.Sprintf("is %d, must be 1 to %d", in.Days, MaxDays), "use 30, for example")
 	case in.Slots < 0:
-		return fault.Invalid("slots", "fewer than no places at the workers", "write 0 for any number")
+		return fault.Invalid("slots", fmt.Sprintf("is %d, must be 0 or more", in.Slots), "use 0 for unlimited capacity")
 	case in.Limit < 0:
-		return fault.Invalid("limit", "fewer than no entries", fmt.Sprintf("write %d", DefaultLimit))
+		return fault.Invalid("limit", fmt.Sprintf("is %d, must be 0 or more", in.Limit), fmt.Sprintf("use %d, for example", DefaultLimit))
 	}
 	names := make(map[[2]string]bool, len(in.Configs))
 	for i := range in.Configs {
@@ -136,7 +136,7 @@ func check(in Input) error {
 		field := fmt.Sprintf("configs[%s/%s]", c.Tenant, c.Name)
 		key := [2]string{c.Tenant, c.Name}
 		if names[key] {
-			return fault.Invalid(field, "it is there twice", "give each config of a tenant its own name")
+			return fault.Invalid(field, "duplicate config", "use a unique name for each config of a tenant")
 		}
 		names[key] = true
 		if err := c.check(field); err != nil {
@@ -148,11 +148,11 @@ func check(in Input) error {
 		field := fmt.Sprintf("tenants[%s]", t.Name)
 		switch {
 		case tenants[t.Name]:
-			return fault.Invalid(field, "it is there twice", "mention each tenant once")
+			return fault.Invalid(field, "duplicate tenant", "list each tenant once")
 		case t.MaxConcurrentRuns < NoLimit:
-			return fault.Invalid(field+".max_concurrent_runs", "a quota below none", "write -1 for no limit")
+			return fault.Invalid(field+".max_concurrent_runs", "must be -1 or more", "use -1 for no limit")
 		case t.MaxDailyRuns < NoLimit:
-			return fault.Invalid(field+".max_daily_runs", "a quota below none", "write -1 for no limit")
+			return fault.Invalid(field+".max_daily_runs", "must be -1 or more", "use -1 for no limit")
 		}
 		tenants[t.Name] = true
 	}
@@ -163,14 +163,14 @@ func (c *Config) check(field string) error {
 	switch c.Overlap {
 	case "", OverlapSkip, OverlapBufferOne, OverlapBufferAll, OverlapAllow, OverlapCancelRunning:
 	default:
-		return fault.Invalid(field+".overlap", fmt.Sprintf("unknown way to overlap %.64q", c.Overlap),
+		return fault.Invalid(field+".overlap", fmt.Sprintf("unknown overlap policy %.64q", c.Overlap),
 			"use skip, buffer_one, buffer_all, allow or cancel_running")
 	}
 	if c.Schedule == nil {
-		return fault.Invalid(field+".trigger", "it has no schedule", "leave out what has no trigger")
+		return fault.Invalid(field+".trigger", "has no schedule", "remove configs without a trigger")
 	}
 	if c.MaxOverlap < 0 || c.Tasks < 0 || c.Tasks > 1_000_000 {
-		return fault.Invalid(field, "max_overlap or tasks out of bounds", "write 0 if it is not known")
+		return fault.Invalid(field, "max_overlap or tasks is out of range", "use 0 if it is unknown")
 	}
 	for _, d := range []struct {
 		name  string
@@ -184,13 +184,13 @@ func (c *Config) check(field string) error {
 		{"sla_start_delay", c.SLAStartDelay, MaxDuration},
 	} {
 		if d.value < 0 || d.value > d.most {
-			return fault.Invalid(field+"."+d.name, fmt.Sprintf("%s is not between 0 and %s", d.value, d.most), "write 0 if it is not known")
+			return fault.Invalid(field+"."+d.name, fmt.Sprintf("is %s, must be 0s to %s", d.value, d.most), "use 0 if it is unknown")
 		}
 	}
 	return nil
 }
 
-// newState sorts what is given, so that its order has no influence.
+// newState sorts the input, so that its order has no influence.
 func newState(in Input) (*state, error) {
 	s := &state{
 		in:    in,
@@ -222,7 +222,7 @@ func newState(in Input) (*state, error) {
 			}
 			s.tenants = append(s.tenants, tenant{Tenant: t})
 		}
-		s.configs[i] = newConfig(c, int32(len(s.tenants)-1)) //nolint:gosec // there are not so many
+		s.configs[i] = newConfig(c, int32(len(s.tenants)-1)) //nolint:gosec //nolint:gosec // bounded by the input
 		late = max(late, c.Jitter)
 	}
 	for i := range s.tenants {
@@ -233,7 +233,7 @@ func newState(in Input) (*state, error) {
 	return s, nil
 }
 
-// midnights is when the tenant's days begin, where that matters.
+// midnights returns when the tenant's days begin, if it has a daily quota.
 func midnights(t Tenant) (*schedule.Schedule, error) {
 	zone := t.Zone
 	if zone == "" {
@@ -242,7 +242,7 @@ func midnights(t Tenant) (*schedule.Schedule, error) {
 	s, err := schedule.Parse(schedule.Trigger{Kind: schedule.Cron, Cron: "0 0 * * *"}, zone)
 	if err != nil {
 		return nil, fault.Invalid(fmt.Sprintf("tenants[%s].timezone", t.Name), fmt.Sprintf("unknown time zone %.64q", t.Zone),
-			"write Europe/Berlin")
+			"use a name of the IANA database, such as Europe/Berlin")
 	}
 	return s, nil
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Suggestion is jitter that would lower the highest minutes: what the highest is before, and
-// what it becomes once all its changes are made, counted exactly.
+// Suggestion is jitter that would lower the peak minutes: the peak before, and the exact peak once all
+// changes are made.
 type Suggestion struct {
 	Peak    int      `json:"peak"`
 	Becomes int      `json:"becomes"`
@@ -21,22 +21,22 @@ type Change struct {
 }
 
 const (
-	suggestions = 3  // more are made by simulating again
-	worthPeak   = 10 // below so many slots in a minute there is nothing to spread
+	suggestions = 3  // simulate again for more
+	worthPeak   = 10 // peaks below this number of slots are not spread
 )
 
-// windows are those that are tried, the least delay first.
+// windows are the candidates, the smallest delay first.
 func windows() []time.Duration {
 	return []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
 }
 
-// suggest looks for the configs of the highest minutes and gives them the least jitter that
-// does about as well as the best. Then it looks what is highest now.
+// suggest finds the configs of the peak minutes and selects the smallest jitter that is about as good
+// as the best. Then it repeats that for the new peak.
 func (s *state) suggest() []Suggestion {
 	var made []Suggestion
 	room := int(windows()[len(windows())-1] / time.Minute)
 	counts := append(slices.Clone(s.load.minutes), make([]int32, room)...)
-	spread := make([]bool, len(s.configs)) // who has its suggestion already
+	spread := make([]bool, len(s.configs)) // configs that have a suggestion
 	for len(made) < suggestions {
 		peak := slices.Max(counts)
 		if peak < worthPeak {
@@ -57,7 +57,7 @@ func (s *state) suggest() []Suggestion {
 		best := slices.MinFunc(after, func(a, b []int32) int { return int(slices.Max(a) - slices.Max(b)) })
 		level := slices.Max(best)
 		if level*10 > peak*9 {
-			break // not worth anybody's while
+			break // the gain is too small
 		}
 		choice := slices.IndexFunc(after, func(a []int32) bool { return slices.Max(a)*10 <= level*11 && slices.Max(a) < peak })
 		counts = after[choice]
@@ -68,8 +68,8 @@ func (s *state) suggest() []Suggestion {
 	return made
 }
 
-// move is what each of the windows would mean for a config: the one it gets, which is not
-// longer than it can bear, and its offset there; 0 leaves it as it is.
+// move is the effect of each window on a config: the window that it gets, which is at most what it
+// tolerates, and its offset there; 0 leaves it as it is.
 type move struct {
 	index   int
 	windows []time.Duration
@@ -78,7 +78,7 @@ type move struct {
 
 func (m move) useful() bool { return m.windows[len(m.windows)-1] > 0 }
 
-// move keeps within the time to the config's next slot, and within the delay that it may have.
+// move keeps within the time to the config's next slot, and within its permitted delay.
 func (s *state) move(c *config, index int) move {
 	bearable := s.period(c)
 	if c.SLAStartDelay > 0 {
@@ -96,7 +96,7 @@ func (s *state) move(c *config, index int) move {
 	return m
 }
 
-// period is the shortest time between the config's first slots.
+// period returns the shortest time between the config's first slots.
 func (s *state) period(c *config) time.Duration {
 	const enough = 10
 	shortest := MaxDuration
@@ -135,8 +135,7 @@ func (s *state) spread(counts []int32, group []move) [][]int32 {
 	return after
 }
 
-// findWorst brings up to date in which minutes the configs are that are left, as far as those
-// reach a level.
+// findWorst updates the peak minutes of the remaining configs, as far as they reach a level.
 func (s *state) findWorst(counts []int32, spread []bool, level int32) {
 	for i := range s.configs {
 		c := &s.configs[i]
@@ -152,7 +151,7 @@ func (s *state) findWorst(counts []int32, spread []bool, level int32) {
 	}
 }
 
-// changes lists who gets which window.
+// changes lists the configs of each window.
 func (s *state) changes(group []move, choice int, spread []bool) []Change {
 	var list []Change
 	for _, w := range slices.Backward(windows()) {

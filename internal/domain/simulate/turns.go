@@ -1,11 +1,10 @@
 package simulate
 
-// Places at the workers are shared among tenants as admission shares them, by the time that
-// runs take, with equal weights: the tenant that was served least comes next, and who did not
-// wait has no credit.
+// Tenants share worker capacity as admission shares it, by the duration of runs, with equal weights:
+// the tenant that was served least is next, and a tenant that did not wait has no credit.
 
-// offer lets a tenant stand in the queue for places, if it has something to start. With any
-// number of places there is no queue.
+// offer adds a tenant to the queue for capacity, if it has a run to start. With unlimited capacity
+// there is no queue.
 func (s *state) offer(index int32) {
 	t := &s.tenants[index]
 	if t.inTurn || t.waiting == 0 || !t.mayStart() {
@@ -26,14 +25,14 @@ func (s *state) offer(index int32) {
 func (s *state) serve(t *tenant) {
 	p := t.pending.pop()
 	for p.life != s.configs[p.config].life {
-		p = t.pending.pop() // that one was cancelled while it waited
+		p = t.pending.pop() // it was cancelled while it waited
 	}
 	t.waiting--
 	s.queued--
 	s.start(&s.configs[p.config], t, p)
 }
 
-// dispatch gives out the places at the workers.
+// dispatch distributes the free capacity.
 func (s *state) dispatch() {
 	for len(s.turns) > 0 && s.running < s.in.Slots {
 		turn := s.turns.pop()

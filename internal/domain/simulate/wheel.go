@@ -6,12 +6,11 @@ import (
 	"slices"
 )
 
-// moment is when something happens to a config. Those of one instant are in the order of
-// the configs.
+// moment is an event of a config at an instant. Those of one instant are in the order of the configs.
 type moment struct {
 	at     int64 // microseconds
 	config int32
-	life   uint32 // of the run that ends; a cancelled run is of an earlier one
+	life   uint32 // of the run that ends; a cancelled run has an earlier one
 }
 
 func (m moment) before(o moment) bool {
@@ -21,8 +20,8 @@ func (m moment) before(o moment) bool {
 	return m.config < o.config
 }
 
-// moments is a heap, the earliest first. It is not container/heap, which would spend half of
-// a simulation on calls through its interface.
+// moments is a heap, the earliest first. It does not use container/heap, whose interface calls would
+// take half of the time of a simulation.
 type moments []moment
 
 func (h *moments) push(m moment) {
@@ -62,20 +61,20 @@ func (h *moments) pop() moment {
 
 const never = math.MaxInt64
 
-// wheel keeps moments by the minute. Most minutes need no sorting, because everything in them
-// happens at once; with one heap for all of them a simulation takes twice as long.
+// wheel keeps moments by the minute. Most minutes need no sorting, because all of their moments are at
+// the same instant; with one heap for all of them a simulation takes twice as long.
 type wheel struct {
-	at    int64    // the minute at hand
-	near  []moment // what was there when it began, in order
-	soon  moments  // what has come since
+	at    int64    // the current minute
+	near  []moment // its moments when it began, in order
+	soon  moments  // moments that were added since
 	later [spokes][]moment
 	held  int        // in later
-	used  []moment   // the room of near, which is given back when that is done
-	spare [][]moment // room that spokes gave back
+	used  []moment   // the memory of near, for reuse
+	spare [][]moment // memory for reuse
 }
 
-// spokes are the minutes that the wheel sees ahead: what is later comes by once a turn until
-// its minute is there.
+// spokes is how many minutes ahead the wheel has a list for: later moments pass by once each turn until
+// their minute comes.
 const spokes = 1536
 
 func (w *wheel) push(m moment) {
@@ -91,7 +90,7 @@ func (w *wheel) push(m moment) {
 	w.held++
 }
 
-// next is the earliest instant, or never.
+// next returns the earliest instant, or never.
 func (w *wheel) next() int64 {
 	for len(w.near) == 0 && len(w.soon) == 0 {
 		if w.held == 0 {
@@ -109,7 +108,7 @@ func (w *wheel) next() int64 {
 	}
 }
 
-// pop takes what is at the instant that next has told.
+// pop removes the moments of the instant that next returned.
 func (w *wheel) pop() moment {
 	if len(w.near) == 0 || len(w.soon) > 0 && w.soon[0].at < w.near[0].at {
 		return w.soon.pop()
@@ -119,7 +118,7 @@ func (w *wheel) pop() moment {
 	return m
 }
 
-// turn goes on to the next minute.
+// turn advances to the next minute.
 func (w *wheel) turn() {
 	w.at++
 	if w.used != nil {
