@@ -55,7 +55,7 @@ func (d *Daemon) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.pages, err = web.New(web.Config{
+	if d.pages, err = web.New(web.Options{
 		Channel: channel, Secret: d.installationSecret, Open: d.config.Open, Secure: d.tls != nil, Version: d.config.Version, Logger: d.config.Logger,
 		Logins: d.tokens, Public: strings.TrimRight(d.config.PublicURL, "/"), LoggedOut: d.engine.EndSession,
 	}); err != nil {

@@ -64,7 +64,6 @@ var unreviewed = []string{
 	"internal/edge/problem",
 	"internal/edge/ratelimit",
 	"internal/edge/rest",
-	"internal/edge/web",
 	"internal/worker",
 	"internal/daemon",
 	"internal/devkit",

@@ -21,19 +21,18 @@ const (
 	maxNotice    = 300
 )
 
-// done is what an action did.
+// done is the result of an action.
 type done struct {
-	To     string // the page to go to
-	Notice string // what to say there
+	To     string // the next page
+	Notice string // its message
 
-	// Shown is the answer itself, for what is shown once and kept nowhere, such as a secret: no
-	// address leads to it and no cookie carries it.
+	// Shown is the response itself, for a secret that is shown once: no address leads to it and
+	// no cookie contains it.
 	Shown *view.Page
-	Again bool // it is the form once more, with what is wrong with what was typed
+	Again bool // Shown is the form with its errors
 }
 
-// perform does what a form asks for and shows the page that it leads to. Forms are plain ones:
-// they work before any script is loaded.
+// perform runs the action of a form and shows the next page. Forms work without scripts.
 func (s *Web) perform(w http.ResponseWriter, r *http.Request, a action) {
 	v, err := s.sent(w, r)
 	var did done
@@ -48,29 +47,29 @@ func (s *Web) perform(w http.ResponseWriter, r *http.Request, a action) {
 	case err != nil:
 		s.fail(w, r, err)
 	case did.Shown != nil && did.Again:
-		s.write(w, r, http.StatusUnprocessableEntity, view.Document(s.frame(v), *did.Shown))
+		s.write(w, r, http.StatusUnprocessableEntity, view.Document(s.layout(v), *did.Shown))
 	case did.Shown != nil:
-		s.write(w, r, http.StatusOK, view.Document(s.frame(v), *did.Shown))
+		s.write(w, r, http.StatusOK, view.Document(s.layout(v), *did.Shown))
 	default:
-		setNotice(w, did.Notice, s.config.Secure)
+		setNotice(w, did.Notice, s.options.Secure)
 		http.Redirect(w, r, back(did.To), http.StatusSeeOther)
 	}
 }
 
-// fromDialog is the header of what a dialog sends by its script, so that it can stay open.
+// fromDialog is the header of requests from the script of a dialog, which stays open on errors.
 const fromDialog = "X-Servo-Dialog"
 
-// dialogAnswer is what a dialog is told: where to go, or what is wrong with what was typed, by the
-// names of fields; "" is nobody's.
-type dialogAnswer struct {
-	To    string            `json:"to,omitempty"`
-	Wrong map[string]string `json:"wrong,omitempty"`
+// dialogResponse is the response to a dialog: the next page, or the errors by field; "" is the
+// form.
+type dialogResponse struct {
+	To     string            `json:"to,omitempty"`
+	Errors map[string]string `json:"errors,omitempty"`
 }
 
-// toDialog answers a dialog: it stays open, with what was typed, until what it asks for is done.
-// What is shown once is sent as a piece of a page.
+// toDialog responds to a dialog, which stays open with its input until the action succeeds. A
+// secret is sent as a fragment of a page.
 func (s *Web) toDialog(w http.ResponseWriter, r *http.Request, did done, err error) {
-	status, answer := http.StatusOK, dialogAnswer{}
+	status, answer := http.StatusOK, dialogResponse{}
 	switch {
 	case errors.Is(err, errLoggedOut) || hasCode(err, fault.Unauthenticated):
 		s.sessions.end(w)
@@ -78,14 +77,14 @@ func (s *Web) toDialog(w http.ResponseWriter, r *http.Request, did done, err err
 	case err != nil:
 		var doc problem.Doc
 		if status, doc = docOf(err); status >= http.StatusInternalServerError {
-			s.log.WarnContext(r.Context(), "something could not be done", "path", r.URL.Path, "error", err)
+			s.log.WarnContext(r.Context(), "an action failed", "path", r.URL.Path, "error", err)
 		}
-		answer.Wrong = dialogErrors(doc, r.PostForm)
+		answer.Errors = dialogErrors(doc, r.PostForm)
 	case did.Shown != nil:
 		s.write(w, r, http.StatusOK, did.Shown.Body)
 		return
 	default:
-		setNotice(w, did.Notice, s.config.Secure)
+		setNotice(w, did.Notice, s.options.Secure)
 		answer.To = back(did.To)
 	}
 	body, err := json.Marshal(answer)
@@ -99,55 +98,61 @@ func (s *Web) toDialog(w http.ResponseWriter, r *http.Request, did done, err err
 	_, _ = w.Write(body)
 }
 
-// dialogErrors are what is wrong, by the names of the fields that were sent. The API names a field
-// by where it stands in the call; the form has the last part of that.
+// dialogErrors are the errors by field of the form. The API reports the path of a field in the
+// request; its last part is the name in the form.
 func dialogErrors(doc problem.Doc, sent url.Values) map[string]string {
+	return errorsByField(doc, func(path string) string {
+		field, _, _ := strings.Cut(path[strings.LastIndex(path, ".")+1:], "[")
+		if _, is := sent[field]; !is {
+			return ""
+		}
+		return field
+	})
+}
+
+// errorsByField are the violations of a problem by the field of the form that fieldOf returns for
+// their path; "" is the form itself.
+func errorsByField(doc problem.Doc, fieldOf func(path string) string) map[string]string {
 	violations := doc.Violations
 	if len(violations) == 0 {
 		violations = []fault.Violation{{Field: doc.Field, Message: doc.Message, Remedy: doc.Remedy}}
 	}
 	out := map[string]string{}
 	for _, broken := range violations {
-		field, _, _ := strings.Cut(broken.Field[strings.LastIndex(broken.Field, ".")+1:], "[")
-		text := view.Broken(broken.Message, broken.Remedy)
-		if _, is := sent[field]; !is {
-			if field = ""; broken.Field != "" {
-				text = broken.Field + ": " + text
-			}
+		field, text := fieldOf(broken.Field), view.Violation(broken.Message, broken.Remedy)
+		if field == "" && broken.Field != "" {
+			text = broken.Field + ": " + text
 		}
-		if out[field] != "" {
-			text = out[field] + " " + text
-		}
-		out[field] = text
+		out[field] = strings.TrimSpace(out[field] + " " + text)
 	}
 	return out
 }
 
-// sent is a visit with what was typed.
+// sent is a visit with its form.
 func (s *Web) sent(w http.ResponseWriter, r *http.Request) (*visit, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		return nil, fault.New(fault.InvalidArgument, "the form cannot be read", fault.Remedy("load the page again and send it once more"), fault.Cause(err))
+		return nil, fault.New(fault.InvalidArgument, "the form cannot be parsed", fault.Remedy("reload the page and submit the form again"), fault.Cause(err))
 	}
 	return s.visit(r)
 }
 
-// asYouType registers a piece of a page that follows what is typed into its form.
-func (s *Web) asYouType(path string, piece func(v *visit) templ.Component) {
+// preview registers a fragment of a page that follows the input of its form.
+func (s *Web) preview(path string, fragment func(v *visit) templ.Component) {
 	s.mux.HandleFunc("POST /ui"+path, func(w http.ResponseWriter, r *http.Request) {
 		v, err := s.sent(w, r)
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
-		s.write(w, r, http.StatusOK, piece(v))
+		s.write(w, r, http.StatusOK, fragment(v))
 	})
 }
 
-// field is a text of the form.
+// field is a field of the form.
 func (v *visit) field(name string) string { return cleaned(v.PostFormValue(name)) }
 
-// setNotice has the next page say something, once.
+// setNotice sets the message of the next page.
 func setNotice(w http.ResponseWriter, text string, secure bool) {
 	if text == "" {
 		return

@@ -6,7 +6,7 @@ import (
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
-// adminRoutes are the pages of the installation itself.
+// adminRoutes are the pages of the installation.
 func (s *Web) adminRoutes() {
 	s.show("/admin", s.admin)
 	s.act("/admin/dispatch/pause", s.pauseDispatch)
@@ -19,7 +19,7 @@ func (s *Web) adminRoutes() {
 	s.act("/admin/subscriptions/{subscription}/resume", s.resumeSubscription)
 }
 
-// admin is the installation: its servers, whether work is given out, keys and audit.
+// admin shows the installation: servers, dispatch, keys, subscriptions, projections and audit.
 func (s *Web) admin(v *visit) (view.Page, error) {
 	m := view.AdminModel{
 		Tab: v.query("tab"), First: v.token() == "", MayDispatch: v.may(access.DispatchPause), MayVerify: v.may(access.Projections), MaySubscriptions: v.may(access.SubscriptionsManage),
@@ -30,7 +30,7 @@ func (s *Web) admin(v *visit) (view.Page, error) {
 	return view.Page{Title: "Admin", Section: "admin", Live: m.First && m.Tab != "projections", Body: view.Admin(m)}, nil
 }
 
-// adminTab fills in what the chosen part of the page shows.
+// adminTab reads the data of the selected tab.
 func (s *Web) adminTab(v *visit, m *view.AdminModel) (err error) {
 	switch m.Tab {
 	case "keys":
@@ -60,24 +60,21 @@ func (s *Web) adminTab(v *visit, m *view.AdminModel) (err error) {
 
 func (s *Web) pauseDispatch(v *visit) (done, error) {
 	_, err := s.api.admin.PauseDispatch(v.ctx, &servov1.PauseDispatchRequest{Reason: v.field("reason")})
-	return done{To: "/ui/admin", Notice: "Workers are given no tasks. What runs goes on."}, err
+	return done{To: "/ui/admin", Notice: "Dispatch paused. Running tasks continue."}, err
 }
 
 func (s *Web) resumeDispatch(v *visit) (done, error) {
 	_, err := s.api.admin.ResumeDispatch(v.ctx, &servov1.ResumeDispatchRequest{Reason: v.field("reason")})
-	return done{To: "/ui/admin", Notice: "Workers are given tasks again."}, err
+	return done{To: "/ui/admin", Notice: "Dispatch resumed."}, err
 }
 
-// verifyProjections answers with what was found: it is true of this moment, and has no address.
+// verifyProjections responds with the result, which has no address: it is valid at this moment.
 func (s *Web) verifyProjections(v *visit) (done, error) {
-	sample, err := number[int32](v, "sample", 32)
+	sample, err := number(v, "sample")
 	if err != nil {
 		return done{}, err
 	}
-	req := &servov1.VerifyProjectionsRequest{Tenant: v.field("tenant")}
-	if sample != nil {
-		req.Sample = *sample
-	}
+	req := &servov1.VerifyProjectionsRequest{Tenant: v.field("tenant"), Sample: valueOf(sample)}
 	found, err := s.api.admin.VerifyProjections(v.ctx, req)
 	if err != nil {
 		return done{}, err
@@ -88,10 +85,10 @@ func (s *Web) verifyProjections(v *visit) (done, error) {
 
 func (s *Web) pauseSubscription(v *visit) (done, error) {
 	changed, err := s.api.subscriptions.PauseSubscription(v.ctx, &servov1.PauseSubscriptionRequest{Subscription: v.PathValue("subscription"), Reason: v.field("reason")})
-	return done{To: "/ui/admin?tab=subscriptions", Notice: "The subscription " + changed.GetName() + " is paused."}, err
+	return done{To: "/ui/admin?tab=subscriptions", Notice: "Subscription " + changed.GetName() + " paused."}, err
 }
 
 func (s *Web) resumeSubscription(v *visit) (done, error) {
 	changed, err := s.api.subscriptions.ResumeSubscription(v.ctx, &servov1.ResumeSubscriptionRequest{Subscription: v.PathValue("subscription")})
-	return done{To: "/ui/admin?tab=subscriptions", Notice: "The subscription " + changed.GetName() + " goes on where it was."}, err
+	return done{To: "/ui/admin?tab=subscriptions", Notice: "Subscription " + changed.GetName() + " resumed."}, err
 }

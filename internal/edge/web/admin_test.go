@@ -19,11 +19,11 @@ func TestAdmin(t *testing.T) {
 	w.See(t.Name()) // the server is named after the test
 	w.See("admission")
 	w.Click("[data-dialog=pause-dispatch]")
-	w.See("No task of any tenant or pool is begun until it is resumed")
+	w.See("No task of any tenant or pool starts until you resume dispatch")
 	w.Type("dialog#pause-dispatch [name=reason]", "new disks")
 	w.Click("dialog#pause-dispatch button[type=submit]")
 	w.See("new disks")
-	w.See("the installation is drained")
+	w.See("workers hold no tasks")
 	status, err := servov1.NewAdminServiceClient(w.conn).GetDispatch(t.Context(), &servov1.GetDispatchRequest{})
 	require.NoError(t, err)
 	require.True(t, status.GetDispatch().GetPaused())
@@ -40,7 +40,7 @@ func TestAdmin(t *testing.T) {
 	w.Go("/ui/admin?tab=projections")
 	w.Type("[name=tenant]", tenant)
 	w.Click("main button[type=submit]")
-	w.See("Everything is as the events say")
+	w.See("The tables match the event log")
 	w.See("1 run and 4 tasks")
 
 	// Keys of the installation.
@@ -60,10 +60,10 @@ func TestAdmin(t *testing.T) {
 	w.Go("/ui/admin?tab=subscriptions")
 	w.Click("#subscription-warehouse button")
 	w.Click("#subscription-warehouse dialog button[type=submit]")
-	w.See("is paused")
+	w.See("warehouse paused")
 	w.Click("#subscription-warehouse button")
 	w.Click("#subscription-warehouse dialog button[type=submit]")
-	w.Until(`document.querySelector(".toast")?.textContent.includes("goes on where it was")`) // the question says so, too
+	w.Until(`document.querySelector(".toast")?.textContent.includes("warehouse resumed")`)
 
 	w.Go("/ui/admin?tab=signing")
 	w.See("Signing keys")

@@ -6,7 +6,7 @@ import (
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
-// alertRoutes are the pages of alerts and of the channels that hear of them.
+// alertRoutes are the pages of alerts and alert channels.
 func (s *Web) alertRoutes() {
 	s.show("/alerts", s.alerts)
 	s.act("/alerts/channels", s.createChannel)
@@ -15,14 +15,11 @@ func (s *Web) alertRoutes() {
 	s.act("/tenants/{tenant}/alerts/channels/{channel}/delete", s.deleteChannel)
 }
 
-// alerts is what is wrong, then what was: of a tenant, or without one what is wrong anywhere and
-// what was wrong with the installation itself.
+// alerts lists open and resolved alerts of a tenant. Without a tenant it lists the open alerts of all
+// tenants and the resolved alerts of the installation.
 func (s *Web) alerts(v *visit) (view.Page, error) {
 	tenant := v.scope.Tenant
-	m := view.AlertsModel{
-		Scope: v.scope, Kind: v.query("kind"), State: v.query("state"), First: v.token() == "", FirstAt: v.with("page", ""),
-		MayChannels: v.may(access.SubscriptionsManage),
-	}
+	m := view.AlertsModel{Scope: v.scope, Kind: v.query("kind"), State: v.query("state"), MayChannels: v.may(access.SubscriptionsManage), Paging: v.paging("")}
 	if id := v.query("alert"); id != "" {
 		one, err := s.api.alerts.GetAlert(v.ctx, &servov1.GetAlertRequest{Tenant: tenant, Alert: id})
 		return view.Page{Title: "Alert", Section: "alerts", Live: true, Body: view.Alert(v.scope, one)}, err
@@ -39,10 +36,10 @@ func (s *Web) alerts(v *visit) (view.Page, error) {
 		if err != nil {
 			return view.Page{}, err
 		}
-		m.NextAt = v.next(list.GetNextPageToken())
+		m.Paging = v.paging(list.GetNextPageToken())
 		for _, a := range list.GetAlerts() {
 			if a.GetResolvedAt() != nil {
-				m.Over = append(m.Over, a)
+				m.Resolved = append(m.Resolved, a)
 			}
 		}
 	}
@@ -56,10 +53,10 @@ func (s *Web) alerts(v *visit) (view.Page, error) {
 	return view.Page{Title: "Alerts", Section: "alerts", Live: m.First, Body: view.Alerts(m)}, nil
 }
 
-// rowsOfOpen is how many open alerts are shown at once; there are seldom many.
+// rowsOfOpen is the number of open alerts on the page; there are seldom many.
 const rowsOfOpen = 100
 
-// alertsAt is whose alerts an action is about: the path says so.
+// alertsAt is the tenant in the path of an action on channels, and the address of its alerts.
 func alertsAt(v *visit) (tenant, at string) {
 	tenant = v.PathValue("tenant")
 	return tenant, view.Scope{Tenant: tenant}.At("/ui/alerts")
@@ -74,11 +71,11 @@ func (s *Web) createChannel(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	return secretOnce("The channel "+made.GetChannel().GetName()+" was made", "Messages are signed with it: whoever receives them checks the header webhook-signature.", made.GetSecret(), at, "alerts"), nil
+	return secretOnce("Channel "+made.GetChannel().GetName()+" created", "Servo signs messages with it. The receiver verifies the header webhook-signature.", made.GetSecret(), at, "alerts"), nil
 }
 
 func (s *Web) deleteChannel(v *visit) (done, error) {
 	tenant, at := alertsAt(v)
 	_, err := s.api.alerts.DeleteAlertChannel(v.ctx, &servov1.DeleteAlertChannelRequest{Tenant: tenant, Channel: v.PathValue("channel")})
-	return done{To: at, Notice: "The channel " + v.PathValue("channel") + " was deleted."}, err
+	return done{To: at, Notice: "Channel " + v.PathValue("channel") + " deleted."}, err
 }

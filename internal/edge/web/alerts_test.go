@@ -26,7 +26,7 @@ func TestAlerts(t *testing.T) {
 			require.NoError(t, err)
 		}
 		w.Go("/ui/alerts?tenant=" + tenant)
-		w.See("Nothing is wrong")
+		w.See("No open alerts")
 		for range 3 {
 			trigger()
 			w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
@@ -36,14 +36,14 @@ func TestAlerts(t *testing.T) {
 		require.Equal(t, 2, w.Count(`[id^=alert-] a[href="/ui/tenants/acme/configs/shop-nightly"]`), "each leads to what it is about")
 		w.Click("[id^=alert-] td.wide a")
 		w.See("on-call")
-		w.Until(`document.querySelector("tbody .state")?.textContent.includes("tried again")`)
+		w.Until(`document.querySelector("tbody .state")?.textContent.includes("retrying")`)
 
 		w.Go("/ui/alerts?tenant=" + tenant)
 		trigger()
 		for range 4 {
 			w.complete(w.claim())
 		}
-		w.See("Nothing is wrong")
+		w.See("No open alerts")
 		w.Until(`document.querySelector("[id^=alert-]").textContent.includes("resolved")`)
 		w.Go("/ui/alerts?state=open&tenant=" + tenant)
 		require.Zero(t, w.Count("[id^=alert-]"))
@@ -56,7 +56,7 @@ func TestAlerts(t *testing.T) {
 		w := newWorld(t)
 		for _, at := range []string{"/ui/alerts?tenant=" + tenant, "/ui/alerts"} {
 			w.Go(at)
-			w.See("Nobody is told")
+			w.See("No channels")
 			w.Click("[data-dialog=new-channel]")
 			w.Type("dialog#new-channel [name=name]", "on-call")
 			w.Type("dialog#new-channel [name=url]", "https://hooks.example.com/servo")
@@ -67,7 +67,7 @@ func TestAlerts(t *testing.T) {
 			w.Until(`document.querySelector("#channel-on-call")`)
 			w.Click("#channel-on-call button.danger")
 			w.Click("#channel-on-call dialog button[type=submit]")
-			w.See("Nobody is told")
+			w.See("No channels")
 		}
 	})
 }

@@ -20,11 +20,11 @@ func (s *Web) assetRoutes() {
 
 const (
 	assetsOfPage = 100
-	assetPages   = 10  // that are read for a picture, or to look for a text
-	foundAssets  = 200 // that are listed of those with a text
+	assetPages   = 10  // read for the lineage or for a text
+	foundAssets  = 200 // listed of those with a text
 )
 
-// chooseTenant stands in the place of a page that is about one tenant while none is chosen.
+// chooseTenant asks for the tenant of a page.
 func (s *Web) chooseTenant(v *visit, title, section, text, path string) (view.Page, error) {
 	m := view.ChooseModel{Title: title, Text: text, Path: path}
 	list, err := s.api.tenants.ListTenants(v.ctx, &servov1.ListTenantsRequest{PageSize: rowsOfList, PageToken: v.token()})
@@ -34,14 +34,14 @@ func (s *Web) chooseTenant(v *visit, title, section, text, path string) (view.Pa
 	for _, t := range list.GetTenants() {
 		m.Tenants = append(m.Tenants, t.GetName())
 	}
-	m.First, m.FirstAt, m.NextAt = v.token() == "", v.with("page", ""), v.next(list.GetNextPageToken())
+	m.Paging = v.paging(list.GetNextPageToken())
 	return view.Page{Title: title, Section: section, Body: view.Choose(m)}, nil
 }
 
-// workspaces are the names to choose from; none for whoever is held to one. A page stands
-// without them.
+// workspaces are the names of the workspaces to select from; none for a visitor of one workspace.
+// The page works without them.
 func (s *Web) workspaces(v *visit) []string {
-	if v.scope.HeldTo || !v.may(access.TenantRead) {
+	if v.scope.WorkspaceFixed || !v.may(access.TenantRead) {
 		return nil
 	}
 	list, err := s.api.tenants.ListWorkspaces(v.ctx, &servov1.ListWorkspacesRequest{Tenant: v.scope.Tenant})
@@ -55,21 +55,21 @@ func (s *Web) workspaces(v *visit) []string {
 	return names
 }
 
-// assets is what a workspace has deployed: a list, or the picture of what is made from what.
+// assets is the catalogue of a workspace, as a list or as the lineage.
 func (s *Web) assets(v *visit) (view.Page, error) {
 	if v.scope.Tenant == "" {
 		return s.chooseTenant(v, "Assets", "assets", "Each tenant has its own assets.", "/ui/assets")
 	}
 	m := view.AssetsModel{
 		Scope: v.scope, Workspaces: s.workspaces(v), Select: v.query("select"), Text: v.query("q"), Graph: v.query("view") == "graph",
-		First: v.token() == "", FirstAt: v.with("page", ""), ListAt: v.with("view", ""), GraphAt: v.with("view", "graph"),
+		Paging: v.paging(""), ListAt: v.with("view", ""), GraphAt: v.with("view", "graph"),
 	}
 	page := view.Page{Title: "Assets", Section: "assets"}
 	err := s.fillAssets(v, &m)
 	_, doc := docOf(err)
 	switch {
 	case hasCode(err, fault.InvalidArgument) && strings.HasPrefix(doc.Field, "select"):
-		m.Wrong = doc.Message + ": " + doc.Remedy
+		m.Invalid = doc.Message + ": " + doc.Remedy
 	case hasCode(err, fault.NotFound) && doc.Field == "workspace":
 		m.Missing = doc.Message
 	case err != nil:
@@ -84,7 +84,7 @@ func (s *Web) fillAssets(v *visit, m *view.AssetsModel) error {
 	req := &servov1.ListAssetsRequest{Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Select: expressions(m.Select), PageSize: assetsOfPage, PageToken: v.token()}
 	if !m.Graph && m.Text == "" {
 		list, err := s.api.assets.ListAssets(v.ctx, req)
-		m.Assets, m.NextAt = list.GetAssets(), v.next(list.GetNextPageToken())
+		m.Assets, m.Paging = list.GetAssets(), v.paging(list.GetNextPageToken())
 		return err
 	}
 	req.PageToken = ""
@@ -110,7 +110,7 @@ func expressions(text string) []string {
 	return []string{text}
 }
 
-// manyAssets reads the first pages of a list of assets, enough for a picture.
+// manyAssets reads the first pages of a list of assets.
 func (s *Web) manyAssets(v *visit, req *servov1.ListAssetsRequest) (all []*servov1.Asset, more bool, err error) {
 	for range assetPages {
 		list, err := s.api.assets.ListAssets(v.ctx, req)
@@ -126,7 +126,7 @@ func (s *Web) manyAssets(v *visit, req *servov1.ListAssetsRequest) (all []*servo
 	return all, true, nil
 }
 
-// assetKey is the asset that the address names.
+// assetKey is the key of the asset in the address.
 func (v *visit) assetKey() string { return v.PathValue("namespace") + "/" + v.PathValue("name") }
 
 // asset is one asset.
@@ -149,7 +149,7 @@ func (s *Web) kin(v *visit, selection string) ([]*servov1.Asset, error) {
 	return all, err
 }
 
-// pipelinesWith are the pipelines whose runs make an asset, each with its last run.
+// pipelinesWith are the pipelines that contain an asset, each with its last run.
 func (s *Web) pipelinesWith(v *visit, a *servov1.Asset) ([]view.PipelineRow, error) {
 	list, err := s.api.assets.ListPipelines(v.ctx, &servov1.ListPipelinesRequest{Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, PageSize: 100})
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Web) pipelinesWith(v *visit, a *servov1.Asset) ([]view.PipelineRow, err
 	}
 	family := view.Family{Self: a}
 	if slices.ContainsFunc(list.GetPipelines(), view.SelectsKin) {
-		// A pipeline may name what is made from the asset, or what it is made from.
+		// A pipeline may select the asset by an upstream or a downstream asset.
 		if family.Upstream, err = s.kin(v, "+"+a.GetKey()); err != nil {
 			return nil, err
 		}
@@ -186,15 +186,15 @@ func (s *Web) pipelinesWith(v *visit, a *servov1.Asset) ([]view.PipelineRow, err
 func (s *Web) pauseAsset(v *visit) (done, error) {
 	key := v.assetKey()
 	_, err := s.api.assets.PauseAsset(v.ctx, &servov1.PauseAssetRequest{Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Asset: key, Reason: v.field("reason")})
-	return done{To: view.AssetPath(v.scope.Tenant, v.scope.Workspace, key), Notice: "New tasks of " + key + " wait until it is resumed."}, err
+	return done{To: view.AssetPath(v.scope.Tenant, v.scope.Workspace, key), Notice: "Asset paused. New tasks of " + key + " wait."}, err
 }
 
 func (s *Web) resumeAsset(v *visit) (done, error) {
 	key := v.assetKey()
 	answer, err := s.api.assets.ResumeAsset(v.ctx, &servov1.ResumeAssetRequest{Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Asset: key, Reason: v.field("reason")})
-	notice := "Its tasks go on."
+	notice := "Asset resumed."
 	if !answer.GetWasPaused() {
-		notice = "It was not paused."
+		notice = "The asset was not paused."
 	}
 	return done{To: view.AssetPath(v.scope.Tenant, v.scope.Workspace, key), Notice: notice}, err
 }

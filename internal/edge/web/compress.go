@@ -14,22 +14,22 @@ import (
 	"go.arco.dev/servo/internal/edge/rest"
 )
 
-// minCompressed is the shortest page that is compressed.
+// minCompressed is the length of the shortest page that is compressed, in bytes.
 const minCompressed = 1 << 10
 
-// compressors are used again and again: each holds some hundred kilobytes.
+// compressors are reused: each needs some hundred kilobytes.
 type compressors struct{ pool sync.Pool }
 
 func newCompressors() *compressors {
 	return &compressors{pool: sync.Pool{New: func() any {
-		w, _ := flate.NewWriter(io.Discard, flate.BestSpeed) // the level is one
+		w, _ := flate.NewWriter(io.Discard, flate.BestSpeed) // the level is valid
 		return w
 	}}}
 }
 
-// piece compresses some bytes so that they can be read at once: nothing of them is held back, and
-// nothing before them is needed. Pieces one after the other are one stream.
-func (c *compressors) piece(to io.Writer, plain []byte) error {
+// block compresses bytes into blocks that can be decoded at once and without earlier blocks. A
+// sequence of them is one stream.
+func (c *compressors) block(to io.Writer, plain []byte) error {
 	w, _ := c.pool.Get().(*flate.Writer)
 	w.Reset(to)
 	_, err := w.Write(plain)
@@ -41,8 +41,8 @@ func (c *compressors) piece(to io.Writer, plain []byte) error {
 	return err
 }
 
-// gzipped is a body of gzip that is made of pieces. Between two pieces it holds no compressor: a
-// page that is open costs next to nothing while nothing happens on it.
+// gzipped is a gzip body that consists of independent blocks. Between two writes it needs no
+// compressor, so that an idle live page costs little memory.
 type gzipped struct {
 	to    io.Writer
 	with  *compressors
@@ -55,26 +55,26 @@ func newGzipped(to io.Writer, with *compressors) *gzipped {
 	return &gzipped{to: to, with: with, sum: crc32.NewIEEE()}
 }
 
-// Write compresses a piece.
+// Write compresses a block.
 func (g *gzipped) Write(plain []byte) (int, error) {
 	var out bytes.Buffer
 	if !g.begun {
-		// No name, no time, and nobody's system: RFC 1952.
+		// The header of RFC 1952 without name, time and operating system.
 		out.Write([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff})
 	}
 	g.begun = true
-	if err := g.with.piece(&out, plain); err != nil {
+	if err := g.with.block(&out, plain); err != nil {
 		return 0, err
 	}
-	_, _ = g.sum.Write(plain)    // a sum never fails
-	g.size += uint32(len(plain)) //nolint:gosec // of the length the last 32 bits are sent
+	_, _ = g.sum.Write(plain)    // a hash never fails
+	g.size += uint32(len(plain)) //nolint:gosec // gzip stores the length modulo 2^32
 	if _, err := g.to.Write(out.Bytes()); err != nil {
 		return 0, err
 	}
 	return len(plain), nil
 }
 
-// Close ends the body: a last piece with nothing in it, what all of it adds up to, and its length.
+// Close ends the body with an empty block, the checksum and the length.
 func (g *gzipped) Close() error {
 	if !g.begun {
 		return nil
@@ -86,7 +86,7 @@ func (g *gzipped) Close() error {
 	return err
 }
 
-// compress says that an answer is going to be compressed, if the browser likes that.
+// compress sets the headers of a compressed response if the browser accepts it.
 func compress(w http.ResponseWriter, r *http.Request) bool {
 	w.Header().Add("Vary", "Accept-Encoding")
 	if !rest.AcceptsGzip(r.Header) {
@@ -96,12 +96,12 @@ func compress(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// asItIs is a body that is sent as it is.
-type asItIs struct{ io.Writer }
+// uncompressed is a body without compression.
+type uncompressed struct{ io.Writer }
 
-func (asItIs) Close() error { return nil }
+func (uncompressed) Close() error { return nil }
 
-// compressed is a file as it is sent, made once; nil if it does not become shorter.
+// compressed is a file in gzip; nil if it is not shorter.
 func compressed(body []byte) []byte {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)

@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	overdueAfter = time.Minute // after the time at which a slot is due
-	auditPages   = 10
+	overdueAfter = time.Minute // after the due time of a slot
 	nextSlots    = 8
 	lastRuns     = 20
-	manySlots    = 2000 // in a calendar: they are counted with every look
+	manySlots    = 2000 // in a calendar: every refresh counts them
 )
 
 // oneConfig is one config.
@@ -26,12 +25,12 @@ func (s *Web) oneConfig(v *visit) (view.Page, error) {
 		return view.Page{}, err
 	}
 	m := view.ConfigModel{
-		Config: found, Zone: view.ZoneOf(found.GetSpec().GetTimezone()), Tab: v.query("tab"), First: v.token() == "", FirstAt: v.with("page", ""),
+		Config: found, Zone: view.ZoneOf(found.GetSpec().GetTimezone()), Tab: v.query("tab"), Paging: v.paging(""),
 		MayOperate: v.may(access.ConfigsOperate), MayWrite: v.may(access.ConfigsWrite), MayTrigger: v.may(access.RunsTrigger),
 	}
 	m.Overdue = found.GetState() == servov1.Config_ACTIVE && found.GetDueAt() != nil && v.now.Sub(found.GetDueAt().AsTime()) > overdueAfter
 	if m.Overdue || found.GetState() != servov1.Config_ACTIVE {
-		// Why it does not fire is worth a look of its own; the page stands without it.
+		// The page works without the explanation.
 		if why, err := s.api.configs.ExplainConfig(v.ctx, &servov1.ExplainConfigRequest{Tenant: found.GetTenant(), Config: found.GetId()}); err == nil {
 			m.Why = why
 		}
@@ -44,8 +43,8 @@ func (s *Web) oneConfig(v *visit) (view.Page, error) {
 	return view.Page{Title: found.GetName(), Section: "configs", Live: m.First && v.query("older") == "", Rarely: m.Calendar.Slots() > manySlots, Body: view.Config(m)}, nil
 }
 
-// configOf is the config that a page or an action is about. One that was deleted has no page: its
-// buttons would all be refused.
+// configOf is the config of a page or an action. A deleted config has no page: the API would refuse
+// all its actions.
 func (s *Web) configOf(v *visit) (*servov1.Config, error) {
 	found, err := s.api.configs.GetConfig(v.ctx, &servov1.GetConfigRequest{Tenant: v.scope.Tenant, Config: v.PathValue("config"), Workspace: v.scope.Workspace})
 	if err == nil && found.GetDeletedAt() != nil {
@@ -54,7 +53,7 @@ func (s *Web) configOf(v *visit) (*servov1.Config, error) {
 	return found, err
 }
 
-// configFailures are what went wrong in the last run.
+// configFailures reads the failed tasks of the last run.
 func (s *Web) configFailures(v *visit, m *view.ConfigModel) error {
 	last := m.Config.GetLastRun()
 	if m.Config.GetConsecutiveFailures() == 0 || last.GetState() != servov1.Run_FAILED {
@@ -64,7 +63,7 @@ func (s *Web) configFailures(v *visit, m *view.ConfigModel) error {
 	list, err := s.api.tasks.ListTasks(v.ctx, &servov1.ListTasksRequest{
 		Tenant: m.Config.GetTenant(), Run: last.GetId(), State: []servov1.Task_State{servov1.Task_FAILED}, PageSize: shown,
 	})
-	if hasCode(err, fault.NotFound) { // the run is older than what is kept
+	if hasCode(err, fault.NotFound) { // the run is older than the retention
 		return nil
 	}
 	m.Failed = list.GetTasks()
@@ -77,7 +76,7 @@ func (s *Web) configNext(v *visit, m *view.ConfigModel) error {
 	return err
 }
 
-// configCalendar is what became of the slots of the last weeks.
+// configCalendar reads the outcomes of the slots of the last weeks.
 func (s *Web) configCalendar(v *visit, m *view.ConfigModel) error {
 	outcomes, err := s.api.configs.GetOutcomes(v.ctx, &servov1.GetOutcomesRequest{
 		Tenant: m.Config.GetTenant(), Config: m.Config.GetId(), Timezone: m.Zone.String(),
@@ -87,22 +86,22 @@ func (s *Web) configCalendar(v *visit, m *view.ConfigModel) error {
 	return err
 }
 
-// configDay is the slots of the day that was chosen.
+// configDay reads the slots of the selected day.
 func (s *Web) configDay(v *visit, m *view.ConfigModel) error {
 	day, err := time.ParseInLocation(time.DateOnly, v.query("day"), m.Zone)
 	if err != nil {
-		return nil // no day, or none that is one
+		return nil // no day, or an invalid one
 	}
 	m.Day = day.Format(time.DateOnly)
 	end := time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, m.Zone)
 	list, err := s.api.configs.ListSlots(v.ctx, &servov1.ListSlotsRequest{
 		Tenant: m.Config.GetTenant(), Config: m.Config.GetId(), From: timestamppb.New(day), To: timestamppb.New(end), PageSize: rowsOfList, PageToken: v.token(),
 	})
-	m.Slots, m.NextAt = list.GetSlots(), v.next(list.GetNextPageToken())
+	m.Slots, m.Paging = list.GetSlots(), v.paging(list.GetNextPageToken())
 	return err
 }
 
-// configTab fills in what the chosen part of the page shows.
+// configTab reads the data of the selected tab.
 func (s *Web) configTab(v *visit, m *view.ConfigModel) error {
 	switch m.Tab {
 	case "settings":
@@ -114,9 +113,7 @@ func (s *Web) configTab(v *visit, m *view.ConfigModel) error {
 		for _, e := range list.GetEntries() {
 			m.Audit = append(m.Audit, view.ChangeOf(e))
 		}
-		if m.AuditFirst, m.AuditFirstAt = v.query("older") == "", v.with("older", ""); list.GetNextPageToken() != "" {
-			m.AuditNextAt = v.with("older", list.GetNextPageToken())
-		}
+		m.AuditPaging = v.pagingBy("older", list.GetNextPageToken())
 		return err
 	}
 	m.Tab = "runs"
@@ -127,26 +124,26 @@ func (s *Web) configTab(v *visit, m *view.ConfigModel) error {
 
 func (s *Web) pauseConfig(v *visit) (done, error) {
 	c, err := s.api.configs.PauseConfig(v.ctx, &servov1.PauseConfigRequest{Tenant: v.scope.Tenant, Config: v.PathValue("config"), Workspace: v.scope.Workspace, Reason: v.field("reason")})
-	return done{To: configPath(c), Notice: "It is paused."}, err
+	return done{To: configPath(c), Notice: "Config paused."}, err
 }
 
 func (s *Web) resumeConfig(v *visit) (done, error) {
 	c, err := s.api.configs.ResumeConfig(v.ctx, &servov1.ResumeConfigRequest{Tenant: v.scope.Tenant, Config: v.PathValue("config"), Workspace: v.scope.Workspace, Reason: v.field("reason")})
-	return done{To: configPath(c), Notice: "It is active again."}, err
+	return done{To: configPath(c), Notice: "Config resumed."}, err
 }
 
 func (s *Web) triggerConfig(v *visit) (done, error) {
 	made, err := s.api.configs.TriggerConfig(v.ctx, &servov1.TriggerConfigRequest{
 		Tenant: v.scope.Tenant, Config: v.PathValue("config"), Workspace: v.scope.Workspace, WaitForQuota: true,
 	})
-	notice := "A run was made. This is it."
+	notice := "Run created. You are viewing it."
 	if made.GetAlreadyRunning() {
-		notice = "A run of it goes on, and no other may begin. This is the one that goes on."
+		notice = "No run created: runs must not overlap. You are viewing the run in progress."
 	}
 	return done{To: view.RunPath(v.scope.Tenant, made.GetRun().GetId()), Notice: notice}, err
 }
 
-// rescheduleConfig puts the next slot where a clock of the config's zone shows what was typed.
+// rescheduleConfig moves the next slot to a time in the config's zone.
 func (s *Web) rescheduleConfig(v *visit) (done, error) {
 	found, err := s.configOf(v)
 	if err != nil {
@@ -159,24 +156,24 @@ func (s *Web) rescheduleConfig(v *visit) (done, error) {
 	c, err := s.api.configs.RescheduleConfig(v.ctx, &servov1.RescheduleConfigRequest{
 		Tenant: found.GetTenant(), Config: found.GetId(), Slot: timestamppb.New(slot), Version: v.version(), Reason: v.field("reason"),
 	})
-	return done{To: configPath(c), Notice: "The next slot is rescheduled."}, err
+	return done{To: configPath(c), Notice: "Next slot rescheduled."}, err
 }
 
-// localTime is what a field for date and time says.
+// localTime parses a field for date and time.
 func localTime(text string, zone *time.Location) (time.Time, error) {
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05"} {
 		if at, err := time.ParseInLocation(layout, text, zone); err == nil {
 			return at, nil
 		}
 	}
-	return time.Time{}, fault.New(fault.InvalidArgument, "is not a date and time", fault.Field("slot"), fault.Remedy("choose a day and a time of day"))
+	return time.Time{}, fault.New(fault.InvalidArgument, "is not a date and time", fault.Field("slot"), fault.Remedy("select a day and a time of day"))
 }
 
 func (s *Web) deleteConfig(v *visit) (done, error) {
 	_, err := s.api.configs.DeleteConfig(v.ctx, &servov1.DeleteConfigRequest{
 		Tenant: v.scope.Tenant, Config: v.PathValue("config"), Workspace: v.scope.Workspace, Version: v.version(), Reason: v.field("reason"), Force: v.field("force") != "",
 	})
-	return done{To: view.Scope{Tenant: v.scope.Tenant}.At("/ui/configs"), Notice: v.PathValue("config") + " is deleted."}, err
+	return done{To: view.Scope{Tenant: v.scope.Tenant}.At("/ui/configs"), Notice: "Config " + v.PathValue("config") + " deleted."}, err
 }
 
 func configPath(c *servov1.Config) string {

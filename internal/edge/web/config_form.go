@@ -15,11 +15,10 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/canon"
 	"go.arco.dev/servo/internal/base/fault"
-	"go.arco.dev/servo/internal/edge/problem"
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
-// newConfig is the form for a config that is not there yet.
+// newConfig is the form of a new config.
 func (s *Web) newConfig(v *visit) (view.Page, error) {
 	m := view.ConfigFormModel{Scope: v.scope, Tenant: v.scope.Tenant, New: true, Values: view.NewConfigValues()}
 	if v.query("pipeline") != "" {
@@ -28,7 +27,7 @@ func (s *Web) newConfig(v *visit) (view.Page, error) {
 	return s.configForm(v, m)
 }
 
-// editConfig is the form for a config as it is.
+// editConfig is the form of a stored config.
 func (s *Web) editConfig(v *visit) (view.Page, error) {
 	found, err := s.configOf(v)
 	if err != nil {
@@ -37,16 +36,14 @@ func (s *Web) editConfig(v *visit) (view.Page, error) {
 	return s.configForm(v, view.ConfigFormModel{Scope: v.scope, Tenant: found.GetTenant(), Config: found, Values: view.ConfigValues(found)})
 }
 
-// configForm fills in what a form offers to choose from.
+// configForm reads the options of the form.
 func (s *Web) configForm(v *visit, m view.ConfigFormModel) (view.Page, error) {
-	page := view.Page{Title: "New config", Section: "configs"}
+	page := view.Page{Title: "Create config", Section: "configs"}
 	if m.Config != nil {
 		page.Title = "Edit " + m.Config.GetName()
 	}
 	if m.Tenant == "" {
-		list, err := s.api.tenants.ListTenants(v.ctx, &servov1.ListTenantsRequest{PageSize: tenantPages})
-		page.Body = view.ChooseTenant("New config", "A config belongs to a tenant. Whose is it to be?", "/ui/configs/new", list.GetTenants())
-		return page, err
+		return s.chooseTenant(v, "Create config", "configs", "Each config belongs to a tenant.", "/ui/configs/new")
 	}
 	m.Workspace = cmp.Or(m.Config.GetWorkspace(), v.scope.Workspace)
 	pipelines := &servov1.ListPipelinesRequest{Tenant: m.Tenant, Workspace: m.Workspace, PageSize: 100}
@@ -67,7 +64,7 @@ func (s *Web) configForm(v *visit, m view.ConfigFormModel) (view.Page, error) {
 	return page, nil
 }
 
-// saveConfig saves what was typed, or shows it again with what is wrong.
+// saveConfig saves the form, or shows it again with its errors.
 func (s *Web) saveConfig(v *visit) (done, error) {
 	m := view.ConfigFormModel{Scope: v.scope, Tenant: v.scope.Tenant, New: v.PathValue("config") == "", Values: typed(v)}
 	if !m.New {
@@ -77,12 +74,12 @@ func (s *Web) saveConfig(v *visit) (done, error) {
 		}
 		m.Config = found
 	}
-	spec, wrong := specOf(m.Values, m.Config.GetSpec())
+	spec, invalid := specOf(m.Values, m.Config.GetSpec())
 	var saved *servov1.Config
 	var err error
 	switch {
-	case len(wrong) > 0:
-		m.Errors = wrong
+	case len(invalid) > 0:
+		m.Errors = invalid
 	case m.New:
 		saved, err = s.api.configs.CreateConfig(v.ctx, &servov1.CreateConfigRequest{
 			Tenant: m.Tenant, Workspace: v.scope.Workspace, Name: m.Values["name"], Spec: spec, Enabled: proto.Bool(m.Values["enabled"] != ""), Reason: m.Values["reason"],
@@ -90,7 +87,7 @@ func (s *Web) saveConfig(v *visit) (done, error) {
 	default:
 		change := &servov1.UpdateConfigRequest{
 			Tenant: m.Tenant, Config: m.Config.GetId(), Spec: spec, Enabled: enabledOf(m.Values, m.Config), Version: v.version(), Reason: m.Values["reason"],
-			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"spec"}}, // the form has all of it: what was emptied is cleared
+			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"spec"}}, // the form has all fields: an empty field clears the value
 		}
 		if change.Enabled != nil {
 			change.UpdateMask.Paths = append(change.UpdateMask.Paths, "enabled")
@@ -98,9 +95,9 @@ func (s *Web) saveConfig(v *visit) (done, error) {
 		saved, err = s.api.configs.UpdateConfig(v.ctx, change)
 	}
 	if err == nil && saved != nil {
-		notice := "It is saved."
+		notice := "Config saved."
 		if m.New {
-			notice = "The config is made."
+			notice = "Config created."
 		}
 		return done{To: configPath(saved), Notice: notice}, nil
 	}
@@ -109,7 +106,7 @@ func (s *Web) saveConfig(v *visit) (done, error) {
 		if status >= http.StatusInternalServerError || hasCode(err, fault.Unauthenticated) || hasCode(err, fault.Forbidden) {
 			return done{}, err
 		}
-		m.Errors = formErrors(doc)
+		m.Errors = errorsByField(doc, view.FieldOf)
 		if m.Config != nil && v.version() != m.Config.GetVersion() {
 			m.Conflict = view.DifferingValues(view.ConfigValues(m.Config), m.Values)
 			m.Conflicted, m.Errors = true, nil
@@ -119,7 +116,7 @@ func (s *Web) saveConfig(v *visit) (done, error) {
 	return done{Shown: &page, Again: true}, err
 }
 
-// typed is what the form holds, as it was typed.
+// typed are the values of the form.
 func typed(v *visit) map[string]string {
 	out := map[string]string{}
 	for _, name := range view.ConfigFields() {
@@ -128,8 +125,7 @@ func typed(v *visit) map[string]string {
 	return out
 }
 
-// enabledOf leaves a config as it is unless the visitor has said otherwise: one that is saved
-// while it is disabled stays so.
+// enabledOf is the new state of a config; nil if the form does not change it.
 func enabledOf(values map[string]string, c *servov1.Config) *bool {
 	is, wanted := c.GetState() != servov1.Config_DISABLED, values["enabled"] != ""
 	if is == wanted {
@@ -138,10 +134,10 @@ func enabledOf(values map[string]string, c *servov1.Config) *bool {
 	return proto.Bool(wanted)
 }
 
-// specOf reads the fields of the form over what the config says: what the form does not show
-// stays. What cannot be read is told by field; everything else is for the API to judge.
+// specOf applies the values of the form to the stored spec; fields that the form does not have stay
+// unchanged. It returns the values that cannot be parsed by field; the API validates the rest.
 func specOf(values map[string]string, current *servov1.ConfigSpec) (*servov1.ConfigSpec, map[string]string) {
-	spec, wrong := &servov1.ConfigSpec{}, map[string]string{}
+	spec, invalid := &servov1.ConfigSpec{}, map[string]string{}
 	if current != nil {
 		spec, _ = proto.Clone(current).(*servov1.ConfigSpec)
 	}
@@ -154,7 +150,7 @@ func specOf(values map[string]string, current *servov1.ConfigSpec) (*servov1.Con
 		}
 		n, err := strconv.ParseInt(values[name], 10, 32)
 		if err != nil {
-			wrong[name] = "Is not a whole number."
+			invalid[name] = "Is not a whole number."
 		}
 		return proto.Int32(int32(n))
 	}
@@ -171,12 +167,12 @@ func specOf(values map[string]string, current *servov1.ConfigSpec) (*servov1.Con
 	if values["depends_on"] != "" || values["depends_within"] != "" {
 		spec.DependsOn = &servov1.ConfigDependency{Config: values["depends_on"], Within: values["depends_within"], Wait: values["depends_wait"]}
 	}
-	spec.Labels = labelsOf(values["labels"], wrong)
-	spec.Parameters = parametersOf(values["parameters"], wrong)
-	return spec, wrong
+	spec.Labels = labelsOf(values["labels"], invalid)
+	spec.Parameters = parametersOf(values["parameters"], invalid)
+	return spec, invalid
 }
 
-// triggerOf keeps where intervals are counted from while the trigger stays of its kind.
+// triggerOf keeps the anchor of intervals as long as the kind of the trigger stays the same.
 func triggerOf(values map[string]string, current *servov1.ConfigTrigger) *servov1.ConfigTrigger {
 	t := &servov1.ConfigTrigger{}
 	switch values["kind"] {
@@ -199,7 +195,7 @@ func triggerOf(values map[string]string, current *servov1.ConfigTrigger) *servov
 	return t
 }
 
-func labelsOf(text string, wrong map[string]string) map[string]string {
+func labelsOf(text string, invalid map[string]string) map[string]string {
 	labels := map[string]string{}
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line == "" {
@@ -207,7 +203,7 @@ func labelsOf(text string, wrong map[string]string) map[string]string {
 		}
 		name, value, ok := strings.Cut(line, "=")
 		if !ok || name == "" {
-			wrong["labels"] = view.Clip(strconv.Quote(line), 80) + " is not name=value."
+			invalid["labels"] = view.Clip(strconv.Quote(line), 80) + " is not name=value."
 			continue
 		}
 		labels[strings.TrimSpace(name)] = strings.TrimSpace(value)
@@ -218,53 +214,32 @@ func labelsOf(text string, wrong map[string]string) map[string]string {
 	return labels
 }
 
-func parametersOf(text string, wrong map[string]string) *structpb.Struct {
+func parametersOf(text string, invalid map[string]string) *structpb.Struct {
 	if text == "" {
 		return nil
 	}
-	if f, ok := fault.As(canon.CheckExact([]byte(text))); ok { // it says what is wrong, and where
-		wrong["parameters"] = f.Error() + "."
+	if f, ok := fault.As(canon.CheckExact([]byte(text))); ok { // with the position of the error
+		invalid["parameters"] = f.Error() + "."
 		return nil
 	}
 	var values map[string]any
 	if err := json.Unmarshal([]byte(text), &values); err != nil {
-		wrong["parameters"] = "Is not a JSON object."
+		invalid["parameters"] = "Is not a JSON object."
 		return nil
 	}
 	out, err := structpb.NewStruct(values)
 	if err != nil {
-		wrong["parameters"] = "Is not a JSON object."
+		invalid["parameters"] = "Is not a JSON object."
 	}
 	return out
 }
 
-// formErrors puts what the API says at the fields of the form.
-func formErrors(doc problem.Doc) map[string]string {
-	violations := doc.Violations
-	if len(violations) == 0 {
-		violations = []fault.Violation{{Field: doc.Field, Message: doc.Message, Remedy: doc.Remedy}}
-	}
-	out := map[string]string{}
-	for _, broken := range violations {
-		name := view.FieldOf(broken.Field)
-		text := view.Broken(broken.Message, broken.Remedy)
-		if name == "" && broken.Field != "" {
-			text = broken.Field + ": " + text
-		}
-		if out[name] != "" {
-			text = out[name] + " " + text
-		}
-		out[name] = text
-	}
-	return out
-}
-
-// previewConfig shows the slots of a schedule while it is typed.
+// previewConfig responds with the next slots of the typed schedule.
 func (s *Web) previewConfig(v *visit) templ.Component {
 	return view.SchedulePreview(s.previewOf(v, v.scope.Tenant, typed(v)))
 }
 
-// previewOf asks which slots a schedule would have.
+// previewOf is the next slots of a schedule.
 func (s *Web) previewOf(v *visit, tenant string, values map[string]string) view.Preview {
 	const shown = 6
 	out := view.Preview{Kind: values["kind"], Zone: view.ZoneOf(values["timezone"])}
@@ -277,7 +252,7 @@ func (s *Web) previewOf(v *visit, tenant string, values map[string]string) view.
 	})
 	if err != nil {
 		_, doc := docOf(err)
-		out.Wrong = view.Broken(doc.Message, doc.Remedy)
+		out.Invalid = view.Violation(doc.Message, doc.Remedy)
 		return out
 	}
 	out.Slots, out.Expression, out.Zone = answer.GetSlots(), answer.GetExpression(), view.ZoneOf(answer.GetTimezone())

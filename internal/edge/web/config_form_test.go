@@ -39,14 +39,14 @@ func TestConfigForm(t *testing.T) {
 		w := newWorld(t)
 		w.Allow("422")
 		w.Go("/ui/configs?tenant=" + tenant)
-		w.See("No configs here")
+		w.See("No configs")
 		w.Click(".actions .primary")
 		w.Until(`document.querySelector("[name=cron]")`)
 		w.fill("timezone", "Europe/Berlin")
 		w.fill("cron", "30 2 * 3 *") // nights of March, one of which has no such time
 		w.Until(`document.querySelectorAll("#preview tbody tr").length === 6`)
 		w.fill("cron", "30 2 29-31 3 0L") // the last Sunday of March, when the clock is put forward
-		w.See("moved behind the gap")
+		w.See("moved after the gap")
 		w.fill("cron", "30 25 * * *")
 		w.Until(`document.querySelector("#preview .field-error")`)
 
@@ -55,7 +55,7 @@ func TestConfigForm(t *testing.T) {
 		w.fill("labels", "provider=AWS\ndomain=COST")
 		w.fill("parameters", `{"day": "2026-02-02"}`)
 		w.Click("form.wide button[type=submit]")
-		w.See("something is wrong below")
+		w.See("correct the fields below")
 		wrong := func(field string) string {
 			return fmt.Sprintf(`document.querySelector("[name=%s]").closest("label").querySelector(".field-error")`, field)
 		}
@@ -72,13 +72,13 @@ func TestConfigForm(t *testing.T) {
 		w.Until(wrong("parameters"))
 		w.fill("parameters", `{"day": "2026-02-02"}`)
 		w.Click("form.wide button[type=submit]")
-		w.See("The config is made")
+		w.See("Config created")
 
 		made := w.getConfig("shop-nightly").GetSpec()
 		require.Equal(t, map[string]string{"provider": "AWS", "domain": "COST"}, made.GetLabels())
 		require.Equal(t, "2026-02-02", made.GetParameters().GetFields()["day"].GetStringValue())
 		w.Go("/ui/configs?tenant=" + tenant + "&label=provider%3DGCP")
-		w.See("No configs here")
+		w.See("No configs")
 		w.Go("/ui/configs?label=provider%3DAWS&prefix=shop-")
 		w.See("shop-nightly")
 	})
@@ -98,12 +98,12 @@ func TestConfigForm(t *testing.T) {
 		_, err := servov1.NewConfigServiceClient(w.conn).UpdateConfig(t.Context(), &servov1.UpdateConfigRequest{Tenant: tenant, Config: "nightly", Spec: other.GetSpec(), Version: other.GetVersion()})
 		require.NoError(t, err)
 		w.Click("form.wide button[type=submit]")
-		w.See("Somebody has changed this config meanwhile")
+		w.See("Another user changed this config")
 		w.See("Jitter")
 		require.Equal(t, "45 3 * * *", w.valueOf("cron"))
 		require.Equal(t, "30 2 * * *", w.getConfig("nightly").GetSpec().GetTrigger().GetCron())
 		w.Click("form.wide button[type=submit]") // over it, now that it is known
-		w.See("It is saved")
+		w.See("Config saved")
 		saved := w.getConfig("nightly").GetSpec()
 		require.Equal(t, "45 3 * * *", saved.GetTrigger().GetCron())
 		require.Empty(t, saved.GetJitter())
@@ -118,7 +118,7 @@ func TestConfigWarnings(t *testing.T) {
 	w.Go(view.ConfigPath(tenant, "", "nightly") + "/edit")
 	browser.Eval[bool](w.Window, `(() => { document.querySelector("[name=catchup]").value = "all"; return true })()`)
 	w.Click("form.wide button[type=submit]")
-	w.See("It is saved")
+	w.See("Config saved")
 	w.See("only the oldest missed slot")
 }
 
@@ -148,13 +148,13 @@ func TestSimulator(t *testing.T) {
 	w := newWorld(t)
 	w.Go("/ui/simulator")
 	w.Click(`main a[href="/ui/simulator?tenant=` + tenant + `"]`)
-	w.See("Nothing fires in this time")
+	w.See("No slots in this period")
 	w.addConfig(tenant, "nightly", nil)
 	w.addConfig(tenant, "often", func(s *servov1.ConfigSpec) { s.Trigger = &servov1.ConfigTrigger{Interval: "30s"} })
 	w.Go("/ui/simulator?days=14&tenant=" + tenant)
 	require.Equal(t, 2, w.Count("svg.draw path.area"))
 	require.Positive(t, w.Count("svg.draw circle")) // peaks
-	w.See("Configs that meet their own runs")       // 30 s between runs of a minute
+	w.See("Overlapping configs")       // 30 s between runs of a minute
 	w.Click(`main table a`)
 	w.See("every 30s")
 }

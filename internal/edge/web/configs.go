@@ -16,7 +16,7 @@ func (s *Web) configRoutes() {
 	s.act("/configs/new", s.saveConfig)
 	s.show("/tenants/{tenant}/configs/{config}/edit", s.editConfig)
 	s.act("/tenants/{tenant}/configs/{config}/edit", s.saveConfig)
-	s.asYouType("/tenants/{tenant}/preview-schedule", s.previewConfig)
+	s.preview("/tenants/{tenant}/preview-schedule", s.previewConfig)
 	s.show("/tenants/{tenant}/configs/{config}", s.oneConfig)
 	s.act("/tenants/{tenant}/configs/{config}/pause", s.pauseConfig)
 	s.act("/tenants/{tenant}/configs/{config}/resume", s.resumeConfig)
@@ -25,7 +25,7 @@ func (s *Web) configRoutes() {
 	s.act("/tenants/{tenant}/configs/{config}/delete", s.deleteConfig)
 }
 
-// version is the one that the visitor has seen; 0 if the form does not say.
+// version is the version of the config in the form; 0 without one.
 func (v *visit) version() int32 {
 	n, err := strconv.ParseInt(v.field("version"), 10, 32)
 	if err != nil {
@@ -38,7 +38,7 @@ func (v *visit) version() int32 {
 func (s *Web) configs(v *visit) (view.Page, error) {
 	m := view.ConfigsModel{
 		Scope: v.scope, State: v.query("state"), Pipeline: v.query("pipeline"), Label: v.query("label"), Prefix: v.query("prefix"),
-		First: v.token() == "", FirstAt: v.with("page", ""), MayWrite: v.may(access.ConfigsWrite),
+		MayWrite: v.may(access.ConfigsWrite),
 	}
 	req := &servov1.ListConfigsRequest{
 		Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Pipeline: m.Pipeline, NamePrefix: m.Prefix, Failing: m.State == "FAILING", WithRecent: true,
@@ -49,13 +49,13 @@ func (s *Web) configs(v *visit) (view.Page, error) {
 	}
 	list, err := s.api.configs.ListConfigs(v.ctx, req)
 	if err != nil && m.Label != "" && hasCode(err, fault.InvalidArgument) {
-		// Whoever mistypes a label wants to mend it, not to lose the page.
+		// The visitor corrects the label on this page.
 		_, doc := docOf(err)
-		m.Wrong, err = "The label "+doc.Message+": "+doc.Remedy+".", nil
+		m.Invalid, err = "The label "+doc.Message+": "+doc.Remedy+".", nil
 	}
 	if err != nil {
 		return view.Page{}, err
 	}
-	m.Configs, m.NextAt = list.GetConfigs(), v.next(list.GetNextPageToken())
+	m.Configs, m.Paging = list.GetConfigs(), v.paging(list.GetNextPageToken())
 	return view.Page{Title: "Configs", Section: "configs", Live: m.First, Body: view.Configs(m)}, nil
 }

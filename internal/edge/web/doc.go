@@ -1,13 +1,12 @@
-// Package web is the web interface: pages for people, rendered here from what the API answers.
+// Package web is the web interface: pages that are rendered from responses of the API.
 //
-// It is one more client of the API. Every page calls the services through the channel in the
-// process, with the key of whoever is logged in, so that what a person may see and do is
-// decided in one place and nothing here can be forgotten. It reads no table and keeps no
-// state: a session is a sealed cookie, and a page that is open is refreshed by rendering it
-// again.
+// It is a client of the API. Every page calls the services through the channel in the process,
+// with the credential of the visitor, so that the API alone decides what a visitor may see and do.
+// It reads no tables and stores no state: a session is an encrypted cookie, and a live page is
+// refreshed by rendering it again.
 //
-// How a page is made: a function of a visit (who, which tenant, the request) calls the API and
-// returns a view.Page, whose body is a templ component in package view. It is registered once
-// and served in two ways: as a document under /ui, and as a stream of its body under /ui/live,
-// sent whenever it looks different.
+// A page is a function of a visit (caller, tenant, request). It calls the API and returns a
+// view.Page, whose body is a templ component of package view. It is registered once and served
+// twice: as a document under /ui, and under /ui/live as a stream of its body, which is sent
+// whenever it changes.
 package web

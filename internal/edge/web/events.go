@@ -9,25 +9,19 @@ import (
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
-// eventRoutes are the pages of what was recorded.
+// eventRoutes is the page of the event log.
 func (s *Web) eventRoutes() {
 	s.show("/events", s.events)
 }
 
-// events is the log, the newest first: of a tenant, or of all and of the installation.
+// events is the event log, newest first: of a tenant, or of all tenants and the installation.
 func (s *Web) events(v *visit) (view.Page, error) {
-	m := view.EventsModel{
-		Scope: v.scope, Type: v.query("type"), Subject: v.query("subject"), Since: v.query("since"), Before: v.query("before"),
-		First: v.token() == "", FirstAt: v.with("page", ""),
-	}
-	req := &servov1.ListEventsRequest{Tenant: v.scope.Tenant, Type: m.Type, Subject: m.Subject, PageSize: rowsOfList, PageToken: v.token()}
-	if back, ok := sinceOf(m.Since); ok {
-		req.From = timestamppb.New(v.now.Add(-back).Truncate(time.Minute)) // the same page again has the same token
-	}
+	m := view.EventsModel{Scope: v.scope, Type: v.query("type"), Subject: v.query("subject"), Since: v.query("since"), Before: v.query("before")}
+	req := &servov1.ListEventsRequest{Tenant: v.scope.Tenant, Type: m.Type, Subject: m.Subject, From: v.since(), PageSize: rowsOfList, PageToken: v.token()}
 	if m.Before != "" {
 		before, err := time.Parse(view.MinuteForm, m.Before)
 		if err != nil {
-			return view.Page{}, notRead("before", m.Before, "write it as "+view.MinuteForm)
+			return view.Page{}, invalid("before", m.Before, "use the format "+view.MinuteForm)
 		}
 		req.To = timestamppb.New(before)
 	}
@@ -38,8 +32,8 @@ func (s *Web) events(v *visit) (view.Page, error) {
 	for _, e := range list.GetEvents() {
 		m.Events = append(m.Events, view.EventRow{RecordedEvent: e, TypeAt: v.with("type", e.GetType()), SubjectAt: v.with("subject", e.GetSubject())})
 	}
-	m.NextAt = v.next(list.GetNextPageToken())
-	// A filter is tried on thousands of events: once, and not every other second.
+	m.Paging = v.paging(list.GetNextPageToken())
+	// A filter reads thousands of events, which is too expensive for every refresh.
 	live := m.First && m.Type == "" && m.Subject == "" && m.Before == ""
 	return view.Page{Title: "Events", Section: "events", Live: live, Body: view.Events(m)}, nil
 }

@@ -14,53 +14,53 @@ import (
 )
 
 const (
-	refreshEach = 2 * time.Second  // a page that is open is looked at again
-	signOfLife  = 15 * time.Second // of a stream on which nothing happens
-	streamLife  = 30 * time.Minute // then the browser comes again, and is known anew
-	writeWithin = 10 * time.Second // how long a browser may take to read
+	refreshInterval = 2 * time.Second  // of a live page
+	keepAlive       = 15 * time.Second // of a stream without changes
+	streamLife      = 30 * time.Minute // then the browser reconnects and is authenticated again
+	writeTimeout    = 10 * time.Second
 )
 
-// live streams the body of a page: at once if it looks different from what the browser has, and
-// then whenever it changes. The id of a message is the digest of what was sent, so that a
-// browser that comes back says what it shows and gets nothing that it has.
+// live streams the body of a page: at once if it differs from the one in the browser, and then
+// whenever it changes. The id of a message is the digest of the body, so that a browser that
+// reconnects reports which body it has and receives only a different one.
 //
-// A refusal is an HTTP status: the visitor is known, the page was read once, and
-// there is a seat before the stream opens. A stream ends with its session.
+// A refusal is an HTTP status: authentication, the first rendering and the limit of live pages
+// come before the stream. A stream ends with its session.
 func (s *Web) live(w http.ResponseWriter, r *http.Request, p page) {
 	v, err := s.visit(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	first, err := p(v) // before a seat is taken: pages that a visitor may not see are not counted
+	first, err := p(v) // before it is counted: pages that the visitor may not see do not count
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, v.streamLife())
 	defer cancel()
-	leave, err := s.seats.take(v.session.ID, v.seatTenant(), cancel)
+	remove, err := s.livePages.add(v.session.ID, v.limitTenant(), cancel)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	defer leave()
+	defer remove()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	defer context.AfterFunc(s.closing, cancel)()
-	stream := &stream{w: asItIs{w}, control: http.NewResponseController(w), shown: r.Header.Get("Last-Event-ID")}
+	stream := &stream{w: uncompressed{w}, control: http.NewResponseController(w), shown: r.Header.Get("Last-Event-ID")}
 	if compress(w, r) {
 		stream.w = newGzipped(w, s.gzip)
 	}
-	defer func() { _ = stream.w.Close() }() // so that it has an end, for who still reads
+	defer func() { _ = stream.w.Close() }() // completes the body for a browser that still reads
 	if stream.write(": \n\n") != nil {
 		return
 	}
-	tick := time.NewTicker(s.config.Refresh)
+	tick := time.NewTicker(s.options.Refresh)
 	defer tick.Stop()
-	rest, goOn := stream.show(ctx, first, v.now)
-	for ; goOn; rest, goOn = s.refresh(ctx, v, p, stream) {
+	rest, ok := stream.show(ctx, first, v.now)
+	for ; ok; rest, ok = s.refresh(ctx, v, p, stream) {
 		for range rest {
 			select {
 			case <-ctx.Done():
@@ -71,29 +71,29 @@ func (s *Web) live(w http.ResponseWriter, r *http.Request, p page) {
 	}
 }
 
-// rarely is how many times longer a page rests whose looks are dear. Looks count against the
-// rate of lists of the tenant, whose programs want some of it too.
+// rarely is the number of intervals between refreshes of an expensive page. Refreshes count
+// against the tenant's rate limit of lists, which its programs need too.
 const rarely = 5
 
-// refresh renders the page once more and sends it if it is different. It says how long to rest
-// then, and whether to go on at all.
-func (s *Web) refresh(ctx context.Context, v *visit, p page, to *stream) (rest int, goOn bool) {
+// refresh renders the page again and sends it if it changed. It returns the number of intervals
+// until the next refresh, and whether the stream continues.
+func (s *Web) refresh(ctx context.Context, v *visit, p page, to *stream) (rest int, ok bool) {
 	again := *v
 	again.ctx, again.now = ctx, time.Now()
 	shown, err := p(&again)
 	if err != nil {
-		// What is there is better than an error in its place, and the database may be back
-		// soon. Whoever may not look any more is sent away by the next request.
-		return rarely, !hasCode(err, fault.Unauthenticated) && to.alive(again.now) == nil
+		// The old body is better than an error, and the database may return soon. The next
+		// request refuses a visitor who has lost the permission.
+		return rarely, !hasCode(err, fault.Unauthenticated) && to.keepAlive(again.now) == nil
 	}
 	return to.show(ctx, shown, again.now)
 }
 
-// stream is a browser that looks at a page.
+// stream is the connection of a browser with a live page.
 type stream struct {
 	w       io.WriteCloser
 	control *http.ResponseController
-	shown   string // digest of what it shows
+	shown   string // digest of the body in the browser
 	last    time.Time
 }
 
@@ -102,9 +102,9 @@ func digest(body []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// show sends a page if it is different from what the browser shows. It says how long to rest then,
-// and whether to go on.
-func (s *stream) show(ctx context.Context, shown view.Page, now time.Time) (rest int, goOn bool) {
+// show sends a page if it differs from the one in the browser. It returns the number of intervals
+// until the next refresh, and whether the stream continues.
+func (s *stream) show(ctx context.Context, shown view.Page, now time.Time) (rest int, ok bool) {
 	var body bytes.Buffer
 	if err := shown.Body.Render(ctx, &body); err != nil {
 		return rarely, ctx.Err() == nil
@@ -118,7 +118,7 @@ func (s *stream) show(ctx context.Context, shown view.Page, now time.Time) (rest
 func (s *stream) send(body []byte, now time.Time) error {
 	id := digest(body)
 	if id == s.shown {
-		return s.alive(now)
+		return s.keepAlive(now)
 	}
 	var message bytes.Buffer
 	message.WriteString("id: " + id + "\n")
@@ -132,9 +132,9 @@ func (s *stream) send(body []byte, now time.Time) error {
 	return s.write(message.String())
 }
 
-// alive keeps the connection open, and finds out whether it still is.
-func (s *stream) alive(now time.Time) error {
-	if now.Sub(s.last) < signOfLife {
+// keepAlive writes to a silent connection, and fails if it is closed.
+func (s *stream) keepAlive(now time.Time) error {
+	if now.Sub(s.last) < keepAlive {
 		return nil
 	}
 	s.last = now
@@ -142,7 +142,7 @@ func (s *stream) alive(now time.Time) error {
 }
 
 func (s *stream) write(text string) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeWithin)) // without one a browser that sleeps holds a seat
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a suspended browser would block the stream
 	if _, err := io.WriteString(s.w, text); err != nil {
 		return err
 	}

@@ -9,36 +9,36 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// How many pages may be open at once, on one server.
+// Limits of concurrent live pages of one server.
 const (
-	maxOpenPages   = 500 // of all sessions
-	maxTenantPages = 100 // of callers of one tenant
+	maxLivePages   = 500 // of all sessions
+	maxTenantPages = 100 // of visitors of one tenant
 	maxSessionPage = 20  // of one session
 )
 
-// seats counts the pages that are open, and ends those of sessions that end. Each session and each
-// tenant has a limit, so that none takes the places of the others.
-type seats struct {
+// livePages counts the live pages and ends those of sessions that end. Each session and each
+// tenant has a limit, so that none uses the capacity of the others.
+type livePages struct {
 	mu       sync.Mutex
 	open     int
 	tenants  map[string]int
-	sessions map[string]*sessionSeats
+	sessions map[string]*sessionPages
 }
 
-// sessionSeats is the open pages of one session.
-type sessionSeats struct {
+// sessionPages is the live pages of one session.
+type sessionPages struct {
 	open  map[int]context.CancelFunc
 	next  int
-	ended time.Time // logged out: it is refused until its cookie would have expired
+	ended time.Time // logged out: refused until the expiry of its cookie
 }
 
-func newSeats() *seats {
-	return &seats{tenants: map[string]int{}, sessions: map[string]*sessionSeats{}}
+func newLivePages() *livePages {
+	return &livePages{tenants: map[string]int{}, sessions: map[string]*sessionPages{}}
 }
 
-// take opens a page for a session and a tenant; "" is none, and has no limit of its own. The page is
-// cancelled when the session ends.
-func (s *seats) take(session, tenant string, cancel context.CancelFunc) (leave func(), err error) {
+// add registers a live page of a session and a tenant; a session or tenant "" has no limit of its
+// own. The page is cancelled when the session ends.
+func (s *livePages) add(session, tenant string, cancel context.CancelFunc) (remove func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mine := s.sessions[session]
@@ -49,11 +49,11 @@ func (s *seats) take(session, tenant string, cancel context.CancelFunc) (leave f
 		return nil, tooManyPages("this session", maxSessionPage, fault.LimitExceeded)
 	case tenant != "" && s.tenants[tenant] >= maxTenantPages:
 		return nil, tooManyPages("the tenant", maxTenantPages, fault.LimitExceeded)
-	case s.open >= maxOpenPages:
-		return nil, tooManyPages("this server", maxOpenPages, fault.Unavailable)
+	case s.open >= maxLivePages:
+		return nil, tooManyPages("this server", maxLivePages, fault.Unavailable)
 	}
 	if mine == nil {
-		mine = &sessionSeats{open: map[int]context.CancelFunc{}}
+		mine = &sessionPages{open: map[int]context.CancelFunc{}}
 		s.sessions[session] = mine
 	}
 	place := mine.next
@@ -61,10 +61,10 @@ func (s *seats) take(session, tenant string, cancel context.CancelFunc) (leave f
 	mine.open[place] = cancel
 	s.open++
 	s.tenants[tenant]++
-	return func() { s.leave(session, tenant, place) }, nil
+	return func() { s.remove(session, tenant, place) }, nil
 }
 
-func (s *seats) leave(session, tenant string, place int) {
+func (s *livePages) remove(session, tenant string, place int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mine := s.sessions[session]
@@ -78,18 +78,18 @@ func (s *seats) leave(session, tenant string, place int) {
 	}
 }
 
-// end closes the pages of a session and refuses new ones until its cookie would have expired.
-func (s *seats) end(session string, until, now time.Time) {
+// end closes the pages of a session and refuses new ones until the expiry of its cookie.
+func (s *livePages) end(session string, until, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, other := range s.sessions { // logouts are rare, and so are sessions that ended
+	for name, other := range s.sessions { // logouts are rare
 		if !other.ended.IsZero() && !now.Before(other.ended) && len(other.open) == 0 {
 			delete(s.sessions, name)
 		}
 	}
 	mine := s.sessions[session]
 	if mine == nil {
-		mine = &sessionSeats{open: map[int]context.CancelFunc{}}
+		mine = &sessionPages{open: map[int]context.CancelFunc{}}
 		s.sessions[session] = mine
 	}
 	mine.ended = until
@@ -99,7 +99,7 @@ func (s *seats) end(session string, until, now time.Time) {
 }
 
 // hasEnded reports whether a session was logged out on this server.
-func (s *seats) hasEnded(session string) bool {
+func (s *livePages) hasEnded(session string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mine := s.sessions[session]
@@ -108,5 +108,5 @@ func (s *seats) hasEnded(session string) bool {
 
 func tooManyPages(who string, limit int, code fault.Code) error {
 	return fault.New(code, fmt.Sprintf("%s has %d live pages open, which is the limit", who, limit), fault.RetryAfter(time.Minute),
-		fault.Remedy("close other pages, or reload this one to see what is new"), fault.Value("limit", limit))
+		fault.Remedy("close other pages, or reload this page to refresh it"), fault.Value("limit", limit))
 }

@@ -53,7 +53,7 @@ func logIn(t *testing.T, base, key string) visitor {
 	return v
 }
 
-func TestLiveSeats(t *testing.T) {
+func TestLivePages(t *testing.T) {
 	t.Parallel()
 	server, platform := servertest.StartLocked(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+platform)

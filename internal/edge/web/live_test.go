@@ -17,7 +17,7 @@ func TestStream(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	sent := func(shown string, bodies ...string) string {
 		w := httptest.NewRecorder()
-		s := &stream{w: asItIs{w}, control: http.NewResponseController(w), shown: shown, last: now}
+		s := &stream{w: uncompressed{w}, control: http.NewResponseController(w), shown: shown, last: now}
 		for _, body := range bodies {
 			require.NoError(t, s.send([]byte(body), now))
 		}
@@ -38,49 +38,49 @@ func TestStream(t *testing.T) {
 	})
 }
 
-func TestSeats(t *testing.T) {
+func TestLivePageLimits(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 
 	t.Run("a tenant does not take the places of others", func(t *testing.T) {
 		t.Parallel()
-		s := newSeats()
+		s := newLivePages()
 		leaves := make([]func(), maxTenantPages)
 		for i := range leaves {
 			var err error
-			leaves[i], err = s.take(strconv.Itoa(i), "acme", func() {})
+			leaves[i], err = s.add(strconv.Itoa(i), "acme", func() {})
 			require.NoError(t, err)
 		}
-		_, err := s.take("more", "acme", func() {})
+		_, err := s.add("more", "acme", func() {})
 		require.True(t, hasCode(err, fault.LimitExceeded))
-		_, err = s.take("more", "brick", func() {})
+		_, err = s.add("more", "brick", func() {})
 		require.NoError(t, err)
 		leaves[7]()
-		_, err = s.take("more", "acme", func() {})
+		_, err = s.add("more", "acme", func() {})
 		require.NoError(t, err)
 	})
 
 	t.Run("a server has an end", func(t *testing.T) {
 		t.Parallel()
-		s := newSeats()
-		for i := range maxOpenPages {
-			_, err := s.take("", "", func() {})
+		s := newLivePages()
+		for i := range maxLivePages {
+			_, err := s.add("", "", func() {})
 			require.NoError(t, err, i)
 		}
-		_, err := s.take("", "", func() {})
+		_, err := s.add("", "", func() {})
 		require.True(t, hasCode(err, fault.Unavailable))
 	})
 
 	t.Run("a session that ended is forgotten when its cookie would have expired", func(t *testing.T) {
 		t.Parallel()
-		s, cancelled := newSeats(), 0
-		leave, err := s.take("one", "acme", func() { cancelled++ })
+		s, cancelled := newLivePages(), 0
+		leave, err := s.add("one", "acme", func() { cancelled++ })
 		require.NoError(t, err)
 		s.end("one", now.Add(time.Hour), now)
 		require.Equal(t, 1, cancelled)
 		leave()
 		require.True(t, s.hasEnded("one"))
-		_, err = s.take("one", "acme", func() {})
+		_, err = s.add("one", "acme", func() {})
 		require.ErrorIs(t, err, errLoggedOut)
 		s.end("two", now.Add(2*time.Hour), now.Add(time.Hour))
 		require.False(t, s.hasEnded("one"))

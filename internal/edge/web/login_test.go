@@ -110,7 +110,7 @@ func newDoor(t *testing.T, public string) *door {
 	}}}, oidc.Config{})
 	require.NoError(t, err)
 	t.Cleanup(tokens.Stop)
-	pages, err := web.New(web.Config{
+	pages, err := web.New(web.Options{
 		Channel: d.api, Secret: func(context.Context) ([]byte, error) { return []byte("the secret of this installation"), nil }, Logins: tokens, Public: public,
 	})
 	require.NoError(t, err)

@@ -11,15 +11,15 @@ import (
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
-// rowsOfCard is how many rows a part of the overview shows.
+// rowsOfCard is the number of rows of a card of the overview.
 const rowsOfCard = 6
 
-// overview is what an operator looks at first: what is late, failing, stuck, running.
+// overview shows late, failed and running runs, alerts and queues.
 func (s *Web) overview(v *visit) (view.Page, error) {
 	m := view.OverviewModel{Scope: v.scope, Platform: v.everywhere()}
 	tenant, workspace := v.scope.Tenant, v.scope.Workspace
 	parts, ctx := errgroup.WithContext(v.ctx)
-	parts.SetLimit(3) // of the connections of a server that has other things to do
+	parts.SetLimit(3) // leaves connections for other requests
 	parts.Go(func() error {
 		list, err := s.api.runs.ListLateRuns(ctx, &servov1.ListLateRunsRequest{Tenant: tenant, Workspace: workspace, PageSize: rowsOfCard})
 		m.Late, m.MoreLate = list.GetRuns(), list.GetNextPageToken() != ""
@@ -32,13 +32,13 @@ func (s *Web) overview(v *visit) (view.Page, error) {
 	})
 	parts.Go(func() error {
 		list, err := s.api.runs.ListRuns(ctx, &servov1.ListRunsRequest{
-			Tenant: tenant, Workspace: workspace, State: []servov1.Run_State{servov1.Run_FAILED, servov1.Run_TIMED_OUT}, PageSize: rowsOfCard,
+			Tenant: tenant, Workspace: workspace, State: failedStates(), PageSize: rowsOfCard,
 			From: timestamppb.New(v.now.Add(-24 * time.Hour).Truncate(time.Minute)),
 		})
 		m.Failed = list.GetRuns()
 		return err
 	})
-	if v.may(access.AlertsRead) && !v.scope.HeldTo {
+	if v.may(access.AlertsRead) && !v.scope.WorkspaceFixed {
 		parts.Go(func() error {
 			list, err := s.api.alerts.ListAlerts(ctx, &servov1.ListAlertsRequest{Tenant: tenant, AllTenants: tenant == "", Open: true, PageSize: rowsOfCard})
 			m.Alerts = list.GetAlerts()
@@ -56,13 +56,13 @@ func (s *Web) overview(v *visit) (view.Page, error) {
 			return err
 		})
 	}
-	if !v.scope.HeldTo {
+	if !v.scope.WorkspaceFixed {
 		parts.Go(func() (err error) {
 			m.Activity, err = s.api.status.GetActivity(ctx, &servov1.GetActivityRequest{Tenant: tenant})
 			return err
 		})
 	}
-	if tenant != "" && !v.scope.HeldTo {
+	if tenant != "" && !v.scope.WorkspaceFixed {
 		parts.Go(func() (err error) {
 			today := v.now.UTC().Format(time.DateOnly)
 			m.Metrics, err = s.api.metrics.GetTenantMetrics(ctx, &servov1.GetTenantMetricsRequest{Tenant: tenant, From: today, To: today})

@@ -16,15 +16,15 @@ func TestOverview(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Go("/ui/")
-		w.See("nothing is late or failing")
+		w.See("no late or failed runs")
 		run := w.trigger(tenant)
-		w.See("no live worker can run them")      // without a reload
+		w.See("no live worker can run the queued tasks")      // without a reload
 		w.Click("#running-" + run.GetId() + " a") // one
 		w.See("Why it waits")
 		w.See("no worker")
 		w.complete(w.claim())
 		w.Go("/ui/")
-		w.Until(`!document.body.innerText.includes("no live worker can run them")`)
+		w.Until(`!document.body.innerText.includes("no live worker can run the queued tasks")`)
 	})
 
 	t.Run("a run that failed is there until somebody looks", func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestOverview(t *testing.T) {
 		w.Until(`[...document.querySelectorAll("#activity title")].some(t => t.textContent.includes("1 run, 1 failed"))`)
 		require.Equal(t, 24, w.Count("#activity g"))
 		w.Go("/ui/?tenant=globex")
-		w.See("No run has failed")
-		w.See("No run has ended") // of this tenant
+		w.See("No failed runs")
+		w.See("No runs ended") // of this tenant
 		require.Zero(t, w.Count("a[href='"+view.RunPath(tenant, run.GetId())+"']"))
 	})
 }

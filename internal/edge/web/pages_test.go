@@ -15,7 +15,7 @@ import (
 // patterns are the pages that there are: one that is registered is looked at.
 func patterns(t *testing.T) []string {
 	t.Helper()
-	pages, err := web.New(web.Config{})
+	pages, err := web.New(web.Options{})
 	require.NoError(t, err)
 	return pages.Paths()
 }

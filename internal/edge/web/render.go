@@ -18,18 +18,18 @@ import (
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
-// errLoggedOut sends a visitor to the login.
-var errLoggedOut = errors.New("nobody is logged in")
+// errLoggedOut redirects a visitor to the login.
+var errLoggedOut = errors.New("not logged in")
 
 func noSuchPage(path string) error {
-	return fault.New(fault.NotFound, "there is no page at "+view.Clip(path, 100), fault.Remedy("go to the overview, or search for what you are looking for"))
+	return fault.New(fault.NotFound, "page "+view.Clip(path, 100)+" does not exist", fault.Remedy("open the overview or use the search"))
 }
 
 func crossOrigin() error {
-	return fault.New(fault.Forbidden, "this request comes from another site", fault.Remedy("open the page here and try again"))
+	return fault.New(fault.Forbidden, "the request comes from another site", fault.Remedy("open the page on this server and try again"))
 }
 
-// document answers with a whole page.
+// document responds with a complete page.
 func (s *Web) document(w http.ResponseWriter, r *http.Request, p page) {
 	v, err := s.visit(r)
 	if err != nil {
@@ -41,58 +41,58 @@ func (s *Web) document(w http.ResponseWriter, r *http.Request, p page) {
 		s.fail(w, r, err)
 		return
 	}
-	frame := s.frame(v)
-	frame.Notice = takeNotice(w, r, s.config.Secure)
+	layout := s.layout(v)
+	layout.Notice = takeNotice(w, r, s.options.Secure)
 	if shown.Live {
-		frame.LiveAt = liveAddress(r)
+		layout.LiveAt = liveAddress(r)
 	}
-	s.write(w, r, http.StatusOK, view.Document(frame, shown))
+	s.write(w, r, http.StatusOK, view.Document(layout, shown))
 }
 
-// frame is what surrounds every page.
-func (s *Web) frame(v *visit) view.Frame {
-	f := view.Frame{Files: s.files.byName, Version: s.config.Version, Path: v.URL.Path, Open: s.config.Open, Scope: v.scope, Actor: v.who.GetActor(), Role: v.who.GetRole(), Platform: v.everywhere()}
-	f.May = func(permission string) bool { return v.may(access.Permission(permission)) }
-	f.Has = func(path string) bool { return s.paths[path] }
-	if f.Tenants = v.tenants(); f.Tenants != nil {
-		return f
+// layout is the layout of the pages of a visit.
+func (s *Web) layout(v *visit) view.Layout {
+	l := view.Layout{Files: s.files.byName, Version: s.options.Version, Path: v.URL.Path, Open: s.options.Open, Scope: v.scope, Actor: v.who.GetActor(), Role: v.who.GetRole(), Platform: v.everywhere()}
+	l.May = func(permission string) bool { return v.may(access.Permission(permission)) }
+	l.Has = func(path string) bool { return s.paths[path] }
+	if l.Tenants = v.tenants(); l.Tenants != nil {
+		return l
 	}
-	// The frame stands without them: what is missing can be typed into the search.
-	if list, err := s.api.tenants.ListTenants(v.ctx, &servov1.ListTenantsRequest{PageSize: tenantPages}); err == nil {
+	// The page works without them: the search finds tenants too.
+	if list, err := s.api.tenants.ListTenants(v.ctx, &servov1.ListTenantsRequest{PageSize: tenantsOffered}); err == nil {
 		for _, t := range list.GetTenants() {
-			f.Tenants = append(f.Tenants, t.GetName())
+			l.Tenants = append(l.Tenants, t.GetName())
 		}
 	}
-	return f
+	return l
 }
 
-// write renders first and answers then, so that a page that fails on its way is an error and
+// write renders a component completely before it responds, so that a failure is an error page and
 // not half a page.
 func (s *Web) write(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
 	var body bytes.Buffer
 	if err := c.Render(r.Context(), &body); err != nil {
 		if r.Context().Err() == nil {
-			s.log.ErrorContext(r.Context(), "a page could not be written", "path", r.URL.Path, "error", err)
+			s.log.ErrorContext(r.Context(), "render a page", "path", r.URL.Path, "error", err)
 		}
-		http.Error(w, "something went wrong on our side", http.StatusInternalServerError)
+		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	var to io.WriteCloser = asItIs{w}
+	var to io.WriteCloser = uncompressed{w}
 	if body.Len() >= minCompressed && compress(w, r) {
 		to = newGzipped(w, s.gzip)
 	}
 	w.WriteHeader(status)
 	if _, err := to.Write(body.Bytes()); err == nil {
-		_ = to.Close() // who has gone reads nothing
+		_ = to.Close() // a browser that has left reads nothing
 	}
 }
 
-// docOf is what went wrong, in the words of the API.
+// docOf is the problem document of an error of the API.
 func docOf(err error) (int, problem.Doc) { return problem.Document(problem.Status(err)) }
 
-// hasCode reports whether a call failed of a reason.
+// hasCode reports whether a call failed with a code.
 func hasCode(err error, code fault.Code) bool {
 	if err == nil {
 		return false
@@ -101,7 +101,7 @@ func hasCode(err error, code fault.Code) bool {
 	return doc.Code == string(code)
 }
 
-// fail answers with a page that says what went wrong and what to do.
+// fail responds with a page that shows the error and its remedy.
 func (s *Web) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errLoggedOut) || hasCode(err, fault.Unauthenticated) {
 		s.toLogin(w, r)
@@ -109,17 +109,16 @@ func (s *Web) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	status, doc := docOf(err)
 	if status >= http.StatusInternalServerError {
-		s.log.WarnContext(r.Context(), "a page could not be shown", "path", r.URL.Path, "error", err)
+		s.log.WarnContext(r.Context(), "a page failed", "path", r.URL.Path, "error", err)
 	}
-	frame := view.Frame{Files: s.files.byName, Version: s.config.Version, Path: r.URL.Path, Open: s.config.Open, May: func(string) bool { return false }}
+	layout := view.Layout{Files: s.files.byName, Version: s.options.Version, Path: r.URL.Path, Open: s.options.Open, May: func(string) bool { return false }}
 	if v, err := s.visit(r); err == nil {
-		frame = s.frame(v)
+		layout = s.layout(v)
 	}
-	s.write(w, r, status, view.Document(frame, view.Page{Title: doc.Title, Body: view.Problem(status, doc)}))
+	s.write(w, r, status, view.Document(layout, view.Page{Title: doc.Title, Body: view.Problem(status, doc)}))
 }
 
-// toLogin sends somebody to the login, and from there back. A stream makes the whole page go
-// there, and come back to the page.
+// toLogin redirects to the login, which leads back to the page. A stream redirects its whole page.
 func (s *Web) toLogin(w http.ResponseWriter, r *http.Request) {
 	s.sessions.end(w)
 	target := loginPath
@@ -138,15 +137,15 @@ func (s *Web) toLogin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, target, http.StatusSeeOther)
 }
 
-// recovered answers for a page that panicked.
+// recovered responds for a page that panicked.
 func (s *Web) recovered(w http.ResponseWriter, r *http.Request) {
 	caught := recover()
 	if caught == nil {
 		return
 	}
-	if caught == http.ErrAbortHandler { //nolint:errorlint // it is this very value, never wrapped
+	if caught == http.ErrAbortHandler { //nolint:errorlint // net/http compares by identity
 		panic(caught)
 	}
 	s.log.ErrorContext(r.Context(), "a page panicked", "path", r.URL.Path, "panic", caught, "stack", string(debug.Stack()))
-	http.Error(w, "something went wrong on our side", http.StatusInternalServerError)
+	http.Error(w, "internal error", http.StatusInternalServerError)
 }

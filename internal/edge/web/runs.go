@@ -2,9 +2,6 @@ package web
 
 import (
 	"fmt"
-	"time"
-
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
@@ -22,41 +19,36 @@ func (s *Web) runRoutes() {
 	s.act("/tenants/{tenant}/runs/{run}/tasks/{task}/force-cancel", s.forceCancelTask)
 }
 
-// rowsOfList is how many rows a list shows at once.
+// rowsOfList is the number of rows of a page of a list.
 const rowsOfList = 50
 
 // runs is the list of runs.
 func (s *Web) runs(v *visit) (view.Page, error) {
 	m := view.RunsModel{
 		Scope: v.scope, State: v.query("state"), Pipeline: v.query("pipeline"), Config: v.query("config"), Since: v.query("since"),
-		First: v.token() == "", FirstAt: v.with("page", ""),
 	}
 	req := &servov1.ListRunsRequest{
-		Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Pipeline: m.Pipeline, Config: m.Config, PageSize: rowsOfList, PageToken: v.token(),
+		Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Pipeline: m.Pipeline, Config: m.Config, From: v.since(), PageSize: rowsOfList, PageToken: v.token(),
 	}
 	switch state, known := servov1.Run_State_value[m.State]; {
 	case m.State == "UNFINISHED":
 		req.State = []servov1.Run_State{servov1.Run_PENDING, servov1.Run_RUNNING, servov1.Run_CANCELLING}
 	case m.State == "TROUBLE":
-		req.State = []servov1.Run_State{servov1.Run_FAILED, servov1.Run_TIMED_OUT}
+		req.State = failedStates()
 	case known && state != 0:
 		req.State = []servov1.Run_State{servov1.Run_State(state)}
-	}
-	if back, ok := sinceOf(m.Since); ok {
-		req.From = timestamppb.New(v.now.Add(-back).Truncate(time.Minute)) // the same page again has the same token
 	}
 	list, err := s.api.runs.ListRuns(v.ctx, req)
 	if err != nil {
 		return view.Page{}, err
 	}
-	m.Runs, m.NextAt = list.GetRuns(), v.next(list.GetNextPageToken())
+	m.Runs, m.Paging = list.GetRuns(), v.paging(list.GetNextPageToken())
 	return view.Page{Title: "Runs", Section: "runs", Live: m.First, Body: view.Runs(m)}, nil
 }
 
-// sinceOf is a time range that a list can be held to.
-func sinceOf(name string) (time.Duration, bool) {
-	back, ok := map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour}[name]
-	return back, ok
+// failedStates are the states of failed runs.
+func failedStates() []servov1.Run_State {
+	return []servov1.Run_State{servov1.Run_FAILED, servov1.Run_TIMED_OUT}
 }
 
 // run is one run.
@@ -66,12 +58,9 @@ func (s *Web) run(v *visit) (view.Page, error) {
 	if err != nil {
 		return view.Page{}, err
 	}
-	m := view.RunModel{
-		Run: found, Tab: v.query("tab"), MayCancel: v.may(access.RunsCancel), MayRetry: v.may(access.RunsRetry),
-		First: v.token() == "", FirstAt: v.with("tab", v.query("tab")),
-	}
+	m := view.RunModel{Run: found, Tab: v.query("tab"), MayCancel: v.may(access.RunsCancel), MayRetry: v.may(access.RunsRetry), Paging: v.paging("")}
 	if found.GetFinishedAt() == nil {
-		// Why it waits is worth a look of its own; the page stands without it.
+		// The page works without the explanation.
 		if why, err := s.api.runs.ExplainRun(v.ctx, &servov1.ExplainRunRequest{Tenant: tenant, Run: run}); err == nil {
 			m.Why = why
 		}
@@ -87,10 +76,10 @@ func (s *Web) run(v *visit) (view.Page, error) {
 	if err := s.runTab(v, &m); err != nil {
 		return view.Page{}, err
 	}
-	return view.Page{Title: found.GetPipeline() + " " + view.ShortID(run), Section: "runs", Live: m.First, Rarely: m.Dear(), Body: view.Run(m)}, nil
+	return view.Page{Title: found.GetPipeline() + " " + view.ShortID(run), Section: "runs", Live: m.First, Rarely: m.ExpensiveToRefresh(), Body: view.Run(m)}, nil
 }
 
-// failedTasks are the first tasks that failed, with what went wrong.
+// failedTasks are the first failed tasks of a run.
 func (s *Web) failedTasks(v *visit, run *servov1.Run) ([]*servov1.Task, error) {
 	if run.GetTasks().GetFailed() == 0 {
 		return nil, nil
@@ -102,7 +91,7 @@ func (s *Web) failedTasks(v *visit, run *servov1.Run) ([]*servov1.Task, error) {
 	return list.GetTasks(), err
 }
 
-// runTab fills in what the chosen part of the page shows.
+// runTab reads the data of the selected tab.
 func (s *Web) runTab(v *visit, m *view.RunModel) error {
 	tenant, run := m.Run.GetTenant(), m.Run.GetId()
 	switch m.Tab {
@@ -113,12 +102,12 @@ func (s *Web) runTab(v *visit, m *view.RunModel) error {
 			req.State = []servov1.Task_State{servov1.Task_State(state)}
 		}
 		list, err := s.api.tasks.ListTasks(v.ctx, req)
-		m.Tasks, m.NextAt = list.GetTasks(), v.next(list.GetNextPageToken())
+		m.Tasks, m.Paging = list.GetTasks(), v.paging(list.GetNextPageToken())
 		return err
 	case "events":
 		list, err := s.api.runs.ListRunEvents(v.ctx, &servov1.ListRunEventsRequest{Tenant: tenant, Run: run, PageSize: 100, PageToken: v.token()})
 		m.Filter = v.query("type")
-		m.Events, m.NextAt = list.GetEvents(), v.next(list.GetNextPageToken())
+		m.Events, m.Paging = list.GetEvents(), v.paging(list.GetNextPageToken())
 		return err
 	case "parameters":
 		return nil
@@ -130,14 +119,11 @@ func (s *Web) runTab(v *visit, m *view.RunModel) error {
 	}
 	m.Tab = "graph"
 	graph, err := s.api.runs.GetRunGraph(v.ctx, &servov1.GetRunGraphRequest{Tenant: tenant, Run: run})
-	if err != nil {
-		return err
-	}
 	m.Graph = view.GraphOf(graph, v.query("by") == "task")
-	return nil
+	return err
 }
 
-// runEvents are the first events of a run, enough for a picture.
+// runEvents are the first events of a run, for its timeline.
 func (s *Web) runEvents(v *visit, tenant, run string) (events []*servov1.Event, more bool, err error) {
 	const pages = 30
 	req := &servov1.ListRunEventsRequest{Tenant: tenant, Run: run, PageSize: 100}
@@ -185,7 +171,7 @@ func (s *Web) task(v *visit) (view.Page, error) {
 	return view.Page{Title: found.GetAsset(), Section: "runs", Live: true, Body: view.Task(m)}, nil
 }
 
-// tail is the end of a task's log, of the last attempt.
+// tail is the end of the log of the last attempt of a task.
 func (s *Web) tail(v *visit, tenant, run, task string) (text string, cut bool, err error) {
 	const pages, most = 20, 64 << 10
 	req := &servov1.ListTaskLogsRequest{Tenant: tenant, Run: run, Task: task, PageSize: 100}
@@ -213,10 +199,10 @@ func (s *Web) tail(v *visit, tenant, run, task string) (text string, cut bool, e
 
 func (s *Web) cancelRun(v *visit) (done, error) {
 	run, err := s.api.runs.CancelRun(v.ctx, &servov1.CancelRunRequest{Tenant: v.scope.Tenant, Run: v.PathValue("run"), Reason: v.field("reason")})
-	return done{To: view.RunPath(v.scope.Tenant, v.PathValue("run")), Notice: "The run is " + view.LookOf(run.GetState().String()).Label + "."}, err
+	return done{To: view.RunPath(v.scope.Tenant, v.PathValue("run")), Notice: "Run " + view.LookOf(run.GetState().String()).Label + "."}, err
 }
 
-// retryOf is the newest retry of a run; nil if there is none.
+// retryOf is the newest retry of a run; nil without one.
 func (s *Web) retryOf(v *visit, tenant, run string) (*servov1.Run, error) {
 	list, err := s.api.runs.ListRuns(v.ctx, &servov1.ListRunsRequest{Tenant: tenant, ParentRun: run, PageSize: 1})
 	if err != nil || len(list.GetRuns()) == 0 {
@@ -225,8 +211,8 @@ func (s *Web) retryOf(v *visit, tenant, run string) (*servov1.Run, error) {
 	return list.GetRuns()[0], nil
 }
 
-// retryRun retries a run. What did not succeed in a run that was retried already is repeated only
-// if that was asked for: its retry may have done it.
+// retryRun retries a run. The failed tasks of a run that was already retried run again only if the
+// visitor confirms it: the earlier retry may have succeeded.
 func (s *Web) retryRun(v *visit) (done, error) {
 	mode := servov1.RetryRunRequest_Mode(servov1.RetryRunRequest_Mode_value[v.field("mode")])
 	if mode != servov1.RetryRunRequest_ALL && mode != servov1.RetryRunRequest_FROM && v.field("again") == "" {
@@ -235,17 +221,17 @@ func (s *Web) retryRun(v *visit) (done, error) {
 			return done{}, err
 		}
 		if newer != nil {
-			return done{}, fault.New(fault.Conflict, fmt.Sprintf("run %s was retried already: run %s is %s", v.PathValue("run"), newer.GetId(), newer.GetState()),
-				fault.Field("again"), fault.Remedy("see or retry run "+newer.GetId()+", or confirm that this one is retried once more"))
+			return done{}, fault.New(fault.Conflict, fmt.Sprintf("run %s was already retried: run %s is %s", v.PathValue("run"), newer.GetId(), newer.GetState()),
+				fault.Field("again"), fault.Remedy("open or retry run "+newer.GetId()+", or select “Retry again”"))
 		}
 	}
 	made, err := s.api.runs.RetryRun(v.ctx, &servov1.RetryRunRequest{Tenant: v.scope.Tenant, Run: v.PathValue("run"), Mode: mode, From: v.field("from"), WaitForQuota: true})
-	return done{To: view.RunPath(v.scope.Tenant, made.GetRun().GetId()), Notice: "A new run was made of it. This is the new one."}, err
+	return done{To: view.RunPath(v.scope.Tenant, made.GetRun().GetId()), Notice: "Retry started. You are viewing the new run."}, err
 }
 
 func (s *Web) forceCancelTask(v *visit) (done, error) {
 	_, err := s.api.tasks.ForceCancelTask(v.ctx, &servov1.ForceCancelTaskRequest{
 		Tenant: v.scope.Tenant, Run: v.PathValue("run"), Task: v.PathValue("task"), Reason: v.field("reason"),
 	})
-	return done{To: view.TaskPath(v.scope.Tenant, v.PathValue("run"), v.PathValue("task")), Notice: "The task was ended. Its worker is told at its next sign of life."}, err
+	return done{To: view.TaskPath(v.scope.Tenant, v.PathValue("run"), v.PathValue("task")), Notice: "Task cancelled. Its worker stops at its next heartbeat."}, err
 }

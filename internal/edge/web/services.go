@@ -6,7 +6,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// services are the API's.
+// services are the clients of the API.
 type services struct {
 	admin         servov1.AdminServiceClient
 	alerts        servov1.AlertServiceClient

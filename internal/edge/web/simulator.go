@@ -15,16 +15,14 @@ func (s *Web) simulatorRoutes() { s.show("/simulator", s.simulator) }
 
 const (
 	defaultDays = 7
-	maxDays     = 90 // of a chart that people can read
+	maxDays     = 90 // more are not readable in a chart
 )
 
-// simulator shows what a tenant's configs will do before they do it.
+// simulator predicts the slots and runs of a tenant's configs.
 func (s *Web) simulator(v *visit) (view.Page, error) {
 	page := view.Page{Title: "Simulator", Section: "simulator"}
 	if v.scope.Tenant == "" {
-		list, err := s.api.tenants.ListTenants(v.ctx, &servov1.ListTenantsRequest{PageSize: tenantPages})
-		page.Body = view.ChooseTenant("Simulator", "Whose configs are to be simulated?", "/ui/simulator", list.GetTenants())
-		return page, err
+		return s.chooseTenant(v, "Simulator", "simulator", "The simulator runs the configs of one tenant.", "/ui/simulator")
 	}
 	m := view.SimulatorModel{Scope: v.scope, Days: between(v.query("days"), defaultDays, maxDays), Slots: between(v.query("slots"), 0, 1_000_000)}
 	answer, err := s.api.simulation.Simulate(v.ctx, &servov1.SimulateRequest{Tenant: v.scope.Tenant, Days: m.Days, Slots: m.Slots})
@@ -35,7 +33,7 @@ func (s *Web) simulator(v *visit) (view.Page, error) {
 		return page, err
 	}
 	m.Idle, m.WithoutHistory = answer.GetIdle(), answer.GetWithoutHistory()
-	// The line of the quota is worth a look; the chart stands without it.
+	// The chart works without the line of the quota.
 	if quotas, err := s.api.tenants.GetQuotas(v.ctx, &servov1.GetQuotasRequest{Tenant: v.scope.Tenant}); err == nil {
 		m.Quota = quotas.GetQuotas().GetMaxConcurrentRuns()
 		m.Zone = view.ZoneOf(quotas.GetQuotas().GetZone())
@@ -44,23 +42,23 @@ func (s *Web) simulator(v *visit) (view.Page, error) {
 	return page, nil
 }
 
-// between is a whole number from 1 to the most; otherwise what is not said.
-func between(text string, unsaid, most int32) int32 {
+// between is a whole number from 1 to most; otherwise the default.
+func between(text string, byDefault, most int32) int32 {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 {
-		return unsaid
+		return byDefault
 	}
 	return min(int32(n), most)
 }
 
-// reportOf reads the report of an answer.
+// reportOf is the report of a response.
 func reportOf(answer *servov1.SimulateResponse) (report simulate.Report, err error) {
 	data, err := json.Marshal(answer.GetReport().AsMap())
 	if err == nil {
 		err = json.Unmarshal(data, &report)
 	}
 	if err != nil {
-		return report, fault.New(fault.Internal, "the report does not fit: "+err.Error(), fault.Remedy("use servo simulate -o json"), fault.Cause(err))
+		return report, fault.New(fault.Internal, "the report cannot be parsed: "+err.Error(), fault.Remedy("use servo simulate -o json"), fault.Cause(err))
 	}
 	return report, nil
 }

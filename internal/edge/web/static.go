@@ -13,8 +13,8 @@ import (
 //go:embed static
 var staticFiles embed.FS
 
-// files are what pages load: each under a name that carries its digest, so that a browser may
-// keep it for ever and never has an old one.
+// files are the static files of pages. Their names contain their digest, so that browsers may cache
+// them without limit.
 type files struct {
 	byName map[string]string // hashed name by plain name
 	bodies map[string]file   // by hashed name
@@ -23,7 +23,7 @@ type files struct {
 type file struct {
 	kind string
 	body []byte
-	gzip []byte // the same compressed, once for all; nil if it is no shorter
+	gzip []byte // the compressed body; nil if it is not shorter
 }
 
 func readFiles() (files, error) {
@@ -32,15 +32,15 @@ func readFiles() (files, error) {
 		{"servo.css"},
 		{"servo.js"},
 		{"icon.svg"},
-		// In one file: htmx looks at the page in the next turn after it was loaded, and what is
-		// not registered by then, on a slow line, is never asked. The page would not be live.
+		// One file: htmx processes the page right after it is loaded and ignores extensions that
+		// load later, as they would on a slow connection. The page would not be live.
 		{"vendor/htmx.min.js", "vendor/hx-sse.min.js"},
 	} {
 		var body []byte
 		for _, name := range parts {
 			part, err := staticFiles.ReadFile("static/" + name)
 			if err != nil {
-				return f, fmt.Errorf("read what pages load: %w", err)
+				return f, fmt.Errorf("read static files: %w", err)
 			}
 			if body != nil {
 				body = append(body, ";\n"...)
@@ -61,7 +61,7 @@ func readFiles() (files, error) {
 func (f files) serve(w http.ResponseWriter, r *http.Request) {
 	found, ok := f.bodies[r.PathValue("file")]
 	if !ok {
-		http.NotFound(w, r) // a page of an older version is open: loading it again helps
+		http.NotFound(w, r) // a page of an older version is open: a reload helps
 		return
 	}
 	w.Header().Set("Content-Type", found.kind)

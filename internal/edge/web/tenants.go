@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
-// tenantRoutes are the pages of tenants, with their quotas, keys, workspaces and audit.
+// tenantRoutes are the pages of tenants with their quotas, keys, workspaces and audit.
 func (s *Web) tenantRoutes() {
 	s.show("/tenants", s.tenants)
 	s.show("/tenants/{tenant}", s.tenant)
@@ -24,7 +24,7 @@ func (s *Web) tenantRoutes() {
 	s.act("/tenants/{tenant}/keys/{key}/revoke", s.revokeKey)
 }
 
-// tenants is the list of tenants. Where the lists are held to one, it is that one's page.
+// tenants is the list of tenants; with a selected tenant it is the page of that one.
 func (s *Web) tenants(v *visit) (view.Page, error) {
 	if v.scope.Tenant != "" {
 		return s.tenant(v)
@@ -33,12 +33,9 @@ func (s *Web) tenants(v *visit) (view.Page, error) {
 	if err != nil {
 		return view.Page{}, err
 	}
-	m := view.TenantsModel{
-		Tenants: list.GetTenants(), MayCreate: v.may(access.TenantsManage),
-		First: v.token() == "", FirstAt: v.with("page", ""), NextAt: v.next(list.GetNextPageToken()),
-	}
+	m := view.TenantsModel{Tenants: list.GetTenants(), MayCreate: v.may(access.TenantsManage), Paging: v.paging(list.GetNextPageToken())}
 	if v.everywhere() {
-		// One call for all of them; the list stands without it.
+		// One call for all tenants; the list works without it.
 		if shares, err := s.api.fairness.ListShares(v.ctx, &servov1.ListSharesRequest{}); err == nil {
 			m.Work = view.WorkOf(shares)
 		}
@@ -46,7 +43,7 @@ func (s *Web) tenants(v *visit) (view.Page, error) {
 	return view.Page{Title: "Tenants", Section: "tenants", Live: m.First, Body: view.Tenants(m)}, nil
 }
 
-// tenant is one tenant: the page that its own people see of it, too.
+// tenant is the page of one tenant, also for the visitors of that tenant.
 func (s *Web) tenant(v *visit) (view.Page, error) {
 	name := v.scope.Tenant
 	found, err := s.api.tenants.GetTenant(v.ctx, &servov1.GetTenantRequest{Tenant: name})
@@ -56,16 +53,17 @@ func (s *Web) tenant(v *visit) (view.Page, error) {
 	m := view.TenantModel{
 		Scope: v.scope, Tenant: found, Tab: v.query("tab"), First: v.token() == "",
 		MayQuotas: v.may(access.QuotasManage), MayWorkspaces: v.may(access.WorkspacesManage),
+		Tabs: []view.Tab{{Label: "Overview", At: view.TenantPath(name), Current: v.query("tab") == ""}},
 	}
-	// A key of one workspace sees nothing of the tenant as a whole.
+	// A key of one workspace may not see the tenant as a whole.
 	for _, tab := range []struct {
 		name, label string
 		needs       access.Permission
 	}{
 		{"quotas", "Quotas", access.QuotasRead}, {"keys", "Keys", access.KeysRead}, {"workspaces", "Workspaces", access.TenantRead}, {"audit", "Audit", access.AuditRead},
 	} {
-		if v.may(tab.needs) && !v.scope.HeldTo {
-			m.Tabs = append(m.Tabs, view.Tab{Name: tab.name, Label: tab.label})
+		if v.may(tab.needs) && !v.scope.WorkspaceFixed {
+			m.Tabs = append(m.Tabs, view.Tab{Label: tab.label, At: view.TenantPath(name) + "?tab=" + tab.name, Current: m.Tab == tab.name})
 		}
 	}
 	if err := s.tenantTab(v, &m); err != nil {
@@ -74,7 +72,7 @@ func (s *Web) tenant(v *visit) (view.Page, error) {
 	return view.Page{Title: name, Section: "tenants", Live: m.First, Rarely: true, Body: view.Tenant(m)}, nil
 }
 
-// tenantTab fills in what the chosen part of the page shows.
+// tenantTab reads the data of the selected tab.
 func (s *Web) tenantTab(v *visit, m *view.TenantModel) (err error) {
 	name := m.Tenant.GetName()
 	switch m.Tab {
@@ -85,7 +83,7 @@ func (s *Web) tenantTab(v *visit, m *view.TenantModel) (err error) {
 		if m.Keys, err = s.keys(v, name, view.TenantPath(name)+"/keys"); err != nil {
 			return err
 		}
-		// What a key can be held to is offered; without it, a key is for all.
+		// Without workspaces to select, a new key is for all.
 		if list, err := s.api.tenants.ListWorkspaces(v.ctx, &servov1.ListWorkspacesRequest{Tenant: name}); err == nil {
 			m.Keys.Workspaces = list.GetWorkspaces()
 		}
@@ -102,16 +100,15 @@ func (s *Web) tenantTab(v *visit, m *view.TenantModel) (err error) {
 	return s.tenantSums(v, m)
 }
 
-// tenantSums fills in how a tenant has fared, and what is wrong now.
+// tenantSums reads sums over runs, failed runs and open alerts.
 func (s *Web) tenantSums(v *visit, m *view.TenantModel) (err error) {
 	name := m.Tenant.GetName()
-	trouble := []servov1.Run_State{servov1.Run_FAILED, servov1.Run_TIMED_OUT}
-	failed, err := s.api.runs.ListRuns(v.ctx, &servov1.ListRunsRequest{Tenant: name, Workspace: v.scope.Workspace, State: trouble, PageSize: 5})
+	failed, err := s.api.runs.ListRuns(v.ctx, &servov1.ListRunsRequest{Tenant: name, Workspace: v.scope.Workspace, State: failedStates(), PageSize: 5})
 	if err != nil {
 		return err
 	}
-	m.Trouble = failed.GetRuns()
-	if v.scope.HeldTo {
+	m.Failed = failed.GetRuns()
+	if v.scope.WorkspaceFixed {
 		return nil
 	}
 	m.Days = daysOf(v.query("days"))
@@ -125,7 +122,7 @@ func (s *Web) tenantSums(v *visit, m *view.TenantModel) (err error) {
 	return err
 }
 
-// daysOf is over how many days sums are shown.
+// daysOf is the number of days of the sums.
 func daysOf(text string) int {
 	switch text {
 	case "7":
@@ -138,30 +135,26 @@ func daysOf(text string) int {
 
 func (s *Web) createTenant(v *visit) (done, error) {
 	made, err := s.api.tenants.CreateTenant(v.ctx, &servov1.CreateTenantRequest{Name: v.field("name")})
-	return done{To: view.TenantPath(made.GetName()), Notice: "The tenant was made. Deploy to it, and give it configs."}, err
+	return done{To: view.TenantPath(made.GetName()), Notice: "Tenant created. Next: deploy a manifest and create configs."}, err
 }
 
 func (s *Web) createWorkspace(v *visit) (done, error) {
 	made, err := s.api.tenants.CreateWorkspace(v.ctx, &servov1.CreateWorkspaceRequest{Tenant: v.scope.Tenant, Name: v.field("name")})
-	return done{To: view.TenantPath(v.scope.Tenant) + "?tab=workspaces", Notice: "The workspace " + made.GetName() + " was made."}, err
+	return done{To: view.TenantPath(v.scope.Tenant) + "?tab=workspaces", Notice: "Workspace " + made.GetName() + " created."}, err
 }
 
-// setQuotas changes what is filled in; what is left empty stays.
+// setQuotas updates the quotas that are filled in; empty fields stay unchanged.
 func (s *Web) setQuotas(v *visit) (done, error) {
 	quotas, err := quotasOf(v)
 	if err != nil {
 		return done{}, err
 	}
-	version, err := number[int32](v, "version", 32)
+	version, err := number(v, "version")
 	if err != nil {
 		return done{}, err
 	}
-	req := &servov1.SetQuotasRequest{Tenant: v.scope.Tenant, Quotas: quotas}
-	if version != nil {
-		req.Version = *version
-	}
-	_, err = s.api.tenants.SetQuotas(v.ctx, req)
-	return done{To: view.TenantPath(v.scope.Tenant) + "?tab=quotas", Notice: "The quotas were changed."}, err
+	_, err = s.api.tenants.SetQuotas(v.ctx, &servov1.SetQuotasRequest{Tenant: v.scope.Tenant, Quotas: quotas, Version: valueOf(version)})
+	return done{To: view.TenantPath(v.scope.Tenant) + "?tab=quotas", Notice: "Quotas updated."}, err
 }
 
 func quotasOf(v *visit) (*servov1.Quotas, error) {
@@ -170,7 +163,7 @@ func quotasOf(v *visit) (*servov1.Quotas, error) {
 		"max_concurrent_tasks": &q.MaxConcurrentTasks, "max_queued_tasks": &q.MaxQueuedTasks, "max_concurrent_runs": &q.MaxConcurrentRuns,
 		"max_daily_runs": &q.MaxDailyRuns, "max_tasks_per_run": &q.MaxTasksPerRun, "max_backfill_runs": &q.MaxBackfillRuns,
 	} {
-		value, err := number[int32](v, name, 32)
+		value, err := number(v, name)
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +172,7 @@ func quotasOf(v *visit) (*servov1.Quotas, error) {
 	if text := v.field("fairness_weight"); text != "" {
 		weight, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return nil, notRead("fairness_weight", text, "use a number such as 1 or 0.5")
+			return nil, invalid("fairness_weight", text, "use a number such as 1 or 0.5")
 		}
 		q.FairnessWeight = &weight
 	}
@@ -192,32 +185,40 @@ func quotasOf(v *visit) (*servov1.Quotas, error) {
 }
 
 // number is a whole number of the form; nil if the field is empty.
-func number[N int32 | int64](v *visit, name string, bits int) (*N, error) {
+func number(v *visit, name string) (*int32, error) {
 	text := v.field(name)
 	if text == "" {
-		return nil, nil //nolint:nilnil // nothing was said, and nothing is wrong
+		return nil, nil //nolint:nilnil // empty and valid
 	}
-	value, err := strconv.ParseInt(text, 10, bits)
+	value, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return nil, notRead(name, text, "use a whole number")
+		return nil, invalid(name, text, "use a whole number")
 	}
-	n := N(value)
+	n := int32(value)
 	return &n, nil
+}
+
+// valueOf is the number, or 0 for nil.
+func valueOf(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 // duration is a duration of the form; nil if the field is empty.
 func duration(v *visit, name string) (*durationpb.Duration, error) {
 	text := v.field(name)
 	if text == "" {
-		return nil, nil //nolint:nilnil // nothing was said, and nothing is wrong
+		return nil, nil //nolint:nilnil // empty and valid
 	}
 	value, err := time.ParseDuration(text)
 	if err != nil {
-		return nil, notRead(name, text, "write it as 90m or 6h")
+		return nil, invalid(name, text, "use a duration such as 90m or 6h")
 	}
 	return durationpb.New(value), nil
 }
 
-func notRead(field, text, remedy string) error {
-	return fault.New(fault.InvalidArgument, strconv.Quote(view.Clip(text, 60))+" cannot be read", fault.Field(field), fault.Remedy(remedy))
+func invalid(field, text, remedy string) error {
+	return fault.New(fault.InvalidArgument, strconv.Quote(view.Clip(text, 60))+" is invalid", fault.Field(field), fault.Remedy(remedy))
 }

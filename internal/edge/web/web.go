@@ -13,72 +13,72 @@ import (
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
-// Config is what the pages stand on.
-type Config struct {
-	Channel grpc.ClientConnInterface // to the services, through their interceptors
+// Options are the dependencies and settings of the pages.
+type Options struct {
+	Channel grpc.ClientConnInterface // to the services of the API, through their interceptors
 	Secret  func(ctx context.Context) ([]byte, error)
-	Open    bool           // no keys are asked for, and nobody logs in
-	Secure  bool           // the address is encrypted: cookies are for such connections alone
-	Logins  *oidc.Verifier // the providers that people log in with; nil is none
-	Public  string         // https://HOST under which people reach the pages; "" is only known of this machine
+	Open    bool           // no login
+	Secure  bool           // cookies are for encrypted connections only
+	Logins  *oidc.Verifier // identity providers; nil without any
+	Public  string         // https://HOST of the pages; "" allows logins on this machine only
 	Version string
 	Logger  *slog.Logger
-	// LoggedOut is called for each session that ends here, to tell other servers; see EndSession.
+	// LoggedOut is called for each session that ends here, to notify other servers; see EndSession.
 	LoggedOut func(session string, until time.Time)
 
-	Refresh time.Duration // how often a page that is open is looked at again; 0 is refreshEach
+	Refresh time.Duration // interval of live pages; 0 is refreshInterval
 }
 
-// Web answers everything under /ui.
+// Web serves everything under /ui.
 type Web struct {
-	config   Config
-	api      services
-	sessions *sessions
-	files    files
-	gzip     *compressors
-	log      *slog.Logger
-	mux      *http.ServeMux
-	seats    *seats          // of pages that are open
-	paths    map[string]bool // of pages
-	now      func() time.Time
+	options   Options
+	api       services
+	sessions  *sessions
+	files     files
+	gzip      *compressors
+	log       *slog.Logger
+	mux       *http.ServeMux
+	livePages *livePages
+	paths     map[string]bool // of pages
+	now       func() time.Time
 
-	closing context.Context //nolint:containedctx // the life of the server, not of a request
+	closing context.Context //nolint:containedctx // of the server, not of a request
 	close   context.CancelFunc
 }
 
-// New makes the pages.
-func New(config Config) (*Web, error) {
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
+// New creates the pages.
+func New(options Options) (*Web, error) {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	if config.Refresh == 0 {
-		config.Refresh = refreshEach
+	if options.Refresh == 0 {
+		options.Refresh = refreshInterval
 	}
 	files, err := readFiles()
 	if err != nil {
 		return nil, err
 	}
 	s := &Web{
-		config: config, api: newServices(config.Channel), sessions: &sessions{secret: config.Secret, secure: config.Secure},
-		files: files, gzip: newCompressors(), log: config.Logger, mux: http.NewServeMux(), seats: newSeats(), paths: map[string]bool{}, now: time.Now,
+		options: options, api: newServices(options.Channel), sessions: &sessions{secret: options.Secret, secure: options.Secure},
+		files: files, gzip: newCompressors(), log: options.Logger, mux: http.NewServeMux(), livePages: newLivePages(), paths: map[string]bool{}, now: time.Now,
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.routes()
-	if choices := config.Logins.Choices(); len(choices) > 0 {
-		s.log.Info("people log in with providers, which must know where to send them back to", "providers", len(choices), "redirect_url", config.Public+loginBackPath)
+	if choices := options.Logins.Choices(); len(choices) > 0 {
+		s.log.Info("login with identity providers is enabled; register the redirect URL with each", "providers", len(choices), "redirect_url", options.Public+loginBackPath)
 	}
 	return s, nil
 }
 
-// Close ends the pages that are open, so that a server can stop.
+// Close ends the live pages, so that a server can stop.
 func (s *Web) Close() { s.close() }
 
-// policy lets a page load what this binary serves and nothing else. There is no script and no
-// style in the documents themselves.
+// policy allows pages to load files of this binary and nothing else. Documents contain no scripts
+// and no styles.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ServeHTTP answers a request.
+// ServeHTTP serves a request.
 func (s *Web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -86,7 +86,7 @@ func (s *Web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	defer s.recovered(w, r)
-	// Whatever changes something must come from one of our own pages.
+	// Requests that change an object must come from a page of this server.
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		s.fail(w, r, crossOrigin())
 		return
@@ -94,13 +94,13 @@ func (s *Web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// page is a page that people look at: what it shows follows from the visit alone.
+// page renders a page from a visit.
 type page func(v *visit) (view.Page, error)
 
-// action changes something, and says where to go and what was done.
+// action changes an object and returns the next page.
 type action func(v *visit) (done, error)
 
-// routes is every page and action.
+// routes registers all pages and actions.
 func (s *Web) routes() {
 	s.mux.HandleFunc("GET /ui/static/{file...}", s.files.serve)
 	s.loginRoutes()
@@ -123,7 +123,7 @@ func (s *Web) routes() {
 func (s *Web) show(path string, p page) {
 	s.paths["/ui"+strings.TrimSuffix(path, "{$}")] = true
 	s.mux.HandleFunc("GET /ui"+path, func(w http.ResponseWriter, r *http.Request) { s.document(w, r, p) })
-	s.mux.HandleFunc("GET /ui/live"+path, func(w http.ResponseWriter, r *http.Request) { s.live(w, r, p) }) //nolint:contextcheck,nolintlint // it goes on until the page is left, or the server stops; seen or not, by what is cached
+	s.mux.HandleFunc("GET /ui/live"+path, func(w http.ResponseWriter, r *http.Request) { s.live(w, r, p) }) //nolint:contextcheck,nolintlint // it lasts until the page is closed or the server stops; the linter reports it or not, depending on its cache
 }
 
 // act registers an action.

@@ -118,7 +118,7 @@ func TestFrame(t *testing.T) {
 		w := newWorld(t)
 		w.Go("/ui/")
 		w.Press("\t")
-		require.Equal(t, "Skip to the content", browser.Eval[string](w.Window, "document.activeElement.textContent"))
+		require.Equal(t, "Skip to content", browser.Eval[string](w.Window, "document.activeElement.textContent"))
 		w.Press("/")
 		require.Equal(t, "q", browser.Eval[string](w.Window, "document.activeElement.name"))
 	})
@@ -181,7 +181,7 @@ func TestStreams(t *testing.T) {
 		w := newWorld(t)
 		at := "/ui/live/runs?tenant=" + tenant
 		shown, body := message(t, w.Server, at, "")
-		require.Contains(t, body, "No runs here")
+		require.Contains(t, body, "No runs")
 		again, _ := message(t, w.Server, at, "of another page")
 		require.Equal(t, shown, again)
 		run := w.trigger(tenant)
@@ -252,7 +252,7 @@ func TestCompressed(t *testing.T) {
 			}
 			require.Fail(t, "it did not come", "%s: %v", text, lines.Err())
 		}
-		until("No runs here")
+		until("No runs")
 		until(w.trigger(tenant).GetId()) // while the stream goes on
 	})
 }
@@ -269,7 +269,7 @@ func TestLogin(t *testing.T) {
 		require.Contains(t, w.Address(), "/ui/login")
 		w.Type("#key", "sk_0123456789abcdef_wrong")
 		w.Click("button[type=submit]")
-		w.See("This is not known here")
+		w.See("Unknown, expired or revoked")
 		w.Type("#key", key)
 		w.Click("button[type=submit]")
 		w.Until(`location.pathname === "/ui/"`)
@@ -344,7 +344,7 @@ func TestLoginByToken(t *testing.T) {
 	al := login(t, from.Token(t, map[string]any{"sub": "al", "groups": []string{"acme", "globex"}}))
 	require.Equal(t, "acme globex", browser.Eval[string](al, `[...document.querySelectorAll("[data-go] option")].map((o) => o.value).join(" ")`))
 	al.Go("/ui/runs?tenant=globex")
-	al.See("No runs here")
+	al.See("No runs")
 	al.Allow("404")
 	al.Go("/ui/runs?tenant=initech")
 	al.See("Not found")

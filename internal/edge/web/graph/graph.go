@@ -1,7 +1,6 @@
-// Package graph lays out directed acyclic graphs for people: layers from left to right, edges
-// that cross as little as a few sweeps can manage, and boxes that stand near what they depend
-// on. It is pure: the same graph has the same picture each time, so that a page that is
-// refreshed does not move.
+// Package graph lays out directed acyclic graphs: layers from left to right, few crossings of edges,
+// and boxes near their dependencies. It is pure: the same graph always has the same layout, so that
+// a refreshed page does not move.
 package graph
 
 import (
@@ -9,32 +8,32 @@ import (
 	"slices"
 )
 
-// Sizes of the picture, in pixels.
+// Sizes of the layout, in pixels.
 type Sizes struct {
 	Width, Height int // of a box
 	GapX, GapY    int // between layers, between boxes of a layer
 	Margin        int
 }
 
-// Point is a place in the picture.
+// Point is a position in the layout.
 type Point struct{ X, Y int }
 
-// Edge leads from one node to another, by their places in the list of nodes.
+// Edge leads from one node to another, by their indexes.
 type Edge struct{ From, To int }
 
-// Picture is a graph with places.
+// Picture is the layout of a graph.
 type Picture struct {
-	Boxes         []Point   // the upper left corner of each node
+	Boxes         []Point   // upper left corner of each node
 	Paths         [][]Point // of each edge, through the gaps between boxes
 	Width, Height int
 }
 
-// sweeps is how often layers are ordered anew. More hardly finds anything better.
+// sweeps is the number of passes that reorder layers. More rarely find a better order.
 const sweeps = 12
 
-// cell is a node, or a place where an edge passes a layer.
+// cell is a node, or a position where an edge crosses a layer.
 type cell struct {
-	node  int // -1 for a passing edge
+	node  int // -1 for an edge
 	layer int
 	up    []int // cells of the layer before
 	down  []int // cells of the layer after
@@ -48,8 +47,8 @@ type layout struct {
 	routes [][]int // cells of each edge, from its beginning to its end
 }
 
-// Lay places n nodes. Edges that lead out of the list or back to their own node, and those
-// that would close a circle, are drawn but do not decide where anything stands.
+// Lay places n nodes. Edges to unknown nodes, to their own node and edges that close a cycle do not
+// affect the layout.
 func Lay(n int, edges []Edge, sizes Sizes) Picture {
 	l := &layout{sizes: sizes}
 	l.assign(n, edges)
@@ -58,7 +57,7 @@ func Lay(n int, edges []Edge, sizes Sizes) Picture {
 	return l.picture(n, edges)
 }
 
-// depths is each node's layer: one more than the farthest of what it depends on.
+// depths is the layer of each node: one more than the deepest of its dependencies.
 func depths(n int, edges []Edge) []int {
 	depth, waits, next := make([]int, n), make([]int, n), make([][]int, n)
 	for _, e := range edges {
@@ -90,7 +89,7 @@ func valid(e Edge, n int) bool {
 	return e.From >= 0 && e.From < n && e.To >= 0 && e.To < n && e.From != e.To
 }
 
-// assign puts nodes into layers, and a cell into each layer that an edge passes.
+// assign puts nodes into layers, and a cell into each layer that an edge crosses.
 func (l *layout) assign(n int, edges []Edge) {
 	depth := depths(n, edges)
 	l.cells = make([]cell, n)
@@ -126,7 +125,7 @@ func (l *layout) join(a, b int) {
 	l.cells[b].up = append(l.cells[b].up, a)
 }
 
-// order moves cells near their neighbours, to and fro, and keeps the best order that it saw.
+// order moves cells near their neighbours, forward and backward, and keeps the best order.
 func (l *layout) order() {
 	best, least := l.copied(), l.crossings()
 	for sweep := 0; sweep < sweeps && least > 0; sweep++ {
@@ -153,7 +152,7 @@ func (l *layout) copied() [][]int {
 	return out
 }
 
-// sort orders a layer by the middle of its cells' neighbours.
+// sort orders the cells of a layer by the mean rank of their neighbours.
 func (l *layout) sort(layer []int, forward bool) {
 	rank := l.ranks()
 	middle := make(map[int]float64, len(layer))
@@ -201,7 +200,7 @@ func (l *layout) crossings() int {
 	return count
 }
 
-// inversions counts pairs that stand the wrong way round.
+// inversions counts pairs in the wrong order, with a Fenwick tree.
 func inversions(values []int) int {
 	if len(values) < 2 {
 		return 0
@@ -220,8 +219,8 @@ func inversions(values []int) int {
 	return count
 }
 
-// place gives every cell its height: stacked first, then drawn towards its neighbours as far
-// as the ones above and below allow.
+// place sets the y of every cell: stacked first, then moved towards its neighbours as far as the
+// cells above and below allow.
 func (l *layout) place() {
 	for _, layer := range l.layers {
 		for i, c := range layer {
@@ -246,7 +245,7 @@ func (l *layout) place() {
 	}
 }
 
-// settle moves a layer's cells to the middle of their neighbours, and apart again.
+// settle moves the cells of a layer to the mean of their neighbours, and apart again.
 func (l *layout) settle(layer []int) {
 	wanted := make([]int, len(layer))
 	for i, c := range layer {
@@ -263,8 +262,8 @@ func (l *layout) settle(layer []int) {
 		}
 	}
 	step := l.sizes.Height + l.sizes.GapY
-	// Pushed down from above, pushed up from below: the mean of both keeps the distance, since
-	// each of them does.
+	// Both arrangements, pushed down from above and up from below, keep the distance, and so does
+	// their mean.
 	down, up := slices.Clone(wanted), slices.Clone(wanted)
 	for i := 1; i < len(layer); i++ {
 		down[i] = max(down[i], down[i-1]+step)
@@ -274,7 +273,7 @@ func (l *layout) settle(layer []int) {
 	}
 	for i, c := range layer {
 		l.cells[c].y = floorHalf(down[i] + up[i])
-		if i > 0 { // halves may have been lost
+		if i > 0 { // the division rounds
 			l.cells[c].y = max(l.cells[c].y, l.cells[layer[i-1]].y+step)
 		}
 	}

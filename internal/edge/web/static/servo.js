@@ -1,10 +1,10 @@
-// What the pages need beyond HTML: times that people read, the theme, dialogs, the search by
-// keyboard, and a word when the page is not live. Everything works without it, only less well.
+// Behaviour of the pages beyond HTML: relative times, theme, dialogs, keyboard search and the
+// state of the live connection. Pages also work without it.
 (() => {
   "use strict";
 
-  // ---- times: <rel-time datetime="…"> shows how long ago, in the reader's own words. What it
-  // shows is in its shadow, so that refreshing the page does not touch it.
+  // ---- times: <rel-time datetime="…"> shows the time since or until. Its text is in the shadow
+  // DOM, so that a refresh of the page does not change it.
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const span = (seconds) => {
     seconds = Math.round(Math.abs(seconds));
@@ -47,7 +47,7 @@
   // ---- theme
   const root = document.documentElement;
   const themed = (name) => { if (name) root.dataset.theme = name; else delete root.dataset.theme; };
-  try { themed(localStorage.getItem("servo-theme")); } catch { /* storage may be forbidden */ }
+  try { themed(localStorage.getItem("servo-theme")); } catch { /* storage may be disabled */ }
   const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 
   // ---- clicks
@@ -59,7 +59,7 @@
     if ("themeSwitch" in at.dataset) {
       const next = dark() ? "light" : "dark";
       themed(next);
-      try { localStorage.setItem("servo-theme", next); } catch { /* it lasts for this page */ }
+      try { localStorage.setItem("servo-theme", next); } catch { /* applies to this page only */ }
     }
     if ("menu" in at.dataset) {
       const shown = document.querySelector(".side").classList.toggle("shown");
@@ -68,29 +68,29 @@
     if (at.dataset.copy) navigator.clipboard?.writeText(at.dataset.copy);
   });
 
-  // A select that chooses what the page shows goes there at once.
+  // A select of the page or of a filter applies at once.
   document.addEventListener("change", (event) => {
     const at = event.target;
     if (at.matches("[data-go]")) location.href = at.selectedOptions[0].dataset.href;
     else if (at.closest("form[data-auto]")) at.form.requestSubmit();
   });
-  // Filters that say nothing do not stand in the address.
+  // Empty filters are left out of the address.
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "get") return;
     for (const field of event.target.elements) if (field.name && !field.value) field.disabled = true;
   });
   addEventListener("pageshow", () => document.querySelectorAll("form [name]:disabled").forEach((f) => { f.disabled = false; }));
 
-  // ---- dialogs: what is refused is said at its field, and what was typed stays.
-  const told = (form, name, text) => {
+  // ---- dialogs: errors appear at their fields, and the input is kept.
+  const showError = (form, name, text) => {
     const at = [...form.elements].find((e) => name && e.name === name && e.type !== "hidden");
-    const said = document.createElement("span");
-    said.className = "field-error";
-    said.setAttribute("role", "alert");
-    said.textContent = text;
-    if (!at) { form.querySelector(".end").before(said); return; }
+    const message = document.createElement("span");
+    message.className = "field-error";
+    message.setAttribute("role", "alert");
+    message.textContent = text;
+    if (!at) { form.querySelector(".end").before(message); return; }
     at.setAttribute("aria-invalid", "true");
-    (at.closest("label") ?? at).append(said);
+    (at.closest("label") ?? at).append(message);
     at.focus();
   };
   document.addEventListener("submit", async (event) => {
@@ -106,15 +106,15 @@
     try {
       const answer = await fetch(form.action, { method: "POST", body, headers: { "X-Servo-Dialog": "1" } });
       if (answer.ok && answer.headers.get("Content-Type")?.startsWith("text/html")) { once(form.closest("dialog"), await answer.text()); return; }
-      const { to, wrong } = await answer.json();
+      const { to, errors } = await answer.json();
       if (to) { location.assign(to); return; }
-      for (const [name, text] of Object.entries(wrong)) told(form, name, text);
+      for (const [name, text] of Object.entries(errors)) showError(form, name, text);
     } catch {
-      told(form, "", "It is not known whether this was done: no answer came. Look at the page before you send it again.");
+      showError(form, "", "No response from the server. Reload the page to check whether the action was executed.");
     }
     send.disabled = false;
   });
-  // What is shown once stands outside of what is refreshed, and is left by its own button.
+  // A secret is outside of the refreshed part of the page and has its own close button.
   const once = (dialog, html) => {
     dialog.close();
     const shown = document.createElement("dialog");
@@ -146,15 +146,15 @@
     if (!event.target.closest(".search")) document.querySelector(".suggest")?.replaceChildren();
   });
 
-  // ---- live: say so when the page is not
+  // ---- live: mark a page that is not
   const offline = (is) => document.body.classList.toggle("offline", is);
   document.addEventListener("htmx:sse:error", (event) => {
     offline(true);
-    // The session is over: the page itself leads to the login, and from there back to it.
+    // The session has ended: a reload redirects to the login, which leads back to this page.
     if (event.detail?.status === 401) location.reload();
   });
   document.addEventListener("htmx:sse:after:connection", () => offline(false));
-  // The tail of a log stays at its end, unless somebody reads further up.
+  // The end of a log stays visible, unless the reader has scrolled up.
   const tails = () => document.querySelectorAll("[data-tail]");
   let reading = false;
   const follow = () => { if (!reading) tails().forEach((e) => { e.scrollTop = e.scrollHeight; }); };

@@ -31,7 +31,7 @@ func TestActivityBars(t *testing.T) {
 		require.Positive(t, p.Height, "a few among many are seen")
 	}
 	require.Equal(t, "f-ok f-late f-bad", strings.Join(classes, " "))
-	require.Equal(t, "Sun 23:00 UTC: 1\u202f203 runs, 1\u202f200 succeeded, 2 failed, 1 timed out, 1 min 30 s on average, up to 4.0 s until the start, 1 breach", bars.Columns[0].Title)
+	require.Equal(t, "Sun 23:00 UTC: 1\u202f203 runs, 1\u202f200 succeeded, 2 failed, 1 timed out, 1 min 30 s on average, start delay up to 4.0 s, 1 SLA breach", bars.Columns[0].Title)
 	require.Equal(t, "Mon 00:00 UTC: no run ended", bars.Columns[1].Title)
 	require.Equal(t, "Mon 01:00 UTC: 1 run, 1 cancelled", bars.Columns[2].Title)
 	require.Equal(t, []string{"f-late", "", ""}, []string{bars.Columns[0].Mark, bars.Columns[1].Mark, bars.Columns[2].Mark}, "breaches are marked")

@@ -6,10 +6,10 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// AdminModel is the installation.
+// AdminModel is the installation; Tab selects the part that is filled in.
 type AdminModel struct {
 	Tab   string // "" is the first
-	First bool   // of the pages of a list
+	First bool   // the first page of a list
 
 	Status        *servov1.Status
 	Dispatch      *servov1.DispatchStatus
@@ -18,41 +18,29 @@ type AdminModel struct {
 	Subscriptions []*servov1.Subscription
 	Audit         AuditModel
 
-	Verified                   *servov1.VerifyProjectionsResponse // nil before it was asked for
+	Verified                   *servov1.VerifyProjectionsResponse // nil before a verification
 	VerifyTenant, VerifySample string
 
 	MayDispatch, MayVerify, MaySubscriptions bool
 }
 
-// adminTabs are the parts of the page.
-func adminTabs() []Tab {
-	return []Tab{{"", "Servers"}, {"keys", "Keys"}, {"signing", "Signing keys"}, {"subscriptions", "Subscriptions"}, {"projections", "Projections"}, {"audit", "Audit"}}
-}
-
-func adminAt(tab string) string {
-	if tab == "" {
-		return "/ui/admin"
+func (m AdminModel) tabs() []Tab {
+	tabs := []Tab{{"Servers", "/ui/admin", m.Tab == ""}}
+	for _, t := range []Option{{"keys", "Keys"}, {"signing", "Signing keys"}, {"subscriptions", "Subscriptions"}, {"projections", "Projections"}, {"audit", "Audit"}} {
+		tabs = append(tabs, Tab{t.Label, "/ui/admin?tab=" + t.Value, m.Tab == t.Value})
 	}
-	return "/ui/admin?tab=" + tab
+	return tabs
 }
 
-// sampleText is how many runs were asked for.
-func (m AdminModel) sampleText() string {
-	if m.VerifySample == "" {
-		return "1000"
-	}
-	return m.VerifySample
-}
-
-// dutyLook reports whether somebody has a duty.
+// dutyLook is the server that performs a duty.
 func dutyLook(d *servov1.Duty) Look {
 	if d.GetHolder() == "" {
-		return Look{toneLate, "ring", "nobody"}
+		return Look{toneLate, "ring", "none"}
 	}
 	return Look{toneOK, "check", d.GetHolder()}
 }
 
-// changedBy is who has changed something, and why.
+// changedBy is the actor and the reason of a change.
 func changedBy(by, reason string) string {
 	switch {
 	case by == "" && reason == "":
@@ -65,12 +53,12 @@ func changedBy(by, reason string) string {
 	return "by " + by + ": " + reason
 }
 
-// verifiedText is what was compared.
+// verifiedText is the number of compared events, runs and tasks.
 func verifiedText(r *servov1.VerifyProjectionsResponse) string {
-	return Plural(r.GetEvents(), "event", "events") + " of " + Plural(r.GetRuns(), "run", "runs") + " and " + Plural(r.GetTasks(), "task", "tasks") + " were read again."
+	return "Replayed " + Plural(r.GetEvents(), "event", "events") + " of " + Plural(r.GetRuns(), "run", "runs") + " and " + Plural(r.GetTasks(), "task", "tasks") + "."
 }
 
-// subscriptionTypes is what a subscription asks for.
+// subscriptionTypes is the filter of a subscription.
 func subscriptionTypes(s *servov1.Subscription) string {
 	text := strings.Join(s.GetTypes(), ", ")
 	if text == "" {

@@ -2,26 +2,27 @@ package view
 
 import (
 	"cmp"
-	"net/url"
 	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// AlertsModel is what is wrong, and what was.
+// AlertsModel is the alerts and channels of a tenant, or of the installation.
 type AlertsModel struct {
-	Scope           Scope
-	Kind, State     string
-	Open, Over      []*servov1.Alert
-	MoreOpen        bool
-	Channels        []*servov1.AlertChannel
-	SeesChannels    bool
-	MayChannels     bool
-	First           bool
-	FirstAt, NextAt string
+	Paging
+
+	Scope          Scope
+	Kind, State    string
+	Open, Resolved []*servov1.Alert
+	MoreOpen       bool
+	Channels       []*servov1.AlertChannel
+	SeesChannels   bool
+	MayChannels    bool
 }
 
-// channelsAt is where what is done about channels goes to.
+// channelsAt is the address of actions on channels.
 func (m AlertsModel) channelsAt() string {
 	if m.Scope.Tenant == "" {
 		return "/ui/alerts/channels"
@@ -29,26 +30,38 @@ func (m AlertsModel) channelsAt() string {
 	return Path("tenants", m.Scope.Tenant, "alerts", "channels")
 }
 
-// alertKinds are the kinds that there are.
-func alertKinds() []string {
-	return []string{"PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN", "SLA_BREACHES", "SCHEDULE_LAG"}
+// alertKinds are the options of the filter by kind.
+func alertKinds() []Option {
+	options := []Option{{"", "any"}}
+	for _, k := range []string{"PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN", "SLA_BREACHES", "SCHEDULE_LAG"} {
+		options = append(options, Option{k, Words(k)})
+	}
+	return options
 }
 
-// deliveryLook is how far a message is.
+// deliveryLook is the state of a message.
 func deliveryLook(d *servov1.AlertDelivery) Look {
 	switch {
 	case d.GetDeliveredAt() != nil:
 		return Look{toneOK, "check", "delivered"}
 	case d.GetAgainAt() != nil && d.GetTries() == 0:
-		return Look{toneWait, "half", "on its way"}
+		return Look{toneWait, "half", "pending"}
 	case d.GetAgainAt() != nil:
-		return Look{toneLate, "again", "tried again"}
+		return Look{toneLate, "again", "retrying"}
 	}
-	return Look{toneBad, "cross", "given up"}
+	return Look{toneBad, "cross", "failed"}
 }
 
-// alertAbout is where what an alert is about can be seen; "" is nowhere.
-func alertAbout(tenant string, a *servov1.Alert) string {
+// deliveryTime is the time of the delivery, or of the next attempt.
+func deliveryTime(d *servov1.AlertDelivery) *timestamppb.Timestamp {
+	if d.GetDeliveredAt() != nil {
+		return d.GetDeliveredAt()
+	}
+	return d.GetAgainAt()
+}
+
+// subjectPath is the page of the subject of an alert; "" without one.
+func subjectPath(tenant string, a *servov1.Alert) string {
 	switch a.GetKind() {
 	case "PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN":
 		if workspace, config, ok := strings.Cut(a.GetName(), "/"); ok && tenant != "" {
@@ -62,19 +75,10 @@ func alertAbout(tenant string, a *servov1.Alert) string {
 	return ""
 }
 
-// ownerOf is whose an alert is: the list's tenant, or the one that a list of all tenants says.
+// ownerOf is the tenant of an alert: its own in a list of all tenants, else that of the list.
 func ownerOf(tenant string, a *servov1.Alert) string { return cmp.Or(a.GetTenant(), tenant) }
 
-// AlertPath is the page of an alert; without a tenant it is one of the installation.
-func AlertPath(tenant, alert string) string {
-	query := url.Values{"alert": {alert}}
-	if tenant != "" {
-		query.Set("tenant", tenant)
-	}
-	return "/ui/alerts?" + query.Encode()
-}
-
-// alertState reports whether an alert is over.
+// alertState is OPEN or RESOLVED.
 func alertState(a *servov1.Alert) string {
 	if a.GetResolvedAt() != nil {
 		return "RESOLVED"
@@ -82,7 +86,7 @@ func alertState(a *servov1.Alert) string {
 	return "OPEN"
 }
 
-// alertTone is that of an alert's message.
+// alertTone is the tone of the message of an alert.
 func alertTone(a *servov1.Alert) string {
 	switch {
 	case a.GetResolvedAt() != nil:

@@ -97,7 +97,7 @@ func TestLineage(t *testing.T) {
 		require.True(t, g.Grouped)
 		require.Len(t, g.Boxes, 3)
 		require.Equal(t, "ns0", g.Boxes[0].Title)
-		require.Equal(t, "/ui/assets?tenant=acme&workspace=prod&select=ns0%2F%2A&view=graph", g.Boxes[0].At)
+		require.Equal(t, "/ui/assets?select=ns0%2F%2A&tenant=acme&workspace=prod&view=graph", g.Boxes[0].At)
 		require.Equal(t, "167 assets, 1 paused", g.Boxes[1].Detail)
 		require.Equal(t, g, LineageOf(scope, assets))
 	})

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Column is what a chart stacks over one label.
+// Column is a stack of parts over one label.
 type Column struct {
-	Label string // under it, where there is room
-	Title string // all of it in words
+	Label string // below the column, if it has room
+	Title string // the values in words
 	Parts []Part
-	Mark  string // the class of a dot over it; none if empty
+	Mark  string // the class of a dot above the column; "" without one
 }
 
 // Part is a piece of a column.
@@ -24,14 +24,14 @@ type Part struct {
 type Bars struct {
 	Title         string
 	Width, Height int
-	Base          int // where columns stand
+	Base          int // y of the lower end of columns
 	Lines         []Mark
 	Columns       []laidColumn
 	Labels        []Mark
-	Empty         bool // nothing is over zero
+	Empty         bool // all values are zero
 }
 
-// Mark is a text on an axis.
+// Mark is a label of an axis.
 type Mark struct {
 	At    int
 	Label string
@@ -49,7 +49,7 @@ type piece struct {
 	Class     string
 }
 
-// The sizes of a chart.
+// The sizes of a chart, in pixels.
 const (
 	barsLeft   = 52
 	barsTop    = 10
@@ -60,7 +60,7 @@ const (
 	labelRoom  = 58
 )
 
-// BarsOf lays out columns. A value over zero is never so small that it is not seen.
+// BarsOf lays out columns. Every value above zero is visible.
 func BarsOf(title string, columns []Column, format func(float64) string) Bars {
 	out := Bars{Title: title, Height: barsTop + barsPlot + barsBelow, Base: barsTop + barsPlot, Width: barsLeft + barsAcross + 8, Empty: true}
 	if len(columns) == 0 {
@@ -102,7 +102,7 @@ func BarsOf(title string, columns []Column, format func(float64) string) Bars {
 	return out
 }
 
-// ceiling is a round number that is not below.
+// ceiling is the smallest round number that is not below most.
 func ceiling(most float64) float64 {
 	if most <= 0 {
 		return 1
@@ -116,7 +116,7 @@ func ceiling(most float64) float64 {
 	return 10 * size
 }
 
-// wholeNumber writes a value of an axis; a part of a thing is none.
+// wholeNumber formats a value of an axis; fractions have no label.
 func wholeNumber(value float64) string {
 	if value != math.Trunc(value) {
 		return ""
@@ -124,8 +124,8 @@ func wholeNumber(value float64) string {
 	return Count(int64(value), false)
 }
 
-// seconds writes a duration on an axis.
+// seconds formats a duration of an axis.
 func seconds(value float64) string { return Duration(time.Duration(value * float64(time.Second))) }
 
-// viewBox is the whole of a drawing.
+// viewBox is the viewBox attribute of a drawing.
 func viewBox(width, height int) string { return fmt.Sprintf("0 0 %d %d", width, height) }

@@ -41,7 +41,7 @@ func TestBars(t *testing.T) {
 
 	t.Run("a day on which nothing ended has its place", func(t *testing.T) {
 		t.Parallel()
-		runs, took, breaches := dayCharts(&servov1.TenantMetrics{From: "2026-02-27", To: "2026-03-02", ByDay: []*servov1.DayMetrics{
+		runs, took, breaches := dayBars(&servov1.TenantMetrics{From: "2026-02-27", To: "2026-03-02", ByDay: []*servov1.DayMetrics{
 			{Day: "2026-03-01", TotalRuns: 3, SuccessfulRuns: 2, FailedRuns: 1, AverageDuration: durationpb.New(90 * time.Second), SlaCompliance: 0.9999},
 		}})
 		require.Len(t, runs.Columns, 4)

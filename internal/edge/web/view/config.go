@@ -1,9 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,39 +14,27 @@ import (
 	"go.arco.dev/servo/internal/domain/schedule"
 )
 
-// ConfigsModel is the list of configs.
-type ConfigsModel struct {
-	Scope                          Scope
-	State, Pipeline, Label, Prefix string
-	Configs                        []*servov1.Config
-	Wrong                          string // with a filter
-	First                          bool
-	FirstAt, NextAt                string
-	MayWrite                       bool
-}
-
 // ConfigModel is one config.
 type ConfigModel struct {
+	Paging
+
 	Config                           *servov1.Config
 	Zone                             *time.Location
 	Tab                              string
-	Overdue                          bool // its slot should have fired
+	Overdue                          bool // the next slot is past due
 	Why                              *servov1.Explanation
 	Failed                           []*servov1.Task // of the last run
 	Calendar                         Calendar
-	Day                              string // whose slots are listed
+	Day                              string // the day whose slots are listed
 	Slots                            []*servov1.Slots
 	Next                             []*servov1.PreviewedSlot
 	Runs                             []*servov1.Run
 	Audit                            []ConfigChange
-	AuditFirst                       bool
-	AuditFirstAt, AuditNextAt        string
-	First                            bool
-	FirstAt, NextAt                  string
+	AuditPaging                      Paging
 	MayOperate, MayWrite, MayTrigger bool
 }
 
-// ZoneOf is a time zone by its name; UTC if there is none of that name.
+// ZoneOf is a time zone by its name; UTC for an unknown name.
 func ZoneOf(name string) *time.Location {
 	if name == "" {
 		return time.UTC
@@ -58,10 +46,22 @@ func ZoneOf(name string) *time.Location {
 	return zone
 }
 
-// at is the address of something that is done to a config, or of a part of its page.
+// at is the address of an action on the config.
 func (m ConfigModel) at(action string) string { return ConfigAction(m.Config, action) }
 
-// tabAt is the address of a part of the page.
+func (m ConfigModel) tabs() (tabs []Tab) {
+	for _, t := range []Option{{"runs", "Runs"}, {"audit", "History"}, {"settings", "Settings"}} {
+		tabs = append(tabs, Tab{t.Label, m.tabAt(t.Value), m.Tab == t.Value})
+	}
+	return tabs
+}
+
+// configCrumbs lead to the configs of a tenant.
+func configCrumbs(tenant string) []Link {
+	return []Link{{tenant, TenantPath(tenant)}, {"Configs", Scope{Tenant: tenant}.At("/ui/configs")}}
+}
+
+// tabAt is the address of a tab.
 func (m ConfigModel) tabAt(tab string) string {
 	query := url.Values{}
 	if w := m.Config.GetWorkspace(); w != "" && w != "default" {
@@ -73,24 +73,15 @@ func (m ConfigModel) tabAt(tab string) string {
 	if m.Day != "" {
 		query.Set("day", m.Day)
 	}
-	path := Path("tenants", m.Config.GetTenant(), "configs", m.Config.GetName())
-	if len(query) == 0 {
-		return path
-	}
-	return path + "?" + query.Encode()
+	return withQuery(Path("tenants", m.Config.GetTenant(), "configs", m.Config.GetName()), query)
 }
 
-// ConfigAction is the address of something that is done to a config.
+// ConfigAction is the address of an action on a config.
 func ConfigAction(c *servov1.Config, action string) string {
 	return inWorkspace(Path("tenants", c.GetTenant(), "configs", c.GetName(), action), c.GetWorkspace())
 }
 
-// configOf is the page of a config.
-func configOf(c *servov1.Config) string {
-	return ConfigPath(c.GetTenant(), c.GetWorkspace(), c.GetName())
-}
-
-// wall is what a clock on the wall of a zone shows.
+// wall is a time in a zone.
 func wall(t *timestamppb.Timestamp, zone *time.Location) string {
 	if t == nil {
 		return ""
@@ -98,7 +89,7 @@ func wall(t *timestamppb.Timestamp, zone *time.Location) string {
 	return t.AsTime().In(zone).Format("Mon 2 Jan ") + timeOfDay(t, zone)
 }
 
-// timeOfDay has seconds where the schedule has them.
+// timeOfDay is a time of day, with seconds if they are not zero.
 func timeOfDay(t *timestamppb.Timestamp, zone *time.Location) string {
 	at := t.AsTime().In(zone)
 	if at.Second() == 0 {
@@ -107,18 +98,18 @@ func timeOfDay(t *timestamppb.Timestamp, zone *time.Location) string {
 	return at.Format("15:04:05")
 }
 
-// clockNote says what a change of the clock does to a slot.
+// clockNote is the effect of a clock change on a slot.
 func clockNote(note string) string {
 	switch note {
 	case string(schedule.GapShift):
-		return "clock put forward: moved behind the gap"
+		return "clock change: moved after the gap"
 	case string(schedule.FoldShift):
-		return "clock put back: this hour comes twice"
+		return "clock change: this hour occurs twice"
 	}
 	return note
 }
 
-// ScheduleText says when a config fires: in words where they are shorter than the expression.
+// ScheduleText describes a trigger, in words where they are shorter than the expression.
 func ScheduleText(t *servov1.ConfigTrigger) string {
 	switch {
 	case t.GetCron() != "":
@@ -130,12 +121,12 @@ func ScheduleText(t *servov1.ConfigTrigger) string {
 	case t.GetEvent().GetConfig() != "":
 		return "after " + t.GetEvent().GetConfig()
 	case t.GetEvent().GetName() != "":
-		return "on the event " + t.GetEvent().GetName()
+		return "on external event " + t.GetEvent().GetName()
 	}
-	return "by hand alone"
+	return "only when triggered manually"
 }
 
-// expressionOf is the expression behind the words.
+// expressionOf is the cron expression, if ScheduleText is in words.
 func expressionOf(t *servov1.ConfigTrigger) string {
 	if t.GetCron() != "" && cronWords(t.GetCron()) != t.GetCron() {
 		return t.GetCron()
@@ -148,7 +139,7 @@ func timedTrigger(t *servov1.ConfigTrigger) bool {
 	return t.GetCron() != "" || t.GetTemplate() != "" || t.GetInterval() != ""
 }
 
-// cronWords says the most common expressions in words; others stay as they are.
+// cronWords describes common expressions in words; others are returned unchanged.
 func cronWords(cron string) string {
 	fields := strings.Fields(cron)
 	if len(fields) != 5 {
@@ -182,7 +173,7 @@ func cronWords(cron string) string {
 	case day == "*" && weekdayName(weekday) != "":
 		return "on " + weekdayName(weekday) + "s " + at
 	case day == "L":
-		return "on the last of the month " + at
+		return "on the last day of the month " + at
 	case weekday == "*" && cronNumber(day, 31):
 		return "monthly on day " + day + " " + at
 	}
@@ -203,147 +194,104 @@ func weekdayName(text string) string {
 	return ""
 }
 
-// slotLook is how a slot is shown: by its run, once that is known.
-func slotLook(outcome servov1.Slots_Outcome, state servov1.Run_State) Look {
-	if outcome == servov1.Slots_FIRED && state != servov1.Run_STATE_UNSPECIFIED {
-		return LookOf(state.String())
-	}
-	return LookOf(outcome.String())
-}
-
-// failingText says how near a config is to being disabled.
+// failingText is the number of failures, and the number at which the config is disabled.
 func failingText(c *servov1.Config) string {
 	n, most := c.GetConsecutiveFailures(), c.GetSpec().GetMaxConsecutiveFailures()
 	if n == 0 {
 		return ""
 	}
-	text := "Its last run has failed."
+	text := "The last run failed."
 	if n > 1 {
-		text = fmt.Sprintf("Its last %d runs have failed, one after the other.", n)
+		text = fmt.Sprintf("The last %d runs failed.", n)
 	}
 	if most > 0 && c.GetState() == servov1.Config_ACTIVE {
-		text += fmt.Sprintf(" After %s it is disabled.", Plural(most, "failure", "failures"))
+		text += fmt.Sprintf(" The config is disabled after %s in a row.", Plural(most, "failure", "failures"))
 	}
 	return text
 }
 
-// runFailed reports whether a run has ended badly.
+// runFailed reports whether a run failed or timed out.
 func runFailed(state servov1.Run_State) bool {
 	return state == servov1.Run_FAILED || state == servov1.Run_TIMED_OUT
 }
 
-// labelLines are labels in the order of their names.
-func labelLines(labels map[string]string) []string {
-	return pairLines(labels, "=")
-}
-
-// overlapWords says what a slot does while a run goes on.
+// overlapWords is the effect of a slot that fires while a run is in progress.
 func overlapWords(s *servov1.ConfigSpec) string {
 	switch s.GetOverlap() {
 	case "skip":
-		return "the slot is skipped"
+		return "skip the slot"
 	case "buffer_one":
-		return "one run waits"
+		return "queue one run"
 	case "buffer_all":
-		return "every run waits"
+		return "queue all runs"
 	case "cancel_running":
-		return "the older run is cancelled"
+		return "cancel the older run"
 	case "allow":
 		if n := s.GetMaxOverlap(); n > 0 {
-			return fmt.Sprintf("up to %d run at once", n)
+			return fmt.Sprintf("up to %d runs at once", n)
 		}
-		return "they run at once"
+		return "run at once"
 	}
 	return s.GetOverlap()
 }
 
-// catchupWords says what becomes of slots that were missed.
+// catchupWords is the effect of missed slots.
 func catchupWords(c *servov1.ConfigCatchup) string {
 	text := c.GetPolicy()
 	switch c.GetPolicy() {
 	case "latest":
-		text = "the latest one fires"
+		text = "fire the latest"
 	case "all":
-		text = fmt.Sprintf("the newest %d fire", c.GetMaxSlots())
+		text = fmt.Sprintf("fire the newest %d", c.GetMaxSlots())
 	case "none":
-		text = "none of them fires"
+		text = "fire none"
 	}
 	if w := c.GetWindow(); w != "" {
-		text += ", unless older than " + w
+		text += ", not older than " + w
 	}
 	return text
 }
 
-// specFacts are the settings that have no place of their own.
-func specFacts(s *servov1.ConfigSpec) (out [][2]string) {
+// specFacts are the settings that the card Schedule does not show.
+func specFacts(s *servov1.ConfigSpec) (out []Option) {
 	add := func(name, value string) {
 		if value != "" && value != "0" {
-			out = append(out, [2]string{name, value})
+			out = append(out, Option{Value: value, Label: name})
 		}
 	}
 	add("Priority", strconv.Itoa(int(s.GetPriority())))
 	add("Jitter", s.GetJitter())
 	if d := s.GetDependsOn(); d != nil {
-		text := d.GetConfig() + " succeeded within " + d.GetWithin()
+		text := "success of " + d.GetConfig() + " within " + d.GetWithin()
 		if d.GetWait() != "" {
-			text += ", waits " + d.GetWait()
+			text += ", wait up to " + d.GetWait()
 		}
-		add("Depends on", text)
+		add("Dependency", text)
 	}
 	if r := s.GetRetry(); r != nil {
-		add("Attempts", strconv.Itoa(int(r.GetMaxAttempts())))
-		add("First delay", r.GetInitialDelay())
-		add("Longest delay", r.GetMaxDelay())
-		add("Retried on", strings.Join(r.GetRetryOn(), ", "))
-		add("Not retried on", strings.Join(r.GetNoRetryOn(), ", "))
+		add("Attempts per task", strconv.Itoa(int(r.GetMaxAttempts())))
+		add("First retry delay", r.GetInitialDelay())
+		add("Longest retry delay", r.GetMaxDelay())
+		add("Retriable errors", strings.Join(r.GetRetryOn(), ", "))
+		add("Terminal errors", strings.Join(r.GetNoRetryOn(), ", "))
 	}
 	add("Disabled after", Plural(s.GetMaxConsecutiveFailures(), "failure", "failures"))
 	return out
 }
 
-func orNothing(text string) string {
-	if text == "" {
-		return "nothing"
-	}
-	return text
-}
+// orEmpty is a clipped value, or a word for an empty one.
+func orEmpty(text string) string { return cmp.Or(Clip(text, 200), "empty") }
 
-// dayAt is the page with the slots of a day.
+// dayAt is the address of the slots of a day.
 func (m ConfigModel) dayAt(day string) string {
 	m.Day = day
 	return m.tabAt(m.Tab) + "#day"
 }
 
-// With is At with one more parameter.
-func (s Scope) With(path, name, value string) string {
-	at := s.At(path)
-	join := "?"
-	if strings.Contains(at, "?") {
-		join = "&"
-	}
-	return at + join + url.Values{name: {value}}.Encode()
-}
-
-// inWords is what tells a config from others besides its name.
-func inWords(c *servov1.Config) string {
-	parts := append([]string{c.GetSpec().GetPipeline()}, labelLines(c.GetSpec().GetLabels())...)
-	if w := c.GetWorkspace(); w != "default" {
-		parts = append(parts, "in "+w)
-	}
-	return Clip(strings.Join(parts, " · "), 90)
-}
-
-func oldestFirst(recent []*servov1.RecentSlot) []*servov1.RecentSlot {
-	out := slices.Clone(recent)
-	slices.Reverse(out)
-	return out
-}
-
-// recentText says what a dot stands for.
-func recentText(s *servov1.RecentSlot, zone *time.Location) string {
-	text := wall(s.GetSlot(), zone) + ": " + slotLook(s.GetOutcome(), s.GetState()).Label
+// slotTimes is the time of a slot, or of a range of slots.
+func slotTimes(s *servov1.Slots, zone *time.Location) string {
 	if s.GetCount() > 1 {
-		text += " (" + Plural(s.GetCount(), "slot", "slots") + ")"
+		return wall(s.GetFrom(), zone) + " – " + wall(s.GetTo(), zone) + " (" + Plural(s.GetCount(), "slot", "slots") + ")"
 	}
-	return text
+	return timeOfDay(s.GetFrom(), zone)
 }

@@ -12,16 +12,16 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// ConfigChange is something that was done to a config, with what it has changed.
+// ConfigChange is an entry of the audit of a config, with the changed fields.
 type ConfigChange struct {
 	Entry  *servov1.ConfigAudit
 	Fields []FieldChange
 }
 
-// FieldChange is a field that has another value since.
+// FieldChange is a changed field.
 type FieldChange struct{ Field, Before, After string }
 
-// ChangeOf is what an entry of the audit has changed. Of a config that is new it is all it says.
+// ChangeOf compares the config before and after an entry. Of a new config it lists all fields.
 func ChangeOf(e *servov1.ConfigAudit) ConfigChange {
 	return ConfigChange{Entry: e, Fields: changed(flat(e.GetBefore()), flat(e.GetAfter()))}
 }
@@ -75,11 +75,10 @@ func pairLines(pairs map[string]string, join string) (out []string) {
 	return out
 }
 
-// shownFields is how many changed fields of an entry are shown at once.
+// shownFields is the number of changed fields of an entry that are shown with their values.
 const shownFields = 12
 
-func fewFields(all []FieldChange) []FieldChange { return all[:min(len(all), shownFields)] }
-
+// moreFields are the names of the other changed fields.
 func moreFields(all []FieldChange) string {
 	var names []string
 	for _, f := range all[min(len(all), shownFields):] {

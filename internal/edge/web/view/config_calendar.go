@@ -10,16 +10,16 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// weeksShown is how many weeks the calendar of a config has.
+// weeksShown is the number of weeks of a calendar.
 const weeksShown = 5
 
-// Calendar is what became of the slots of a config, day by day.
+// Calendar is the outcomes of the slots of a config by day.
 type Calendar struct {
 	Weeks [][]Day
-	Cut   time.Time // days up to this one have more slots than were counted; zero if all were
+	Cut   time.Time // days up to this one are not counted completely; zero if all are
 }
 
-// Slots is how many were counted.
+// Slots is the number of counted slots.
 func (c Calendar) Slots() (n int64) {
 	for _, week := range c.Weeks {
 		for _, d := range week {
@@ -32,19 +32,19 @@ func (c Calendar) Slots() (n int64) {
 // Day is a cell of the calendar.
 type Day struct {
 	Date   string // as 2006-01-02
-	Number string // of the month, with the month where it begins
-	Cut    bool   // there are more slots than were counted
-	Slots  int64  // that were decided
-	Next   int64  // that come
-	Missed int64  // of the runs, those that did not keep what was promised
-	Tone   string // the worst of the day; "" if there was nothing
+	Number string // day of the month, with the month on its first day
+	Cut    bool   // not all slots were counted
+	Slots  int64  // decided slots
+	Next   int64  // future slots
+	Missed int64  // runs that missed their SLA
+	Tone   string // of the worst outcome; "" without slots
 	Shape  string
 	counts map[string]int64
-	parts  map[string]bool // ranges of which a part lies here
+	parts  map[string]bool // outcomes of ranges that this day is a part of
 }
 
-// CalendarFrom is noon of the first day of the calendar at a time: a Monday. Noon is there on every
-// day, which midnight is not.
+// CalendarFrom is noon of the first day of the calendar at a time: a Monday. Noon exists on every
+// day; a clock change can skip midnight.
 func CalendarFrom(now time.Time, zone *time.Location) time.Time {
 	local := now.In(zone)
 	sinceMonday := (int(local.Weekday()) + 6) % 7
@@ -56,8 +56,8 @@ func CalendarTo(now time.Time, zone *time.Location) time.Time {
 	return CalendarFrom(now, zone).AddDate(0, 0, 7*weeksShown-1)
 }
 
-// CalendarOf puts what became of slots into weeks. A range of slots over several days is seen on
-// each of them; how many of its slots lie on which is not said, since nobody has counted.
+// CalendarOf arranges outcomes in weeks. A range of slots over several days appears on each of
+// them, without the number of its slots on that day, which is not recorded.
 func CalendarOf(o *servov1.ConfigOutcomes, now time.Time, zone *time.Location) Calendar {
 	first := CalendarFrom(now, zone)
 	byDay := map[string]*servov1.DayOutcomes{}
@@ -102,7 +102,7 @@ func dayOf(date string, o *servov1.DayOutcomes) Day {
 	return d
 }
 
-// add counts slots that ended in one way; more says that there are others that nobody has counted.
+// add counts slots with one outcome; more reports that the day has others, which are not counted.
 func (d *Day) add(l Look, n int64, more bool) {
 	if n > 0 {
 		d.counts[l.Label] += n
@@ -116,8 +116,8 @@ func (d *Day) add(l Look, n int64, more bool) {
 	}
 }
 
-// worse has a day look as the worst that has happened on it. Of two that are as bad the look of
-// the one whose shape comes first is taken, so that a day always looks the same.
+// worse sets the look of a day to l if it is worse. Of two equally bad looks the one whose shape
+// sorts first wins, so that the same day always has the same look.
 func (d *Day) worse(l Look) {
 	order := []string{"", toneOK, toneIdle, toneRun, toneOff, toneWait, toneLate, toneBad}
 	old, this := slices.Index(order, d.Tone), slices.Index(order, l.Tone)
@@ -126,8 +126,8 @@ func (d *Day) worse(l Look) {
 	}
 }
 
-// Says is what became of the day's slots, in words, the most first.
-func (d Day) Says() string {
+// Summary is the number of slots by outcome, the largest first.
+func (d Day) Summary() string {
 	labels := slices.SortedFunc(maps.Keys(d.counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(d.counts[b], d.counts[a]), cmp.Compare(a, b))
 	})
@@ -139,13 +139,13 @@ func (d Day) Says() string {
 		parts = append(parts, "some "+l)
 	}
 	if d.Missed > 0 {
-		parts = append(parts, Count(d.Missed, false)+" of them late or too long")
+		parts = append(parts, Count(d.Missed, false)+" missed the SLA")
 	}
 	if d.Next > 0 {
 		parts = append(parts, Count(d.Next, false)+" to come")
 	}
 	if d.Cut {
-		parts = append(parts, "more than are counted here")
+		parts = append(parts, "not all counted")
 	}
 	if len(parts) == 0 {
 		return "no slots"

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,54 +15,54 @@ type ConfigFormModel struct {
 	Tenant     string
 	Workspace  string
 	New        bool
-	Config     *servov1.Config // as it is; nil of a new one
+	Config     *servov1.Config // as stored; nil of a new config
 	Values     map[string]string
-	Errors     map[string]string // by field; those that are about none at ""
-	Conflicted bool              // somebody else has saved it meanwhile
-	Conflict   []FieldChange     // what is stored, and what was typed
+	Errors     map[string]string // by field; "" is the form
+	Conflicted bool              // the stored version is newer than the form
+	Conflict   []FieldChange     // stored and typed values
 	Pipelines  []*servov1.Pipeline
 	Templates  []*servov1.Template
 	Preview    Preview
 }
 
-// Preview is the slots that a schedule would have.
+// Preview is the next slots of a schedule.
 type Preview struct {
 	Kind       string
-	Wrong      string
-	Expression string // behind the name of a template
+	Invalid    string // the error of the schedule
+	Expression string // of a template
 	Zone       *time.Location
 	Slots      []*servov1.PreviewedSlot
 }
 
-// formField is a field of the form: what the API calls it, and what people do.
+// formField is a field of the form, with its path in the API and its label.
 type formField struct{ Name, Path, Label string }
 
 func formFields() []formField {
 	return []formField{
 		{"name", "name", "Name"},
 		{"pipeline", "spec.pipeline", "Pipeline"},
-		{"kind", "spec.trigger", "Fires"},
+		{"kind", "spec.trigger", "Trigger"},
 		{"cron", "spec.trigger.cron", "Cron expression"},
 		{"template", "spec.trigger.template", "Template"},
 		{"interval", "spec.trigger.interval", "Interval"},
-		{"event_config", "spec.trigger.event.config", "After config"},
-		{"event_name", "spec.trigger.event", "Event"},
+		{"event_config", "spec.trigger.event.config", "After success of config"},
+		{"event_name", "spec.trigger.event", "External event"},
 		{"timezone", "spec.timezone", "Time zone"},
-		{"overlap", "spec.overlap", "If runs overlap"},
+		{"overlap", "spec.overlap", "Overlap"},
 		{"max_overlap", "spec.max_overlap", "Runs at once"},
 		{"catchup", "spec.catchup", "Missed slots"},
-		{"catchup_max_slots", "spec.catchup.max_slots", "Newest missed slots"},
-		{"catchup_window", "spec.catchup.window", "Not older than"},
+		{"catchup_max_slots", "spec.catchup.max_slots", "Missed slots to fire"},
+		{"catchup_window", "spec.catchup.window", "Maximum age"},
 		{"jitter", "spec.jitter", "Jitter"},
-		{"sla_start_delay", "spec.sla_start_delay", "Begins within"},
-		{"max_execution", "spec.max_execution", "Ends within"},
-		{"retry_attempts", "spec.retry", "Attempts"},
-		{"retry_delay", "spec.retry.initial_delay", "First delay"},
+		{"sla_start_delay", "spec.sla_start_delay", "Start deadline"},
+		{"max_execution", "spec.max_execution", "Maximum duration"},
+		{"retry_attempts", "spec.retry", "Attempts per task"},
+		{"retry_delay", "spec.retry.initial_delay", "First retry delay"},
 		{"priority", "spec.priority", "Priority"},
-		{"max_consecutive_failures", "spec.max_consecutive_failures", "Disabled after"},
-		{"depends_on", "spec.depends_on", "Depends on config"},
-		{"depends_within", "spec.depends_on.within", "Succeeded within"},
-		{"depends_wait", "spec.depends_on.wait", "Waits for it"},
+		{"max_consecutive_failures", "spec.max_consecutive_failures", "Failures until disabled"},
+		{"depends_on", "spec.depends_on", "Dependency"},
+		{"depends_within", "spec.depends_on.within", "Success within"},
+		{"depends_wait", "spec.depends_on.wait", "Wait for the dependency"},
 		{"labels", "spec.labels", "Labels"},
 		{"parameters", "spec.parameters", "Parameters"},
 		{"enabled", "enabled", "Enabled"},
@@ -77,8 +78,8 @@ func ConfigFields() (names []string) {
 	return names
 }
 
-// FieldOf is the field of the form for a path of the API: the one whose own path is the longest
-// that leads to it; "" if there is none.
+// FieldOf is the field of the form for a path of the API: the field with the longest path that
+// contains it, or "".
 func FieldOf(path string) string {
 	best, found := "", ""
 	for _, f := range formFields() {
@@ -90,8 +91,8 @@ func FieldOf(path string) string {
 	return found
 }
 
-// Broken is what is wrong with a field, and what to do.
-func Broken(message, remedy string) string {
+// Violation is the error of a field with its remedy.
+func Violation(message, remedy string) string {
 	text := sentence("", message)
 	if remedy != "" {
 		text += " " + sentence("", remedy)
@@ -99,12 +100,12 @@ func Broken(message, remedy string) string {
 	return text
 }
 
-// NewConfigValues is what the form of a new config begins with.
+// NewConfigValues are the values of the form of a new config.
 func NewConfigValues() map[string]string {
 	return map[string]string{"kind": "cron", "timezone": "UTC", "overlap": "skip", "catchup": "latest", "enabled": "true"}
 }
 
-// ConfigValues is a config as the form has it.
+// ConfigValues are the values of the form of a stored config.
 func ConfigValues(c *servov1.Config) map[string]string {
 	s := c.GetSpec()
 	values := map[string]string{
@@ -114,7 +115,7 @@ func ConfigValues(c *servov1.Config) map[string]string {
 		"retry_attempts": wholeText(s.GetRetry().GetMaxAttempts()), "retry_delay": s.GetRetry().GetInitialDelay(),
 		"priority": wholeText(s.GetPriority()), "max_consecutive_failures": wholeText(s.GetMaxConsecutiveFailures()),
 		"depends_on": s.GetDependsOn().GetConfig(), "depends_within": s.GetDependsOn().GetWithin(), "depends_wait": s.GetDependsOn().GetWait(),
-		"labels": strings.Join(labelLines(s.GetLabels()), "\n"), "cron": s.GetTrigger().GetCron(), "template": s.GetTrigger().GetTemplate(),
+		"labels": strings.Join(pairLines(s.GetLabels(), "="), "\n"), "cron": s.GetTrigger().GetCron(), "template": s.GetTrigger().GetTemplate(),
 		"interval": s.GetTrigger().GetInterval(), "event_config": s.GetTrigger().GetEvent().GetConfig(), "event_name": s.GetTrigger().GetEvent().GetName(),
 	}
 	if len(s.GetParameters().GetFields()) > 0 {
@@ -148,7 +149,7 @@ func wholeText(n int32) string {
 	return strconv.Itoa(int(n))
 }
 
-// DifferingValues are the fields in which what is stored is not what was typed.
+// DifferingValues are the fields whose stored and typed values differ.
 func DifferingValues(stored, typed map[string]string) (out []FieldChange) {
 	for _, f := range formFields() {
 		if f.Name != "reason" && f.Name != "name" && sameText(stored[f.Name]) != sameText(typed[f.Name]) {
@@ -158,12 +159,12 @@ func DifferingValues(stored, typed map[string]string) (out []FieldChange) {
 	return out
 }
 
-// sameText takes from a text what browsers add to it.
+// sameText removes the line endings and blanks that browsers add.
 func sameText(text string) string {
 	return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
-// action is where the form goes.
+// action is the address of the form.
 func (m ConfigFormModel) action() string {
 	if m.New {
 		return Scope{Tenant: m.Tenant, Workspace: m.Workspace}.At("/ui/configs/new")
@@ -171,42 +172,60 @@ func (m ConfigFormModel) action() string {
 	return ConfigAction(m.Config, "edit")
 }
 
-// previewAt is where the slots are asked for while somebody types.
+// previewAt is the address of the preview.
 func (m ConfigFormModel) previewAt() string {
 	return inWorkspace(Path("tenants", m.Tenant, "preview-schedule"), m.Workspace)
 }
 
-// back is where the form was come from.
+// back is the page before the form.
 func (m ConfigFormModel) back() string {
 	if m.New {
 		return m.Scope.At("/ui/configs")
 	}
-	return configOf(m.Config)
+	return configPage(m.Config)
 }
 
 func (m ConfigFormModel) title() string {
 	if m.New {
-		return "New config"
+		return "Create config"
 	}
 	return "Edit " + m.Config.GetName()
 }
 
-// offered reports whether a pipeline is one of those that are deployed.
-func (m ConfigFormModel) offered(name string) bool {
+// pipelineOptions are the deployed pipelines, and the current one if it is not deployed.
+func (m ConfigFormModel) pipelineOptions() []Option {
+	var options []Option
+	now := m.Values["pipeline"]
 	for _, p := range m.Pipelines {
-		if p.GetName() == name {
-			return true
+		label := p.GetName()
+		if p.GetDescription() != "" {
+			label += ": " + Clip(p.GetDescription(), 60)
 		}
+		options = append(options, Option{p.GetName(), label})
 	}
-	return false
+	if now == "" {
+		return slices.Insert(options, 0, Option{"", "select a pipeline"})
+	}
+	if !slices.ContainsFunc(options, func(o Option) bool { return o.Value == now }) {
+		options = slices.Insert(options, 0, Option{now, now + " (not deployed)"})
+	}
+	return options
+}
+
+func (m ConfigFormModel) templateOptions() []Option {
+	options := []Option{{"", "select a template"}}
+	for _, t := range m.Templates {
+		options = append(options, Option{t.GetName(), t.GetName() + " (" + t.GetCron() + ")"})
+	}
+	return options
 }
 
 func (m ConfigFormModel) saveLabel() string {
 	switch {
 	case m.New:
-		return "Make the config"
+		return "Create config"
 	case m.Conflicted:
-		return "Save over version " + strconv.Itoa(int(m.Config.GetVersion()))
+		return "Overwrite version " + strconv.Itoa(int(m.Config.GetVersion()))
 	}
 	return "Save"
 }

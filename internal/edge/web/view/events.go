@@ -2,26 +2,26 @@ package view
 
 import servov1 "go.arco.dev/servo/gen/servo/v1"
 
-// MinuteForm is how a form sends a time.
+// MinuteForm is the format of a time in a form.
 const MinuteForm = "2006-01-02T15:04"
 
-// EventsModel is a page of the log.
+// EventsModel is a page of the event log.
 type EventsModel struct {
+	Paging
+
 	Scope                        Scope
 	Type, Subject, Since, Before string
 	Events                       []EventRow
-	First                        bool
-	FirstAt, NextAt              string
 }
 
-// EventRow is an event, with where others like it are.
+// EventRow is an event with the addresses of similar events.
 type EventRow struct {
 	*servov1.RecordedEvent
 
 	TypeAt, SubjectAt string
 }
 
-// eventTypes are beginnings of types that people look for.
+// eventTypes are suggestions for the filter by type.
 func eventTypes() []string {
 	return []string{
 		"alert.", "alert_channel.", "config.", "deployment.", "event.", "key.", "pool.", "run.", "run.created", "run.ended", "run.breached", "signing_key.",

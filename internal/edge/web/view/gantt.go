@@ -7,7 +7,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// Gantt is when the attempts of a run waited and when they worked.
+// Gantt is the timeline of a run: the waits and attempts of its tasks.
 type Gantt struct {
 	Rows          []GanttRow
 	Ticks         []GanttTick
@@ -30,7 +30,7 @@ type GanttBar struct {
 	Label    string
 }
 
-// GanttTick is a time on the axis.
+// GanttTick is a label of the time axis.
 type GanttTick struct {
 	X     int
 	Label string
@@ -45,14 +45,14 @@ const (
 	ganttRows  = 300
 )
 
-// ganttSpan is a stretch of a task's life.
+// ganttSpan is a wait or an attempt of a task.
 type ganttSpan struct {
 	from, to time.Time
 	class    string
 	label    string
 }
 
-// ganttTask is a task while its events are read.
+// ganttTask collects the spans of a task from its events.
 type ganttTask struct {
 	id, asset string
 	queued    time.Time
@@ -83,7 +83,7 @@ func GanttOf(events []*servov1.Event, run *servov1.Run, now time.Time) Gantt {
 			tasks[t.id] = t
 			order = append(order, t.id)
 		}
-		t.take(e)
+		t.add(e)
 	}
 	end := now
 	if run.GetFinishedAt() != nil {
@@ -128,8 +128,8 @@ func plannedTasks(e *servov1.Event) []*ganttTask {
 	return out
 }
 
-// take reads one event of the task.
-func (t *ganttTask) take(e *servov1.Event) {
+// add reads one event of the task.
+func (t *ganttTask) add(e *servov1.Event) {
 	at := e.GetRecordedAt().AsTime()
 	switch e.GetType() {
 	case "task.readied", "task.queued":
@@ -145,9 +145,9 @@ func (t *ganttTask) take(e *servov1.Event) {
 	case "task.failed":
 		t.ended(at, "s-bad", "failed")
 	case "task.retrying":
-		t.ended(at, "s-late", "failed, to be retried")
+		t.ended(at, "s-late", "failed, retried")
 	case "task.returned":
-		t.ended(at, "s-idle", "given back")
+		t.ended(at, "s-idle", "returned")
 	case "task.cancelled":
 		t.ended(at, "s-off", "cancelled")
 	}
@@ -155,7 +155,7 @@ func (t *ganttTask) take(e *servov1.Event) {
 
 func (t *ganttTask) waited(until time.Time) {
 	if !t.queued.IsZero() {
-		t.spans = append(t.spans, ganttSpan{t.queued, until, "queue", "waited in the queue"})
+		t.spans = append(t.spans, ganttSpan{t.queued, until, "queue", "queued"})
 		t.queued = time.Time{}
 	}
 }
@@ -167,14 +167,14 @@ func (t *ganttTask) ended(at time.Time, class, how string) {
 	t.claimed, t.queued = time.Time{}, time.Time{}
 }
 
-// close ends what goes on.
+// close ends the open span of a task of an unfinished run.
 func (t *ganttTask) close(end time.Time, running bool) {
 	if !running {
 		return
 	}
 	t.waited(end)
 	if !t.claimed.IsZero() {
-		t.spans = append(t.spans, ganttSpan{t.claimed, end, "s-run", fmt.Sprintf("attempt %d goes on", t.attempt)})
+		t.spans = append(t.spans, ganttSpan{t.claimed, end, "s-run", fmt.Sprintf("attempt %d running", t.attempt)})
 	}
 }
 
@@ -192,7 +192,7 @@ func (s ganttScale) x(t time.Time) int {
 	return ganttLeft + int(min(max(part, 0), 1)*ganttWidth)
 }
 
-// ticks are about six round times.
+// ticks are about six labels at round times.
 func (s ganttScale) ticks() []GanttTick {
 	steps := []time.Duration{
 		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,

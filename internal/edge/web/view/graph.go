@@ -7,37 +7,38 @@ import (
 	"go.arco.dev/servo/internal/edge/web/graph"
 )
 
-// The size of a box.
+// The size of a box, in pixels.
 const boxWidth, boxHeight = 200, 40
 
 func graphSizes() graph.Sizes {
 	return graph.Sizes{Width: boxWidth, Height: boxHeight, GapX: 56, GapY: 14, Margin: 8}
 }
 
-// maxBoxes is how many things are drawn one by one; more are drawn in groups.
+// maxBoxes is the number of tasks or assets that are drawn as boxes of their own; more are drawn
+// in groups.
 const maxBoxes = 500
 
-// Graph is a picture of what depends on what: tasks of a run, or assets.
+// Graph is a drawing of dependencies: of the tasks of a run, or of assets.
 type Graph struct {
 	Boxes         []Box
 	Paths         []string
 	Width, Height int
 	Grouped       bool // boxes are groups: assets for tasks, namespaces for assets
-	Drawable      bool // it could be drawn the other way
+	Drawable      bool // the other form, grouped or not, can be drawn
 	MoreEdges     bool
 }
 
-// Box is one thing in a graph, or a group of them.
+// Box is a task, an asset or a group in a graph.
 type Box struct {
 	graph.Point
-	Look          Look // without a shape it has no state
-	Here          bool // it is what the page is about
+	Look          Look // without a shape, the box has no state
+	Here          bool // the subject of the page
 	Title, Detail string
 	At            string
 	Fraction      float32
 }
 
-// textX is where the text of a box begins: beside its shape, if it has one.
+// textX is the left edge of the text of a box, beside its shape.
 func (b Box) textX() int {
 	if b.Look.Shape == "" {
 		return b.X + 12
@@ -45,7 +46,7 @@ func (b Box) textX() int {
 	return b.X + 28
 }
 
-// drawn is a picture with its edges as curves.
+// drawn is a layout with its edges as curves.
 func drawn(p graph.Picture) Graph {
 	out := Graph{Width: p.Width, Height: p.Height}
 	for _, path := range p.Paths {

@@ -1,10 +1,10 @@
 package view
 
-// Look is how a state is shown: a tone, a shape and a word, so that no one of them has to be
-// seen to know it.
+// Look is the appearance of a state: a tone, a shape and a word. Each alone identifies the state,
+// for visitors who do not see colours or shapes.
 type Look struct{ Tone, Shape, Label string }
 
-// The tones: t-, f- and s-… in the style sheet.
+// The tones; their style classes are t-, f- and s- with the tone.
 const (
 	toneOK   = "ok"
 	toneBad  = "bad"
@@ -15,7 +15,7 @@ const (
 	toneIdle = "idle"
 )
 
-// looks are all states that the API names: of runs, tasks, configs, slots, keys, alerts.
+// looks are the looks of all states of the API.
 func looks() map[string]Look {
 	return map[string]Look{
 		"PENDING":            {toneIdle, "ring", "pending"},
@@ -57,7 +57,7 @@ func looks() map[string]Look {
 	}
 }
 
-// LookOf is how a state is shown.
+// LookOf is the look of a state.
 func LookOf(state string) Look {
 	if l, ok := looks()[state]; ok {
 		return l

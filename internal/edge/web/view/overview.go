@@ -7,13 +7,13 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// OverviewModel is what an operator looks at first.
+// OverviewModel is the state of the installation, or of one tenant.
 type OverviewModel struct {
 	Scope    Scope
 	Platform bool
-	Status   *servov1.Status        // nil for whoever sees one tenant
+	Status   *servov1.Status        // nil for visitors of one tenant
 	Metrics  *servov1.TenantMetrics // of the tenant, today
-	Activity *servov1.Activity      // of the tenant, or of all; nil for whoever sees one workspace
+	Activity *servov1.Activity      // of the tenant, or of all; nil for visitors of one workspace
 	Late     []*servov1.LateRun
 	MoreLate bool
 	Running  []*servov1.RunningRun
@@ -22,17 +22,17 @@ type OverviewModel struct {
 	Queues   []Queue
 }
 
-// Queue is how a tenant stands in the queues of all pools.
+// Queue is the number of tasks of a tenant in all pools.
 type Queue struct {
 	Tenant            string
 	Waiting, InFlight int64
 	AtLeast           bool
 }
 
-// queuesShown is how many tenants the overview names.
+// queuesShown is the number of tenants on the overview.
 const queuesShown = 8
 
-// QueuesOf are the tenants that wait most.
+// QueuesOf are the tenants with the most waiting tasks, the first with most.
 func QueuesOf(shares []*servov1.Share) []Queue {
 	byTenant := map[string]*Queue{}
 	for _, s := range shares {
@@ -57,18 +57,9 @@ func QueuesOf(shares []*servov1.Share) []Queue {
 	return all[:min(len(all), queuesShown)]
 }
 
-// mostWaiting is the length that the longest bar stands for.
-func mostWaiting(queues []Queue) int64 {
-	most := int64(1)
-	for _, q := range queues {
-		most = max(most, q.Waiting)
-	}
-	return most
-}
-
-// unservedText says what tasks need that no live worker has, and what to do.
+// unservedText names a capability that no live worker has, and the remedy.
 func unservedText(need *servov1.UnservedNeed) string {
-	return Count(need.GetTasks(), false) + " for " + need.GetCapability() + ": " + need.GetRemedy()
+	return Plural(need.GetTasks(), "task", "tasks") + " for " + need.GetCapability() + ": " + need.GetRemedy()
 }
 
 // poolsWithoutWorkers are the pools with tasks that no live worker can run.
@@ -82,15 +73,19 @@ func poolsWithoutWorkers(s *servov1.Status) []*servov1.PoolStatus {
 	return out
 }
 
-// toneOf is a tone for a number that should be zero.
-func toneOf(n int64, tone string) string {
-	if n > 0 {
-		return tone
-	}
-	return ""
-}
-
-// quiet says that there is nothing to worry about.
+// quiet reports whether nothing needs the operator's attention.
 func (m OverviewModel) quiet() bool {
 	return len(m.Late) == 0 && len(m.Failed) == 0 && len(m.Alerts) == 0 && len(poolsWithoutWorkers(m.Status)) == 0 && !m.Status.GetDispatch().GetPaused()
+}
+
+// runOrigin is the config of a run, or who triggered it.
+func runOrigin(r *servov1.Run, tenants bool) string {
+	by := r.GetConfig()
+	if by == "" {
+		by = Words(r.GetTriggerType()) + " " + Clip(r.GetTriggeredBy(), 40)
+	}
+	if tenants {
+		return r.GetTenant() + " · " + by
+	}
+	return by
 }

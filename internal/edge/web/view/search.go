@@ -1,26 +1,11 @@
 package view
 
-import (
-	"net/url"
+import servov1 "go.arco.dev/servo/gen/servo/v1"
 
-	servov1 "go.arco.dev/servo/gen/servo/v1"
-)
-
-// FoundPath is the page of something that was looked for, or the nearest to it.
+// FoundPath is the page of a match, or the list that contains it.
 func FoundPath(f *servov1.Found) string {
 	tenant, workspace := f.GetTenant(), f.GetWorkspace()
-	list := func(path string, more url.Values) string {
-		if tenant != "" {
-			more.Set("tenant", tenant)
-		}
-		if workspace != "" {
-			more.Set("workspace", workspace)
-		}
-		if encoded := more.Encode(); encoded != "" {
-			return path + "?" + encoded
-		}
-		return path
-	}
+	scope := Scope{Tenant: tenant, Workspace: workspace}
 	switch f.GetKind() {
 	case "run":
 		return RunPath(tenant, f.GetId())
@@ -35,13 +20,13 @@ func FoundPath(f *servov1.Found) string {
 	case "alert":
 		return AlertPath(tenant, f.GetId())
 	case "pipeline":
-		return list("/ui/runs", url.Values{"pipeline": {f.GetName()}})
+		return scope.With("/ui/runs", "pipeline", f.GetName())
 	case "deployment":
-		return list("/ui/assets", url.Values{})
+		return scope.At("/ui/assets")
 	case "workspace":
-		return list("/ui/runs", url.Values{})
+		return scope.At("/ui/runs")
 	case "channel":
-		return list("/ui/alerts", url.Values{})
+		return scope.At("/ui/alerts")
 	case "pool":
 		return "/ui/workers"
 	}
@@ -51,13 +36,13 @@ func FoundPath(f *servov1.Found) string {
 	return TenantPath(tenant)
 }
 
-// foundKind is what was found of one kind.
+// foundKind is the matches of one kind.
 type foundKind struct {
 	Kind  string
 	Found []*servov1.Found
 }
 
-// byKind groups what was found, in the order in which the kinds come.
+// byKind groups matches, in the order of the first of each kind.
 func byKind(found []*servov1.Found) (groups []foundKind) {
 	at := map[string]int{}
 	for _, f := range found {
@@ -81,8 +66,8 @@ func (k foundKind) plural() string {
 	return string(text[0]-'a'+'A') + text[1:] + "s"
 }
 
-// where is whose something is.
-func where(f *servov1.Found) string {
+// foundIn is the tenant and workspace of a match.
+func foundIn(f *servov1.Found) string {
 	switch {
 	case f.GetTenant() == "" || f.GetKind() == "tenant":
 		return ""

@@ -9,37 +9,37 @@ import (
 	"go.arco.dev/servo/internal/domain/simulate"
 )
 
-// SimulatorModel is what a tenant's configs will do.
+// SimulatorModel is a simulation of a tenant's configs.
 type SimulatorModel struct {
 	Scope                Scope
 	Days, Slots          int32
-	Quota                int32 // runs at once; negative is any number
+	Quota                int32 // concurrent runs; negative is no limit
 	Zone                 *time.Location
 	Idle, WithoutHistory int32
 	Report               simulate.Report
 	Runs, Running        HourChart
 }
 
-// HourChart is a picture of hours.
+// HourChart is a chart with one value per hour.
 type HourChart struct {
-	Label         string // for those who do not see it
+	Label         string // accessible name
 	Width, Height int
-	Area          string // the path of the hours
-	Days          []Spot // where days begin
+	Area          string // path of the values
+	Days          []Spot // begin of days
 	Marks         []Spot // peaks
-	Clocks        []Spot // changes of the clock; with a y where there is room for the text
-	Levels        []Spot // with a number at the side
-	Limit         int    // y of the quota; 0 if it is not in the picture
+	Clocks        []Spot // clock changes; with a y if their text has room
+	Levels        []Spot // labels of the value axis
+	Limit         int    // y of the quota; 0 if it is not drawn
 	LimitLabel    string
 }
 
-// Spot is a place in a chart.
+// Spot is a point of a chart with its label.
 type Spot struct {
 	X, Y  int
 	Label string
 }
 
-// The sizes of a chart.
+// The sizes of a chart, in pixels.
 const (
 	chartWidth  = 1000
 	chartHeight = 190
@@ -50,7 +50,7 @@ const (
 	clockTextWidth = 230
 )
 
-// Drawn is the model with its pictures.
+// Drawn is the model with its charts.
 func (m SimulatorModel) Drawn() SimulatorModel {
 	if m.Zone == nil {
 		m.Zone = time.UTC
@@ -66,11 +66,11 @@ func (m SimulatorModel) Drawn() SimulatorModel {
 		}
 		m.Runs.Marks = append(m.Runs.Marks, mark)
 	}
-	m.Running = m.chart("Most runs at once, by hour", func(h simulate.Hour) int { return h.MaxRunning }, int(m.Quota))
+	m.Running = m.chart("Concurrent runs by hour", func(h simulate.Hour) int { return h.MaxRunning }, int(m.Quota))
 	return m
 }
 
-// x is where a time lies.
+// x is the position of a time.
 func (m SimulatorModel) x(at time.Time) int {
 	whole := m.Report.Until.Sub(m.Report.From)
 	if whole <= 0 {
@@ -84,21 +84,16 @@ func yOf(n, highest int) int {
 	return chartBottom - n*(chartBottom-chartTop)/max(highest, 1)
 }
 
-func (m SimulatorModel) highest(value func(simulate.Hour) int) (most int) {
-	for _, h := range m.Report.Hours {
-		most = max(most, value(h))
-	}
-	return max(most, 1)
-}
+func (m SimulatorModel) highest(value func(simulate.Hour) int) int { return max(m.most(value), 1) }
 
-// chart draws a value of each hour. A limit is drawn if it is not far above.
+// chart draws a value of each hour. A limit is drawn unless it is far above the values.
 func (m SimulatorModel) chart(label string, value func(simulate.Hour) int, limit int) HourChart {
 	highest := m.highest(value)
 	c := HourChart{Width: chartWidth, Height: chartHeight}
 	c.Label = fmt.Sprintf("%s: at most %d", label, highest)
 	if limit > 0 && limit <= 4*highest {
 		highest = max(highest, limit)
-		c.Limit, c.LimitLabel = yOf(limit, highest), fmt.Sprintf("quota: %d at once", limit)
+		c.Limit, c.LimitLabel = yOf(limit, highest), fmt.Sprintf("quota: %d runs", limit)
 	}
 	var area strings.Builder
 	fmt.Fprintf(&area, "M%d %d", chartLeft, chartBottom)
@@ -111,7 +106,7 @@ func (m SimulatorModel) chart(label string, value func(simulate.Hour) int, limit
 	fmt.Fprintf(&area, "H%dV%dZ", m.x(m.Report.Until), chartBottom)
 	c.Area = area.String()
 	c.Days = m.days()
-	room := 0 // up to here a text stands already
+	room := 0 // right end of the last text
 	for _, change := range m.Report.ClockChanges {
 		spot := Spot{X: m.x(change.At), Label: clockText(change)}
 		if spot.X >= room {
@@ -126,7 +121,7 @@ func (m SimulatorModel) chart(label string, value func(simulate.Hour) int, limit
 	return c
 }
 
-// days is where days of the tenant's zone begin; not all of them have room for their name.
+// days is the begin of each day in the tenant's zone; not all have room for their name.
 func (m SimulatorModel) days() (out []Spot) {
 	from := m.Report.From.In(m.Zone)
 	each := max(1, (int(m.Days)+13)/14)
@@ -143,39 +138,39 @@ func (m SimulatorModel) days() (out []Spot) {
 	}
 }
 
-// clockText is a change of the clock in words.
+// clockText describes a clock change.
 func clockText(c simulate.ClockChange) string {
 	word := "back"
 	if c.Kind == schedule.GapShift {
 		word = "forward"
 	}
-	return c.Zone + ": clock put " + word
+	return c.Zone + ": clock moves " + word
 }
 
-// effectWords says what a change of the clock does to slots.
+// effectWords is the effect of a clock change on slots.
 func effectWords(e simulate.ClockEffect) string {
 	slots := Plural(e.Slots, "slot", "slots")
 	switch e.Effect {
 	case simulate.EffectMoved:
-		return slots + " moved behind the gap"
+		return slots + " moved after the gap"
 	case simulate.EffectRepeated:
-		return slots + " fired again"
+		return slots + " fired twice"
 	}
-	return slots + " fired once, not twice"
+	return slots + " fired once"
 }
 
-// quotaWords says what a quota does.
+// quotaWords is the effect of a quota.
 func quotaWords(q simulate.QuotaMiss) string {
 	switch {
 	case q.Wait != nil && q.Limit == 0:
 		return Plural(q.Slots, "run never starts", "runs never start")
 	case q.Wait != nil:
-		return Plural(q.Slots, "run waits", "runs wait") + ", at most " + Duration(time.Duration(q.Wait.Max))
+		return Plural(q.Slots, "run waits", "runs wait") + ", up to " + Duration(time.Duration(q.Wait.Max))
 	}
 	return Plural(q.Slots, "slot is skipped", "slots are skipped")
 }
 
-// partNames are the first configs of a peak, and how many there are beside them.
+// partNames are the first configs of a peak and the number of others.
 func partNames(p simulate.PeakMinute) string {
 	names := make([]string, len(p.Configs))
 	for i, c := range p.Configs {
@@ -202,7 +197,7 @@ func someNames(names []string, all int) string {
 	return text
 }
 
-// refPath is the page of a config of a report, which is called workspace/name outside of the
+// refPath is the page of a config of a report, whose name is workspace/name outside of the
 // workspace default.
 func refPath(r simulate.Ref) string {
 	workspace, name, ok := strings.Cut(r.Config, "/")
@@ -212,7 +207,7 @@ func refPath(r simulate.Ref) string {
 	return ConfigPath(r.Tenant, workspace, name)
 }
 
-// most is the highest of the hours.
+// most is the largest value of an hour.
 func (m SimulatorModel) most(value func(simulate.Hour) int) int {
 	most := 0
 	for _, h := range m.Report.Hours {
@@ -230,14 +225,14 @@ func shortDuration(d simulate.Duration) string {
 
 func dayTime(t time.Time, zone *time.Location) string { return t.In(zone).Format("Mon 2 Jan 15:04") }
 
-// assumptions is what the picture leaves out.
+// assumptions are the limits of the simulation.
 func (m SimulatorModel) assumptions() string {
-	text := "Runs are taken to last as long as those of their pipeline did of late."
+	text := "The simulation uses the recent run durations of each pipeline."
 	if m.WithoutHistory > 0 {
-		text += " " + Plural(m.WithoutHistory, "config has", "configs have") + " no run to go by: a minute is taken."
+		text += " " + Plural(m.WithoutHistory, "config has", "configs have") + " no runs: 1 minute is assumed."
 	}
 	if m.Idle > 0 {
-		text += " " + Plural(m.Idle, "config is", "configs are") + " paused or disabled, and not in it."
+		text += " " + Plural(m.Idle, "config is", "configs are") + " paused or disabled and not included."
 	}
 	return text
 }

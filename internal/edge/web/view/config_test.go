@@ -15,7 +15,7 @@ func TestCronWords(t *testing.T) {
 	t.Parallel()
 	for cron, words := range map[string]string{
 		"30 2 * * *": "daily at 02:30", "* * * * *": "every minute", "*/15 * * * *": "every 15 minutes", "5 * * * *": "hourly at :05", "0 8 * * 1-5": "on workdays at 08:00",
-		"0 8 * * 7": "on Sundays at 08:00", "0 8 * * tue": "on Tuesdays at 08:00", "0 0 1 * *": "monthly on day 1 at 00:00", "0 0 L * *": "on the last of the month at 00:00",
+		"0 8 * * 7": "on Sundays at 08:00", "0 8 * * tue": "on Tuesdays at 08:00", "0 0 1 * *": "monthly on day 1 at 00:00", "0 0 L * *": "on the last day of the month at 00:00",
 		// What has no short words stays an expression.
 		"0 8 1 * 1": "0 8 1 * 1", "0 8 * 3 *": "0 8 * 3 *", "0 8,9 * * *": "0 8,9 * * *", "@daily": "@daily", "0 0 8 * * *": "0 0 8 * * *", "0 8 * * 1#2": "0 8 * * 1#2",
 	} {
@@ -48,7 +48,7 @@ func TestCalendar(t *testing.T) {
 		require.Equal(t, "2026-10-05", c.Weeks[0][0].Date)
 		require.Equal(t, "2026-11-08", c.Weeks[4][6].Date)
 		require.Equal(t, CalendarTo(now, zone).Format(time.DateOnly), c.Weeks[4][6].Date)
-		require.Equal(t, "no slots", on(t, c, "2026-11-02").Says())
+		require.Equal(t, "no slots", on(t, c, "2026-11-02").Summary())
 		require.Empty(t, on(t, c, "2026-11-02").Tone)
 	})
 
@@ -60,12 +60,12 @@ func TestCalendar(t *testing.T) {
 			{Day: "2026-11-04", Unknown: 1, Next: 2},
 			{Day: "2026-11-05", Next: 5},
 		}}, now, zone)
-		require.Equal(t, "3 skipped: overlap, 2 succeeded, 1 failed", on(t, c, "2026-11-02").Says())
+		require.Equal(t, "3 skipped: overlap, 2 succeeded, 1 failed", on(t, c, "2026-11-02").Summary())
 		require.Equal(t, toneBad, on(t, c, "2026-11-02").Tone)
-		require.Equal(t, "4 succeeded, 1 of them late or too long", on(t, c, "2026-11-03").Says())
+		require.Equal(t, "4 succeeded, 1 missed the SLA", on(t, c, "2026-11-03").Summary())
 		require.Equal(t, toneLate, on(t, c, "2026-11-03").Tone)
-		require.Equal(t, "1 fired, 2 to come", on(t, c, "2026-11-04").Says())
-		require.Equal(t, "5 to come", on(t, c, "2026-11-05").Says())
+		require.Equal(t, "1 fired, 2 to come", on(t, c, "2026-11-04").Summary())
+		require.Equal(t, "5 to come", on(t, c, "2026-11-05").Summary())
 		require.Empty(t, on(t, c, "2026-11-05").Tone, "there is nothing to look at yet")
 		require.EqualValues(t, 11, c.Slots())
 	})
@@ -79,8 +79,8 @@ func TestCalendar(t *testing.T) {
 			},
 			CountedFrom: timestamppb.New(time.Date(2026, 10, 6, 5, 0, 0, 0, zone)),
 		}, now, zone)
-		require.Equal(t, "1 skipped: paused, some skipped: paused, more than are counted here", on(t, c, "2026-10-06").Says())
-		require.Equal(t, "1 succeeded", on(t, c, "2026-10-07").Says())
+		require.Equal(t, "1 skipped: paused, some skipped: paused, not all counted", on(t, c, "2026-10-06").Summary())
+		require.Equal(t, "1 succeeded", on(t, c, "2026-10-07").Summary())
 	})
 }
 
