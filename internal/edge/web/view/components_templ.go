@@ -636,7 +636,7 @@ func Head(title string, crumbs ...Link) templ.Component {
 	})
 }
 
-// Card is a titled surface; aside stands at the right of its title.
+// Card is a titled surface; aside is at the right of its title.
 func Card(title string, aside templ.Component) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
