@@ -43,7 +43,7 @@ const (
 // listen opens both addresses before it serves any, so that a server that cannot have both
 // answers on none.
 func (d *Daemon) listen(ctx context.Context) error {
-	d.api = api.New(api.Config{
+	d.api = api.New(api.Options{
 		Store: d.store, Engine: d.engine, Logger: d.config.Logger, Version: d.config.Version, Name: d.config.Name, StartedAt: time.Now(), Tracer: d.config.Traces.Tracer(),
 		Breakers: breakers{d}, Guard: d.guard, Open: d.config.Open, Development: d.config.Development, Rates: d.config.Rates, Tokens: d.tokens,
 	})

@@ -54,8 +54,9 @@ var Rooms = []Room{
 		Name: "edge", Dir: "internal/edge", Holds: "what callers reach: gRPC API, REST, pages, callbacks, tokens, rate limits, metrics",
 		May: []string{"base", "domain", "store", "engine", "contract", "docs", "proof"}, Tests: []string{"devkit"},
 		Siblings: []string{
-			"api > oidc", "api > problem", "api > ratelimit", "callbacks > api", "callbacks > problem", "callbacks > rest",
-			"rest > api", "rest > problem", "web > api", "web > oidc", "web > problem", "web > rest",
+			"api > intercept", "api > oidc", "api > problem", "api > ratelimit", "callbacks > api", "callbacks > intercept", "callbacks > problem",
+			"callbacks > rest", "intercept > oidc", "intercept > problem", "intercept > ratelimit", "rest > api", "rest > intercept",
+			"rest > problem", "web > api", "web > intercept", "web > oidc", "web > problem", "web > rest",
 		},
 	},
 	{

@@ -62,7 +62,6 @@ var unreviewed = []string{
 	"internal/edge/metrics",
 	"internal/edge/oidc",
 	"internal/edge/problem",
-	"internal/edge/ratelimit",
 	"internal/edge/rest",
 	"internal/worker",
 	"internal/daemon",

@@ -54,9 +54,9 @@ func setupGuarded(t testing.TB) *guarded {
 }
 
 // another is one more server on the same database.
-func (g *guarded) another(t testing.TB, changes ...func(*api.Config)) *guarded {
+func (g *guarded) another(t testing.TB, changes ...func(*api.Options)) *guarded {
 	t.Helper()
-	config := api.Config{Store: g.db.Store, Engine: g.engine, Name: "guarded", Logger: slog.New(g.log)}
+	config := api.Options{Store: g.db.Store, Engine: g.engine, Name: "guarded", Logger: slog.New(g.log)}
 	for _, change := range changes {
 		change(&config)
 	}
@@ -376,7 +376,7 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 		require.Equal(t, codes.Unauthenticated, status.Code(err), reason)
 		answers[protojson.Format(problemOf(t, err))] = true
 		var reasons []string
-		for _, line := range g.log.with("a caller is not known") {
+		for _, line := range g.log.with("authentication failed") {
 			reasons = append(reasons, line["reason"])
 		}
 		require.Contains(t, reasons, reason)

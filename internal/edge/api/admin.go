@@ -28,7 +28,7 @@ const (
 func (s adminService) VerifyProjections(ctx context.Context, req *servov1.VerifyProjectionsRequest) (*servov1.VerifyProjectionsResponse, error) {
 	options := verify.Options{Sample: cmp.Or(int(req.GetSample()), defaultSample), Keep: maxDivergences}
 	if req.GetTenant() != "" {
-		tenant, err := s.tenants.id(ctx, req.GetTenant())
+		tenant, err := s.tenants.ID(ctx, req.GetTenant())
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func (s adminService) reportToProto(ctx context.Context, r verify.Report) *servo
 		out := &servov1.Divergence{Table: d.Table, Message: fmt.Sprint(d)}
 		if d.Tenant.UUID != uuid.Nil {
 			out.Tenant = d.Tenant.String()
-			if name, err := s.tenants.name(ctx, d.Tenant); err == nil { // what diverges may be the tenant itself
+			if name, err := s.tenants.Name(ctx, d.Tenant); err == nil { // what diverges may be the tenant itself
 				out.Tenant = name
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 	"go.arco.dev/servo/internal/base/webhook"
 	"go.arco.dev/servo/internal/domain/alert"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -29,7 +30,7 @@ func (s alertService) ownerOfAlerts(ctx context.Context, name string) (id.Tenant
 	if name == "" {
 		return id.Tenant{}, nil
 	}
-	return s.tenants.id(ctx, name)
+	return s.tenants.ID(ctx, name)
 }
 
 // ListAlerts implements servov1.AlertServiceServer.
@@ -141,12 +142,12 @@ func (s alertService) CreateAlertChannel(ctx context.Context, req *servov1.Creat
 	if err != nil {
 		return nil, err
 	}
-	if err := s.config.Guard.CheckTarget(ctx, "url", req.GetUrl()); err != nil {
+	if err := s.options.Guard.CheckTarget(ctx, "url", req.GetUrl()); err != nil {
 		return nil, err
 	}
 	made, secret, err := s.engine.CreateChannel(ctx, owner, alert.ChannelSettings{
 		Name: req.GetName(), URL: req.GetUrl(), Severity: alert.Severity(req.GetSeverity()), //nolint:gosec // the contract bounds it
-	}, metaOf(ctx))
+	}, intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -208,5 +209,5 @@ func (s alertService) DeleteAlertChannel(ctx context.Context, req *servov1.Delet
 	if err != nil {
 		return nil, err
 	}
-	return &servov1.DeleteAlertChannelResponse{}, s.engine.DeleteChannel(ctx, owner, req.GetChannel(), metaOf(ctx))
+	return &servov1.DeleteAlertChannelResponse{}, s.engine.DeleteChannel(ctx, owner, req.GetChannel(), intercept.Meta(ctx))
 }

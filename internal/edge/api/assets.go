@@ -20,7 +20,7 @@ type assetService struct {
 
 // active is the active deployment of a workspace of a tenant, by their names.
 func (s *Server) active(ctx context.Context, tenant, workspace string) (*deployed, error) {
-	owner, err := s.tenants.id(ctx, tenant)
+	owner, err := s.tenants.ID(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
-	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/store"
 )
@@ -27,7 +26,7 @@ func (s *Server) Callback(ctx context.Context, c push.Callback, read func(proto.
 		return nil, err
 	}
 	info := &grpc.UnaryServerInfo{Server: s, FullMethod: push.CallbackPath + string(c.Action)}
-	answer, err := s.unary(presigned)(ctx, req, info, func(ctx context.Context, req any) (any, error) {
+	answer, err := s.Presigned(pushWorker)(ctx, req, info, func(ctx context.Context, req any) (any, error) {
 		switch req := req.(type) {
 		case *servov1.ReportRequest:
 			if c.Action == push.ActionReport {
@@ -51,12 +50,6 @@ func (s *Server) Callback(ctx context.Context, c push.Callback, read func(proto.
 		return nil, err
 	}
 	return answer.(proto.Message), nil //nolint:forcetypeassert // all of these are
-}
-
-// presigned is whoever calls a presigned URL: it was made for one attempt, and lets nobody do
-// more than that.
-func presigned(context.Context, string) (identity, error) {
-	return identity{Caller: access.Caller{Actor: pushWorker}, presigned: true}, nil
 }
 
 // callbackRequest makes the request of the contract that a callback amounts to.
@@ -135,9 +128,9 @@ func (s *Server) upstreamRequest(ctx context.Context, c push.Callback, read func
 	if err := read(asked); err != nil {
 		return nil, err
 	}
-	tenant, err := s.tenants.name(ctx, c.Tenant)
+	tenant, err := s.tenants.Name(ctx, c.Tenant)
 	if err != nil {
-		return nil, s.explain(ctx, push.CallbackPath+string(c.Action), err)
+		return nil, s.Explain(ctx, push.CallbackPath+string(c.Action), err)
 	}
 	if asked.GetTenant() != "" && asked.GetTenant() != tenant {
 		return nil, fault.New(fault.InvalidArgument, "is another than that of the URL", fault.Field("tenant"), fault.Remedy("leave it out"))

@@ -13,6 +13,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/domain/schedule"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
@@ -43,14 +44,14 @@ func (s configService) findAny(ctx context.Context, req configRequest) (store.Co
 }
 
 func (s configService) findBy(ctx context.Context, req configRequest, byID func(context.Context, store.ConfigKey) (store.ConfigView, error)) (store.ConfigView, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return store.ConfigView{}, err
 	}
 	if parsed, err := uuid.Parse(req.GetConfig()); err == nil {
 		found, err := byID(ctx, store.ConfigKey{Tenant: tenant, Config: id.Of[id.Config](parsed)})
 		if err == nil {
-			err = reaches(ctx, found.WorkspaceName, "config", req.GetConfig())
+			err = intercept.Reaches(ctx, found.WorkspaceName, "config", req.GetConfig())
 		}
 		if !fault.Is(err, fault.NotFound) {
 			return found, err
@@ -64,7 +65,7 @@ func (s configService) findBy(ctx context.Context, req configRequest, byID func(
 
 // CreateConfig implements servov1.ConfigServiceServer.
 func (s configService) CreateConfig(ctx context.Context, req *servov1.CreateConfigRequest) (*servov1.Config, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (s configService) CreateConfig(ctx context.Context, req *servov1.CreateConf
 		return nil, err
 	}
 	return s.save(ctx, req.GetTenant(), engine.SaveConfigs{
-		Tenant: tenant, Workspace: req.GetWorkspace(), Reason: req.GetReason(), Meta: metaOf(ctx),
+		Tenant: tenant, Workspace: req.GetWorkspace(), Reason: req.GetReason(), Meta: intercept.Meta(ctx),
 		Configs: []engine.SaveConfig{{Name: req.GetName(), Spec: spec, Enabled: req.Enabled, Mode: engine.SaveNew}},
 	})
 }
@@ -105,12 +106,12 @@ func (s *Server) saveInputs(ctx context.Context, r engine.SaveConfigs, inputs []
 
 // ApplyConfigs implements servov1.ConfigServiceServer.
 func (s configService) ApplyConfigs(ctx context.Context, req *servov1.ApplyConfigsRequest) (*servov1.ApplyConfigsResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
 	r := engine.SaveConfigs{
-		Tenant: tenant, Workspace: req.GetWorkspace(), Reason: req.GetReason(), DryRun: req.GetDryRun(), Coming: req.GetComing(), Meta: metaOf(ctx),
+		Tenant: tenant, Workspace: req.GetWorkspace(), Reason: req.GetReason(), DryRun: req.GetDryRun(), Coming: req.GetComing(), Meta: intercept.Meta(ctx),
 	}
 	saved, err := s.saveInputs(ctx, r, req.GetConfigs())
 	if err != nil {
@@ -182,7 +183,7 @@ func (s configService) ListConfigs(ctx context.Context, req *servov1.ListConfigs
 		}
 	}
 	for _, c := range configs {
-		name, err := s.tenants.name(ctx, c.Tenant)
+		name, err := s.tenants.Name(ctx, c.Tenant)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +224,7 @@ func (s configService) listConfigs(ctx context.Context, tenant id.Tenant, req *s
 			after.Config, err = id.Parse[id.Config]("page_token", config)
 		}
 		if err != nil {
-			return nil, badToken("is not a page token")
+			return nil, intercept.BadPageToken("is not a page token")
 		}
 	}
 	return s.store.ListAllConfigs(ctx, filter, after, p.size+1)
@@ -273,7 +274,7 @@ func (s configService) change(ctx context.Context, req configRequest, version in
 	if err != nil {
 		return nil, err
 	}
-	changed, err := do(ctx, engine.ChangeConfig{Tenant: found.Tenant, Config: found.ID, Version: version, Reason: reason, Meta: metaOf(ctx)})
+	changed, err := do(ctx, engine.ChangeConfig{Tenant: found.Tenant, Config: found.ID, Version: version, Reason: reason, Meta: intercept.Meta(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +317,7 @@ func (s configService) TriggerConfig(ctx context.Context, req *servov1.TriggerCo
 	if err != nil {
 		return nil, err
 	}
-	key, err := idempotencyKey(ctx)
+	key, err := intercept.IdempotencyKey(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +326,7 @@ func (s configService) TriggerConfig(ctx context.Context, req *servov1.TriggerCo
 		return nil, err
 	}
 	triggered, err := s.engine.TriggerConfig(ctx, found.Tenant, found.ID, engine.Trigger{
-		TriggeredBy: callerOf(ctx).Actor, Note: req.GetNote(), IdempotencyKey: key, Meta: metaOf(ctx), Parameters: parameters,
+		TriggeredBy: intercept.Caller(ctx).Actor, Note: req.GetNote(), IdempotencyKey: key, Meta: intercept.Meta(ctx), Parameters: parameters,
 		WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(),
 	})
 	if err != nil {

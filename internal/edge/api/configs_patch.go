@@ -13,6 +13,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/suggest"
 	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
@@ -67,7 +68,7 @@ func (s configService) patch(ctx context.Context, req *servov1.UpdateConfigReque
 		change.Version = current.Version // fields that were read must not undo what another call writes
 	}
 	return s.save(ctx, req.GetTenant(), engine.SaveConfigs{
-		Tenant: current.Tenant, Workspace: current.WorkspaceName, Reason: req.GetReason(), Meta: metaOf(ctx), Configs: []engine.SaveConfig{change},
+		Tenant: current.Tenant, Workspace: current.WorkspaceName, Reason: req.GetReason(), Meta: intercept.Meta(ctx), Configs: []engine.SaveConfig{change},
 	})
 }
 

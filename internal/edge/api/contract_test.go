@@ -23,7 +23,7 @@ import (
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
-	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 )
 
@@ -31,7 +31,7 @@ import (
 func methods(t testing.TB) []protoreflect.MethodDescriptor {
 	t.Helper()
 	var found []protoreflect.MethodDescriptor
-	for _, file := range api.Contract() {
+	for _, file := range intercept.Contract() {
 		for i := range file.Services().Len() {
 			of := file.Services().Get(i).Methods()
 			for j := range of.Len() {
@@ -51,7 +51,7 @@ func TestContract(t *testing.T) {
 		t.Parallel()
 		n := 0
 		protoregistry.GlobalFiles.RangeFilesByPackage("servo.v1", func(protoreflect.FileDescriptor) bool { n++; return true })
-		require.Len(t, api.Contract(), n)
+		require.Len(t, intercept.Contract(), n)
 	})
 
 	for _, method := range methods(t) {
@@ -178,60 +178,6 @@ func TestUnknownTenants(t *testing.T) {
 	}
 }
 
-func TestValidation(t *testing.T) {
-	t.Parallel()
-	check := api.Check
-	refusals := func(t *testing.T, req proto.Message) []fault.Violation {
-		t.Helper()
-		f, ok := fault.As(check(req))
-		require.True(t, ok)
-		require.Equal(t, fault.InvalidArgument, f.Code)
-		for _, v := range f.Violations() {
-			require.NotEmpty(t, v.Message)
-			require.NotEmpty(t, v.Remedy, v.Field)
-		}
-		return f.Violations()
-	}
-
-	t.Run("all broken rules are told at once, by the names of the contract", func(t *testing.T) {
-		t.Parallel()
-		found := refusals(t, &servov1.ClaimRequest{ClaimId: "x", Max: 5000})
-		fields := map[string]string{}
-		for _, v := range found {
-			fields[v.Field] = v.Message
-		}
-		require.Equal(t, map[string]string{
-			"worker_id": "must be at least 1 characters", "claim_id": "must be a valid UUID",
-			"pools": "must contain at least 1 item(s)", "max": "must be greater than or equal to 1 and less than or equal to 1000",
-		}, fields)
-	})
-
-	t.Run("a field inside a list has its place", func(t *testing.T) {
-		t.Parallel()
-		item := &servov1.ReportItem{Lease: "x", Action: &servov1.ReportItem_Start{Start: &servov1.Start{}}}
-		bad := &servov1.ReportItem{Lease: "x", Action: &servov1.ReportItem_Fail{Fail: &servov1.Fail{Error: &servov1.Failure{}}}}
-		found := refusals(t, &servov1.ReportRequest{WorkerId: "w", Items: []*servov1.ReportItem{item, bad, {Lease: "x"}}})
-		require.Len(t, found, 2)
-		require.Equal(t, "items[1].fail.error.code", found[0].Field)
-		require.Equal(t, "items[2].action", found[1].Field)
-	})
-
-	t.Run("a hundred broken rules are enough", func(t *testing.T) {
-		t.Parallel()
-		items := make([]*servov1.ReportItem, 1000)
-		for i := range items {
-			items[i] = &servov1.ReportItem{}
-		}
-		require.Len(t, refusals(t, &servov1.ReportRequest{WorkerId: "w", Items: items}), 100)
-	})
-
-	t.Run("what keeps the rules passes", func(t *testing.T) {
-		t.Parallel()
-		require.NoError(t, check(&servov1.ListRunsRequest{Tenant: "acme", PageSize: 100}))
-		require.NoError(t, check("no message"))
-	})
-}
-
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	b := setupBare(t, engine.Config{})
@@ -251,7 +197,7 @@ func TestErrors(t *testing.T) {
 		logged := b.log.with("a call panicked")
 		require.Len(t, logged, 1)
 		require.Equal(t, "swordfish", logged[0]["panic"])
-		require.Contains(t, logged[0]["stack"], "edge_test.go")
+		require.Contains(t, logged[0]["stack"], "contract_test.go")
 	})
 
 	t.Run("a stream's panic too", func(t *testing.T) {
@@ -278,7 +224,7 @@ func TestErrors(t *testing.T) {
 		t.Parallel()
 		p := requireRefused(t, call(t.Context(), fails(fmt.Errorf("read: %w", io.ErrUnexpectedEOF))), codes.Unavailable, "")
 		require.Positive(t, p.GetRetryAfter().AsDuration())
-		require.Len(t, b.log.with("the database is away"), 1)
+		require.Len(t, b.log.with("database unavailable"), 1)
 	})
 
 	t.Run("who has gone is told nothing about the database", func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/domain/platform"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
@@ -17,7 +18,7 @@ func (s taskService) ForceCancelTask(ctx context.Context, req *servov1.ForceCanc
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.engine.ForceCancelTask(ctx, engine.ForceCancel{TaskKey: key, Reason: req.GetReason(), Meta: metaOf(ctx)}); err != nil {
+	if _, err := s.engine.ForceCancelTask(ctx, engine.ForceCancel{TaskKey: key, Reason: req.GetReason(), Meta: intercept.Meta(ctx)}); err != nil {
 		return nil, err
 	}
 	return s.GetTask(ctx, &servov1.GetTaskRequest{Tenant: req.GetTenant(), Run: req.GetRun(), Task: req.GetTask()})
@@ -25,7 +26,7 @@ func (s taskService) ForceCancelTask(ctx context.Context, req *servov1.ForceCanc
 
 // PauseDispatch implements servov1.AdminServiceServer.
 func (s adminService) PauseDispatch(ctx context.Context, req *servov1.PauseDispatchRequest) (*servov1.DispatchStatus, error) {
-	dispatch, err := s.engine.PauseDispatch(ctx, engine.Turn{Reason: req.GetReason(), By: callerOf(ctx).Actor, Meta: metaOf(ctx)})
+	dispatch, err := s.engine.PauseDispatch(ctx, engine.Turn{Reason: req.GetReason(), By: intercept.Caller(ctx).Actor, Meta: intercept.Meta(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func (s adminService) PauseDispatch(ctx context.Context, req *servov1.PauseDispa
 
 // ResumeDispatch implements servov1.AdminServiceServer.
 func (s adminService) ResumeDispatch(ctx context.Context, req *servov1.ResumeDispatchRequest) (*servov1.DispatchStatus, error) {
-	dispatch, err := s.engine.ResumeDispatch(ctx, engine.Turn{Reason: req.GetReason(), By: callerOf(ctx).Actor, Meta: metaOf(ctx)})
+	dispatch, err := s.engine.ResumeDispatch(ctx, engine.Turn{Reason: req.GetReason(), By: intercept.Caller(ctx).Actor, Meta: intercept.Meta(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -74,12 +75,12 @@ func dispatchToProto(s store.Switch) *servov1.Dispatch {
 
 // PauseAsset implements servov1.AssetServiceServer.
 func (s assetService) PauseAsset(ctx context.Context, req *servov1.PauseAssetRequest) (*servov1.Asset, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
 	_, err = s.engine.PauseAsset(ctx, engine.AssetPause{
-		Tenant: tenant, Workspace: req.GetWorkspace(), Asset: req.GetAsset(), Reason: req.GetReason(), By: callerOf(ctx).Actor, Meta: metaOf(ctx),
+		Tenant: tenant, Workspace: req.GetWorkspace(), Asset: req.GetAsset(), Reason: req.GetReason(), By: intercept.Caller(ctx).Actor, Meta: intercept.Meta(ctx),
 	})
 	if err != nil {
 		return nil, err
@@ -89,12 +90,12 @@ func (s assetService) PauseAsset(ctx context.Context, req *servov1.PauseAssetReq
 
 // ResumeAsset implements servov1.AssetServiceServer.
 func (s assetService) ResumeAsset(ctx context.Context, req *servov1.ResumeAssetRequest) (*servov1.ResumeAssetResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
 	changed, err := s.engine.ResumeAsset(ctx, engine.AssetPause{
-		Tenant: tenant, Workspace: req.GetWorkspace(), Asset: req.GetAsset(), Reason: req.GetReason(), By: callerOf(ctx).Actor, Meta: metaOf(ctx),
+		Tenant: tenant, Workspace: req.GetWorkspace(), Asset: req.GetAsset(), Reason: req.GetReason(), By: intercept.Caller(ctx).Actor, Meta: intercept.Meta(ctx),
 	})
 	if err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (s assetService) ResumeAsset(ctx context.Context, req *servov1.ResumeAssetR
 
 // pauses are the pauses of a workspace by asset.
 func (s assetService) pauses(ctx context.Context, tenant, workspace string) (map[string]*servov1.AssetPause, error) {
-	owner, err := s.tenants.id(ctx, tenant)
+	owner, err := s.tenants.ID(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -35,7 +36,7 @@ func (s deploymentService) warnOfWorkers(ctx context.Context, manifest *asset.Ma
 
 // Deploy implements servov1.DeploymentServiceServer.
 func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployRequest) (*servov1.DeployResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployReques
 		answer.Deployment, err = s.dryRun(ctx, tenant, workspace.Name, manifest, digest)
 		return answer, err
 	}
-	deployed, err := s.engine.Deploy(ctx, tenant, workspace.Name, manifest, metaOf(ctx))
+	deployed, err := s.engine.Deploy(ctx, tenant, workspace.Name, manifest, intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (s deploymentService) checkEndpoints(manifest *asset.Manifest) error {
 		if a.HTTP == nil {
 			continue
 		}
-		if f, refused := fault.As(s.config.Guard.CheckURL("assets["+a.Key+"].http.url", a.HTTP.URL)); refused {
+		if f, refused := fault.As(s.options.Guard.CheckURL("assets["+a.Key+"].http.url", a.HTTP.URL)); refused {
 			found = append(found, f.Violation)
 		}
 	}
@@ -165,7 +166,7 @@ func (s deploymentService) dryRun(ctx context.Context, tenant id.Tenant, workspa
 
 // GetDeployment implements servov1.DeploymentServiceServer.
 func (s deploymentService) GetDeployment(ctx context.Context, req *servov1.GetDeploymentRequest) (*servov1.Deployment, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +176,7 @@ func (s deploymentService) GetDeployment(ctx context.Context, req *servov1.GetDe
 	}
 	view, err := s.store.GetDeployment(ctx, tenant, wanted)
 	if err == nil {
-		err = reaches(ctx, view.WorkspaceName, "deployment", wanted.String())
+		err = intercept.Reaches(ctx, view.WorkspaceName, "deployment", wanted.String())
 	}
 	if err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func (s deploymentService) GetDeployment(ctx context.Context, req *servov1.GetDe
 
 // ListDeployments implements servov1.DeploymentServiceServer.
 func (s deploymentService) ListDeployments(ctx context.Context, req *servov1.ListDeploymentsRequest) (*servov1.ListDeploymentsResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}

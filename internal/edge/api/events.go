@@ -6,6 +6,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 )
 
@@ -17,7 +18,7 @@ type eventService struct {
 
 // SendEvent implements servov1.EventServiceServer.
 func (s eventService) SendEvent(ctx context.Context, req *servov1.SendEventRequest) (*servov1.SendEventResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +28,7 @@ func (s eventService) SendEvent(ctx context.Context, req *servov1.SendEventReque
 	}
 	sent, err := s.engine.SendEvent(ctx, engine.SendEvent{
 		Tenant: tenant, Workspace: req.GetWorkspace(), Name: req.GetName(), Key: req.GetDedupeKey(), Parameters: parameters,
-		Reason: req.GetReason(), Meta: metaOf(ctx),
+		Reason: req.GetReason(), Meta: intercept.Meta(ctx),
 	})
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func (s eventService) SendEvent(ctx context.Context, req *servov1.SendEventReque
 
 // GetEvent implements servov1.EventServiceServer.
 func (s eventService) GetEvent(ctx context.Context, req *servov1.GetEventRequest) (*servov1.OutsideEvent, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}

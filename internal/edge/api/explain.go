@@ -39,8 +39,8 @@ func (s runService) ExplainRun(ctx context.Context, req *servov1.ExplainRunReque
 
 // explanation adds what this server alone knows.
 func (s *Server) explanation(why engine.Why) (*servov1.Explanation, error) {
-	if s.config.Breakers != nil && why.Pool != "" {
-		if b, known := s.config.Breakers.Breaker(why.Pool); known && b.State == push.BreakerOpen {
+	if s.options.Breakers != nil && why.Pool != "" {
+		if b, known := s.options.Breakers.Breaker(why.Pool); known && b.State == push.BreakerOpen {
 			why = why.BreakerOpen(b.RetryAt)
 		}
 	}

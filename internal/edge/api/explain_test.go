@@ -123,7 +123,7 @@ func (o openBreaker) Breaker(pool string) (api.Breaker, bool) {
 // beside is another API on the same engine.
 func (b *bundle) beside(t testing.TB, breakers api.Breakers) servov1.TaskServiceClient {
 	t.Helper()
-	other := api.New(api.Config{Store: b.db.Store, Engine: b.engine, Breakers: breakers, Open: true})
+	other := api.New(api.Options{Store: b.db.Store, Engine: b.engine, Breakers: breakers, Open: true})
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(other.Unary()))
 	other.Register(server)

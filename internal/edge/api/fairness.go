@@ -22,7 +22,7 @@ func (s fairnessService) ListShares(ctx context.Context, req *servov1.ListShares
 	var tenant id.Tenant
 	if req.GetTenant() != "" {
 		var err error
-		if tenant, err = s.tenants.id(ctx, req.GetTenant()); err != nil {
+		if tenant, err = s.tenants.ID(ctx, req.GetTenant()); err != nil {
 			return nil, err
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
 	"go.arco.dev/servo/internal/domain/access"
-	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 )
 
@@ -27,7 +27,7 @@ func keyed(ctx context.Context, key string) context.Context {
 }
 
 // replayed reports whether an answer was given before.
-func replayed(md metadata.MD) bool { return len(md.Get(api.Replayed)) == 1 }
+func replayed(md metadata.MD) bool { return len(md.Get(intercept.Replayed)) == 1 }
 
 const lockedManifest = manifestText + `  - {name: locked, select: [s/one]}
 `
@@ -114,7 +114,7 @@ func TestEveryChangeIsMadeOnce(t *testing.T) {
 	}
 	left := map[protoreflect.FullName]protoreflect.MethodDescriptor{}
 	for _, method := range methods(t) {
-		if api.TakesKey(access.Methods()[pathOf(method)]) && !api.TakesOwnKey(pathOf(method)) {
+		if intercept.TakesKey(access.Methods()[pathOf(method)]) && !intercept.KeepsOwnKey(pathOf(method)) {
 			left[method.Input().FullName()] = method
 		}
 	}
@@ -143,7 +143,7 @@ func TestEveryChangeIsMadeOnce(t *testing.T) {
 		again, md, err := call(key)
 		require.NoError(t, err, "%s", method.Name())
 		require.True(t, replayed(md), "%s", method.Name())
-		require.True(t, proto.Equal(api.WithoutSecrets(first), again), "%s: %v is not %v", method.Name(), again, first)
+		require.True(t, proto.Equal(intercept.WithoutSecrets(first), again), "%s: %v is not %v", method.Name(), again, first)
 		require.Equal(t, after, events(), "%s is made once", method.Name())
 		require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.answered_calls WHERE key = $1`, key))
 	}
@@ -176,11 +176,11 @@ func TestSecretsAreMarked(t *testing.T) {
 		seen[m.FullName()] = true
 		for i := range m.Fields().Len() {
 			field := m.Fields().Get(i)
-			if api.SecretField(field) {
+			if intercept.SecretField(field) {
 				marked++
 				continue
 			}
-			if holds := field.Kind() == protoreflect.StringKind || field.Kind() == protoreflect.BytesKind; holds && api.SecretName.MatchString(string(field.Name())) {
+			if holds := field.Kind() == protoreflect.StringKind || field.Kind() == protoreflect.BytesKind; holds && intercept.SecretName.MatchString(string(field.Name())) {
 				require.Contains(t, harmless, field.FullName(), "mark it with debug_redact, or say here that it is none")
 			}
 			if field.Message() != nil {
@@ -189,7 +189,7 @@ func TestSecretsAreMarked(t *testing.T) {
 		}
 	}
 	for _, method := range methods(t) {
-		if api.TakesKey(access.Methods()[pathOf(method)]) {
+		if intercept.TakesKey(access.Methods()[pathOf(method)]) {
 			walk(method.Output())
 		}
 	}

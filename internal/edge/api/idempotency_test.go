@@ -27,6 +27,7 @@ import (
 	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
@@ -40,7 +41,7 @@ func through(t testing.TB, db *servotest.Database, url string, connections int32
 	made := engine.New(own, engine.Config{Quotas: tenant.NoLimits(), PollEvery: 50 * time.Millisecond}, nil)
 	t.Cleanup(made.Stop)
 	b := &bundle{db: &servotest.Database{Store: own, URL: db.URL}, engine: made}
-	return newReplica(t, b, api.Config{}), own
+	return newReplica(t, b, api.Options{}), own
 }
 
 // answered counts the keys that stand for an answer.
@@ -99,7 +100,7 @@ func TestFiftyAtOnce(t *testing.T) {
 					if made, ok := answer.(*servov1.CreateKeyResponse); ok && made.GetSecret() != "" {
 						secrets++
 					}
-					answers = append(answers, api.WithoutSecrets(answer))
+					answers = append(answers, intercept.WithoutSecrets(answer))
 				})
 			}
 			all.Wait()
@@ -117,7 +118,7 @@ func TestFiftyAtOnce(t *testing.T) {
 }
 
 func protoFind(path string) (protoreflect.MethodDescriptor, error) {
-	for _, file := range api.Contract() {
+	for _, file := range intercept.Contract() {
 		for i := range file.Services().Len() {
 			of := file.Services().Get(i).Methods()
 			for j := range of.Len() {
@@ -348,7 +349,7 @@ func TestTwins(t *testing.T) {
 
 	t.Run("a twin whose patience is over is told to come back", func(t *testing.T) {
 		t.Parallel()
-		impatient := newReplica(t, b, api.Config{})
+		impatient := newReplica(t, b, api.Options{})
 		impatient.server.SetPatience(time.Millisecond)
 		_, err := within(t.Context(), b, "slow", "slow", func(ctx context.Context) (any, error) {
 			answer, err := create(ctx, "slow")

@@ -7,6 +7,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -21,7 +22,7 @@ func (s *Server) ownerOrAll(ctx context.Context, name string) (id.Tenant, error)
 	if name == "" {
 		return id.Tenant{}, nil
 	}
-	return s.tenants.id(ctx, name)
+	return s.tenants.ID(ctx, name)
 }
 
 // CreateKey implements servov1.KeyServiceServer.
@@ -32,11 +33,11 @@ func (s keyService) CreateKey(ctx context.Context, req *servov1.CreateKeyRequest
 	}
 	made, secret, err := s.engine.CreateAPIKey(ctx, owner, access.Settings{
 		Name: req.GetName(), Role: access.Role(req.GetRole()), Workspace: req.GetWorkspace(), Pools: req.GetPools(),
-	}, req.GetExpiresIn().AsDuration(), metaOf(ctx))
+	}, req.GetExpiresIn().AsDuration(), intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}
-	store.AfterCommit(ctx, func() { s.callers.forget(made.Public) })
+	store.AfterCommit(ctx, func() { s.ForgetKey(made.Public) })
 	return &servov1.CreateKeyResponse{Key: apiKeyToProto(made, access.Active), Secret: secret.Text()}, nil
 }
 
@@ -84,10 +85,10 @@ func (s keyService) ListKeys(ctx context.Context, req *servov1.ListKeysRequest) 
 
 // WhoAmI implements servov1.KeyServiceServer.
 func (s keyService) WhoAmI(ctx context.Context, _ *servov1.WhoAmIRequest) (*servov1.Caller, error) {
-	caller := callerOf(ctx)
+	caller := intercept.Caller(ctx)
 	answer := &servov1.Caller{
 		Actor: caller.Actor, Role: string(caller.Role), Tenant: caller.TenantName, Pools: caller.Pools,
-		Open: s.config.Open, Development: s.config.Development, ExpiresAt: timestamp(caller.ExpiresAt),
+		Open: s.options.Open, Development: s.options.Development, ExpiresAt: timestamp(caller.ExpiresAt),
 	}
 	if len(caller.Workspaces) > 0 {
 		answer.Workspace = caller.Workspaces[0]
@@ -111,11 +112,11 @@ func (s keyService) RotateKey(ctx context.Context, req *servov1.RotateKeyRequest
 	if req.GetOverlap() != nil {
 		overlap = req.GetOverlap().AsDuration()
 	}
-	made, before, secret, err := s.engine.RotateAPIKey(ctx, owner, req.GetKey(), overlap, metaOf(ctx))
+	made, before, secret, err := s.engine.RotateAPIKey(ctx, owner, req.GetKey(), overlap, intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}
-	store.AfterCommit(ctx, func() { s.callers.forget(before.Public) })
+	store.AfterCommit(ctx, func() { s.ForgetKey(before.Public) })
 	return &servov1.CreateKeyResponse{Key: apiKeyToProto(made, access.Active), Secret: secret.Text()}, nil
 }
 
@@ -125,10 +126,10 @@ func (s keyService) RevokeKey(ctx context.Context, req *servov1.RevokeKeyRequest
 	if err != nil {
 		return nil, err
 	}
-	revoked, err := s.engine.RevokeAPIKey(ctx, owner, req.GetKey(), req.GetReason(), metaOf(ctx))
+	revoked, err := s.engine.RevokeAPIKey(ctx, owner, req.GetKey(), req.GetReason(), intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}
-	store.AfterCommit(ctx, func() { s.callers.forget(revoked.Public) })
+	store.AfterCommit(ctx, func() { s.ForgetKey(revoked.Public) })
 	return apiKeyToProto(revoked, revoked.StateAt(time.Time{})), nil
 }

@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -53,7 +54,7 @@ func leaseOf(ctx context.Context, text string) (handle, error) {
 // poolsOf are the pools whose leases a caller may report; nil is all of them. They include pools
 // that its tenant no longer owns: what it claimed while it could it may also end.
 func poolsOf(ctx context.Context) []string {
-	if worker := callerOf(ctx); worker.Role == access.Worker {
+	if worker := intercept.Caller(ctx); worker.Role == access.Worker {
 		return append([]string{}, worker.Reports...)
 	}
 	return nil
@@ -61,7 +62,7 @@ func poolsOf(ctx context.Context) []string {
 
 // workerTenant is the tenant of a caller that works for one tenant only; zero is for all.
 func workerTenant(ctx context.Context) id.Tenant {
-	if worker := callerOf(ctx); worker.Role == access.Worker {
+	if worker := intercept.Caller(ctx); worker.Role == access.Worker {
 		return worker.Tenant
 	}
 	return id.Tenant{}

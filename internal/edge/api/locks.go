@@ -4,6 +4,7 @@ import (
 	"context"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
@@ -16,7 +17,7 @@ type lockService struct {
 
 // ListLocks implements servov1.LockServiceServer.
 func (s lockService) ListLocks(ctx context.Context, req *servov1.ListLocksRequest) (*servov1.ListLocksResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -38,11 +39,11 @@ func (s lockService) ListLocks(ctx context.Context, req *servov1.ListLocksReques
 
 // ReleaseLock implements servov1.LockServiceServer.
 func (s lockService) ReleaseLock(ctx context.Context, req *servov1.ReleaseLockRequest) (*servov1.ReleaseLockResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
-	lock, _, err := s.engine.ReleaseLock(ctx, tenant, req.GetKey(), req.GetReason(), metaOf(ctx))
+	lock, _, err := s.engine.ReleaseLock(ctx, tenant, req.GetKey(), req.GetReason(), intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
@@ -102,7 +103,7 @@ func logPosition(p page) (logPlace, error) {
 	attempt, attemptErr := strconv.ParseInt(first, 10, 32)
 	seq, seqErr := strconv.ParseInt(second, 10, 64)
 	if attemptErr != nil || seqErr != nil {
-		return logPlace{}, badToken("is not a page token")
+		return logPlace{}, intercept.BadPageToken("is not a page token")
 	}
 	return logPlace{int32(attempt), seq}, nil
 }

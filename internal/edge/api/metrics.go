@@ -32,7 +32,7 @@ type metricsService struct {
 
 // GetTenantMetrics implements servov1.MetricsServiceServer.
 func (s metricsService) GetTenantMetrics(ctx context.Context, req *servov1.GetTenantMetricsRequest) (*servov1.TenantMetrics, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func setupTrusting(t testing.TB) *trusting {
 	return &trusting{guarded: (&guarded{bundle: setup(t)}).another(t, believing(t, i)), issuer: i}
 }
 
-func believing(t testing.TB, i *issuer.Issuer) func(*api.Config) {
+func believing(t testing.TB, i *issuer.Issuer) func(*api.Options) {
 	t.Helper()
 	one := oidc.Issuer{URL: i.URL, Audiences: []string{issuer.Audience}, Algorithms: []string{"RS256", "ES256"}, Subject: "sub"}
 	for _, role := range access.Roles() {
@@ -55,7 +55,7 @@ func believing(t testing.TB, i *issuer.Issuer) func(*api.Config) {
 	v, err := oidc.NewVerifier(oidc.Settings{Issuers: []oidc.Issuer{one}}, oidc.Config{})
 	require.NoError(t, err)
 	t.Cleanup(v.Stop)
-	return func(c *api.Config) { c.Tokens = v }
+	return func(c *api.Options) { c.Tokens = v }
 }
 
 // token is one of somebody with these grants.
@@ -285,7 +285,7 @@ func TestTokensThatAreNotBelieved(t *testing.T) {
 	t.Run("the log says why, and has no token", func(t *testing.T) {
 		t.Parallel()
 		var reasons []string
-		for _, line := range g.log.with("a caller is not known") {
+		for _, line := range g.log.with("authentication failed") {
 			reasons = append(reasons, line["reason"])
 			require.NotContains(t, fmt.Sprint(line), "eyJ")
 		}

@@ -3,19 +3,11 @@ package api
 import (
 	"strconv"
 
-	"google.golang.org/protobuf/proto"
-
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
-
-// listRequest is a request for a page.
-type listRequest interface {
-	proto.Message
-	GetPageSize() int32
-	GetPageToken() string
-}
 
 const (
 	defaultPageSize = 20
@@ -30,7 +22,7 @@ type page struct {
 
 // pageOf reads which page a request is for. Its token was opened before (see paged): what is
 // left of it is a position of this very list.
-func pageOf(req listRequest) (page, error) {
+func pageOf(req intercept.ListRequest) (page, error) {
 	p := page{size: int(req.GetPageSize()), after: req.GetPageToken()}
 	if p.size == 0 {
 		p.size = defaultPageSize
@@ -43,11 +35,6 @@ func pageOf(req listRequest) (page, error) {
 
 // next is the token that goes on after a position. It is sealed on the way out.
 func (p page) next(position string) string { return position }
-
-func badToken(message string) error {
-	return fault.New(fault.InvalidArgument, message, fault.Field("page_token"),
-		fault.Remedy("send the next_page_token of the page before, with the same filter, or none for the first page"))
-}
 
 // maxPageBytes bounds what one page carries, so that the answer stays well under the size
 // of a message, whatever its entries hold. A page has at least one entry.
@@ -79,7 +66,7 @@ func idPosition[K id.Kind](p page) (*K, error) {
 	}
 	last, err := id.Parse[K]("page_token", p.after)
 	if err != nil {
-		return nil, badToken("is not a page token")
+		return nil, intercept.BadPageToken("is not a page token")
 	}
 	return &last, nil
 }
@@ -91,7 +78,7 @@ func indexPosition(p page) (int32, error) {
 	}
 	last, err := strconv.ParseInt(p.after, 10, 32)
 	if err != nil || last < 0 {
-		return 0, badToken("is not a page token")
+		return 0, intercept.BadPageToken("is not a page token")
 	}
 	return int32(last), nil
 }

@@ -14,6 +14,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/platform"
 	"go.arco.dev/servo/internal/domain/push"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -55,7 +56,7 @@ func (s poolService) CreatePool(ctx context.Context, req *servov1.CreatePoolRequ
 	if settings.Tenants, err = s.tenantsOf(ctx, req.GetTenants()); err != nil {
 		return nil, err
 	}
-	made, err := s.engine.CreatePool(ctx, req.GetName(), settings, metaOf(ctx))
+	made, err := s.engine.CreatePool(ctx, req.GetName(), settings, intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (s *Server) ownerOf(ctx context.Context, name string) (id.Tenant, error) {
 	if name == "" {
 		return id.Tenant{}, nil
 	}
-	owner, err := s.tenants.id(ctx, name)
+	owner, err := s.tenants.ID(ctx, name)
 	if f, ok := fault.As(err); ok {
 		f.Violation.Field = "owner"
 	}
@@ -111,7 +112,7 @@ func (s *Server) ownerOf(ctx context.Context, name string) (id.Tenant, error) {
 func (s *Server) tenantsOf(ctx context.Context, names []string) ([]id.Tenant, error) {
 	var found []id.Tenant
 	for i, name := range names {
-		tenant, err := s.tenants.id(ctx, name)
+		tenant, err := s.tenants.ID(ctx, name)
 		if f, ok := fault.As(err); ok {
 			f.Violation.Field = fmt.Sprintf("tenants[%d]", i)
 		}
@@ -156,7 +157,7 @@ func (s poolService) UpdatePool(ctx context.Context, req *servov1.UpdatePoolRequ
 		if req.GetTenants() != nil {
 			p.Tenants = tenants
 		}
-	}, metaOf(ctx))
+	}, intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -169,12 +170,12 @@ func (s poolService) checkPoolURL(ctx context.Context, url string) error {
 	if url == "" {
 		return nil
 	}
-	return s.config.Guard.CheckTarget(ctx, "url", url)
+	return s.options.Guard.CheckTarget(ctx, "url", url)
 }
 
 // DeletePool implements servov1.PoolServiceServer.
 func (s poolService) DeletePool(ctx context.Context, req *servov1.DeletePoolRequest) (*servov1.DeletePoolResponse, error) {
-	return &servov1.DeletePoolResponse{}, s.engine.DeletePool(ctx, req.GetPool(), req.GetVersion(), metaOf(ctx))
+	return &servov1.DeletePoolResponse{}, s.engine.DeletePool(ctx, req.GetPool(), req.GetVersion(), intercept.Meta(ctx))
 }
 
 // GetPool implements servov1.PoolServiceServer.
@@ -251,12 +252,12 @@ func (s poolService) poolToProto(ctx context.Context, p store.Pool) (*servov1.Po
 	}
 	if p.Owner != (id.Tenant{}) {
 		var err error
-		if out.Owner, err = s.tenants.name(ctx, p.Owner); err != nil {
+		if out.Owner, err = s.tenants.Name(ctx, p.Owner); err != nil {
 			return nil, err
 		}
 	}
 	for _, t := range p.Tenants {
-		name, err := s.tenants.name(ctx, t)
+		name, err := s.tenants.Name(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -267,8 +268,8 @@ func (s poolService) poolToProto(ctx context.Context, p store.Pool) (*servov1.Po
 		return out, nil
 	}
 	out.Kind, out.Timeout = servov1.Pool_PUSH, duration(p.Timeout())
-	if s.config.Breakers != nil {
-		if b, known := s.config.Breakers.Breaker(p.Name); known {
+	if s.options.Breakers != nil {
+		if b, known := s.options.Breakers.Breaker(p.Name); known {
 			out.Breaker = &servov1.Breaker{State: string(b.State), RetryAt: timestamp(b.RetryAt), LastError: b.LastError}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // PreviewSchedule implements servov1.ConfigServiceServer.
 func (s configService) PreviewSchedule(ctx context.Context, req *servov1.PreviewScheduleRequest) (*servov1.PreviewScheduleResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}

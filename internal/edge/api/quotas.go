@@ -9,11 +9,12 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/tenant"
+	"go.arco.dev/servo/internal/edge/intercept"
 )
 
 // GetQuotas implements servov1.TenantServiceServer.
 func (s tenantService) GetQuotas(ctx context.Context, req *servov1.GetQuotasRequest) (*servov1.TenantQuotas, error) {
-	owner, err := s.tenants.id(ctx, req.GetTenant())
+	owner, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +27,7 @@ const changeTries = 10
 
 // SetQuotas implements servov1.TenantServiceServer.
 func (s tenantService) SetQuotas(ctx context.Context, req *servov1.SetQuotasRequest) (*servov1.TenantQuotas, error) {
-	owner, err := s.tenants.id(ctx, req.GetTenant())
+	owner, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (s tenantService) SetQuotas(ctx context.Context, req *servov1.SetQuotasRequ
 		if req.GetVersion() != 0 {
 			version = req.GetVersion()
 		}
-		_, err = s.engine.SetQuotas(ctx, owner, wanted, version, metaOf(ctx))
+		_, err = s.engine.SetQuotas(ctx, owner, wanted, version, intercept.Meta(ctx))
 		if fault.Is(err, fault.Conflict) && req.GetVersion() == 0 && try < changeTries {
 			continue
 		}

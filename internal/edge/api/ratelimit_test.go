@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,7 +36,7 @@ type replica struct {
 	runs   servov1.RunServiceClient
 }
 
-func newReplica(t testing.TB, b *bundle, config api.Config) *replica {
+func newReplica(t testing.TB, b *bundle, config api.Options) *replica {
 	t.Helper()
 	config.Store, config.Engine, config.Open = b.db.Store, b.engine, true
 	config.Guard = netguard.NewGuard(netguard.Policy{Local: true})
@@ -61,42 +60,6 @@ func newReplica(t testing.TB, b *bundle, config api.Config) *replica {
 	return r
 }
 
-// TestRateClasses holds the one table to the contract.
-func TestRateClasses(t *testing.T) {
-	t.Parallel()
-	classes := api.RateClasses()
-	for _, file := range api.Contract() {
-		for i := range file.Services().Len() {
-			service := file.Services().Get(i)
-			for j := range service.Methods().Len() {
-				m := service.Methods().Get(j)
-				full := fmt.Sprintf("/%s/%s", service.FullName(), m.Name())
-				want := ratelimit.Unlimited
-				switch {
-				case m.Name() == "ListUpstreamTasks": // of workers
-				case strings.HasPrefix(string(m.Name()), "List"), m.Name() == "Search":
-					want = ratelimit.List
-				case m.Name() == "TriggerRun", m.Name() == "TriggerConfig", m.Name() == "RetryRun", m.Name() == "SendEvent":
-					want = ratelimit.Trigger
-				case m.Name() == "Deploy":
-					want = ratelimit.Deploy
-				case m.IsStreamingServer():
-					want = ratelimit.Stream
-				}
-				require.Equal(t, want, classes[full], full)
-				delete(classes, full)
-			}
-		}
-	}
-	require.Empty(t, classes, "calls that the contract does not have")
-	worker := servov1.File_servo_v1_workers_proto.Services().ByName("WorkerService").Methods()
-	for i := range worker.Len() {
-		if name := string(worker.Get(i).Name()); !strings.HasPrefix(name, "List") {
-			require.Zero(t, api.RateClasses()["/servo.v1.WorkerService/"+name], "a worker's call is never limited")
-		}
-	}
-}
-
 // handClock is a clock for the servers that goes when it is told to, like that of the database.
 type handClock struct{ now atomic.Pointer[time.Time] }
 
@@ -113,7 +76,7 @@ func threeReplicas(t *testing.T, limits ratelimit.Limits) (*bundle, []*replica, 
 	clock.set(t, b, time.Now().UTC().Truncate(time.Minute))
 	replicas := make([]*replica, 3)
 	for i := range replicas {
-		replicas[i] = newReplica(t, b, api.Config{Rates: limits})
+		replicas[i] = newReplica(t, b, api.Options{Rates: limits})
 		replicas[i].server.SetRateClock(func() time.Time { return *clock.now.Load() })
 	}
 	return b, replicas, clock
@@ -179,7 +142,7 @@ func TestRates(t *testing.T) {
 	t.Run("a workspace deploys without regard to the others", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		r := newReplica(t, b, api.Config{Rates: ratelimit.Limits{Deploy: 1}})
+		r := newReplica(t, b, api.Options{Rates: ratelimit.Limits{Deploy: 1}})
 		_, err := b.tenants.CreateWorkspace(t.Context(), &servov1.CreateWorkspaceRequest{Tenant: "acme", Name: "lab"})
 		require.NoError(t, err)
 		deploy := func(workspace string) func(ctx context.Context, r *replica) error {
@@ -290,7 +253,7 @@ func TestStreams(t *testing.T) {
 		defer leave()
 		passed := hammer(t, replicas, 10, func(_ context.Context, r *replica) error { return open(ctx, r, run) })
 		require.GreaterOrEqual(t, passed, limit)
-		require.LessOrEqual(t, passed, limit+len(replicas)*ratelimit.SeatChunk(limit))
+		require.LessOrEqual(t, passed, limit+len(replicas)*ratelimit.StreamChunk(limit))
 		err := open(ctx, replicas[0], run)
 		require.Positive(t, requireRefused(t, err, codes.ResourceExhausted, "").GetRetryAfter().AsDuration())
 
@@ -304,7 +267,7 @@ func TestStreams(t *testing.T) {
 	t.Run("a reader that is killed leaves its place", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		r := newReplica(t, b, api.Config{Rates: ratelimit.Limits{Streams: 1}})
+		r := newReplica(t, b, api.Options{Rates: ratelimit.Limits{Streams: 1}})
 		run := b.trigger(t, "single").GetId()
 		handler, err := rest.New(r.server, nil)
 		require.NoError(t, err)
@@ -357,7 +320,7 @@ func BenchmarkFrame(b *testing.B) {
 	for name, limits := range map[string]ratelimit.Limits{"without limits": {}, "with limits": {List: 1_000_000}} {
 		for paged, answer := range map[string]*servov1.ListRunsResponse{"": {}, ", with a page token to seal": {NextPageToken: "01a1e0a6-0245-7000-9545-70920d94c79c"}} {
 			b.Run(name+paged, func(b *testing.B) {
-				r := newReplica(b, w, api.Config{Rates: limits})
+				r := newReplica(b, w, api.Options{Rates: limits})
 				call := r.server.Unary()
 				req := &servov1.ListRunsRequest{Tenant: "acme"}
 				b.ReportAllocs()

@@ -7,6 +7,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/base/telemetry"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -30,7 +31,7 @@ func (s eventService) ListEvents(ctx context.Context, req *servov1.ListEventsReq
 	var before store.EventPlace
 	if page.after != "" {
 		if _, err := fmt.Sscanf(page.after, "%d-%d", &before.Tx, &before.Position); err != nil {
-			return nil, badToken("is not a page token")
+			return nil, intercept.BadPageToken("is not a page token")
 		}
 	}
 	events, next, err := s.store.RecordedEvents(ctx, filter, before, page.size)
@@ -69,7 +70,7 @@ func (s eventService) recorded(ctx context.Context, e store.RecordedEvent) (*ser
 		out.Run = e.Run.String()
 	}
 	if e.Tenant != (id.Tenant{}) {
-		out.Tenant, err = s.tenants.name(ctx, e.Tenant)
+		out.Tenant, err = s.tenants.Name(ctx, e.Tenant)
 	}
 	return out, err
 }

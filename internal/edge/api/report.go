@@ -9,6 +9,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/edge/problem"
 	"go.arco.dev/servo/internal/engine"
 )
@@ -57,7 +58,7 @@ func newBatch(ctx context.Context, items []*servov1.ReportItem) *batch {
 	block := make([]servov1.ReportAnswer, len(items)) // one allocation for all
 	b := &batch{answers: make([]*servov1.ReportAnswer, len(items)), errs: make([]error, len(items))}
 	b.reports.items, b.reports.places = make([]engine.Report, 0, len(items)), make([]int, 0, len(items))
-	meta, pools := metaOf(ctx), poolsOf(ctx)
+	meta, pools := intercept.Meta(ctx), poolsOf(ctx)
 	for i, item := range items {
 		b.answers[i] = &block[i]
 		h, err := leaseOf(ctx, item.GetLease())
@@ -210,7 +211,7 @@ func (s workerService) answerRefused(ctx context.Context, b *batch) {
 		}
 		if _, known := fault.As(err); !known {
 			if logged == nil || logged.Error() != err.Error() {
-				logged, explained = err, s.explain(ctx, servov1.WorkerService_Report_FullMethodName, err)
+				logged, explained = err, s.Explain(ctx, servov1.WorkerService_Report_FullMethodName, err)
 			}
 			err = explained
 		}

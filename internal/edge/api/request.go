@@ -1,43 +1,14 @@
 package api
 
 import (
-	"context"
 	"time"
 
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/tenant"
-	"go.arco.dev/servo/internal/engine"
 )
-
-// metaOf is what events record about a call: who, and in which trace.
-func metaOf(ctx context.Context) event.Meta {
-	return event.Meta{Actor: callerOf(ctx).Actor, Trace: traceparent(ctx)}
-}
-
-// header is the first value of a metadata key, "" if there is none.
-func header(ctx context.Context, key string) string {
-	if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
-// idempotencyKey is what makes a repeat of a call return its first answer.
-func idempotencyKey(ctx context.Context) (string, error) {
-	values := metadata.ValueFromIncomingContext(ctx, "idempotency-key")
-	switch {
-	case len(values) == 0:
-		return "", nil
-	case len(values) > 1:
-		return "", fault.New(fault.InvalidArgument, "is there several times", fault.Field("idempotency_key"), fault.Remedy("send one"))
-	}
-	return values[0], engine.CheckIdempotencyKey(values[0])
-}
 
 // orDefault is the workspace that is meant when none is said.
 func orDefault(workspace string) string {

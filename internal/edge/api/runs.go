@@ -8,6 +8,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
@@ -24,32 +25,32 @@ func (s *Server) runKey(ctx context.Context, req interface {
 	GetRun() string
 },
 ) (store.RunKey, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return store.RunKey{}, err
 	}
 	wanted, err := id.Parse[id.Run]("run", req.GetRun())
 	key := store.RunKey{Tenant: tenant, Run: wanted}
-	if err != nil || len(callerOf(ctx).Workspaces) == 0 {
+	if err != nil || len(intercept.Caller(ctx).Workspaces) == 0 {
 		return key, err
 	}
 	found, err := s.store.GetRun(ctx, key)
 	if err != nil {
 		return key, err
 	}
-	return key, reaches(ctx, found.WorkspaceName, "run", wanted.String())
+	return key, intercept.Reaches(ctx, found.WorkspaceName, "run", wanted.String())
 }
 
 // TriggerRun implements servov1.RunServiceServer.
 func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunRequest) (*servov1.TriggerRunResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
 	if err := checkTarget(req); err != nil {
 		return nil, err
 	}
-	key, err := idempotencyKey(ctx)
+	key, err := intercept.IdempotencyKey(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +60,8 @@ func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunReque
 	}
 	triggered, err := s.engine.TriggerRun(ctx, engine.Trigger{
 		Tenant: tenant, Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Select: req.GetSelect(), Parameters: parameters,
-		Priority: int16(req.GetPriority()), TriggeredBy: callerOf(ctx).Actor, Note: req.GetNote(), Retry: retryOf(req.GetRetry()), //nolint:gosec // 0 to 10
-		IdempotencyKey: key, Meta: metaOf(ctx), WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(),
+		Priority: int16(req.GetPriority()), TriggeredBy: intercept.Caller(ctx).Actor, Note: req.GetNote(), Retry: retryOf(req.GetRetry()), //nolint:gosec // 0 to 10
+		IdempotencyKey: key, Meta: intercept.Meta(ctx), WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(),
 	})
 	if err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func retryOf(p *servov1.RetryPolicy) *run.RetryPolicy {
 
 // PlanRun implements servov1.RunServiceServer.
 func (s runService) PlanRun(ctx context.Context, req *servov1.PlanRunRequest) (*servov1.PlanRunResponse, error) {
-	owner, err := s.tenants.id(ctx, req.GetTenant())
+	owner, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func (s runService) ListRuns(ctx context.Context, req *servov1.ListRunsRequest) 
 	if req.GetTenant() == "" {
 		return s.listAllRuns(ctx, req)
 	}
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +232,7 @@ func (s runService) CancelRun(ctx context.Context, req *servov1.CancelRunRequest
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.engine.CancelRun(ctx, engine.Cancel{Tenant: key.Tenant, Run: key.Run, Reason: req.GetReason(), Meta: metaOf(ctx)}); err != nil {
+	if _, err := s.engine.CancelRun(ctx, engine.Cancel{Tenant: key.Tenant, Run: key.Run, Reason: req.GetReason(), Meta: intercept.Meta(ctx)}); err != nil {
 		return nil, err
 	}
 	return s.readRun(ctx, req.GetTenant(), key)
@@ -243,7 +244,7 @@ func (s runService) RetryRun(ctx context.Context, req *servov1.RetryRunRequest) 
 	if err != nil {
 		return nil, err
 	}
-	idempotency, err := idempotencyKey(ctx)
+	idempotency, err := intercept.IdempotencyKey(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -256,8 +257,8 @@ func (s runService) RetryRun(ctx context.Context, req *servov1.RetryRunRequest) 
 	default: // FAILED, said or not
 	}
 	triggered, err := s.engine.RetryRun(ctx, engine.RetryRun{
-		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: callerOf(ctx).Actor, Note: req.GetNote(), IdempotencyKey: idempotency,
-		WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(), Meta: metaOf(ctx),
+		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: intercept.Caller(ctx).Actor, Note: req.GetNote(), IdempotencyKey: idempotency,
+		WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(), Meta: intercept.Meta(ctx),
 	})
 	if err != nil {
 		return nil, err

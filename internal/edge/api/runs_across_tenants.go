@@ -11,6 +11,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -24,7 +25,7 @@ func placePosition(p page) (place store.RunPlace, err error) {
 		place.Run, err = uuid.Parse(text)
 	}
 	if err != nil {
-		return place, badToken("is not a page token")
+		return place, intercept.BadPageToken("is not a page token")
 	}
 	return place, nil
 }
@@ -84,7 +85,7 @@ func (s runService) listAllRuns(ctx context.Context, req *servov1.ListRunsReques
 
 // namedRun is a run with the name of its tenant.
 func (s *Server) namedRun(ctx context.Context, r store.RunView) (*servov1.Run, error) {
-	name, err := s.tenants.name(ctx, r.Tenant)
+	name, err := s.tenants.Name(ctx, r.Tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -137,8 +138,8 @@ func (s searchService) mayFind(ctx context.Context, req *servov1.SearchRequest, 
 	if req.GetWorkspace() != "" && f.GetWorkspace() != req.GetWorkspace() {
 		return false
 	}
-	m, known := s.methods[readBy(f.GetKind())]
-	caller := callerOf(ctx)
+	m, known := s.Method(readBy(f.GetKind()))
+	caller := intercept.Caller(ctx)
 	return known && caller.Reaches(f.GetWorkspace()) && caller.May(m, access.Request{Tenant: f.GetTenant(), Workspace: f.GetWorkspace()}) == nil
 }
 
@@ -157,7 +158,7 @@ func (s searchService) foundToProto(ctx context.Context, f store.Found) (*servov
 		return out, nil
 	}
 	var err error
-	out.Tenant, err = s.tenants.name(ctx, f.Tenant)
+	out.Tenant, err = s.tenants.Name(ctx, f.Tenant)
 	return out, err
 }
 

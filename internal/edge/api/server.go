@@ -1,6 +1,6 @@
-// Package api is the edge of the server: it checks what comes in, maps it, calls the engine
-// or a read of the store, and maps what comes out. It decides nothing about runs, and knows
-// no SQL. REST (package rest) goes through the same interceptors as gRPC.
+// Package api has the handlers of the API: they map a request, call the engine or a query of the
+// store, and map the result. They decide nothing about runs and contain no SQL. Package intercept
+// has the interceptors, which gRPC and REST share.
 package api
 
 import (
@@ -12,81 +12,75 @@ import (
 	"google.golang.org/grpc"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
-	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/base/webhook"
-	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/edge/oidc"
 	"go.arco.dev/servo/internal/edge/ratelimit"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
 
-// Config is what the API stands on.
-type Config struct {
+// Options configure a server.
+type Options struct {
 	Store     *store.Store
 	Engine    *engine.Engine
 	Logger    *slog.Logger
 	Version   string // of this binary
-	Name      string // of this server among the others
+	Name      string // of this server; unique among the servers
 	StartedAt time.Time
-	Tracer    trace.Tracer     // of calls; nil is none
-	Breakers  Breakers         // nil knows of none
-	Guard     *netguard.Guard  // says which URLs may be saved; nil allows public ones only
-	Rates     ratelimit.Limits // of each tenant; the zero value has none
-	Open      bool             // no keys are asked for: whoever calls may do everything
+	Tracer    trace.Tracer     // of calls; nil traces none
+	Breakers  Breakers         // circuit breakers of push pools; nil if there are none
+	Guard     *netguard.Guard  // decides which URLs may be saved; nil permits public ones only
+	Rates     ratelimit.Limits // of each tenant; the zero value has no limits
+	Open      bool             // calls need no key, and every caller may make every call
 
-	Development bool // this is servo dev: callers are told
+	Development bool // servo dev runs this server; clients show it
 
-	Tokens *oidc.Verifier // of issuers that are trusted; nil trusts none. It is for the caller to start and stop
+	Tokens *oidc.Verifier // of trusted issuers; nil trusts none. The caller starts and stops it
 }
 
 // Server implements the services of the contract.
 type Server struct {
-	config    Config
+	*intercept.Chain
+
+	options   Options
 	store     *store.Store
 	engine    *engine.Engine
 	log       *slog.Logger
-	validator *validator
-	tenants   *tenantNames
+	tenants   *intercept.TenantNames
 	manifests *manifests
-	tokens    *sealer
-	rates     *limiter
-	callers   *authenticator
 	sender    *webhook.Sender
-	methods   map[string]access.Method
-	patience  time.Duration // of a call, for another one with the same idempotency key
 
-	closing context.Context //nolint:containedctx // it is the server's own life, not a call's
+	closing context.Context //nolint:containedctx // ends with the server, not with a call
 	close   context.CancelFunc
 }
 
-// New makes a server. It prepares the checks of every message, so that no first request
-// pays for them; a contract whose checks make no sense is a programmer's mistake and panics.
-func New(config Config) *Server {
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
+// New creates a server.
+func New(options Options) *Server {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		config: config, store: config.Store, engine: config.Engine, log: config.Logger,
-		validator: newValidator(), tenants: newTenantNames(config.Store), manifests: newManifests(config.Store), tokens: newSealer(config.Store),
-		rates:   newLimiter(config.Store, config.Rates, config.Logger),
-		callers: newAuthenticator(config), methods: access.Methods(), sender: webhook.NewSender(config.Version, config.Guard),
-		patience: twinPatience,
+		options: options, store: options.Store, engine: options.Engine, log: options.Logger,
+		tenants: intercept.NewTenantNames(options.Store), manifests: newManifests(options.Store), sender: webhook.NewSender(options.Version, options.Guard),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
+	s.Chain = intercept.New(intercept.Options{
+		Store: s.store, Engine: s.engine, Logger: s.log, Tenants: s.tenants, Tracer: options.Tracer, Rates: options.Rates, Open: options.Open,
+		Tokens: options.Tokens, Closing: s.closing, Timing: intercept.DefaultTiming(),
+	})
 	return s
 }
 
-// Close tells calls that wait, parked claims and streams, to end. Other calls go on.
+// Close ends waiting claims and streams. Other calls continue.
 func (s *Server) Close() {
 	s.close()
-	s.callers.close()
-	s.rates.close()
+	s.Chain.Close()
 	s.sender.Close()
 }
 
-// Register offers every service: to gRPC, or to the channel that REST goes through.
+// Register registers every service with a gRPC server, or with the channel that REST uses.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterTenantServiceServer(to, tenantService{Server: s})
 	servov1.RegisterDeploymentServiceServer(to, deploymentService{Server: s})
@@ -111,9 +105,4 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	servov1.RegisterTemplateServiceServer(to, templateService{Server: s})
 	servov1.RegisterSearchServiceServer(to, searchService{Server: s})
 	servov1.RegisterSimulationServiceServer(to, newSimulationService(s))
-}
-
-// stopping answers a call that was waiting when the server began to stop.
-func stopping() error {
-	return fault.New(fault.Unavailable, "this server is stopping", fault.RetryAfter(time.Second), fault.Remedy("go on with another server"))
 }

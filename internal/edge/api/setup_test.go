@@ -91,7 +91,7 @@ func setupBare(t testing.TB, config engine.Config) *bundle {
 	b := &bundle{db: servotest.DB(t), log: &recorder{}}
 	log := slog.New(b.log)
 	b.engine = engine.New(b.db.Store, config, log)
-	b.server = api.New(api.Config{Store: b.db.Store, Engine: b.engine, Logger: log, Version: "v1.2.3", Name: "s1", StartedAt: time.Unix(1e9, 0), Open: true, Guard: netguard.NewGuard(netguard.Policy{Local: true})})
+	b.server = api.New(api.Options{Store: b.db.Store, Engine: b.engine, Logger: log, Version: "v1.2.3", Name: "s1", StartedAt: time.Unix(1e9, 0), Open: true, Guard: netguard.NewGuard(netguard.Policy{Local: true})})
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(b.server.Unary()), grpc.ChainStreamInterceptor(b.server.Stream()))
 	b.server.Register(server)

@@ -9,6 +9,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/domain/platform"
 	"go.arco.dev/servo/internal/domain/push"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -21,13 +22,13 @@ type signingKeyService struct {
 
 // CreateSigningKey implements servov1.SigningKeyServiceServer.
 func (s signingKeyService) CreateSigningKey(ctx context.Context, req *servov1.CreateSigningKeyRequest) (*servov1.CreateSigningKeyResponse, error) {
-	made, err := s.engine.CreateKey(ctx, orElse(req.GetLead(), platform.DefaultKeyLead), metaOf(ctx))
+	made, err := s.engine.CreateKey(ctx, orElse(req.GetLead(), platform.DefaultKeyLead), intercept.Meta(ctx))
 	return s.made(ctx, made, err)
 }
 
 // RotateSigningKeys implements servov1.SigningKeyServiceServer.
 func (s signingKeyService) RotateSigningKeys(ctx context.Context, req *servov1.RotateSigningKeysRequest) (*servov1.CreateSigningKeyResponse, error) {
-	made, err := s.engine.RotateKeys(ctx, orElse(req.GetLead(), platform.DefaultKeyLead), orElse(req.GetOverlap(), platform.DefaultKeyOverlap), metaOf(ctx))
+	made, err := s.engine.RotateKeys(ctx, orElse(req.GetLead(), platform.DefaultKeyLead), orElse(req.GetOverlap(), platform.DefaultKeyOverlap), intercept.Meta(ctx))
 	return s.made(ctx, made, err)
 }
 
@@ -102,7 +103,7 @@ func keyToProto(k store.SigningKey, now time.Time) *servov1.SigningKey {
 
 // RevokeSigningKey implements servov1.SigningKeyServiceServer.
 func (s signingKeyService) RevokeSigningKey(ctx context.Context, req *servov1.RevokeSigningKeyRequest) (*servov1.SigningKey, error) {
-	revoked, err := s.engine.RevokeKey(ctx, req.GetKey(), req.GetReason(), metaOf(ctx))
+	revoked, err := s.engine.RevokeKey(ctx, req.GetKey(), req.GetReason(), intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/domain/simulate"
 	"go.arco.dev/servo/internal/domain/tenant"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
@@ -46,7 +47,7 @@ func newSimulationService(s *Server) simulationService {
 
 // Simulate implements servov1.SimulationServiceServer.
 func (s simulationService) Simulate(ctx context.Context, req *servov1.SimulateRequest) (*servov1.SimulateResponse, error) {
-	owner, err := s.tenants.id(ctx, req.GetTenant())
+	owner, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func (s simulationService) Simulate(ctx context.Context, req *servov1.SimulateRe
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-s.closing.Done():
-		return nil, stopping()
+		return nil, intercept.Stopping()
 	}
 	configs, err := s.withStored(ctx, owner, extra)
 	if err != nil {
@@ -134,7 +135,7 @@ func (s simulationService) wouldBe(ctx context.Context, owner id.Tenant, req *se
 	if len(req.GetConfigs()) == 0 {
 		return nil, nil
 	}
-	r := engine.SaveConfigs{Tenant: owner, Workspace: req.GetWorkspace(), DryRun: true, Meta: metaOf(ctx)}
+	r := engine.SaveConfigs{Tenant: owner, Workspace: req.GetWorkspace(), DryRun: true, Meta: intercept.Meta(ctx)}
 	saved, err := s.saveInputs(ctx, r, req.GetConfigs())
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -47,7 +48,7 @@ func (s configService) ListSlots(ctx context.Context, req *servov1.ListSlotsRequ
 	}
 	if page.after != "" {
 		if before, err = time.Parse(time.RFC3339Nano, page.after); err != nil {
-			return nil, badToken("is not a page token")
+			return nil, intercept.BadPageToken("is not a page token")
 		}
 	}
 	entries, err := s.store.ListSlots(ctx, key, from, before, page.size+1)

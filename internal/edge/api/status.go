@@ -18,7 +18,7 @@ type statusService struct {
 
 // GetStatus implements servov1.StatusServiceServer.
 func (s statusService) GetStatus(ctx context.Context, _ *servov1.GetStatusRequest) (*servov1.Status, error) {
-	answer := &servov1.Status{Version: s.config.Version, Server: s.config.Name, StartedAt: timestamp(s.config.StartedAt)}
+	answer := &servov1.Status{Version: s.options.Version, Server: s.options.Name, StartedAt: timestamp(s.options.StartedAt)}
 	now, err := s.now(ctx)
 	if err != nil {
 		return nil, err

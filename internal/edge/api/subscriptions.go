@@ -8,6 +8,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/base/webhook"
 	"go.arco.dev/servo/internal/domain/subscription"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -22,7 +23,7 @@ func (s subscriptionService) ownerOfSubscriptions(ctx context.Context, name stri
 	if name == "" {
 		return id.Tenant{}, nil
 	}
-	return s.tenants.id(ctx, name)
+	return s.tenants.ID(ctx, name)
 }
 
 // CreateSubscription implements servov1.SubscriptionServiceServer.
@@ -31,12 +32,12 @@ func (s subscriptionService) CreateSubscription(ctx context.Context, req *servov
 	if err != nil {
 		return nil, err
 	}
-	if err := s.config.Guard.CheckTarget(ctx, "url", req.GetUrl()); err != nil {
+	if err := s.options.Guard.CheckTarget(ctx, "url", req.GetUrl()); err != nil {
 		return nil, err
 	}
 	made, err := s.engine.CreateSubscription(ctx, owner, subscription.Settings{
 		Name: req.GetName(), URL: req.GetUrl(), Types: req.GetTypes(), Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(),
-	}, req.GetFrom(), metaOf(ctx))
+	}, req.GetFrom(), intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -94,21 +95,21 @@ func (s subscriptionService) subscription(ctx context.Context, owner id.Tenant, 
 // PauseSubscription implements servov1.SubscriptionServiceServer.
 func (s subscriptionService) PauseSubscription(ctx context.Context, req *servov1.PauseSubscriptionRequest) (*servov1.Subscription, error) {
 	return s.change(ctx, req, func(owner id.Tenant) error {
-		return s.engine.PauseSubscription(ctx, owner, req.GetSubscription(), req.GetReason(), metaOf(ctx))
+		return s.engine.PauseSubscription(ctx, owner, req.GetSubscription(), req.GetReason(), intercept.Meta(ctx))
 	})
 }
 
 // ResumeSubscription implements servov1.SubscriptionServiceServer.
 func (s subscriptionService) ResumeSubscription(ctx context.Context, req *servov1.ResumeSubscriptionRequest) (*servov1.Subscription, error) {
 	return s.change(ctx, req, func(owner id.Tenant) error {
-		return s.engine.ResumeSubscription(ctx, owner, req.GetSubscription(), metaOf(ctx))
+		return s.engine.ResumeSubscription(ctx, owner, req.GetSubscription(), intercept.Meta(ctx))
 	})
 }
 
 // ReplaySubscription implements servov1.SubscriptionServiceServer.
 func (s subscriptionService) ReplaySubscription(ctx context.Context, req *servov1.ReplaySubscriptionRequest) (*servov1.Subscription, error) {
 	return s.change(ctx, req, func(owner id.Tenant) error {
-		return s.engine.ReplaySubscription(ctx, owner, req.GetSubscription(), req.GetFrom(), metaOf(ctx))
+		return s.engine.ReplaySubscription(ctx, owner, req.GetSubscription(), req.GetFrom(), intercept.Meta(ctx))
 	})
 }
 
@@ -136,7 +137,7 @@ func (s subscriptionService) DeleteSubscription(ctx context.Context, req *servov
 	if err != nil {
 		return nil, err
 	}
-	return &servov1.DeleteSubscriptionResponse{}, s.engine.DeleteSubscription(ctx, owner, req.GetSubscription(), metaOf(ctx))
+	return &servov1.DeleteSubscriptionResponse{}, s.engine.DeleteSubscription(ctx, owner, req.GetSubscription(), intercept.Meta(ctx))
 }
 
 func subscriptionToProto(f store.FollowerView) *servov1.Subscription {

@@ -8,6 +8,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/domain/schedule"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 )
 
@@ -19,7 +20,7 @@ type templateService struct {
 
 // ListTemplates implements servov1.TemplateServiceServer.
 func (s templateService) ListTemplates(ctx context.Context, req *servov1.ListTemplatesRequest) (*servov1.ListTemplatesResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +41,12 @@ func (s templateService) ListTemplates(ctx context.Context, req *servov1.ListTem
 
 // SetTemplate implements servov1.TemplateServiceServer.
 func (s templateService) SetTemplate(ctx context.Context, req *servov1.SetTemplateRequest) (*servov1.SetTemplateResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
 	set, changed, err := s.engine.SetTemplate(ctx, engine.SetTemplate{
-		Tenant: tenant, Name: req.GetName(), Cron: req.GetCron(), Description: req.GetDescription(), Version: req.GetVersion(), Meta: metaOf(ctx),
+		Tenant: tenant, Name: req.GetName(), Cron: req.GetCron(), Description: req.GetDescription(), Version: req.GetVersion(), Meta: intercept.Meta(ctx),
 	})
 	if err != nil {
 		return nil, err
@@ -55,11 +56,11 @@ func (s templateService) SetTemplate(ctx context.Context, req *servov1.SetTempla
 
 // DeleteTemplate implements servov1.TemplateServiceServer.
 func (s templateService) DeleteTemplate(ctx context.Context, req *servov1.DeleteTemplateRequest) (*servov1.DeleteTemplateResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
-	return &servov1.DeleteTemplateResponse{}, s.engine.DeleteTemplate(ctx, tenant, req.GetName(), metaOf(ctx))
+	return &servov1.DeleteTemplateResponse{}, s.engine.DeleteTemplate(ctx, tenant, req.GetName(), intercept.Meta(ctx))
 }
 
 func templateToProto(t config.Template) *servov1.Template {

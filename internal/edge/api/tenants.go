@@ -7,6 +7,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -18,7 +19,7 @@ type tenantService struct {
 
 // CreateTenant implements servov1.TenantServiceServer.
 func (s tenantService) CreateTenant(ctx context.Context, req *servov1.CreateTenantRequest) (*servov1.Tenant, error) {
-	created, err := s.engine.CreateTenant(ctx, req.GetName(), metaOf(ctx))
+	created, err := s.engine.CreateTenant(ctx, req.GetName(), intercept.Meta(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +28,7 @@ func (s tenantService) CreateTenant(ctx context.Context, req *servov1.CreateTena
 
 // GetTenant implements servov1.TenantServiceServer.
 func (s tenantService) GetTenant(ctx context.Context, req *servov1.GetTenantRequest) (*servov1.Tenant, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (s tenantService) ListTenants(ctx context.Context, req *servov1.ListTenants
 		return nil, err
 	}
 	answer := &servov1.ListTenantsResponse{}
-	if caller := callerOf(ctx); caller.Person && !caller.Everywhere() {
+	if caller := intercept.Caller(ctx); caller.Person && !caller.Everywhere() {
 		return s.grantedTenants(ctx, caller.Tenants(), page)
 	} else if !caller.Everywhere() { // who has one sees that one
 		own, err := s.store.GetTenant(ctx, caller.Tenant)
@@ -79,7 +80,7 @@ func (s tenantService) grantedTenants(ctx context.Context, names []string, page 
 		if name <= page.after || len(own) > page.size {
 			continue
 		}
-		found, err := s.tenants.id(ctx, name)
+		found, err := s.tenants.ID(ctx, name)
 		if fault.Is(err, fault.NotFound) {
 			continue
 		}
@@ -106,11 +107,11 @@ func tenantToProto(t store.TenantView) *servov1.Tenant {
 
 // CreateWorkspace implements servov1.TenantServiceServer.
 func (s tenantService) CreateWorkspace(ctx context.Context, req *servov1.CreateWorkspaceRequest) (*servov1.Workspace, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.engine.CreateWorkspace(ctx, tenant, req.GetName(), metaOf(ctx)); err != nil {
+	if _, err := s.engine.CreateWorkspace(ctx, tenant, req.GetName(), intercept.Meta(ctx)); err != nil {
 		return nil, err
 	}
 	created, err := s.workspace(ctx, tenant, req.GetName())
@@ -122,7 +123,7 @@ func (s tenantService) CreateWorkspace(ctx context.Context, req *servov1.CreateW
 
 // ListWorkspaces implements servov1.TenantServiceServer.
 func (s tenantService) ListWorkspaces(ctx context.Context, req *servov1.ListWorkspacesRequest) (*servov1.ListWorkspacesResponse, error) {
-	tenant, err := s.tenants.id(ctx, req.GetTenant())
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}

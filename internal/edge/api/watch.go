@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -127,7 +128,7 @@ func (s runService) WatchRun(req *servov1.WatchRunRequest, stream grpc.ServerStr
 		if read.More {
 			stop()
 			if s.closing.Err() != nil {
-				return stopping()
+				return intercept.Stopping()
 			}
 			continue
 		}
@@ -159,7 +160,7 @@ func (s *Server) pause(ctx context.Context, changed <-chan struct{}, rest, patie
 		case <-ctx.Done():
 			return false, ctx.Err()
 		case <-s.closing.Done():
-			return false, stopping()
+			return false, intercept.Stopping()
 		}
 	}
 	return signalled, nil

@@ -12,6 +12,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/base/telemetry"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
 )
 
@@ -56,7 +57,7 @@ func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*s
 
 	request := engine.ClaimRequest{
 		Worker: req.GetWorkerId(), Claim: claim, Pools: req.GetPools(), Tenant: workerTenant(ctx), Max: int(req.GetMax()), Slots: int(req.GetSlots()), Lease: req.GetLease().AsDuration(),
-		Wait: wait, Start: req.GetStart(), Presence: req.GetPresence(), Capabilities: req.GetCapabilities(), Meta: metaOf(ctx),
+		Wait: wait, Start: req.GetStart(), Presence: req.GetPresence(), Capabilities: req.GetCapabilities(), Meta: intercept.Meta(ctx),
 	}
 	leases, err := s.engine.Claim(waiting, request)
 	if err != nil {
@@ -75,7 +76,7 @@ func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*s
 
 // leaseMapper maps the leases of one claim. Most of them share their run or their asset.
 type leaseMapper struct {
-	names      *tenantNames
+	names      *intercept.TenantNames
 	parameters map[id.Run]*structpb.Struct
 	code       map[codeKey]*servov1.Code
 	upstream   int // bytes of results so far
@@ -87,7 +88,7 @@ type codeKey struct {
 }
 
 func (m *leaseMapper) toProto(ctx context.Context, l engine.Lease) (*servov1.Lease, error) {
-	name, err := m.names.name(ctx, l.Tenant)
+	name, err := m.names.Name(ctx, l.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +217,7 @@ func (s workerService) returnUnheld(ctx context.Context, req *servov1.HeartbeatR
 	if err != nil {
 		return err
 	}
-	settled := engine.SettledClaims{Worker: req.GetWorkerId(), First: first, Last: last, Pools: poolsOf(ctx), Meta: metaOf(ctx)}
+	settled := engine.SettledClaims{Worker: req.GetWorkerId(), First: first, Last: last, Pools: poolsOf(ctx), Meta: intercept.Meta(ctx)}
 	returned, err := s.engine.ReturnUnheld(ctx, settled, held)
 	switch {
 	case fault.Is(err, fault.InvalidArgument):
@@ -275,7 +276,7 @@ func (s workerService) one(ctx context.Context, req interface {
 	if bad != nil {
 		return nil, bad
 	}
-	answer, err := s.engine.ReportOne(ctx, engine.Report{TaskKey: h.TaskKey, Token: h.token, Action: action, Pools: poolsOf(ctx), Meta: metaOf(ctx)})
+	answer, err := s.engine.ReportOne(ctx, engine.Report{TaskKey: h.TaskKey, Token: h.token, Action: action, Pools: poolsOf(ctx), Meta: intercept.Meta(ctx)})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/edge/problem"
 	"go.arco.dev/servo/internal/edge/rest"
 	"go.arco.dev/servo/internal/engine"
@@ -85,7 +86,7 @@ func (c *Callbacks) answer(w http.ResponseWriter, r *http.Request) (any, error) 
 	keys, now, err := c.config.Engine.KeyringWith(ctx, r.URL.Query().Get("key"))
 	if err != nil {
 		c.config.Logger.WarnContext(ctx, "cannot read the signing keys", "error", err)
-		return nil, fault.New(fault.Unavailable, "the database does not answer", fault.RetryAfter(api.RetryAfterAway), fault.Remedy("try again"), fault.Cause(err))
+		return nil, intercept.DatabaseUnavailable(err)
 	}
 	p, err := push.VerifyCallback(r.Method, r.URL, keys, now)
 	if err != nil {

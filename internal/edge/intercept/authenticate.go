@@ -1,8 +1,7 @@
-package api
+package intercept
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,69 +17,65 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// How long keys are believed and remembered. A key that was revoked is refused by every server
-// after keysLast, and ends what it has open after the time of one more look: 5 s together.
+// How long keys are trusted and cached. Every server refuses a revoked key after keysLast, and ends
+// its open calls at the next check: within 5 s together.
 const (
 	keysLast   = 3 * time.Second
-	lookAgain  = 2 * time.Second
-	maxKnown   = 10_000 // keys that are remembered; past it all are forgotten and asked again
-	maxUnknown = 10_000 // likewise ids that no key has
+	checkEach  = 2 * time.Second
+	maxKnown   = 10_000 // cached keys; beyond it the cache is cleared
+	maxUnknown = 10_000 // likewise ids without a key
 	readTime   = 5 * time.Second
 
 	usedEach   = time.Minute     // how often the last use of one key is written at most
-	usedBatch  = 5 * time.Second // how long uses are gathered before they are written
+	usedBatch  = 5 * time.Second // how long uses are collected before they are written
 	usedClosed = 2 * time.Second // for the last of them, when the server stops
 )
 
-// authenticator knows callers by the keys that they show.
+// authenticator identifies callers by their API keys and tokens.
 type authenticator struct {
-	store *store.Store
-	log   *slog.Logger
-	open  bool // no keys are asked for
-	// tokens knows people by those of trusted issuers; nil trusts none.
-	tokens *oidc.Verifier
+	*Options
 
 	reading singleflight.Group
 	mu      sync.RWMutex
 	known   map[string]*knownKey
-	unknown map[string]time.Time // when it was asked for
+	unknown map[string]time.Time // when it was read
 
-	gather time.Duration
 	useMu  sync.Mutex
 	uses   []store.KeyUse
 	timer  *time.Timer
 	closed bool
 }
 
-// knownKey is a key that was read, and what we have said about it.
+// knownKey is a cached key.
 type knownKey struct {
 	seen  atomic.Pointer[seenKey]
-	noted atomic.Int64 // when its use was last noted, in nanoseconds
+	noted atomic.Int64 // when its use was last recorded, in nanoseconds
 }
 
+// seenKey is a key as it was read.
 type seenKey struct {
 	store.ShownKey
 
-	readAt time.Time     // by our clock, before the read: what changed later may be missing
-	ahead  time.Duration // of the database's clock
+	readAt time.Time     // by the server's clock, before the read: later changes may be missing
+	ahead  time.Duration // by which the database's clock is ahead
 }
 
-func newAuthenticator(config Config) *authenticator {
-	return &authenticator{store: config.Store, log: config.Logger, open: config.Open, tokens: config.Tokens, known: map[string]*knownKey{}, unknown: map[string]time.Time{}, gather: usedBatch}
+func newAuthenticator(options *Options) *authenticator {
+	return &authenticator{Options: options, known: map[string]*knownKey{}, unknown: map[string]time.Time{}}
 }
 
-// identity is who calls, and the key or token that says so.
+// identity is a caller with the key or token that proves it.
 type identity struct {
 	access.Caller
 
 	secret    access.Secret
-	keyed     bool           // by that
-	presigned bool           // by the URL that was called
-	person    *access.Person // whom a token speaks of; who that is for a call depends on its tenant
+	keyed     bool           // identified by the secret
+	presigned bool           // identified by the URL
+	person    *access.Person // the subject of a token; its role depends on the tenant of the call
 	token     string
 }
 
-// as is who calls for one request.
+// as returns the caller of one request.
 func (i identity) as(m access.Method, req any) access.Caller {
 	if i.person != nil {
 		return i.person.For(m, named(req))
@@ -88,30 +83,30 @@ func (i identity) as(m access.Method, req any) access.Caller {
 	return i.Caller
 }
 
-// unauthenticated is the one answer to everybody whose key or token is not believed: why is for
-// the log.
+// unauthenticated is the error of every failed authentication. The reason is logged and not
+// returned, so that callers cannot probe for keys.
 func unauthenticated() error {
-	return fault.New(fault.Unauthenticated, "this call needs an API key or a token that is known and alive",
-		fault.Remedy("send Authorization: Bearer sk_… or x-api-key: sk_…; the command line takes SERVO_API_KEY or servo login"))
+	return fault.New(fault.Unauthenticated, "authentication failed: the API key or token is missing, unknown, expired or revoked",
+		fault.Remedy("send Authorization: Bearer sk_… or x-api-key: sk_…; with the command line set SERVO_API_KEY or run servo login"))
 }
 
-// identify says who makes a call.
+// identify returns the caller of a call.
 func (a *authenticator) identify(ctx context.Context, method string) (identity, error) {
-	if a.open {
+	if a.Open {
 		return identity{Caller: access.Open()}, nil
 	}
-	text, bearer, reason := shown(ctx)
+	text, bearer, reason := credential(ctx)
 	if reason != "" {
 		return identity{}, a.refuse(ctx, method, "", reason)
 	}
 	secret, ok := access.ParseSecret(text)
-	if !ok && bearer && a.tokens != nil && oidc.IsToken(text) {
-		return a.recognise(ctx, method, text)
+	if !ok && bearer && a.Tokens != nil && oidc.IsToken(text) {
+		return a.identifyByToken(ctx, method, text)
 	}
 	if !ok {
-		return identity{}, a.refuse(ctx, method, "", "what was shown is not a key")
+		return identity{}, a.refuse(ctx, method, "", "the credential is not an API key")
 	}
-	caller, reason, err := a.judge(ctx, secret)
+	caller, reason, err := a.checkKey(ctx, secret)
 	if err != nil {
 		return identity{}, err
 	}
@@ -121,9 +116,9 @@ func (a *authenticator) identify(ctx context.Context, method string) (identity, 
 	return identity{Caller: caller, secret: secret, keyed: true}, nil
 }
 
-// recognise says who shows a token.
-func (a *authenticator) recognise(ctx context.Context, method, text string) (identity, error) {
-	person, reason, err := a.tokens.Verify(ctx, text)
+// identifyByToken returns the subject of a token.
+func (a *authenticator) identifyByToken(ctx context.Context, method, text string) (identity, error) {
+	person, reason, err := a.Tokens.Verify(ctx, text)
 	if err != nil {
 		return identity{}, err
 	}
@@ -134,36 +129,36 @@ func (a *authenticator) recognise(ctx context.Context, method, text string) (ide
 }
 
 func (a *authenticator) refuse(ctx context.Context, method, key, reason string) error {
-	a.log.InfoContext(ctx, "a caller is not known", "method", method, "key", key, "reason", reason, "address", addressOf(ctx))
+	a.Logger.InfoContext(ctx, "authentication failed", "method", method, "key", key, "reason", reason, "address", addressOf(ctx))
 	return unauthenticated()
 }
 
-// shown is the key or, as a bearer's, the token that a call brings, or why there is none.
-func shown(ctx context.Context) (text string, asBearer bool, reason string) {
+// credential returns the API key or bearer token of a call, or the reason why there is none.
+func credential(ctx context.Context) (text string, asBearer bool, reason string) {
 	bearer, plain := metadata.ValueFromIncomingContext(ctx, "authorization"), metadata.ValueFromIncomingContext(ctx, "x-api-key")
 	switch {
 	case len(bearer)+len(plain) == 0:
-		return "", false, "no key was shown"
+		return "", false, "the call has no API key"
 	case len(bearer)+len(plain) > 1:
-		return "", false, "several keys were shown"
+		return "", false, "the call has several API keys"
 	case len(plain) == 1:
 		return plain[0], false, ""
 	}
 	scheme, text, _ := strings.Cut(bearer[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", false, "the authorization is not of the kind Bearer"
+		return "", false, "the authorization scheme is not Bearer"
 	}
 	return strings.TrimLeft(text, " "), true, ""
 }
 
-// judge says whose key this is, or why it is not believed.
-func (a *authenticator) judge(ctx context.Context, secret access.Secret) (caller access.Caller, reason string, err error) {
+// checkKey returns the caller of a key, or the reason why the key is refused.
+func (a *authenticator) checkKey(ctx context.Context, secret access.Secret) (caller access.Caller, reason string, err error) {
 	known, err := a.find(ctx, secret.ID)
 	if err != nil {
 		return caller, "", err
 	}
 	if known == nil {
-		_ = secret.Is(access.Digest{}) // as much work as for one that is known
+		_ = secret.Is(access.Digest{}) // as much work as for a known key
 		return caller, "no key has this id", nil
 	}
 	seen := known.seen.Load()
@@ -174,13 +169,13 @@ func (a *authenticator) judge(ctx context.Context, secret access.Secret) (caller
 	if state := seen.StateAt(now); state == access.Expired || state == access.Revoked {
 		return caller, "the key is " + string(state), nil
 	}
-	a.used(known, seen, now) //nolint:contextcheck // it is written when the call is over
+	a.recordUse(known, seen, now) //nolint:contextcheck // it is written after the call
 	caller = seen.Caller(seen.TenantName)
 	caller.Pools = seen.Claims
 	return caller, "", nil
 }
 
-// find gives a key as it was at most keysLast ago; nil if there is none.
+// find returns a key as it was at most keysLast ago; nil if there is none.
 func (a *authenticator) find(ctx context.Context, publicID string) (*knownKey, error) {
 	fresh := time.Now().Add(-keysLast)
 	a.mu.RLock()
@@ -192,8 +187,8 @@ func (a *authenticator) find(ctx context.Context, publicID string) (*knownKey, e
 	if missed.After(fresh) {
 		return nil, nil //nolint:nilnil // no such key
 	}
-	// One reads for all that ask at the same time, for as long as the read takes and not only
-	// as long as the first of them waits.
+	// Concurrent calls share one read. It has its own deadline, because the first caller may leave
+	// before the others.
 	answer := a.reading.DoChan(publicID, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime)
 		defer cancel()
@@ -213,7 +208,7 @@ func (a *authenticator) find(ctx context.Context, publicID string) (*knownKey, e
 
 func (a *authenticator) read(ctx context.Context, publicID string) (*knownKey, error) {
 	readAt := time.Now()
-	shown, err := a.store.KeyByPublicID(ctx, publicID)
+	shown, err := a.Store.KeyByPublicID(ctx, publicID)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -239,7 +234,7 @@ func (a *authenticator) read(ctx context.Context, publicID string) (*knownKey, e
 	return known, nil
 }
 
-// forget makes the next look at a key a real one: it has changed here.
+// forget drops a key from the cache.
 func (a *authenticator) forget(publicID string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -247,24 +242,24 @@ func (a *authenticator) forget(publicID string) {
 	delete(a.unknown, publicID)
 }
 
-// whileAlive ends the context of a call when the key or token that it was made with is not
-// believed any more: streams and claims that wait may be open for long.
-func (a *authenticator) whileAlive(ctx context.Context, who identity) (context.Context, func()) {
+// whileValid ends the context of a call when its key or token becomes invalid: streams and waiting
+// claims may be open for long.
+func (a *authenticator) whileValid(ctx context.Context, who identity) (context.Context, func()) {
 	if !who.keyed && who.person == nil {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var timer *time.Timer
 	ready := make(chan struct{})
-	timer = time.AfterFunc(who.soon(), func() {
+	timer = time.AfterFunc(who.nextCheck(), func() {
 		<-ready
-		reason, err := a.again(ctx, who)
-		if err == nil && reason != "" { // a database or an issuer that is away is no reason
+		reason, err := a.recheck(ctx, who)
+		if err == nil && reason != "" { // an unreachable database or issuer invalidates nothing
 			cancel(unauthenticated())
 			return
 		}
 		if ctx.Err() == nil {
-			timer.Reset(who.soon())
+			timer.Reset(who.nextCheck())
 		}
 	})
 	close(ready)
@@ -274,29 +269,29 @@ func (a *authenticator) whileAlive(ctx context.Context, who identity) (context.C
 	}
 }
 
-// soon is when to look at a caller again: before long, and when the token ends.
-func (i identity) soon() time.Duration {
+// nextCheck returns when to check a caller again: after checkEach, or when the token expires.
+func (i identity) nextCheck() time.Duration {
 	if i.person == nil {
-		return lookAgain
+		return checkEach
 	}
-	return max(min(lookAgain, time.Until(i.person.ExpiresAt)), time.Millisecond)
+	return max(min(checkEach, time.Until(i.person.ExpiresAt)), time.Millisecond)
 }
 
-// again says why a caller who was believed is not any more.
-func (a *authenticator) again(ctx context.Context, who identity) (reason string, err error) {
+// recheck returns why the key or token of a caller has become invalid.
+func (a *authenticator) recheck(ctx context.Context, who identity) (reason string, err error) {
 	if who.person == nil {
-		_, reason, err = a.judge(ctx, who.secret)
+		_, reason, err = a.checkKey(ctx, who.secret)
 		return reason, err
 	}
-	if !time.Now().Before(who.person.ExpiresAt) { // whether or not the issuer can be reached
+	if !time.Now().Before(who.person.ExpiresAt) { // even if the issuer cannot be reached
 		return "the token has expired", nil
 	}
-	_, reason, err = a.tokens.Verify(ctx, who.token)
+	_, reason, err = a.Tokens.Verify(ctx, who.token)
 	return reason, err
 }
 
-// used notes that a key was used, to be written later together with others.
-func (a *authenticator) used(known *knownKey, seen *seenKey, now time.Time) {
+// recordUse records that a key was used. Uses are written later, together.
+func (a *authenticator) recordUse(known *knownKey, seen *seenKey, now time.Time) {
 	last := known.noted.Load()
 	if now.UnixNano()-last < int64(usedEach) || !known.noted.CompareAndSwap(last, now.UnixNano()) {
 		return
@@ -308,12 +303,12 @@ func (a *authenticator) used(known *knownKey, seen *seenKey, now time.Time) {
 	}
 	a.uses = append(a.uses, store.KeyUse{Tenant: seen.Tenant, Key: seen.ID, At: now})
 	if a.timer == nil {
-		a.timer = time.AfterFunc(a.gather, func() { a.write(readTime) })
+		a.timer = time.AfterFunc(a.Timing.KeyUses, func() { a.write(readTime) })
 	}
 }
 
-// write writes the uses that were gathered. What cannot be written is lost: it is about keys
-// that nobody needs any more, and a use more or less does not matter for that.
+// write writes the collected uses. Uses that cannot be written are dropped: they serve to find
+// unused keys, and one use more or less does not matter for that.
 func (a *authenticator) write(within time.Duration) {
 	a.useMu.Lock()
 	uses := a.uses
@@ -334,8 +329,8 @@ func (a *authenticator) write(within time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	if err := a.store.TouchKeys(ctx, uses); err != nil {
-		a.log.Debug("could not write when keys were last used", "error", err)
+	if err := a.Store.TouchKeys(ctx, uses); err != nil {
+		a.Logger.Debug("cannot write the last uses of keys", "error", err)
 	}
 }
 

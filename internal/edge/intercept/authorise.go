@@ -1,4 +1,4 @@
-package api
+package intercept
 
 import (
 	"context"
@@ -13,18 +13,18 @@ import (
 
 type callerKey struct{}
 
-// withCaller says in the context who calls.
+// withCaller adds the caller to a context.
 func withCaller(ctx context.Context, c access.Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// callerOf is who calls. Nobody may do nothing.
-func callerOf(ctx context.Context) access.Caller {
+// Caller returns the caller of a call. The zero caller may do nothing.
+func Caller(ctx context.Context) access.Caller {
 	c, _ := ctx.Value(callerKey{}).(access.Caller)
 	return c
 }
 
-// named is what a request names, as far as it says who may make it.
+// named returns the parts of a request that access rules look at.
 func named(req any) access.Request {
 	r := access.Request{Tenant: tenantOf(req)}
 	if of, ok := req.(interface{ GetWorkspace() string }); ok {
@@ -36,52 +36,53 @@ func named(req any) access.Request {
 	return r
 }
 
-// authorise reports whether the caller may make a call. It comes before the request is checked,
-// so that whoever may not learns nothing about it.
-func (s *Server) authorise(ctx context.Context, method string, req any) error {
-	m, known := s.methods[method]
+// authorise refuses a call that the caller may not make. It runs before validation, so that a
+// caller without permission learns nothing about the request.
+func (c *Chain) authorise(ctx context.Context, method string, req any) error {
+	m, known := c.methods[method]
 	if !known {
-		return fault.New(fault.Forbidden, "nobody may make this call", fault.Remedy("compare the versions of client and server"))
+		return fault.New(fault.Forbidden, "unknown method "+method, fault.Remedy("check that client and server have the same version"))
 	}
-	return callerOf(ctx).May(m, named(req))
+	return Caller(ctx).May(m, named(req))
 }
 
-// checked reports whether a request can be, and whether the caller may ask for what it leaves out.
-func (s *Server) checked(ctx context.Context, method string, req any) error {
-	if err := s.validator.check(req); err != nil {
+// validate checks a request against the rules of the contract, and whether the caller may leave out
+// what it leaves out.
+func (c *Chain) validate(ctx context.Context, method string, req any) error {
+	if err := c.validator.check(req); err != nil {
 		return err
 	}
-	return callerOf(ctx).ForAll(s.methods[method], named(req))
+	return Caller(ctx).ForAll(c.methods[method], named(req))
 }
 
-// Operator reports whether a request that is no call of the contract comes from an operator of the
-// installation.
-func (s *Server) Operator(ctx context.Context, path string, authorization, apiKey []string) error {
+// Operator refuses an HTTP request outside the contract unless an operator of the installation
+// sends it.
+func (c *Chain) Operator(ctx context.Context, path string, authorization, apiKey []string) error {
 	md := metadata.MD{}
 	md.Set("authorization", authorization...)
 	md.Set("x-api-key", apiKey...)
-	who, err := s.callers.identify(metadata.NewIncomingContext(ctx, md), path)
+	who, err := c.callers.identify(metadata.NewIncomingContext(ctx, md), path)
 	if err != nil {
-		return s.explain(ctx, path, err)
+		return c.Explain(ctx, path, err)
 	}
 	m := access.Method{Permission: access.PlatformRead, Scope: access.OfPlatform}
 	return who.as(m, nil).May(m, access.Request{})
 }
 
-// reaches refuses what is in a workspace that the caller's key is not for, as if it were not
-// there.
-func reaches(ctx context.Context, workspace, kind, name string) error {
-	if callerOf(ctx).Reaches(workspace) {
+// Reaches returns a not-found error for a workspace that the caller may not access, so that it
+// cannot distinguish it from one that does not exist.
+func Reaches(ctx context.Context, workspace, kind, name string) error {
+	if Caller(ctx).Reaches(workspace) {
 		return nil
 	}
 	return access.Missing(kind, name)
 }
 
-// RemoteAddress is the metadata by which the REST edge says where a request came from. Only
-// calls in this process are believed.
+// RemoteAddress is the metadata key in which the REST edge passes the address of a caller. It is
+// ignored in calls from outside this process.
 const RemoteAddress = "x-remote-address"
 
-// addressOf is where a call came from.
+// addressOf returns the address of the caller.
 func addressOf(ctx context.Context) string {
 	from, ok := peer.FromContext(ctx)
 	if !ok || from.Addr == nil {

@@ -1,4 +1,7 @@
-package api
+// Package intercept has the interceptors of the API. Every call of gRPC and REST passes the same
+// chain: trace, authenticate, authorise, validate, rate limit, idempotency, audit. Handlers are in
+// package api.
+package intercept
 
 import (
 	"context"
@@ -8,119 +11,197 @@ import (
 	"runtime/debug"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/access"
+	"go.arco.dev/servo/internal/edge/oidc"
 	"go.arco.dev/servo/internal/edge/problem"
+	"go.arco.dev/servo/internal/edge/ratelimit"
+	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
 
-// Unary is what every call goes through, over gRPC and over REST: a panic is caught, the
-// caller known and permitted, the request checked, the error made one that people can read,
-// and the call logged.
-func (s *Server) Unary() grpc.UnaryServerInterceptor {
-	return s.unary(func(ctx context.Context, method string) (identity, error) { return s.callers.identify(ctx, method) })
+// Options configure a chain.
+type Options struct {
+	Store   *store.Store
+	Engine  *engine.Engine
+	Logger  *slog.Logger
+	Tenants *TenantNames
+	Tracer  trace.Tracer     // nil: calls are not traced
+	Rates   ratelimit.Limits // per tenant; the zero value has no limits
+	Open    bool             // calls need no key, and every caller may make every call
+	Tokens  *oidc.Verifier   // verifies tokens of trusted issuers; nil trusts none
+	Closing context.Context  //nolint:containedctx // ends when the server stops; waiting calls end with it
+	Timing  Timing
 }
 
-// unary is Unary for callers who are known in some way. A call of ours that is no method of the
-// contract, a presigned one, is permitted by what it is.
-func (s *Server) unary(identify func(ctx context.Context, method string) (identity, error)) grpc.UnaryServerInterceptor {
+// Timing has the durations and the clock of a chain. Tests shorten them.
+type Timing struct {
+	Now          func() time.Time // clock of the rate limits
+	TwinPatience time.Duration    // how long a call waits for another one with the same idempotency key
+	KeyUses      time.Duration    // how long uses of keys are collected before they are written
+}
+
+// DefaultTiming is the timing of servers.
+func DefaultTiming() Timing {
+	return Timing{Now: time.Now, TwinPatience: twinPatience, KeyUses: usedBatch}
+}
+
+// Chain is the interceptors of one server.
+type Chain struct {
+	options   Options
+	store     *store.Store
+	log       *slog.Logger
+	validator *validator
+	tenants   *TenantNames
+	tokens    *tokenSealer
+	rates     *limiter
+	callers   *authenticator
+	methods   map[string]access.Method
+}
+
+// New creates a chain. It compiles the rules of all requests, so that the first request does not
+// pay for them. Rules that do not compile are a programming error and panic.
+func New(options Options) *Chain {
+	c := &Chain{
+		options: options, store: options.Store, log: options.Logger, validator: newValidator(), tenants: options.Tenants,
+		tokens: newTokenSealer(options.Store), methods: access.Methods(),
+	}
+	c.rates = newLimiter(&c.options)
+	c.callers = newAuthenticator(&c.options)
+	return c
+}
+
+// Close writes the last uses of keys and ends the background work.
+func (c *Chain) Close() {
+	c.callers.close()
+	c.rates.close()
+}
+
+// SetTiming replaces the timing of a chain that has not been called yet.
+func (c *Chain) SetTiming(change func(*Timing)) { change(&c.options.Timing) }
+
+// Method returns the access rules of a call; false if the contract has no such call.
+func (c *Chain) Method(name string) (access.Method, bool) {
+	m, known := c.methods[name]
+	return m, known
+}
+
+// ForgetKey drops a cached key that has changed on this server.
+func (c *Chain) ForgetKey(publicID string) { c.callers.forget(publicID) }
+
+// Unary returns the interceptor of calls that are no streams.
+func (c *Chain) Unary() grpc.UnaryServerInterceptor {
+	return c.unary(func(ctx context.Context, method string) (identity, error) { return c.callers.identify(ctx, method) })
+}
+
+// Presigned returns the interceptor of calls that come through a presigned URL. The URL permits
+// one action on one attempt, so that the call is neither authorised, limited nor audited.
+func (c *Chain) Presigned(actor string) grpc.UnaryServerInterceptor {
+	return c.unary(func(context.Context, string) (identity, error) {
+		return identity{Caller: access.Caller{Actor: actor}, presigned: true}, nil
+	})
+}
+
+func (c *Chain) unary(identify func(ctx context.Context, method string) (identity, error)) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
-		handler = s.paged(handler)
+		handler = c.sealPages(handler)
 		began := time.Now()
-		ctx, span := s.traced(ctx, info.FullMethod, tenantOf(req))
+		ctx, span := c.startSpan(ctx, info.FullMethod, tenantOf(req))
 		defer func() {
 			if caught := recover(); caught != nil {
-				answer, err = nil, s.caught(ctx, info.FullMethod, caught)
+				answer, err = nil, c.panicked(ctx, info.FullMethod, caught)
 			}
-			err = s.finish(ctx, info.FullMethod, tenantOf(req), began, err)
-			ended(span, err)
+			err = c.finish(ctx, info.FullMethod, tenantOf(req), began, err)
+			endSpan(span, err)
 		}()
 		who, err := identify(ctx, info.FullMethod)
 		if err != nil {
 			return nil, err
 		}
-		ctx = withCaller(ctx, who.as(s.methods[info.FullMethod], req))
+		ctx = withCaller(ctx, who.as(c.methods[info.FullMethod], req))
 		if who.presigned {
-			if err := s.validator.check(req); err != nil {
+			if err := c.validator.check(req); err != nil {
 				return nil, err
 			}
 			return handler(ctx, req)
 		}
-		if err := s.authorise(ctx, info.FullMethod, req); err != nil {
-			s.audit(ctx, info.FullMethod, req, false, err)
+		if err := c.authorise(ctx, info.FullMethod, req); err != nil {
+			c.audit(ctx, info.FullMethod, req, false, err)
 			return nil, err
 		}
-		if err := s.checked(ctx, info.FullMethod, req); err != nil {
+		if err := c.validate(ctx, info.FullMethod, req); err != nil {
 			return nil, err
 		}
-		if err := s.admit(ctx, info.FullMethod, req); err != nil {
+		if err := c.limitRate(ctx, info.FullMethod, req); err != nil {
 			return nil, err
 		}
-		ctx, done := s.callers.whileAlive(ctx, who)
+		ctx, done := c.callers.whileValid(ctx, who)
 		defer done()
-		answer, err = s.once(ctx, info.FullMethod, req, handler)
-		err = s.explain(ctx, info.FullMethod, err)
-		s.audit(ctx, info.FullMethod, req, true, err)
+		answer, err = c.idempotent(ctx, info.FullMethod, req, handler)
+		err = c.Explain(ctx, info.FullMethod, err)
+		c.audit(ctx, info.FullMethod, req, true, err)
 		return answer, err
 	}
 }
 
-// Stream is what every stream goes through.
-func (s *Server) Stream() grpc.StreamServerInterceptor {
+// Stream returns the interceptor of streams.
+func (c *Chain) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 		began := time.Now()
 		ctx := stream.Context()
-		checked := &checkedStream{ServerStream: stream, server: s, method: info.FullMethod}
+		checked := &checkedStream{ServerStream: stream, chain: c, method: info.FullMethod}
 		defer func() {
 			if caught := recover(); caught != nil {
-				err = s.caught(ctx, info.FullMethod, caught)
+				err = c.panicked(ctx, info.FullMethod, caught)
 			}
-			err = s.finish(ctx, info.FullMethod, checked.tenant, began, err)
+			err = c.finish(ctx, info.FullMethod, checked.tenant, began, err)
 		}()
-		who, err := s.callers.identify(ctx, info.FullMethod)
+		who, err := c.callers.identify(ctx, info.FullMethod)
 		if err != nil {
 			return err
 		}
-		alive, done := s.callers.whileAlive(withCaller(ctx, who.Caller), who)
+		valid, done := c.callers.whileValid(withCaller(ctx, who.Caller), who)
 		defer done()
-		checked.ctx, checked.who, ctx = alive, who, alive
-		seated := s.seated(info.FullMethod, checked)
-		defer seated.done()
-		return s.explain(ctx, info.FullMethod, handler(srv, seated))
+		checked.ctx, checked.who, ctx = valid, who, valid
+		counted := c.countStream(info.FullMethod, checked)
+		defer counted.done()
+		return c.Explain(ctx, info.FullMethod, handler(srv, counted))
 	}
 }
 
-// checkedStream permits and checks each message that comes in.
+// checkedStream authorises and validates each received message.
 type checkedStream struct {
 	grpc.ServerStream
 
 	ctx    context.Context //nolint:containedctx // of the stream, which gives it to its handler
-	server *Server
+	chain  *Chain
 	who    identity
 	method string
 	tenant string
 }
 
 // Context implements grpc.ServerStream.
-func (c *checkedStream) Context() context.Context { return c.ctx }
+func (s *checkedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream.
-func (c *checkedStream) RecvMsg(m any) error {
-	if err := c.ServerStream.RecvMsg(m); err != nil {
+func (s *checkedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	c.tenant = tenantOf(m)
-	c.ctx = withCaller(c.ctx, c.who.as(c.server.methods[c.method], m))
-	if err := c.server.authorise(c.ctx, c.method, m); err != nil {
+	s.tenant = tenantOf(m)
+	s.ctx = withCaller(s.ctx, s.who.as(s.chain.methods[s.method], m))
+	if err := s.chain.authorise(s.ctx, s.method, m); err != nil {
 		return err
 	}
-	return c.server.checked(c.ctx, c.method, m)
+	return s.chain.validate(s.ctx, s.method, m)
 }
 
-// tenantOf is the tenant that a request names, if it names one.
+// tenantOf returns the tenant that a request names; empty if it names none.
 func tenantOf(req any) string {
 	if named, ok := req.(interface{ GetTenant() string }); ok {
 		return named.GetTenant()
@@ -130,55 +211,69 @@ func tenantOf(req any) string {
 
 var errPanic = errors.New("panic")
 
-// caught logs a panic. Whoever called learns nothing of it.
-func (s *Server) caught(ctx context.Context, method string, value any) error {
-	s.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-	return fault.New(fault.Internal, "something went wrong on our side", fault.Remedy("try again; if it stays, look at the server's log"), fault.Cause(errPanic))
+// internalError hides a failure from the caller. The log has its cause.
+func internalError(cause error) error {
+	return fault.New(fault.Internal, "internal error", fault.Remedy("retry; if the error persists, check the server's log"), fault.Cause(cause))
 }
 
-// finish makes an error a status, and logs the call.
-func (s *Server) finish(ctx context.Context, method, tenant string, began time.Time, err error) error {
-	st := problem.Status(s.explain(ctx, method, err))
-	if s.log.Enabled(ctx, slog.LevelDebug) {
-		s.log.DebugContext(ctx, "call", "method", method, "code", st.Code().String(), "duration", time.Since(began), "tenant", tenant)
+// panicked logs a panic and returns the error for the caller.
+func (c *Chain) panicked(ctx context.Context, method string, value any) error {
+	c.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+	return internalError(errPanic)
+}
+
+// finish turns an error into a status and logs the call.
+func (c *Chain) finish(ctx context.Context, method, tenant string, began time.Time, err error) error {
+	st := problem.Status(c.Explain(ctx, method, err))
+	if c.log.Enabled(ctx, slog.LevelDebug) {
+		c.log.DebugContext(ctx, "call", "method", method, "code", st.Code().String(), "duration", time.Since(began), "tenant", tenant)
 	}
 	return st.Err()
 }
 
-// explain turns what went wrong underneath into what its caller may know, and logs the rest.
-func (s *Server) explain(ctx context.Context, method string, err error) error {
+// Explain turns an error into one that the caller may read, and logs the error if it is internal.
+func (c *Chain) Explain(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if _, ok := fault.As(err); ok {
 		return err
 	}
-	if refused, ok := fault.As(context.Cause(ctx)); ok { // the caller's key has ended in between
+	if refused, ok := fault.As(context.Cause(ctx)); ok { // the caller's key has expired meanwhile
 		return refused
 	}
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	switch { // of the call itself, whatever the database made of it
+	switch { // the call's own end explains errors of the database
 	case errors.Is(ctx.Err(), context.Canceled):
-		return status.Error(codes.Canceled, "the caller has gone")
+		return status.Error(codes.Canceled, "the caller cancelled the call")
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return status.Error(codes.DeadlineExceeded, "the caller's time is over")
+		return status.Error(codes.DeadlineExceeded, "the caller's deadline has passed")
 	}
 	_, ours := errors.AsType[*store.MismatchError](err)
 	switch trouble := store.Diagnose(err); {
 	case trouble == store.Away || trouble == store.Collided:
-		s.log.WarnContext(ctx, "the database is away", "method", method, "error", err)
-		return fault.New(fault.Unavailable, "the database does not answer", fault.RetryAfter(RetryAfterAway),
-			fault.Remedy("try again"), fault.Cause(err))
+		c.log.WarnContext(ctx, "database unavailable", "method", method, "error", err)
+		return DatabaseUnavailable(err)
 	case trouble == store.Poisoned && !ours:
-		s.log.WarnContext(ctx, "a request carries a value that the database refuses", "method", method, "error", err)
-		return fault.New(fault.InvalidArgument, "carries a value that cannot be stored", fault.Field("request"),
+		c.log.WarnContext(ctx, "the database refuses a value of a request", "method", method, "error", err)
+		return fault.New(fault.InvalidArgument, "contains a value that cannot be stored", fault.Field("request"),
 			fault.Remedy(`check texts for zero characters (\u0000) and numbers for their range`), fault.Cause(err))
 	}
-	s.log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
-	return fault.New(fault.Internal, "something went wrong on our side", fault.Remedy("try again; if it stays, look at the server's log"), fault.Cause(err))
+	c.log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
+	return internalError(err)
 }
 
-// RetryAfterAway is when a caller may look again for a database that was away.
-const RetryAfterAway = time.Second
+// retryAfterUnavailable is when a caller may retry after the database was unavailable.
+const retryAfterUnavailable = time.Second
+
+// DatabaseUnavailable is the error of a call that could not reach the database.
+func DatabaseUnavailable(cause error) error {
+	return fault.New(fault.Unavailable, "the database is unavailable", fault.RetryAfter(retryAfterUnavailable), fault.Remedy("retry"), fault.Cause(cause))
+}
+
+// Stopping is the error of a call that was waiting when the server began to stop.
+func Stopping() error {
+	return fault.New(fault.Unavailable, "this server is stopping", fault.RetryAfter(time.Second), fault.Remedy("retry; another server will answer"))
+}

@@ -1,4 +1,4 @@
-package api
+package intercept
 
 import (
 	"context"
@@ -22,84 +22,85 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Replayed is the metadata of an answer that was given before, to the same idempotency key.
+// Replayed is the metadata key that marks the stored answer of an earlier call with the same
+// idempotency key.
 const Replayed = "idempotency-replayed"
 
-// How long a call waits for the answer of another one with the same key.
+// How long a call waits for the answer of a concurrent call with the same key, its twin.
 const (
 	twinPatience = 10 * time.Second
 	twinPoll     = 100 * time.Millisecond
 	twinRetry    = time.Second
 )
 
-// TakesKey reports whether a call can carry an idempotency key: all that change something, but for
-// those of workers, which are known by their leases.
+// TakesKey reports whether a call accepts an idempotency key. All calls that change something do,
+// except those of workers, whose leases identify repeats.
 func TakesKey(m access.Method) bool { return m.Audited() }
 
-// takesOwnKey says which calls see to their keys themselves: what makes runs takes the key in
-// the batch that makes them, and answers a repeat with the run as it is by now.
-func takesOwnKey(method string) bool {
+// KeepsOwnKey reports whether a call stores its idempotency key itself. Calls that create runs store
+// the key in the same batch, and answer a repeat with the current state of the run.
+func KeepsOwnKey(method string) bool {
 	return slices.Contains([]string{
 		servov1.RunService_TriggerRun_FullMethodName, servov1.RunService_RetryRun_FullMethodName, servov1.ConfigService_TriggerConfig_FullMethodName,
 	}, method)
 }
 
-// inSteps says which calls make their effect in several transactions. Each of these can be made
-// again; the answer is kept when all are done.
+// inSteps reports whether a call takes several transactions. Each of them can be repeated; the
+// answer is stored after the last one.
 func inSteps(method string) bool {
 	return method == servov1.SchedulerService_Tick_FullMethodName || method == servov1.AlertService_TestAlertChannel_FullMethodName
 }
 
-// once makes a call that carries an idempotency key at most once: a repeat has its answer.
-func (s *Server) once(ctx context.Context, method string, req any, handler grpc.UnaryHandler) (any, error) {
+// idempotent runs a call with an idempotency key at most once. A repeat returns the stored answer.
+func (c *Chain) idempotent(ctx context.Context, method string, req any, handler grpc.UnaryHandler) (any, error) {
 	message, ok := req.(proto.Message)
-	if !ok || !TakesKey(s.methods[method]) || takesOwnKey(method) {
+	if !ok || !TakesKey(c.methods[method]) || KeepsOwnKey(method) {
 		return handler(ctx, req)
 	}
-	key, err := idempotencyKey(ctx)
+	key, err := IdempotencyKey(ctx)
 	if err != nil || key == "" {
 		if err != nil {
 			return nil, err
 		}
 		return handler(ctx, req)
 	}
-	digest, err := digestOfCall(method, callerOf(ctx).Actor, message)
+	digest, err := digestOfCall(method, Caller(ctx).Actor, message)
 	if err != nil {
 		return nil, err
 	}
 	call := store.Call{
-		Tenant: s.auditedTenant(ctx, callerOf(ctx), tenantOf(req)), Key: key, Method: strings.TrimPrefix(method, "/servo.v1."), Digest: digest,
+		Tenant: c.auditedTenant(ctx, Caller(ctx), tenantOf(req)), Key: key, Method: strings.TrimPrefix(method, "/servo.v1."), Digest: digest,
 	}
-	if answer, known, err := s.replay(ctx, method, call); known || err != nil {
+	if answer, known, err := c.replay(ctx, method, call); known || err != nil {
 		return answer, err
 	}
-	return s.first(ctx, method, call, req, handler)
+	return c.run(ctx, method, call, req, handler)
 }
 
-// first makes a call that was not answered yet.
-func (s *Server) first(ctx context.Context, method string, call store.Call, req any, handler grpc.UnaryHandler) (any, error) {
-	claim := s.store.Claim(call)
-	defer claim.Abandon(ctx) // an error, a panic, a caller who has gone: nothing of it stays
+// run runs a call without a stored answer, and stores its answer.
+func (c *Chain) run(ctx context.Context, method string, call store.Call, req any, handler grpc.UnaryHandler) (any, error) {
+	pending := c.store.Claim(call)
+	defer pending.Abandon(ctx) // after an error, a panic or a cancellation nothing remains
 	inside := ctx
 	if !inSteps(method) {
-		inside = claim.With(ctx)
+		inside = pending.With(ctx)
 	}
 	answer, err := handler(inside, req)
 	if err == nil {
 		var kept bool
-		if kept, err = s.keep(ctx, claim, answer); kept {
-			claim.Done()
+		if kept, err = c.keep(ctx, pending, answer); kept {
+			pending.Done()
 			return answer, nil
 		}
 	}
-	claim.Abandon(ctx)
-	if claim.Twin() {
-		return s.afterTwin(ctx, method, call)
+	pending.Abandon(ctx)
+	if pending.Twin() {
+		return c.awaitTwin(ctx, method, call)
 	}
-	// Somebody else may have made the same call in between, and a commit whose answer was lost
-	// may have been one.
-	if again, known, lost := s.replay(ctx, method, call); known && lost == nil {
-		claim.Done()
+	// A concurrent call with the same key may have succeeded, and so may a commit whose confirmation
+	// was lost.
+	if again, known, lost := c.replay(ctx, method, call); known && lost == nil {
+		pending.Done()
 		return again, nil
 	} else if known {
 		return nil, lost
@@ -107,67 +108,68 @@ func (s *Server) first(ctx context.Context, method string, call store.Call, req 
 	return nil, err
 }
 
-// keep writes an answer down without its secrets, together with the effect.
-func (s *Server) keep(ctx context.Context, claim *store.Claim, answer any) (bool, error) {
+// keep stores an answer without its secrets, in the transaction of the effect.
+func (c *Chain) keep(ctx context.Context, pending *store.Claim, answer any) (bool, error) {
 	message, ok := answer.(proto.Message)
 	if !ok {
-		return false, fmt.Errorf("an answer of type %T cannot be kept", answer)
+		return false, fmt.Errorf("cannot store an answer of type %T", answer)
 	}
-	raw, err := proto.Marshal(withoutSecrets(message))
+	raw, err := proto.Marshal(WithoutSecrets(message))
 	if err != nil {
 		return false, err
 	}
-	kept, err := claim.Keep(ctx, raw)
+	kept, err := pending.Keep(ctx, raw)
 	return kept && err == nil, err
 }
 
-// replay answers a key that was used before. If it was for another request, nobody is told for
-// which.
-func (s *Server) replay(ctx context.Context, method string, call store.Call) (answer any, known bool, err error) {
-	raw, same, known, err := s.store.AnsweredCall(ctx, call)
+// replay returns the stored answer of a key. If the key was used for another request, the error does
+// not name that request.
+func (c *Chain) replay(ctx context.Context, method string, call store.Call) (answer any, known bool, err error) {
+	raw, same, known, err := c.store.AnsweredCall(ctx, call)
 	switch {
 	case err != nil || !known:
 		return nil, false, err
 	case !same:
 		return nil, true, fault.New(fault.Conflict, "this idempotency key was used for another request", fault.Field("idempotency_key"),
-			fault.Remedy("use a new key for a new request"))
+			fault.Remedy("use a new key for each new request"))
 	}
 	message, err := answerOf(method)
 	if err == nil {
 		err = proto.Unmarshal(raw, message)
 	}
 	if err != nil {
-		return nil, true, fmt.Errorf("the answer of %s that was kept cannot be read: %w", method, err)
+		return nil, true, fmt.Errorf("read the stored answer of %s: %w", method, err)
 	}
-	_ = grpc.SetHeader(ctx, metadata.Pairs(Replayed, "true")) // whoever has gone reads none
+	_ = grpc.SetHeader(ctx, metadata.Pairs(Replayed, "true")) // a caller that has left reads none
 	return message, true, nil
 }
 
-// afterTwin waits for the answer of a call with the same key that is at work. It holds no
-// connection meanwhile.
-func (s *Server) afterTwin(ctx context.Context, method string, call store.Call) (any, error) {
-	over := time.NewTimer(s.patience)
+// awaitTwin waits for the answer of a running call with the same key. It holds no connection while
+// it waits.
+func (c *Chain) awaitTwin(ctx context.Context, method string, call store.Call) (any, error) {
+	over := time.NewTimer(c.options.Timing.TwinPatience)
 	defer over.Stop()
 	poll := time.NewTicker(twinPoll)
 	defer poll.Stop()
 	for {
-		if answer, known, err := s.replay(ctx, method, call); known || err != nil {
+		if answer, known, err := c.replay(ctx, method, call); known || err != nil {
 			return answer, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-s.closing.Done():
-			return nil, stopping()
+		case <-c.options.Closing.Done():
+			return nil, Stopping()
 		case <-over.C:
-			return nil, fault.New(fault.Conflict, "a request with this idempotency key is still at work, or has just failed", fault.Field("idempotency_key"),
-				fault.RetryAfter(twinRetry), fault.Remedy("repeat the request as it was, with the same key"))
+			return nil, fault.New(fault.Conflict, "a request with this idempotency key is in progress or has just failed", fault.Field("idempotency_key"),
+				fault.RetryAfter(twinRetry), fault.Remedy("repeat the same request with the same key"))
 		case <-poll.C:
 		}
 	}
 }
 
-// digestOfCall is of who asks for what: the same key of another caller is another request.
+// digestOfCall returns the digest of a call and its caller: the same key of another caller is a
+// different request.
 func digestOfCall(method, actor string, req proto.Message) ([]byte, error) {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {
@@ -181,7 +183,7 @@ func digestOfCall(method, actor string, req proto.Message) ([]byte, error) {
 	return sum.Sum(nil), nil
 }
 
-// answerOf is an empty answer of a call.
+// answerOf returns an empty answer of a call.
 func answerOf(method string) (proto.Message, error) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service + "." + name))
@@ -190,7 +192,7 @@ func answerOf(method string) (proto.Message, error) {
 	}
 	of, ok := found.(protoreflect.MethodDescriptor)
 	if !ok {
-		return nil, fmt.Errorf("%s is no call", method)
+		return nil, fmt.Errorf("%s is not a method", method)
 	}
 	kind, err := protoregistry.GlobalTypes.FindMessageByName(of.Output().FullName())
 	if err != nil {
@@ -199,8 +201,9 @@ func answerOf(method string) (proto.Message, error) {
 	return kind.New().Interface(), nil
 }
 
-// withoutSecrets is a copy of a message without the fields that the contract says to redact.
-func withoutSecrets(message proto.Message) proto.Message {
+// WithoutSecrets returns a copy of a message without the fields that the contract marks with
+// debug_redact.
+func WithoutSecrets(message proto.Message) proto.Message {
 	copied := proto.Clone(message)
 	clearSecrets(copied.ProtoReflect())
 	return copied
@@ -209,7 +212,7 @@ func withoutSecrets(message proto.Message) proto.Message {
 func clearSecrets(m protoreflect.Message) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case secretField(field):
+		case SecretField(field):
 			m.Clear(field)
 		case field.IsMap() && field.MapValue().Message() != nil:
 			value.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
@@ -227,8 +230,8 @@ func clearSecrets(m protoreflect.Message) {
 	})
 }
 
-// secretField says that a field is not to be kept or shown.
-func secretField(field protoreflect.FieldDescriptor) bool {
+// SecretField reports whether a field is neither stored nor logged.
+func SecretField(field protoreflect.FieldDescriptor) bool {
 	options, ok := field.Options().(*descriptorpb.FieldOptions)
 	return ok && options.GetDebugRedact()
 }

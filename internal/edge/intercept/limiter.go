@@ -1,8 +1,7 @@
-package api
+package intercept
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -15,74 +14,72 @@ import (
 )
 
 const (
-	leasePatience = time.Second      // for a lease; then the database counts as away
-	lastPatience  = 2 * time.Second  // for saying that the streams of a server that stops are over
-	maxMeters     = 10_000           // limits that are remembered; past it those that are not in use are forgotten
-	forgetEach    = 10 * time.Minute // how often rows are deleted that nobody uses
+	leasePatience = time.Second      // for a lease; then the database counts as unavailable
+	closePatience = 2 * time.Second  // for reporting that the streams of a stopping server have ended
+	maxMeters     = 10_000           // cached limits; beyond it idle ones are dropped
+	deleteEach    = 10 * time.Minute // how often unused rows are deleted
 )
 
-// limiter holds what this server knows of the limits of tenants, and asks for more in the
-// background.
+// limiter has this server's share of the rate limits of tenants. It leases more from the database in
+// the background.
 type limiter struct {
-	store   *store.Store
-	log     *slog.Logger
-	limits  ratelimit.Limits
+	*Options
+
 	classes map[string]ratelimit.Class
-	holder  uuid.UUID // this server, for as long as it lives
-	now     func() time.Time
+	holder  uuid.UUID // identifies this process
 
 	mu      sync.RWMutex
 	meters  map[store.RateKey]*meter
-	seats   map[id.Tenant]*seats
-	forgot  time.Time
+	streams map[id.Tenant]*streams
+	deleted time.Time // when unused rows were last deleted
 	closed  bool
 	running sync.WaitGroup
-	life    context.Context //nolint:containedctx // the server's own, not a call's
+	life    context.Context //nolint:containedctx // ends with the server, not with a call
 	end     context.CancelFunc
 }
 
-// meter is the limit of a tenant's calls.
+// meter is the rate limit of a tenant's calls of one class.
 type meter struct {
 	mu sync.Mutex
 	ratelimit.Meter
-	came chan struct{} // closed when the lease that is under way has come, or will not
+	came chan struct{} // closed when the pending lease is granted or has failed
 }
 
-// seats is the limit of a tenant's streams.
-type seats struct {
+// streams is the limit of a tenant's concurrent streams.
+type streams struct {
 	mu sync.Mutex
-	ratelimit.Seats
+	ratelimit.Streams
 	came  chan struct{}
 	renew *time.Timer
 }
 
-func newLimiter(s *store.Store, limits ratelimit.Limits, log *slog.Logger) *limiter {
+func newLimiter(options *Options) *limiter {
 	l := &limiter{
-		store: s, log: log, limits: limits, classes: rateClasses(), holder: uuid.New(), now: time.Now,
-		meters: map[store.RateKey]*meter{}, seats: map[id.Tenant]*seats{}, forgot: time.Now(),
+		Options: options, classes: RateClasses(), holder: uuid.New(),
+		meters: map[store.RateKey]*meter{}, streams: map[id.Tenant]*streams{}, deleted: time.Now(),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l
 }
 
-// take decides about a call. It waits only for a lease that is under way, when so many calls
-// have come meanwhile that they have used up the credit too.
-func (l *limiter) take(ctx context.Context, key store.RateKey, limit int) (ratelimit.Verdict, ratelimit.Standing, error) {
+// take decides about a call. It waits only for a pending lease, and only if concurrent calls have
+// used up the credit too.
+func (l *limiter) take(ctx context.Context, key store.RateKey, limit int) (ratelimit.Verdict, ratelimit.Status, error) {
 	m := l.meter(key, limit)
 	for {
 		m.mu.Lock()
-		now := l.now()
+		now := l.Timing.Now()
 		verdict := m.Take(now)
 		if m.Needs(now) {
-			l.lease(m, key, limit) //nolint:contextcheck // it goes on when the call is over
+			l.lease(m, key, limit) //nolint:contextcheck // the lease may outlive the call
 		}
-		came, standing := m.came, m.Standing(now)
+		came, state := m.came, m.Status(now)
 		m.mu.Unlock()
 		if verdict != ratelimit.Wait {
-			return verdict, standing, nil
+			return verdict, state, nil
 		}
 		if err := wait(ctx, came); err != nil {
-			return verdict, standing, err
+			return verdict, state, err
 		}
 	}
 }
@@ -113,14 +110,14 @@ func (l *limiter) meter(key store.RateKey, limit int) *meter {
 	return found
 }
 
-// makeRoom forgets what is not in use, or all if everything is: a chunk passes again then.
+// makeRoom drops idle meters, or all of them if none is idle. A dropped meter starts with new credit.
 func (l *limiter) makeRoom() {
 	if len(l.meters) < maxMeters {
 		return
 	}
 	for key, m := range l.meters {
 		m.mu.Lock()
-		if m.Idle(l.now()) {
+		if m.Idle(l.Timing.Now()) {
 			delete(l.meters, key)
 		}
 		m.mu.Unlock()
@@ -130,26 +127,26 @@ func (l *limiter) makeRoom() {
 	}
 }
 
-// lease asks for one in the background. The meter is locked.
+// lease requests a lease in the background. The meter is locked.
 func (l *limiter) lease(m *meter, key store.RateKey, limit int) {
 	want, debt := m.Ask()
-	came, sent := make(chan struct{}), l.now()
+	came, sent := make(chan struct{}), l.Timing.Now()
 	m.came = came
 	started := l.background(func(ctx context.Context) {
-		given, err := l.store.LeaseRate(ctx, key, store.RateRequest{Want: want, Debt: debt, Most: limit, Window: ratelimit.Window})
+		given, err := l.Store.LeaseRate(ctx, key, store.RateRequest{Want: want, Debt: debt, Most: limit, Window: ratelimit.Window})
 		m.mu.Lock()
 		if err != nil {
-			m.Failed(l.now())
+			m.Failed(l.Timing.Now())
 		} else {
-			m.Granted(ratelimit.Lease{Granted: given.Granted, Leased: given.Leased, Window: given.Window, Now: given.Now}, sent, l.now())
+			m.Granted(ratelimit.Lease{Granted: given.Granted, Leased: given.Leased, Window: given.Window, Now: given.Now}, sent, l.Timing.Now())
 		}
 		m.mu.Unlock()
 		close(came)
 		if err != nil {
-			l.log.Warn("no lease of a rate: the limit holds for this server alone", "class", ratelimit.Class(key.Class).String(), "error", err)
+			l.Logger.Warn("cannot lease from a rate limit; this server applies the limit alone", "class", ratelimit.Class(key.Class).String(), "error", err)
 			return
 		}
-		l.forget(ctx)
+		l.deleteUnused(ctx)
 	})
 	if !started {
 		m.Failed(sent)
@@ -157,7 +154,7 @@ func (l *limiter) lease(m *meter, key store.RateKey, limit int) {
 	}
 }
 
-// background runs something that calls do not wait for, unless the server stops.
+// background runs a function that calls do not wait for. It returns false if the server stops.
 func (l *limiter) background(fn func(ctx context.Context)) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -172,124 +169,124 @@ func (l *limiter) background(fn func(ctx context.Context)) bool {
 	return true
 }
 
-// forget deletes rows that nobody uses, from time to time.
-func (l *limiter) forget(ctx context.Context) {
+// deleteUnused deletes unused rows every deleteEach.
+func (l *limiter) deleteUnused(ctx context.Context) {
 	l.mu.Lock()
-	due := l.now().Sub(l.forgot) >= forgetEach
+	due := l.Timing.Now().Sub(l.deleted) >= deleteEach
 	if due {
-		l.forgot = l.now()
+		l.deleted = l.Timing.Now()
 	}
 	l.mu.Unlock()
 	if !due {
 		return
 	}
-	if _, err := l.store.ForgetRates(ctx); err != nil {
-		l.log.Debug("could not delete the rates that nobody uses", "error", err)
+	if _, err := l.Store.ForgetRates(ctx); err != nil {
+		l.Logger.Debug("cannot delete unused rate limits", "error", err)
 	}
 }
 
-// sit decides about a stream. One that passes must stand up.
-func (l *limiter) sit(ctx context.Context, tenant id.Tenant, limit int) (ratelimit.Verdict, ratelimit.Standing, error) {
+// openStream decides about a stream. A permitted stream ends with closeStream.
+func (l *limiter) openStream(ctx context.Context, tenant id.Tenant, limit int) (ratelimit.Verdict, ratelimit.Status, error) {
 	l.mu.Lock()
-	s := l.seats[tenant]
+	s := l.streams[tenant]
 	if s == nil {
-		s = &seats{Seats: ratelimit.NewSeats(limit)}
-		l.seats[tenant] = s
+		s = &streams{Streams: ratelimit.NewStreams(limit)}
+		l.streams[tenant] = s
 	}
 	l.mu.Unlock()
 	for {
 		s.mu.Lock()
-		now := l.now()
+		now := l.Timing.Now()
 		verdict := s.Take(now)
 		if s.Needs(now) {
-			l.tell(s, tenant) //nolint:contextcheck // it goes on when the call is over
+			l.report(s, tenant) //nolint:contextcheck // the report may outlive the call
 		}
-		came, standing := s.came, s.Standing()
+		came, state := s.came, s.Status()
 		s.mu.Unlock()
 		if verdict != ratelimit.Wait {
-			return verdict, standing, nil
+			return verdict, state, nil
 		}
 		if err := wait(ctx, came); err != nil {
-			return verdict, standing, err
+			return verdict, state, err
 		}
 	}
 }
 
-// stand ends a stream.
-func (l *limiter) stand(tenant id.Tenant) {
+// closeStream ends a stream.
+func (l *limiter) closeStream(tenant id.Tenant) {
 	l.mu.RLock()
-	s := l.seats[tenant]
+	s := l.streams[tenant]
 	l.mu.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Leave()
-	if s.Needs(l.now()) {
-		l.tell(s, tenant)
+	if s.Needs(l.Timing.Now()) {
+		l.report(s, tenant)
 	}
 }
 
-// tell tells the other servers how many streams there are. The seats are locked.
-func (l *limiter) tell(s *seats, tenant id.Tenant) {
-	open := s.Tell()
+// report reports the number of open streams to the other servers. The streams are locked.
+func (l *limiter) report(s *streams, tenant id.Tenant) {
+	open := s.Report()
 	came := make(chan struct{})
 	s.came = came
 	started := l.background(func(ctx context.Context) {
-		others, err := l.store.ReportStreams(ctx, tenant, l.holder, open, ratelimit.SeatsLive)
+		others, err := l.Store.ReportStreams(ctx, tenant, l.holder, open, ratelimit.StreamsLive)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		defer close(came)
 		if err != nil {
-			s.Failed(l.now())
-			l.log.Warn("no server hears of the streams of this one: the limit holds for it alone", "error", err)
+			s.Failed(l.Timing.Now())
+			l.Logger.Warn("cannot report open streams; this server applies the limit alone", "error", err)
 		} else {
-			s.Heard(others, l.now())
+			s.Reported(others, l.Timing.Now())
 		}
-		if s.Needs(l.now()) {
-			l.tell(s, tenant) //nolint:contextcheck // some have come or gone meanwhile: another report, with a time of its own
+		if s.Needs(l.Timing.Now()) {
+			l.report(s, tenant) //nolint:contextcheck // the number has changed meanwhile: a new report with its own deadline
 			return
 		}
 		l.renewLater(s, tenant, err != nil) //nolint:contextcheck // long after this report
 	})
 	if !started {
-		s.Failed(l.now())
+		s.Failed(l.Timing.Now())
 		close(came)
 	}
 }
 
-// renewLater says again how many there are while there are some, and soon if nobody has heard.
-func (l *limiter) renewLater(s *seats, tenant id.Tenant, soon bool) {
+// renewLater repeats the report while streams are open, and soon if the last report has failed.
+func (l *limiter) renewLater(s *streams, tenant id.Tenant, soon bool) {
 	if s.renew != nil {
 		s.renew.Stop()
 	}
 	if s.Idle() {
 		return
 	}
-	after := ratelimit.SeatsRenew
+	after := ratelimit.StreamsRenew
 	if soon {
-		after = ratelimit.RetryAway
+		after = ratelimit.RetryUnavailable
 	}
 	s.renew = time.AfterFunc(after, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.Needs(l.now()) {
-			l.tell(s, tenant)
+		if s.Needs(l.Timing.Now()) {
+			l.report(s, tenant)
 		}
 	})
 }
 
-// close ends what is under way, and tells the other servers that the streams of this one are over.
+// close ends the background work and reports that the streams of this server have ended.
 func (l *limiter) close() {
 	l.mu.Lock()
 	already := l.closed
 	l.closed = true
-	open := maps.Clone(l.seats)
+	open := maps.Clone(l.streams)
 	l.mu.Unlock()
 	if already {
 		return
 	}
 	l.end()
 	l.running.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), lastPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	for tenant, s := range open {
 		s.mu.Lock()
@@ -301,8 +298,8 @@ func (l *limiter) close() {
 		if idle {
 			continue
 		}
-		if _, err := l.store.ReportStreams(ctx, tenant, l.holder, 0, ratelimit.SeatsLive); err != nil {
-			l.log.Debug("could not say that streams are over: they count for a while", "error", err)
+		if _, err := l.Store.ReportStreams(ctx, tenant, l.holder, 0, ratelimit.StreamsLive); err != nil {
+			l.Logger.Debug("cannot report that streams have ended; they count until the report expires", "error", err)
 		}
 	}
 }

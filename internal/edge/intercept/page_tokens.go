@@ -1,4 +1,4 @@
-package api
+package intercept
 
 import (
 	"bytes"
@@ -13,26 +13,27 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/store"
 )
 
-// sealer signs page tokens, and opens those that it or another server of the installation has
-// signed. Every call goes through it (see paged), so no list has to think of it and none can
-// forget it: what a list gives and gets are positions.
-type sealer struct {
+// tokenSealer signs page tokens, and verifies those that a server of the installation has signed.
+// The chain applies it to every list (see sealPages), so that handlers see positions only and no
+// handler can forget it.
+type tokenSealer struct {
 	read func(ctx context.Context) ([]byte, error)
 
 	mu     sync.Mutex
-	secret []byte // once it was read; it never changes
+	secret []byte // nil until it is read; it never changes
 }
 
-func newSealer(s *store.Store) *sealer {
-	return &sealer{read: func(ctx context.Context) ([]byte, error) { return s.InstallationSecret(ctx, store.PageTokenSecret) }}
+func newTokenSealer(s *store.Store) *tokenSealer {
+	return &tokenSealer{read: func(ctx context.Context) ([]byte, error) { return s.InstallationSecret(ctx, store.PageTokenSecret) }}
 }
 
-// key is the secret. It is read once; who comes while it cannot be read is told so, and the
-// next one tries again.
-func (s *sealer) key(ctx context.Context) ([]byte, error) {
+// key returns the secret. It is read once. A failed read is reported to the call that needs it, and
+// the next call reads again.
+func (s *tokenSealer) key(ctx context.Context) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.secret == nil {
@@ -45,19 +46,19 @@ func (s *sealer) key(ctx context.Context) ([]byte, error) {
 	return s.secret, nil
 }
 
-// Prepare reads what all calls need, so that no first one pays for it.
-func (s *Server) Prepare(ctx context.Context) error {
-	_, err := s.tokens.key(ctx)
+// Prepare reads what all calls need, so that the first call does not pay for it.
+func (c *Chain) Prepare(ctx context.Context) error {
+	_, err := c.tokens.key(ctx)
 	return err
 }
 
 // A token is its version, a signature and a position.
 const (
 	tokenVersion   = 2
-	signatureBytes = 16 // of 32: nobody can try 2^128 of them
+	signatureBytes = 16 // of 32: 2^128 cannot be guessed
 )
 
-// seal makes a position of a list a token that only this list takes.
+// seal turns a position of a list into a token that only this list accepts.
 func seal(secret []byte, list listDigest, position string) string {
 	raw := make([]byte, 0, 1+signatureBytes+len(position))
 	raw = append(raw, tokenVersion)
@@ -65,16 +66,16 @@ func seal(secret []byte, list listDigest, position string) string {
 	return base64.RawURLEncoding.EncodeToString(append(raw, position...))
 }
 
-// unseal gives the position of a token of this list.
+// unseal returns the position of a token of this list.
 func unseal(secret []byte, list listDigest, token string) (string, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	rest, known := bytes.CutPrefix(raw, []byte{tokenVersion})
 	if err != nil || !known || len(rest) <= signatureBytes {
-		return "", badToken("is not a page token")
+		return "", BadPageToken("is not a page token")
 	}
 	position := string(rest[signatureBytes:])
 	if !hmac.Equal(rest[:signatureBytes], sign(secret, list, position)) {
-		return "", badToken("belongs to another list, or was changed")
+		return "", BadPageToken("is the token of another list, or was modified")
 	}
 	return position, nil
 }
@@ -82,15 +83,15 @@ func unseal(secret []byte, list listDigest, token string) (string, error) {
 func sign(secret []byte, list listDigest, position string) []byte {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte{tokenVersion})
-	mac.Write(list[:]) // of a fixed length: where it ends and the position begins is never in doubt
+	mac.Write(list[:]) // of a fixed length, so that the position begins at a known place
 	mac.Write([]byte(position))
 	return mac.Sum(nil)[:signatureBytes]
 }
 
-// listDigest stands for a list: the call, the tenant, and what is asked for besides the page.
+// listDigest identifies a list: the call, the tenant and the filters.
 type listDigest [sha256.Size]byte
 
-func digestOf(req listRequest) (listDigest, error) {
+func digestOf(req ListRequest) (listDigest, error) {
 	bare := proto.Clone(req).ProtoReflect()
 	fields := bare.Descriptor().Fields()
 	bare.Clear(fields.ByName("page_size"))
@@ -102,21 +103,28 @@ func digestOf(req listRequest) (listDigest, error) {
 	return sha256.Sum256(append([]byte(bare.Descriptor().FullName()+"\n"), raw...)), nil
 }
 
+// ListRequest is a request for a page of a list.
+type ListRequest interface {
+	proto.Message
+	GetPageSize() int32
+	GetPageToken() string
+}
+
 // listAnswer is a page.
 type listAnswer interface {
 	proto.Message
 	GetNextPageToken() string
 }
 
-// paged opens the page token of a request before its handler, and seals that of the answer.
-func (s *Server) paged(handler grpc.UnaryHandler) grpc.UnaryHandler {
+// sealPages opens the page token of a request before its handler, and seals that of the answer.
+func (c *Chain) sealPages(handler grpc.UnaryHandler) grpc.UnaryHandler {
 	return func(ctx context.Context, req any) (any, error) {
-		asked, ok := req.(listRequest)
+		asked, ok := req.(ListRequest)
 		if !ok {
 			return handler(ctx, req)
 		}
 		if token := asked.GetPageToken(); token != "" {
-			position, err := s.openToken(ctx, asked, token)
+			position, err := c.openToken(ctx, asked, token)
 			if err != nil {
 				return nil, err
 			}
@@ -132,7 +140,7 @@ func (s *Server) paged(handler grpc.UnaryHandler) grpc.UnaryHandler {
 		if !ok || given.GetNextPageToken() == "" {
 			return answer, nil
 		}
-		secret, err := s.tokens.key(ctx)
+		secret, err := c.tokens.key(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -145,8 +153,8 @@ func (s *Server) paged(handler grpc.UnaryHandler) grpc.UnaryHandler {
 	}
 }
 
-func (s *Server) openToken(ctx context.Context, req listRequest, token string) (string, error) {
-	secret, err := s.tokens.key(ctx)
+func (c *Chain) openToken(ctx context.Context, req ListRequest, token string) (string, error) {
+	secret, err := c.tokens.key(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -157,8 +165,14 @@ func (s *Server) openToken(ctx context.Context, req listRequest, token string) (
 	return unseal(secret, list, token)
 }
 
-// setText sets a field that every list has; TestListsHavePages says that it does.
+// setText sets a field that every list has, which TestListsHavePages checks.
 func setText(message proto.Message, field protoreflect.Name, text string) {
 	m := message.ProtoReflect()
 	m.Set(m.Descriptor().Fields().ByName(field), protoreflect.ValueOfString(text))
+}
+
+// BadPageToken is the error of a page token that a list does not accept.
+func BadPageToken(message string) error {
+	return fault.New(fault.InvalidArgument, message, fault.Field("page_token"),
+		fault.Remedy("send the next_page_token of the previous page with the same filters, or none for the first page"))
 }

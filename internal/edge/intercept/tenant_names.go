@@ -1,7 +1,8 @@
-package api
+package intercept
 
 import (
 	"context"
+	"strconv"
 	"sync"
 
 	"go.arco.dev/servo/internal/base/fault"
@@ -10,10 +11,9 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// tenantNames finds tenants by name and names by id. A tenant is never renamed or removed,
-// so what was found once holds; what was not found may be made at any moment, and is not
-// remembered.
-type tenantNames struct {
+// TenantNames maps names of tenants to ids and back. It caches what it finds, because tenants are
+// neither renamed nor deleted. It does not cache that a tenant does not exist.
+type TenantNames struct {
 	store *store.Store
 
 	mu     sync.RWMutex
@@ -22,23 +22,24 @@ type tenantNames struct {
 	atMost int
 }
 
-// maxTenantNames bounds what is remembered. Past it everything is forgotten and asked again.
+// maxTenantNames bounds the cache. Beyond it the cache is cleared.
 const maxTenantNames = 100_000
 
-func newTenantNames(s *store.Store) *tenantNames {
-	return &tenantNames{store: s, ids: map[string]id.Tenant{}, names: map[id.Tenant]string{}, atMost: maxTenantNames}
+// NewTenantNames creates an empty cache.
+func NewTenantNames(s *store.Store) *TenantNames {
+	return &TenantNames{store: s, ids: map[string]id.Tenant{}, names: map[id.Tenant]string{}, atMost: maxTenantNames}
 }
 
-// id finds a tenant by its name.
-func (n *tenantNames) id(ctx context.Context, name string) (id.Tenant, error) {
+// ID returns the id of a tenant.
+func (n *TenantNames) ID(ctx context.Context, name string) (id.Tenant, error) {
 	n.mu.RLock()
 	found, ok := n.ids[name]
 	n.mu.RUnlock()
 	if ok {
 		return found, nil
 	}
-	if tenant.ValidateName("tenant", name) != nil { // nobody can have it
-		return id.Tenant{}, fault.New(fault.NotFound, "no tenant of this name", fault.Field("tenant"), fault.Remedy("check the name"))
+	if tenant.ValidateName("tenant", name) != nil { // no tenant can have this name
+		return id.Tenant{}, fault.New(fault.NotFound, "no tenant "+strconv.Quote(name), fault.Field("tenant"), fault.Remedy("check the name"))
 	}
 	found, err := n.store.TenantByName(ctx, name)
 	if err != nil {
@@ -48,8 +49,8 @@ func (n *tenantNames) id(ctx context.Context, name string) (id.Tenant, error) {
 	return found, nil
 }
 
-// name finds the name of a tenant.
-func (n *tenantNames) name(ctx context.Context, of id.Tenant) (string, error) {
+// Name returns the name of a tenant.
+func (n *TenantNames) Name(ctx context.Context, of id.Tenant) (string, error) {
 	n.mu.RLock()
 	found, ok := n.names[of]
 	n.mu.RUnlock()
@@ -64,7 +65,7 @@ func (n *tenantNames) name(ctx context.Context, of id.Tenant) (string, error) {
 	return view.Name, nil
 }
 
-func (n *tenantNames) keep(ctx context.Context, of id.Tenant, name string) {
+func (n *TenantNames) keep(ctx context.Context, of id.Tenant, name string) {
 	if store.Uncommitted(ctx) {
 		return
 	}

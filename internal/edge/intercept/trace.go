@@ -1,4 +1,4 @@
-package api
+package intercept
 
 import (
 	"context"
@@ -13,29 +13,29 @@ import (
 	"go.arco.dev/servo/internal/base/telemetry"
 )
 
-// traced begins the span of a call, under the caller's if it has sent one; what cannot be
-// read begins a trace of its own. What workers ask again and again is traced for callers who
-// trace it alone: a parked claim is nobody's trace. Nothing is done when traces are off.
-func (s *Server) traced(ctx context.Context, method, tenant string) (context.Context, trace.Span) {
-	if s.config.Tracer == nil {
+// startSpan starts the span of a call, below the caller's span if the call names one that can be
+// parsed. Calls of workers are traced only if the worker traces them, because workers poll. It
+// does nothing if traces are disabled.
+func (c *Chain) startSpan(ctx context.Context, method, tenant string) (context.Context, trace.Span) {
+	if c.options.Tracer == nil {
 		return ctx, nil
 	}
-	parent, told := callersTrace(ctx)
-	if !told && strings.HasPrefix(method, "/servo.v1.WorkerService/") {
+	parent, sent := callersTrace(ctx)
+	if !sent && strings.HasPrefix(method, "/servo.v1.WorkerService/") {
 		return ctx, nil
 	}
-	if told {
+	if sent {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
 	name := strings.TrimPrefix(method, "/")
 	service, call, _ := strings.Cut(name, "/")
-	return s.config.Tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+	return c.options.Tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", call),
 		attribute.String("servo.tenant", tenant)))
 }
 
-// ended ends the span of a call, if there is one.
-func ended(span trace.Span, err error) {
+// endSpan ends the span of a call, if it has one.
+func endSpan(span trace.Span, err error) {
 	if span == nil {
 		return
 	}
@@ -47,8 +47,8 @@ func ended(span trace.Span, err error) {
 	span.End()
 }
 
-// traceparent is the trace that events record of a call: under the call's own span if it has
-// one, else what the caller has sent.
+// traceparent returns the trace that events record for a call: that of the call's own span, else the
+// one that the caller sent.
 func traceparent(ctx context.Context) string {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		return telemetry.Format(sc)
@@ -60,7 +60,7 @@ func traceparent(ctx context.Context) string {
 	return telemetry.Format(sc)
 }
 
-// callersTrace is the trace that the caller has sent.
+// callersTrace returns the trace that the caller sent.
 func callersTrace(ctx context.Context) (trace.SpanContext, bool) {
 	return telemetry.Parse(telemetry.Join(header(ctx, "traceparent"), strings.Join(metadata.ValueFromIncomingContext(ctx, "tracestate"), ",")))
 }

@@ -1,4 +1,4 @@
-package api
+package intercept
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 )
 
 func TestNoTraceTakesNoMemory(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
-	s, ctx := &Server{}, context.Background()
+	c, ctx := &Chain{}, context.Background()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		under, span := s.traced(ctx, "/servo.v1.RunService/TriggerRun", "acme")
+		under, span := c.startSpan(ctx, "/servo.v1.RunService/TriggerRun", "acme")
 		if traceparent(under) != "" {
 			panic("there is no trace")
 		}
-		ended(span, nil)
+		endSpan(span, nil)
 	}))
 }

@@ -1,68 +1,82 @@
-package api
+package intercept
 
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"sync"
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// validator checks requests by the rules that stand in the contract.
+// validator checks requests against the rules of the contract.
 type validator struct{ rules protovalidate.Validator }
 
-// newValidator gives the one validator of the process: it depends on nothing but the
-// contract, and never changes.
+// newValidator returns the validator of the process. All servers of a process share it: it depends
+// on the contract only.
 var newValidator = sync.OnceValue(compile) //nolint:gochecknoglobals // see above
 
 // compile compiles the rules of every message of the contract.
 func compile() *validator {
-	rules, err := protovalidate.New(protovalidate.WithMessageDescriptors(messages()...), protovalidate.WithDisableLazy())
+	rules, err := protovalidate.New(protovalidate.WithMessageDescriptors(requests()...), protovalidate.WithDisableLazy())
 	if err != nil {
-		panic("api: the rules of the contract cannot be compiled: " + err.Error())
+		panic("intercept: compile the rules of the contract: " + err.Error())
 	}
 	return &validator{rules: rules}
 }
 
-// Contract is the files that the API is made from.
+// Contract returns the files of the API's contract, by name.
 func Contract() []protoreflect.FileDescriptor {
-	return []protoreflect.FileDescriptor{
-		servov1.File_servo_v1_admin_proto, servov1.File_servo_v1_alerts_proto, servov1.File_servo_v1_assets_proto, servov1.File_servo_v1_configs_proto, servov1.File_servo_v1_deployments_proto, servov1.File_servo_v1_events_proto, servov1.File_servo_v1_templates_proto, servov1.File_servo_v1_fairness_proto, servov1.File_servo_v1_keys_proto, servov1.File_servo_v1_locks_proto,
-		servov1.File_servo_v1_metrics_proto, servov1.File_servo_v1_pools_proto,
-		servov1.File_servo_v1_problem_proto, servov1.File_servo_v1_runs_proto, servov1.File_servo_v1_search_proto, servov1.File_servo_v1_simulation_proto, servov1.File_servo_v1_status_proto,
-		servov1.File_servo_v1_subscriptions_proto,
-		servov1.File_servo_v1_tasks_proto, servov1.File_servo_v1_tenants_proto, servov1.File_servo_v1_why_proto,
-		servov1.File_servo_v1_workers_proto,
+	var files []protoreflect.FileDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage(servov1.File_servo_v1_runs_proto.Package(), func(f protoreflect.FileDescriptor) bool {
+		files = append(files, f)
+		return true
+	})
+	slices.SortFunc(files, func(a, b protoreflect.FileDescriptor) int { return strings.Compare(a.Path(), b.Path()) })
+	return files
+}
+
+// Calls iterates over the calls of the contract, by their full names ("/servo.v1.RunService/GetRun").
+func Calls() iter.Seq2[string, protoreflect.MethodDescriptor] {
+	return func(yield func(string, protoreflect.MethodDescriptor) bool) {
+		for _, file := range Contract() {
+			for i := range file.Services().Len() {
+				service := file.Services().Get(i)
+				for j := range service.Methods().Len() {
+					call := service.Methods().Get(j)
+					if !yield(fmt.Sprintf("/%s/%s", service.FullName(), call.Name()), call) {
+						return
+					}
+				}
+			}
+		}
 	}
 }
 
-// messages are what calls bring: these and what is inside them are compiled.
-func messages() []protoreflect.MessageDescriptor {
+// requests returns the request messages of all calls.
+func requests() []protoreflect.MessageDescriptor {
 	var found []protoreflect.MessageDescriptor
-	for _, file := range Contract() {
-		for i := range file.Services().Len() {
-			methods := file.Services().Get(i).Methods()
-			for j := range methods.Len() {
-				found = append(found, methods.Get(j).Input())
-			}
-		}
+	for _, call := range Calls() {
+		found = append(found, call.Input())
 	}
 	return found
 }
 
-// maxViolations is how many broken rules are told at once.
+// maxViolations bounds the violations in one answer.
 const maxViolations = 100
 
-// check refuses a request that breaks rules, and names all of them.
+// check returns all violations of a request as one error.
 func (v *validator) check(req any) error {
 	message, ok := req.(proto.Message)
-	if !ok || plain(message) {
+	if !ok || surelyValid(message) {
 		return nil
 	}
 	err := v.rules.Validate(message)
@@ -83,22 +97,22 @@ func (v *validator) check(req any) error {
 	return fault.FromViolations(violations)
 }
 
-// remedy says what to do about a broken rule.
+// remedy returns what to do about a violated rule.
 func remedy(rule string) string {
 	_, kind, _ := strings.Cut(rule, ".")
 	switch {
 	case rule == "required":
-		return "send it"
+		return "add the field"
 	case kind == "uuid", kind == "uuid_empty":
-		return "send the id as it was given, such as 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10"
+		return "send the id as the server returned it, such as 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10"
 	case kind == "min_len", kind == "min_items":
-		return "send it"
+		return "add a value"
 	case kind == "max_len", kind == "max_bytes":
 		return "send a shorter text"
 	case kind == "max_items":
-		return "send fewer, in several calls"
+		return "split the request into several calls"
 	case strings.HasPrefix(rule, "enum."):
-		return "send one of the names that the contract lists"
+		return "use one of the values in /openapi.json"
 	}
-	return "send a value in this range"
+	return "use a value within this range"
 }

@@ -1,4 +1,4 @@
-package api
+package intercept
 
 import (
 	"unicode/utf8"
@@ -8,44 +8,43 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// The checks of the contract cost some microseconds for each message inside a request. Calls
-// that bring hundreds of items, thousands of times in a second, are looked at here first, by
-// hand: what is plainly within the rules needs no more, and about the rest the rules
-// themselves decide, and say what is wrong. This must never let pass what they refuse: a
-// test holds the two against each other.
+// The rules of the contract cost some microseconds for each message inside a request. Reports and
+// heartbeats carry hundreds of items, thousands of times per second. They are first checked here, by
+// hand: a request that is surely valid needs no more, and the rules decide about all others. These
+// checks must never accept what the rules refuse; a test compares the two.
 
-// Bounds of items, at most what the contract allows.
+// Bounds of items: at most those of the contract.
 const (
-	plainLease     = 200
-	plainText      = 65536
-	plainShort     = 100
-	plainPartition = 1000
-	plainWorker    = 200
-	plainItems     = 10_000
-	plainFanOut    = 100_000
-	minAssetKey    = 3
-	maxAssetKey    = 201
+	maxLease      = 200
+	maxText       = 65536
+	maxShortText  = 100
+	maxPartition  = 1000
+	maxWorkerName = 200
+	maxItems      = 10_000
+	maxFanOut     = 100_000
+	minAssetKey   = 3
+	maxAssetKey   = 201
 )
 
-// plain says that a request is surely within the rules.
-func plain(req proto.Message) bool {
+// surelyValid reports whether a request is certain to satisfy the rules.
+func surelyValid(req proto.Message) bool {
 	switch r := req.(type) {
 	case *servov1.ReportRequest:
-		if !plainName(r.GetWorkerId()) || len(r.GetItems()) == 0 || len(r.GetItems()) > plainItems {
+		if !validWorkerName(r.GetWorkerId()) || len(r.GetItems()) == 0 || len(r.GetItems()) > maxItems {
 			return false
 		}
 		for _, item := range r.GetItems() {
-			if !plainHandle(item.GetLease()) || !plainAction(item) {
+			if !validLease(item.GetLease()) || !validAction(item) {
 				return false
 			}
 		}
 		return true
 	case *servov1.HeartbeatRequest:
-		if !plainName(r.GetWorkerId()) || len(r.GetLeases()) > plainItems {
+		if !validWorkerName(r.GetWorkerId()) || len(r.GetLeases()) > maxItems {
 			return false
 		}
 		for _, item := range r.GetLeases() {
-			if !plainHandle(item.GetLease()) || !plainProgress(item.GetProgress()) {
+			if !validLease(item.GetLease()) || !validProgress(item.GetProgress()) {
 				return false
 			}
 		}
@@ -54,46 +53,46 @@ func plain(req proto.Message) bool {
 	return false
 }
 
-func plainName(worker string) bool  { return worker != "" && len(worker) <= plainWorker }
-func plainHandle(lease string) bool { return lease != "" && len(lease) <= plainLease }
+func validWorkerName(worker string) bool { return worker != "" && len(worker) <= maxWorkerName }
+func validLease(lease string) bool       { return lease != "" && len(lease) <= maxLease }
 
-func plainAction(item *servov1.ReportItem) bool {
+func validAction(item *servov1.ReportItem) bool {
 	switch a := item.GetAction().(type) {
 	case *servov1.ReportItem_Start:
 		return true
 	case *servov1.ReportItem_Advance:
-		return len(a.Advance.GetExpected()) <= plainText && len(a.Advance.GetNext()) <= plainText
+		return len(a.Advance.GetExpected()) <= maxText && len(a.Advance.GetNext()) <= maxText
 	case *servov1.ReportItem_Yield:
-		return len(a.Yield.GetCursor()) <= plainText
+		return len(a.Yield.GetCursor()) <= maxText
 	case *servov1.ReportItem_Complete:
 		_, defined := servov1.Complete_Status_name[int32(a.Complete.GetStatus())]
 		return defined
 	case *servov1.ReportItem_Fail:
 		f := a.Fail.GetError()
-		return f.GetCode() != "" && len(f.GetCode()) <= plainShort && len(f.GetMessage()) <= plainText &&
-			len(f.GetSuggestedAction()) <= plainText && len(f.GetClass()) <= plainShort
+		return f.GetCode() != "" && len(f.GetCode()) <= maxShortText && len(f.GetMessage()) <= maxText &&
+			len(f.GetSuggestedAction()) <= maxText && len(f.GetClass()) <= maxShortText
 	case *servov1.ReportItem_FanOut:
-		return plainFanOutOf(a.FanOut)
+		return validFanOut(a.FanOut)
 	case *servov1.ReportItem_Progress:
-		return plainProgress(a.Progress)
+		return validProgress(a.Progress)
 	case *servov1.ReportItem_Log:
-		return a.Log.GetSeq() >= 1 && len(a.Log.GetText()) <= plainText
+		return a.Log.GetSeq() >= 1 && len(a.Log.GetText()) <= maxText
 	}
 	return false
 }
 
-func plainProgress(p *servov1.Progress) bool {
-	return len(p.GetPhase()) <= plainShort && len(p.GetStage()) <= plainShort &&
+func validProgress(p *servov1.Progress) bool {
+	return len(p.GetPhase()) <= maxShortText && len(p.GetStage()) <= maxShortText &&
 		p.GetFraction() >= 0 && p.GetFraction() <= 1 && // not NaN either
 		p.GetRecordsExtracted() >= 0 && p.GetRecordsTransformed() >= 0 && p.GetRecordsLoaded() >= 0 && p.GetBytes() >= 0
 }
 
-func plainFanOutOf(f *servov1.FanOut) bool {
-	if f.GetOrdinal() < 0 || len(f.GetTasks()) == 0 || len(f.GetTasks()) > plainFanOut {
+func validFanOut(f *servov1.FanOut) bool {
+	if f.GetOrdinal() < 0 || len(f.GetTasks()) == 0 || len(f.GetTasks()) > maxFanOut {
 		return false
 	}
 	for _, t := range f.GetTasks() {
-		if len(t.GetAsset()) > maxAssetKey || utf8.RuneCountInString(t.GetAsset()) < minAssetKey || len(t.GetPartition()) > plainPartition {
+		if len(t.GetAsset()) > maxAssetKey || utf8.RuneCountInString(t.GetAsset()) < minAssetKey || len(t.GetPartition()) > maxPartition {
 			return false
 		}
 	}

@@ -1,7 +1,7 @@
-// Package ratelimit is how often a tenant may call, counted by several servers together: which
-// classes of calls have a limit, and what a server decides by itself between two looks at what
-// all of them share. It is pure: it reads no clock and no database, and it never waits. Its
-// owner asks for leases when it says so, and guards it with a lock.
+// Package ratelimit decides which calls of a tenant exceed its rate limits. Several servers share a
+// limit: each leases tokens from the database and decides on its own between two leases. The package
+// is pure: it reads no clock and no database, and never blocks. Its user requests leases when Needs
+// reports true, and protects a meter with a lock.
 package ratelimit
 
 import (
@@ -17,13 +17,13 @@ type Class int16
 // The classes. The numbers are stored.
 const (
 	Unlimited Class = iota
-	Trigger         // makes runs
+	Trigger         // creates runs
 	List            // reads pages
-	Deploy          // changes what a workspace has; each workspace has a limit of its own
-	Stream          // stays open
+	Deploy          // deploys; each workspace has its own limit
+	Stream          // streams, limited by their number
 )
 
-// String is the name of a class in messages.
+// String returns the name of a class.
 func (c Class) String() string {
 	switch c {
 	case Trigger:
@@ -39,21 +39,21 @@ func (c Class) String() string {
 	return "unlimited"
 }
 
-// Window is what rates are counted in. It begins with each minute of the database's clock.
+// Window is the period of a rate limit. It begins with each minute of the database's clock.
 const Window = time.Minute
 
-// Limits are what one tenant may do. 0 is no limit; the zero value has none.
+// Limits are the rate limits of a tenant. 0 is no limit.
 type Limits struct {
 	Trigger int // in a window
 	List    int // in a window
 	Deploy  int // in a window, for each workspace
-	Streams int // at a time
+	Streams int // concurrent
 }
 
-// Defaults are the limits of a server whose operator says nothing else.
+// Defaults returns the limits of a server without rate limit flags.
 func Defaults() Limits { return Limits{Trigger: 100, List: 1000, Deploy: 10, Streams: 10} }
 
-// Of is the limit of a class; 0 is none.
+// Of returns the limit of a class; 0 is no limit.
 func (l Limits) Of(c Class) int {
 	switch c {
 	case Trigger:
@@ -72,33 +72,33 @@ func (l Limits) Of(c Class) int {
 // maxLimit keeps sums of what many servers have leased within 32 bits.
 const maxLimit = 1_000_000
 
-// Check refuses limits that make no sense, by the names of their flags.
+// Check validates the limits. Errors name the flags.
 func (l Limits) Check() error {
 	for _, f := range []struct {
 		flag  string
 		limit int
 	}{{"--rate-trigger", l.Trigger}, {"--rate-list", l.List}, {"--rate-deploy", l.Deploy}, {"--max-streams", l.Streams}} {
 		if f.limit < 0 || f.limit > maxLimit {
-			return fault.New(fault.InvalidArgument, fmt.Sprintf("is %d", f.limit), fault.Field(f.flag),
-				fault.Remedy(fmt.Sprintf("give 1 to %d, or 0 for no limit", maxLimit)))
+			return fault.New(fault.InvalidArgument, fmt.Sprintf("%d is out of range", f.limit), fault.Field(f.flag),
+				fault.Remedy(fmt.Sprintf("use 1 to %d, or 0 for no limit", maxLimit)))
 		}
 	}
 	return nil
 }
 
-// Chunk is how many calls of a limit a server leases at once. It is also how many it lets pass
-// before it has a lease for them: so far the total can be over the limit for each server.
+// Chunk returns how many calls of a limit a server leases at once. A server also permits that many
+// calls before it has a lease, so that the total may exceed the limit by one chunk for each server.
 func Chunk(limit int) int { return max(1, limit/10) }
 
-// Verdict is what becomes of a call.
+// Verdict is the decision about a call.
 type Verdict int
 
 // The verdicts.
 const (
 	Pass   Verdict = iota
 	Refuse         // the limit is reached
-	Wait           // until what was asked for has come; then it is to be decided again
+	Wait           // for the pending lease, then decide again
 )
 
-// RetryAway is how often a database that was away is asked again.
-const RetryAway = time.Second
+// RetryUnavailable is how long to wait between two requests to an unavailable database.
+const RetryUnavailable = time.Second

@@ -76,7 +76,7 @@ func TestServersTogether(t *testing.T) {
 						s.sent, s.flies = s.clock(now), true
 					}
 				}
-				standing := s.Standing(s.clock(now))
+				standing := s.Status(s.clock(now))
 				require.GreaterOrEqual(rt, standing.Remaining, 0)
 				require.LessOrEqual(rt, standing.Remaining, limit)
 			}
@@ -104,8 +104,8 @@ func TestServersTogether(t *testing.T) {
 					passed++
 				} else {
 					require.GreaterOrEqual(rt, passed, limit)
-					require.Zero(rt, m.Standing(now).Remaining)
-					require.Equal(rt, ratelimit.Window-now.Sub(now.Truncate(ratelimit.Window)), m.Standing(now).Reset)
+					require.Zero(rt, m.Status(now).Remaining)
+					require.Equal(rt, ratelimit.Window-now.Sub(now.Truncate(ratelimit.Window)), m.Status(now).Reset)
 				}
 				if m.Needs(now) && rapid.Bool().Draw(rt, "at once") {
 					want, debt := m.Ask()
@@ -131,7 +131,7 @@ func TestMeter(t *testing.T) {
 		require.Equal(t, [2]int{10, 1}, [2]int{want, debt})
 		require.False(t, m.Needs(noon))
 		m.Granted(row.lease(noon, want, debt), noon, noon)
-		require.Equal(t, ratelimit.Standing{Limit: 100, Remaining: 99, Reset: ratelimit.Window}, m.Standing(noon))
+		require.Equal(t, ratelimit.Status{Limit: 100, Remaining: 99, Reset: ratelimit.Window}, m.Status(noon))
 		for range 4 {
 			require.Equal(t, ratelimit.Pass, m.Take(noon))
 			require.False(t, m.Needs(noon))
@@ -183,7 +183,7 @@ func TestMeter(t *testing.T) {
 			want, debt := m.Ask()
 			require.Equal(rt, 1, debt, "what has passed meanwhile counts")
 			m.Granted((&shared{most: limit}).lease(now, want, debt), now, now)
-			require.Equal(rt, limit-1, m.Standing(now).Remaining)
+			require.Equal(rt, limit-1, m.Status(now).Remaining)
 		})
 	})
 
@@ -208,11 +208,11 @@ func TestSeats(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			limit := rapid.IntRange(1, 20).Draw(rt, "limit")
 			n := rapid.IntRange(1, 4).Draw(rt, "servers")
-			servers, told := make([]ratelimit.Seats, n), make([]int, n)
+			servers, told := make([]ratelimit.Streams, n), make([]int, n)
 			others, flies := make([]int, n), make([]int, n) // 1: asked, 2: answered
 			sent := make([]int, n)
 			for i := range servers {
-				servers[i] = ratelimit.NewSeats(limit)
+				servers[i] = ratelimit.NewStreams(limit)
 			}
 			now, open := noon, make([]int, n)
 			for range rapid.IntRange(1, 300).Draw(rt, "steps") {
@@ -236,7 +236,7 @@ func TestSeats(t *testing.T) {
 							}
 						}
 					case 2:
-						s.Heard(others[i], now)
+						s.Reported(others[i], now)
 						flies[i] = 0
 					}
 				default:
@@ -245,24 +245,24 @@ func TestSeats(t *testing.T) {
 					}
 				}
 				if flies[i] == 0 && s.Needs(now) {
-					sent[i], flies[i] = s.Tell(), 1
+					sent[i], flies[i] = s.Report(), 1
 				}
 				total := 0
 				for _, o := range open {
 					total += o
 				}
-				require.LessOrEqual(rt, total, limit+n*ratelimit.SeatChunk(limit))
+				require.LessOrEqual(rt, total, limit+n*ratelimit.StreamChunk(limit))
 			}
 		})
 	})
 
 	t.Run("one server opens all, refuses one more, and has room when one leaves", func(t *testing.T) {
 		t.Parallel()
-		s := ratelimit.NewSeats(10)
+		s := ratelimit.NewStreams(10)
 		hear := func() {
 			require.True(t, s.Needs(noon))
-			s.Tell()
-			s.Heard(0, noon)
+			s.Report()
+			s.Reported(0, noon)
 		}
 		for range 10 {
 			if s.Take(noon) == ratelimit.Wait {
@@ -272,29 +272,29 @@ func TestSeats(t *testing.T) {
 		}
 		hear()
 		require.Equal(t, ratelimit.Refuse, s.Take(noon))
-		require.Zero(t, s.Standing().Remaining)
+		require.Zero(t, s.Status().Remaining)
 		s.Leave()
 		require.Equal(t, ratelimit.Pass, s.Take(noon))
 	})
 
 	t.Run("who is full by what others said asks again after a second", func(t *testing.T) {
 		t.Parallel()
-		s := ratelimit.NewSeats(2)
-		s.Tell()
-		s.Heard(2, noon)
+		s := ratelimit.NewStreams(2)
+		s.Report()
+		s.Reported(2, noon)
 		require.Equal(t, ratelimit.Refuse, s.Take(noon))
 		require.False(t, s.Needs(noon))
 		require.Equal(t, ratelimit.Wait, s.Take(noon.Add(time.Second)))
 		require.True(t, s.Needs(noon.Add(time.Second)))
-		s.Tell()
-		s.Heard(1, noon.Add(time.Second))
+		s.Report()
+		s.Reported(1, noon.Add(time.Second))
 		require.Equal(t, ratelimit.Pass, s.Take(noon.Add(time.Second)))
 	})
 
 	t.Run("a database that is away leaves the whole limit to each server", func(t *testing.T) {
 		t.Parallel()
-		s := ratelimit.NewSeats(3)
-		s.Tell()
+		s := ratelimit.NewStreams(3)
+		s.Report()
 		s.Failed(noon)
 		for range 3 {
 			require.Equal(t, ratelimit.Pass, s.Take(noon))

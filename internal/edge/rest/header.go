@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"go.arco.dev/servo/internal/base/fault"
-	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/intercept"
 )
 
 const requestIDHeader = "X-Request-Id"
@@ -50,7 +50,7 @@ func notInID(r rune) bool {
 func allowedMetadata(h http.Header, requestID, from string) (metadata.MD, error) {
 	md := metadata.MD{"x-request-id": {requestID}}
 	if host, _, err := net.SplitHostPort(from); err == nil {
-		md.Set(api.RemoteAddress, host)
+		md.Set(intercept.RemoteAddress, host)
 	}
 	for _, name := range []string{"Authorization", "X-Api-Key", "Idempotency-Key"} {
 		values := h.Values(name)
@@ -88,13 +88,13 @@ func printable(text string) bool {
 // limits, that an answer was given before, and nothing else.
 func outgoing(key string) (string, bool) {
 	switch key {
-	case api.RateLimit:
+	case intercept.RateLimit:
 		return "RateLimit-Limit", true
-	case api.RateRemaining:
+	case intercept.RateRemaining:
 		return "RateLimit-Remaining", true
-	case api.RateReset:
+	case intercept.RateReset:
 		return "RateLimit-Reset", true
-	case api.Replayed:
+	case intercept.Replayed:
 		return "Idempotency-Replayed", true
 	}
 	return "", false

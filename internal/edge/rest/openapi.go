@@ -16,7 +16,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/access"
-	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/edge/problem"
 )
 
@@ -264,7 +264,7 @@ const streamDescription = "With Accept: text/event-stream. Each event has the id
 // takesIdempotencyKey says which calls can be made known by a key: all that change something.
 func takesIdempotencyKey(call string) bool {
 	dot := strings.LastIndexByte(call, '.')
-	return api.TakesKey(access.Methods()["/"+call[:dot]+"/"+call[dot+1:]])
+	return intercept.TakesKey(access.Methods()["/"+call[:dot]+"/"+call[dot+1:]])
 }
 
 // parameter shortens what the generator copies from the well-known types.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"go.arco.dev/servo/internal/base/fault"
-	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/edge/problem"
 )
 
@@ -36,7 +36,7 @@ var variable = regexp.MustCompile(`\{([a-z_]+)(=[^}]*)?\}`)
 // routes reads the contract: what the gateway's generated code was made from.
 func routes() (byPattern map[string]*route, methods []string) {
 	byPattern = map[string]*route{}
-	for _, file := range api.Contract() {
+	for _, file := range intercept.Contract() {
 		for i := range file.Services().Len() {
 			calls := file.Services().Get(i).Methods()
 			for j := range calls.Len() {

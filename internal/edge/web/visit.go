@@ -15,7 +15,7 @@ import (
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/domain/access"
-	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
@@ -85,7 +85,7 @@ func (s *Web) visit(r *http.Request) (*visit, error) {
 func withCredential(r *http.Request, credential string) context.Context {
 	md := metadata.MD{"x-request-id": {uuid.NewString()}}
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		md.Set(api.RemoteAddress, host)
+		md.Set(intercept.RemoteAddress, host)
 	}
 	if credential != "" {
 		md.Set("authorization", "Bearer "+credential)

@@ -149,7 +149,7 @@ func setupCrowd(t *testing.T) *crowd {
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	c.engine = engine.New(c.store, engine.Config{PollEvery: 50 * time.Millisecond, Quotas: tenant.NoLimits()}, log)
-	server := api.New(api.Config{Store: c.store, Engine: c.engine, Logger: log, Name: "crowded"})
+	server := api.New(api.Options{Store: c.store, Engine: c.engine, Logger: log, Name: "crowded"})
 	listener := bufconn.Listen(1 << 20)
 	served := make(chan error, 1)
 	over := grpc.NewServer(grpc.ChainUnaryInterceptor(server.Unary(), fragile), grpc.ChainStreamInterceptor(server.Stream()))

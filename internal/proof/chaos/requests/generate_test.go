@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"go.arco.dev/servo/internal/edge/api"
+	"go.arco.dev/servo/internal/edge/intercept"
 )
 
 // route is one path of the contract, for one method.
@@ -34,7 +34,7 @@ var variable = regexp.MustCompile(`\{([a-z_]+)(=[^}]*)?\}`)
 
 // calls are all calls of the contract: what is added to it is sent to from then on.
 func calls() (found []protoreflect.MethodDescriptor) {
-	for _, file := range api.Contract() {
+	for _, file := range intercept.Contract() {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
