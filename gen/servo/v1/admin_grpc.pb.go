@@ -107,7 +107,7 @@ func (c *adminServiceClient) GetDispatch(ctx context.Context, in *GetDispatchReq
 }
 
 // AdminServiceServer is the server API for AdminService service.
-// All implementations must embed UnimplementedAdminServiceServer
+// All implementations should embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
 // AdminService is for the operator on call.
@@ -126,10 +126,9 @@ type AdminServiceServer interface {
 	// GetDispatch says whether workers are given tasks, and what they hold: with dispatch paused
 	// and nothing held the installation is drained.
 	GetDispatch(context.Context, *GetDispatchRequest) (*DispatchStatus, error)
-	mustEmbedUnimplementedAdminServiceServer()
 }
 
-// UnimplementedAdminServiceServer must be embedded to have
+// UnimplementedAdminServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -151,8 +150,7 @@ func (UnimplementedAdminServiceServer) ResumeDispatch(context.Context, *ResumeDi
 func (UnimplementedAdminServiceServer) GetDispatch(context.Context, *GetDispatchRequest) (*DispatchStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetDispatch not implemented")
 }
-func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
-func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedAdminServiceServer) testEmbeddedByValue() {}
 
 // UnsafeAdminServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to AdminServiceServer will

@@ -118,7 +118,7 @@ func (c *alertServiceClient) DeleteAlertChannel(ctx context.Context, in *DeleteA
 }
 
 // AlertServiceServer is the server API for AlertService service.
-// All implementations must embed UnimplementedAlertServiceServer
+// All implementations should embed UnimplementedAlertServiceServer
 // for forward compatibility.
 //
 // AlertService shows what somebody must hear of, and looks after the channels that are told.
@@ -137,10 +137,9 @@ type AlertServiceServer interface {
 	TestAlertChannel(context.Context, *TestAlertChannelRequest) (*TestAlertChannelResponse, error)
 	// DeleteAlertChannel ends a channel. What is on its way to it is dropped.
 	DeleteAlertChannel(context.Context, *DeleteAlertChannelRequest) (*DeleteAlertChannelResponse, error)
-	mustEmbedUnimplementedAlertServiceServer()
 }
 
-// UnimplementedAlertServiceServer must be embedded to have
+// UnimplementedAlertServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -165,8 +164,7 @@ func (UnimplementedAlertServiceServer) TestAlertChannel(context.Context, *TestAl
 func (UnimplementedAlertServiceServer) DeleteAlertChannel(context.Context, *DeleteAlertChannelRequest) (*DeleteAlertChannelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteAlertChannel not implemented")
 }
-func (UnimplementedAlertServiceServer) mustEmbedUnimplementedAlertServiceServer() {}
-func (UnimplementedAlertServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedAlertServiceServer) testEmbeddedByValue() {}
 
 // UnsafeAlertServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to AlertServiceServer will

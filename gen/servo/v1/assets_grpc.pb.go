@@ -105,7 +105,7 @@ func (c *assetServiceClient) ListPipelines(ctx context.Context, in *ListPipeline
 }
 
 // AssetServiceServer is the server API for AssetService service.
-// All implementations must embed UnimplementedAssetServiceServer
+// All implementations should embed UnimplementedAssetServiceServer
 // for forward compatibility.
 //
 // AssetService reads the assets and pipelines of a workspace's active deployment, and pauses
@@ -122,10 +122,9 @@ type AssetServiceServer interface {
 	ResumeAsset(context.Context, *ResumeAssetRequest) (*ResumeAssetResponse, error)
 	// ListPipelines reads what can be run.
 	ListPipelines(context.Context, *ListPipelinesRequest) (*ListPipelinesResponse, error)
-	mustEmbedUnimplementedAssetServiceServer()
 }
 
-// UnimplementedAssetServiceServer must be embedded to have
+// UnimplementedAssetServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -147,8 +146,7 @@ func (UnimplementedAssetServiceServer) ResumeAsset(context.Context, *ResumeAsset
 func (UnimplementedAssetServiceServer) ListPipelines(context.Context, *ListPipelinesRequest) (*ListPipelinesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPipelines not implemented")
 }
-func (UnimplementedAssetServiceServer) mustEmbedUnimplementedAssetServiceServer() {}
-func (UnimplementedAssetServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedAssetServiceServer) testEmbeddedByValue() {}
 
 // UnsafeAssetServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to AssetServiceServer will

@@ -268,7 +268,7 @@ func (c *configServiceClient) ExplainConfig(ctx context.Context, in *ExplainConf
 }
 
 // ConfigServiceServer is the server API for ConfigService service.
-// All implementations must embed UnimplementedConfigServiceServer
+// All implementations should embed UnimplementedConfigServiceServer
 // for forward compatibility.
 //
 // ConfigService looks after configs: a tenant's use of a pipeline, what it runs with and when
@@ -316,10 +316,9 @@ type ConfigServiceServer interface {
 	FindHoles(context.Context, *FindHolesRequest) (*FindHolesResponse, error)
 	// ExplainConfig says why a config has not fired yet, by the rules of the loop that fires it.
 	ExplainConfig(context.Context, *ExplainConfigRequest) (*Explanation, error)
-	mustEmbedUnimplementedConfigServiceServer()
 }
 
-// UnimplementedConfigServiceServer must be embedded to have
+// UnimplementedConfigServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -377,8 +376,7 @@ func (UnimplementedConfigServiceServer) FindHoles(context.Context, *FindHolesReq
 func (UnimplementedConfigServiceServer) ExplainConfig(context.Context, *ExplainConfigRequest) (*Explanation, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainConfig not implemented")
 }
-func (UnimplementedConfigServiceServer) mustEmbedUnimplementedConfigServiceServer() {}
-func (UnimplementedConfigServiceServer) testEmbeddedByValue()                       {}
+func (UnimplementedConfigServiceServer) testEmbeddedByValue() {}
 
 // UnsafeConfigServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to ConfigServiceServer will
@@ -817,17 +815,16 @@ func (c *schedulerServiceClient) Tick(ctx context.Context, in *TickRequest, opts
 }
 
 // SchedulerServiceServer is the server API for SchedulerService service.
-// All implementations must embed UnimplementedSchedulerServiceServer
+// All implementations should embed UnimplementedSchedulerServiceServer
 // for forward compatibility.
 //
 // SchedulerService drives the firing of slots from outside.
 type SchedulerServiceServer interface {
 	// Tick fires what is due, as the servers do by themselves every second.
 	Tick(context.Context, *TickRequest) (*TickResponse, error)
-	mustEmbedUnimplementedSchedulerServiceServer()
 }
 
-// UnimplementedSchedulerServiceServer must be embedded to have
+// UnimplementedSchedulerServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -837,8 +834,7 @@ type UnimplementedSchedulerServiceServer struct{}
 func (UnimplementedSchedulerServiceServer) Tick(context.Context, *TickRequest) (*TickResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Tick not implemented")
 }
-func (UnimplementedSchedulerServiceServer) mustEmbedUnimplementedSchedulerServiceServer() {}
-func (UnimplementedSchedulerServiceServer) testEmbeddedByValue()                          {}
+func (UnimplementedSchedulerServiceServer) testEmbeddedByValue() {}
 
 // UnsafeSchedulerServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to SchedulerServiceServer will

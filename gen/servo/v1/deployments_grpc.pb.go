@@ -80,7 +80,7 @@ func (c *deploymentServiceClient) ListDeployments(ctx context.Context, in *ListD
 }
 
 // DeploymentServiceServer is the server API for DeploymentService service.
-// All implementations must embed UnimplementedDeploymentServiceServer
+// All implementations should embed UnimplementedDeploymentServiceServer
 // for forward compatibility.
 //
 // DeploymentService registers manifests. A deployment is immutable; one is active in each
@@ -94,10 +94,9 @@ type DeploymentServiceServer interface {
 	GetDeployment(context.Context, *GetDeploymentRequest) (*Deployment, error)
 	// ListDeployments reads deployments, the newest first, without their manifests.
 	ListDeployments(context.Context, *ListDeploymentsRequest) (*ListDeploymentsResponse, error)
-	mustEmbedUnimplementedDeploymentServiceServer()
 }
 
-// UnimplementedDeploymentServiceServer must be embedded to have
+// UnimplementedDeploymentServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -113,8 +112,7 @@ func (UnimplementedDeploymentServiceServer) GetDeployment(context.Context, *GetD
 func (UnimplementedDeploymentServiceServer) ListDeployments(context.Context, *ListDeploymentsRequest) (*ListDeploymentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDeployments not implemented")
 }
-func (UnimplementedDeploymentServiceServer) mustEmbedUnimplementedDeploymentServiceServer() {}
-func (UnimplementedDeploymentServiceServer) testEmbeddedByValue()                           {}
+func (UnimplementedDeploymentServiceServer) testEmbeddedByValue() {}
 
 // UnsafeDeploymentServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to DeploymentServiceServer will

@@ -83,7 +83,7 @@ func (c *eventServiceClient) ListEvents(ctx context.Context, in *ListEventsReque
 }
 
 // EventServiceServer is the server API for EventService service.
-// All implementations must embed UnimplementedEventServiceServer
+// All implementations should embed UnimplementedEventServiceServer
 // for forward compatibility.
 //
 // EventService takes in what happens outside, for the configs that listen: those whose trigger
@@ -100,10 +100,9 @@ type EventServiceServer interface {
 	// is of the installation itself. A page tries a filter on 5,000 events of each kind at most: it
 	// may have few entries, or none, and still another page after it.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
-	mustEmbedUnimplementedEventServiceServer()
 }
 
-// UnimplementedEventServiceServer must be embedded to have
+// UnimplementedEventServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -119,8 +118,7 @@ func (UnimplementedEventServiceServer) GetEvent(context.Context, *GetEventReques
 func (UnimplementedEventServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
 }
-func (UnimplementedEventServiceServer) mustEmbedUnimplementedEventServiceServer() {}
-func (UnimplementedEventServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedEventServiceServer) testEmbeddedByValue() {}
 
 // UnsafeEventServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to EventServiceServer will

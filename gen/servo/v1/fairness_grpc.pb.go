@@ -52,7 +52,7 @@ func (c *fairnessServiceClient) ListShares(ctx context.Context, in *ListSharesRe
 }
 
 // FairnessServiceServer is the server API for FairnessService service.
-// All implementations must embed UnimplementedFairnessServiceServer
+// All implementations should embed UnimplementedFairnessServiceServer
 // for forward compatibility.
 //
 // FairnessService shows how tenants share the pools.
@@ -60,10 +60,9 @@ type FairnessServiceServer interface {
 	// ListShares reads what each tenant has of each pool and what it is owed: of tenants with
 	// tasks that wait or are in flight, and of those that were served within the last hour.
 	ListShares(context.Context, *ListSharesRequest) (*ListSharesResponse, error)
-	mustEmbedUnimplementedFairnessServiceServer()
 }
 
-// UnimplementedFairnessServiceServer must be embedded to have
+// UnimplementedFairnessServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -73,8 +72,7 @@ type UnimplementedFairnessServiceServer struct{}
 func (UnimplementedFairnessServiceServer) ListShares(context.Context, *ListSharesRequest) (*ListSharesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListShares not implemented")
 }
-func (UnimplementedFairnessServiceServer) mustEmbedUnimplementedFairnessServiceServer() {}
-func (UnimplementedFairnessServiceServer) testEmbeddedByValue()                         {}
+func (UnimplementedFairnessServiceServer) testEmbeddedByValue() {}
 
 // UnsafeFairnessServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to FairnessServiceServer will

@@ -106,7 +106,7 @@ func (c *keyServiceClient) RevokeKey(ctx context.Context, in *RevokeKeyRequest, 
 }
 
 // KeyServiceServer is the server API for KeyService service.
-// All implementations must embed UnimplementedKeyServiceServer
+// All implementations should embed UnimplementedKeyServiceServer
 // for forward compatibility.
 //
 // KeyService looks after API keys. Calls without a tenant are about the keys of the
@@ -124,10 +124,9 @@ type KeyServiceServer interface {
 	// RevokeKey ends a key: within seconds no server believes it. Revoking it again changes
 	// nothing.
 	RevokeKey(context.Context, *RevokeKeyRequest) (*Key, error)
-	mustEmbedUnimplementedKeyServiceServer()
 }
 
-// UnimplementedKeyServiceServer must be embedded to have
+// UnimplementedKeyServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -149,8 +148,7 @@ func (UnimplementedKeyServiceServer) RotateKey(context.Context, *RotateKeyReques
 func (UnimplementedKeyServiceServer) RevokeKey(context.Context, *RevokeKeyRequest) (*Key, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeKey not implemented")
 }
-func (UnimplementedKeyServiceServer) mustEmbedUnimplementedKeyServiceServer() {}
-func (UnimplementedKeyServiceServer) testEmbeddedByValue()                    {}
+func (UnimplementedKeyServiceServer) testEmbeddedByValue() {}
 
 // UnsafeKeyServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to KeyServiceServer will
@@ -325,17 +323,16 @@ func (c *auditServiceClient) ListAudit(ctx context.Context, in *ListAuditRequest
 }
 
 // AuditServiceServer is the server API for AuditService service.
-// All implementations must embed UnimplementedAuditServiceServer
+// All implementations should embed UnimplementedAuditServiceServer
 // for forward compatibility.
 //
 // AuditService shows who has asked for what. Calls without a tenant are about the installation.
 type AuditServiceServer interface {
 	// ListAudit reads the calls that have changed something or tried to, the newest first.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
-	mustEmbedUnimplementedAuditServiceServer()
 }
 
-// UnimplementedAuditServiceServer must be embedded to have
+// UnimplementedAuditServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -345,8 +342,7 @@ type UnimplementedAuditServiceServer struct{}
 func (UnimplementedAuditServiceServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
 }
-func (UnimplementedAuditServiceServer) mustEmbedUnimplementedAuditServiceServer() {}
-func (UnimplementedAuditServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedAuditServiceServer) testEmbeddedByValue() {}
 
 // UnsafeAuditServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to AuditServiceServer will

@@ -65,7 +65,7 @@ func (c *lockServiceClient) ReleaseLock(ctx context.Context, in *ReleaseLockRequ
 }
 
 // LockServiceServer is the server API for LockService service.
-// All implementations must embed UnimplementedLockServiceServer
+// All implementations should embed UnimplementedLockServiceServer
 // for forward compatibility.
 //
 // LockService shows which runs keep others out. A run holds its lock as long as it lives.
@@ -75,10 +75,9 @@ type LockServiceServer interface {
 	// ReleaseLock cancels the run that holds a lock. The lock is free when that run has ended: a
 	// lock is never taken away from a run that lives.
 	ReleaseLock(context.Context, *ReleaseLockRequest) (*ReleaseLockResponse, error)
-	mustEmbedUnimplementedLockServiceServer()
 }
 
-// UnimplementedLockServiceServer must be embedded to have
+// UnimplementedLockServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -91,8 +90,7 @@ func (UnimplementedLockServiceServer) ListLocks(context.Context, *ListLocksReque
 func (UnimplementedLockServiceServer) ReleaseLock(context.Context, *ReleaseLockRequest) (*ReleaseLockResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseLock not implemented")
 }
-func (UnimplementedLockServiceServer) mustEmbedUnimplementedLockServiceServer() {}
-func (UnimplementedLockServiceServer) testEmbeddedByValue()                     {}
+func (UnimplementedLockServiceServer) testEmbeddedByValue() {}
 
 // UnsafeLockServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to LockServiceServer will

@@ -51,17 +51,16 @@ func (c *metricsServiceClient) GetTenantMetrics(ctx context.Context, in *GetTena
 }
 
 // MetricsServiceServer is the server API for MetricsService service.
-// All implementations must embed UnimplementedMetricsServiceServer
+// All implementations should embed UnimplementedMetricsServiceServer
 // for forward compatibility.
 //
 // MetricsService says what has become of runs, in sums that outlive them.
 type MetricsServiceServer interface {
 	// GetTenantMetrics adds up the runs of a tenant that have ended, over days in UTC.
 	GetTenantMetrics(context.Context, *GetTenantMetricsRequest) (*TenantMetrics, error)
-	mustEmbedUnimplementedMetricsServiceServer()
 }
 
-// UnimplementedMetricsServiceServer must be embedded to have
+// UnimplementedMetricsServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -71,8 +70,7 @@ type UnimplementedMetricsServiceServer struct{}
 func (UnimplementedMetricsServiceServer) GetTenantMetrics(context.Context, *GetTenantMetricsRequest) (*TenantMetrics, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTenantMetrics not implemented")
 }
-func (UnimplementedMetricsServiceServer) mustEmbedUnimplementedMetricsServiceServer() {}
-func (UnimplementedMetricsServiceServer) testEmbeddedByValue()                        {}
+func (UnimplementedMetricsServiceServer) testEmbeddedByValue() {}
 
 // UnsafeMetricsServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to MetricsServiceServer will

@@ -105,7 +105,7 @@ func (c *poolServiceClient) DeletePool(ctx context.Context, in *DeletePoolReques
 }
 
 // PoolServiceServer is the server API for PoolService service.
-// All implementations must embed UnimplementedPoolServiceServer
+// All implementations should embed UnimplementedPoolServiceServer
 // for forward compatibility.
 //
 // PoolService looks after pools, the named queues of tasks with their workers. A pool that
@@ -122,10 +122,9 @@ type PoolServiceServer interface {
 	UpdatePool(context.Context, *UpdatePoolRequest) (*Pool, error)
 	// DeletePool forgets what was configured. Tasks stay in the queue, for workers to claim.
 	DeletePool(context.Context, *DeletePoolRequest) (*DeletePoolResponse, error)
-	mustEmbedUnimplementedPoolServiceServer()
 }
 
-// UnimplementedPoolServiceServer must be embedded to have
+// UnimplementedPoolServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -147,8 +146,7 @@ func (UnimplementedPoolServiceServer) UpdatePool(context.Context, *UpdatePoolReq
 func (UnimplementedPoolServiceServer) DeletePool(context.Context, *DeletePoolRequest) (*DeletePoolResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeletePool not implemented")
 }
-func (UnimplementedPoolServiceServer) mustEmbedUnimplementedPoolServiceServer() {}
-func (UnimplementedPoolServiceServer) testEmbeddedByValue()                     {}
+func (UnimplementedPoolServiceServer) testEmbeddedByValue() {}
 
 // UnsafePoolServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to PoolServiceServer will
@@ -366,7 +364,7 @@ func (c *signingKeyServiceClient) RevokeSigningKey(ctx context.Context, in *Revo
 }
 
 // SigningKeyServiceServer is the server API for SigningKeyService service.
-// All implementations must embed UnimplementedSigningKeyServiceServer
+// All implementations should embed UnimplementedSigningKeyServiceServer
 // for forward compatibility.
 //
 // SigningKeyService looks after the keys that envelopes and callbacks of push pools are
@@ -383,10 +381,9 @@ type SigningKeyServiceServer interface {
 	RotateSigningKeys(context.Context, *RotateSigningKeysRequest) (*CreateSigningKeyResponse, error)
 	// RevokeSigningKey ends a key: within seconds no server believes it.
 	RevokeSigningKey(context.Context, *RevokeSigningKeyRequest) (*SigningKey, error)
-	mustEmbedUnimplementedSigningKeyServiceServer()
 }
 
-// UnimplementedSigningKeyServiceServer must be embedded to have
+// UnimplementedSigningKeyServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -405,8 +402,7 @@ func (UnimplementedSigningKeyServiceServer) RotateSigningKeys(context.Context, *
 func (UnimplementedSigningKeyServiceServer) RevokeSigningKey(context.Context, *RevokeSigningKeyRequest) (*SigningKey, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeSigningKey not implemented")
 }
-func (UnimplementedSigningKeyServiceServer) mustEmbedUnimplementedSigningKeyServiceServer() {}
-func (UnimplementedSigningKeyServiceServer) testEmbeddedByValue()                           {}
+func (UnimplementedSigningKeyServiceServer) testEmbeddedByValue() {}
 
 // UnsafeSigningKeyServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to SigningKeyServiceServer will

@@ -216,7 +216,7 @@ func (c *runServiceClient) WatchRun(ctx context.Context, in *WatchRunRequest, op
 type RunService_WatchRunClient = grpc.ServerStreamingClient[WatchRunResponse]
 
 // RunServiceServer is the server API for RunService service.
-// All implementations must embed UnimplementedRunServiceServer
+// All implementations should embed UnimplementedRunServiceServer
 // for forward compatibility.
 //
 // RunService triggers, reads and ends runs.
@@ -258,10 +258,9 @@ type RunServiceServer interface {
 	// WatchRun streams the events of a run, from the first or after the id given, and ends
 	// when the run has ended and everything was sent.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
-	mustEmbedUnimplementedRunServiceServer()
 }
 
-// UnimplementedRunServiceServer must be embedded to have
+// UnimplementedRunServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -304,8 +303,7 @@ func (UnimplementedRunServiceServer) ListRunEvents(context.Context, *ListRunEven
 func (UnimplementedRunServiceServer) WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchRun not implemented")
 }
-func (UnimplementedRunServiceServer) mustEmbedUnimplementedRunServiceServer() {}
-func (UnimplementedRunServiceServer) testEmbeddedByValue()                    {}
+func (UnimplementedRunServiceServer) testEmbeddedByValue() {}
 
 // UnsafeRunServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to RunServiceServer will

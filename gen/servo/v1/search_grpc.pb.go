@@ -52,7 +52,7 @@ func (c *searchServiceClient) Search(ctx context.Context, in *SearchRequest, opt
 }
 
 // SearchServiceServer is the server API for SearchService service.
-// All implementations must embed UnimplementedSearchServiceServer
+// All implementations should embed UnimplementedSearchServiceServer
 // for forward compatibility.
 //
 // SearchService finds things by what people have of them: an id from a log, or a part of a name.
@@ -60,10 +60,9 @@ type SearchServiceServer interface {
 	// Search finds what has an id, or a text in its name, up to 5 of each kind, those first whose names
 	// begin with it: what the caller may read, and nothing else. With no tenant it looks among those of all.
 	Search(context.Context, *SearchRequest) (*SearchResponse, error)
-	mustEmbedUnimplementedSearchServiceServer()
 }
 
-// UnimplementedSearchServiceServer must be embedded to have
+// UnimplementedSearchServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -73,8 +72,7 @@ type UnimplementedSearchServiceServer struct{}
 func (UnimplementedSearchServiceServer) Search(context.Context, *SearchRequest) (*SearchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Search not implemented")
 }
-func (UnimplementedSearchServiceServer) mustEmbedUnimplementedSearchServiceServer() {}
-func (UnimplementedSearchServiceServer) testEmbeddedByValue()                       {}
+func (UnimplementedSearchServiceServer) testEmbeddedByValue() {}
 
 // UnsafeSearchServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to SearchServiceServer will

@@ -57,7 +57,7 @@ func (c *simulationServiceClient) Simulate(ctx context.Context, in *SimulateRequ
 }
 
 // SimulationServiceServer is the server API for SimulationService service.
-// All implementations must embed UnimplementedSimulationServiceServer
+// All implementations should embed UnimplementedSimulationServiceServer
 // for forward compatibility.
 //
 // SimulationService says what configs will do before they do it.
@@ -70,10 +70,9 @@ type SimulationServiceServer interface {
 	// every depends_on is met, and slots that somebody has rescheduled are where the schedule has
 	// them. Nothing runs when the window begins.
 	Simulate(context.Context, *SimulateRequest) (*SimulateResponse, error)
-	mustEmbedUnimplementedSimulationServiceServer()
 }
 
-// UnimplementedSimulationServiceServer must be embedded to have
+// UnimplementedSimulationServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -83,8 +82,7 @@ type UnimplementedSimulationServiceServer struct{}
 func (UnimplementedSimulationServiceServer) Simulate(context.Context, *SimulateRequest) (*SimulateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Simulate not implemented")
 }
-func (UnimplementedSimulationServiceServer) mustEmbedUnimplementedSimulationServiceServer() {}
-func (UnimplementedSimulationServiceServer) testEmbeddedByValue()                           {}
+func (UnimplementedSimulationServiceServer) testEmbeddedByValue() {}
 
 // UnsafeSimulationServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to SimulationServiceServer will

@@ -65,7 +65,7 @@ func (c *statusServiceClient) GetActivity(ctx context.Context, in *GetActivityRe
 }
 
 // StatusServiceServer is the server API for StatusService service.
-// All implementations must embed UnimplementedStatusServiceServer
+// All implementations should embed UnimplementedStatusServiceServer
 // for forward compatibility.
 //
 // StatusService says how this installation is doing.
@@ -75,10 +75,9 @@ type StatusServiceServer interface {
 	// GetActivity reads what ended and what broke in each of the last hours: of a tenant, or of
 	// all together, which needs a platform key.
 	GetActivity(context.Context, *GetActivityRequest) (*Activity, error)
-	mustEmbedUnimplementedStatusServiceServer()
 }
 
-// UnimplementedStatusServiceServer must be embedded to have
+// UnimplementedStatusServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -91,8 +90,7 @@ func (UnimplementedStatusServiceServer) GetStatus(context.Context, *GetStatusReq
 func (UnimplementedStatusServiceServer) GetActivity(context.Context, *GetActivityRequest) (*Activity, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetActivity not implemented")
 }
-func (UnimplementedStatusServiceServer) mustEmbedUnimplementedStatusServiceServer() {}
-func (UnimplementedStatusServiceServer) testEmbeddedByValue()                       {}
+func (UnimplementedStatusServiceServer) testEmbeddedByValue() {}
 
 // UnsafeStatusServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to StatusServiceServer will

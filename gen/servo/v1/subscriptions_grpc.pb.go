@@ -131,7 +131,7 @@ func (c *subscriptionServiceClient) DeleteSubscription(ctx context.Context, in *
 }
 
 // SubscriptionServiceServer is the server API for SubscriptionService service.
-// All implementations must embed UnimplementedSubscriptionServiceServer
+// All implementations should embed UnimplementedSubscriptionServiceServer
 // for forward compatibility.
 //
 // SubscriptionService looks after the URLs that hear of events. Calls without a tenant are about
@@ -152,10 +152,9 @@ type SubscriptionServiceServer interface {
 	ReplaySubscription(context.Context, *ReplaySubscriptionRequest) (*Subscription, error)
 	// DeleteSubscription ends a subscription. What it has not heard of it never will.
 	DeleteSubscription(context.Context, *DeleteSubscriptionRequest) (*DeleteSubscriptionResponse, error)
-	mustEmbedUnimplementedSubscriptionServiceServer()
 }
 
-// UnimplementedSubscriptionServiceServer must be embedded to have
+// UnimplementedSubscriptionServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -183,8 +182,7 @@ func (UnimplementedSubscriptionServiceServer) ReplaySubscription(context.Context
 func (UnimplementedSubscriptionServiceServer) DeleteSubscription(context.Context, *DeleteSubscriptionRequest) (*DeleteSubscriptionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSubscription not implemented")
 }
-func (UnimplementedSubscriptionServiceServer) mustEmbedUnimplementedSubscriptionServiceServer() {}
-func (UnimplementedSubscriptionServiceServer) testEmbeddedByValue()                             {}
+func (UnimplementedSubscriptionServiceServer) testEmbeddedByValue() {}
 
 // UnsafeSubscriptionServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to SubscriptionServiceServer will

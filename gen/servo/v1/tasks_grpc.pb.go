@@ -120,7 +120,7 @@ func (c *taskServiceClient) ListTaskLogs(ctx context.Context, in *ListTaskLogsRe
 }
 
 // TaskServiceServer is the server API for TaskService service.
-// All implementations must embed UnimplementedTaskServiceServer
+// All implementations should embed UnimplementedTaskServiceServer
 // for forward compatibility.
 //
 // TaskService reads the tasks of runs, and ends those whose workers do not.
@@ -141,10 +141,9 @@ type TaskServiceServer interface {
 	ForceCancelTask(context.Context, *ForceCancelTaskRequest) (*Task, error)
 	// ListTaskLogs reads what an attempt has logged.
 	ListTaskLogs(context.Context, *ListTaskLogsRequest) (*ListTaskLogsResponse, error)
-	mustEmbedUnimplementedTaskServiceServer()
 }
 
-// UnimplementedTaskServiceServer must be embedded to have
+// UnimplementedTaskServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -169,8 +168,7 @@ func (UnimplementedTaskServiceServer) ForceCancelTask(context.Context, *ForceCan
 func (UnimplementedTaskServiceServer) ListTaskLogs(context.Context, *ListTaskLogsRequest) (*ListTaskLogsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTaskLogs not implemented")
 }
-func (UnimplementedTaskServiceServer) mustEmbedUnimplementedTaskServiceServer() {}
-func (UnimplementedTaskServiceServer) testEmbeddedByValue()                     {}
+func (UnimplementedTaskServiceServer) testEmbeddedByValue() {}
 
 // UnsafeTaskServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to TaskServiceServer will

@@ -79,7 +79,7 @@ func (c *templateServiceClient) DeleteTemplate(ctx context.Context, in *DeleteTe
 }
 
 // TemplateServiceServer is the server API for TemplateService service.
-// All implementations must embed UnimplementedTemplateServiceServer
+// All implementations should embed UnimplementedTemplateServiceServer
 // for forward compatibility.
 //
 // TemplateService looks after schedules with a name, which configs use in place of an
@@ -92,10 +92,9 @@ type TemplateServiceServer interface {
 	SetTemplate(context.Context, *SetTemplateRequest) (*SetTemplateResponse, error)
 	// DeleteTemplate ends a template that no config uses.
 	DeleteTemplate(context.Context, *DeleteTemplateRequest) (*DeleteTemplateResponse, error)
-	mustEmbedUnimplementedTemplateServiceServer()
 }
 
-// UnimplementedTemplateServiceServer must be embedded to have
+// UnimplementedTemplateServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -111,8 +110,7 @@ func (UnimplementedTemplateServiceServer) SetTemplate(context.Context, *SetTempl
 func (UnimplementedTemplateServiceServer) DeleteTemplate(context.Context, *DeleteTemplateRequest) (*DeleteTemplateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteTemplate not implemented")
 }
-func (UnimplementedTemplateServiceServer) mustEmbedUnimplementedTemplateServiceServer() {}
-func (UnimplementedTemplateServiceServer) testEmbeddedByValue()                         {}
+func (UnimplementedTemplateServiceServer) testEmbeddedByValue() {}
 
 // UnsafeTemplateServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to TemplateServiceServer will

@@ -130,7 +130,7 @@ func (c *tenantServiceClient) SetQuotas(ctx context.Context, in *SetQuotasReques
 }
 
 // TenantServiceServer is the server API for TenantService service.
-// All implementations must embed UnimplementedTenantServiceServer
+// All implementations should embed UnimplementedTenantServiceServer
 // for forward compatibility.
 //
 // TenantService looks after tenants, the isolated customer accounts that everything else
@@ -150,10 +150,9 @@ type TenantServiceServer interface {
 	GetQuotas(context.Context, *GetQuotasRequest) (*TenantQuotas, error)
 	// SetQuotas changes what a tenant may use. What is not sent stays.
 	SetQuotas(context.Context, *SetQuotasRequest) (*TenantQuotas, error)
-	mustEmbedUnimplementedTenantServiceServer()
 }
 
-// UnimplementedTenantServiceServer must be embedded to have
+// UnimplementedTenantServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -181,8 +180,7 @@ func (UnimplementedTenantServiceServer) GetQuotas(context.Context, *GetQuotasReq
 func (UnimplementedTenantServiceServer) SetQuotas(context.Context, *SetQuotasRequest) (*TenantQuotas, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetQuotas not implemented")
 }
-func (UnimplementedTenantServiceServer) mustEmbedUnimplementedTenantServiceServer() {}
-func (UnimplementedTenantServiceServer) testEmbeddedByValue()                       {}
+func (UnimplementedTenantServiceServer) testEmbeddedByValue() {}
 
 // UnsafeTenantServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to TenantServiceServer will

@@ -171,7 +171,7 @@ func (c *workerServiceClient) ListWorkers(ctx context.Context, in *ListWorkersRe
 }
 
 // WorkerServiceServer is the server API for WorkerService service.
-// All implementations must embed UnimplementedWorkerServiceServer
+// All implementations should embed UnimplementedWorkerServiceServer
 // for forward compatibility.
 //
 // WorkerService is what pull workers call: they claim tasks, say what becomes of them, and
@@ -199,10 +199,9 @@ type WorkerServiceServer interface {
 	FailTask(context.Context, *FailTaskRequest) (*ReportAnswer, error)
 	// ListWorkers reads the workers that were seen lately, by name.
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
-	mustEmbedUnimplementedWorkerServiceServer()
 }
 
-// UnimplementedWorkerServiceServer must be embedded to have
+// UnimplementedWorkerServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -239,8 +238,7 @@ func (UnimplementedWorkerServiceServer) FailTask(context.Context, *FailTaskReque
 func (UnimplementedWorkerServiceServer) ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWorkers not implemented")
 }
-func (UnimplementedWorkerServiceServer) mustEmbedUnimplementedWorkerServiceServer() {}
-func (UnimplementedWorkerServiceServer) testEmbeddedByValue()                       {}
+func (UnimplementedWorkerServiceServer) testEmbeddedByValue() {}
 
 // UnsafeWorkerServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to WorkerServiceServer will

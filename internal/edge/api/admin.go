@@ -13,10 +13,7 @@ import (
 )
 
 // adminService implements servo.v1.AdminService.
-type adminService struct {
-	servov1.UnimplementedAdminServiceServer
-	*Server
-}
+type adminService struct{ *Server }
 
 // Bounds of a verification through the API.
 const (

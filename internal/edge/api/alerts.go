@@ -20,72 +20,41 @@ import (
 )
 
 // alertService implements servo.v1.AlertService.
-type alertService struct {
-	servov1.UnimplementedAlertServiceServer
-	*Server
-}
-
-// ownerOfAlerts is the tenant of that name, or the installation if there is none.
-func (s alertService) ownerOfAlerts(ctx context.Context, name string) (id.Tenant, error) {
-	if name == "" {
-		return id.Tenant{}, nil
-	}
-	return s.tenants.ID(ctx, name)
-}
+type alertService struct{ *Server }
 
 // ListAlerts implements servov1.AlertServiceServer.
 func (s alertService) ListAlerts(ctx context.Context, req *servov1.ListAlertsRequest) (*servov1.ListAlertsResponse, error) {
-	p, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
 	filter := store.AlertFilter{Open: req.GetOpen(), Kind: alert.Kind(req.GetKind())}
 	if err := knownKind(filter.Kind); err != nil {
 		return nil, err
 	}
-	if p.after != "" {
-		if filter.Before, err = id.Parse[id.Alert]("page_token", p.after); err != nil {
+	if req.GetAllTenants() && req.GetTenant() != "" {
+		return nil, fault.New(fault.InvalidArgument, "cannot be combined with tenant", fault.Field("all_tenants"), fault.Remedy("remove one of them"))
+	}
+	var err error
+	if filter.Tenant, err = s.ownerOrAll(ctx, req.GetTenant()); err != nil {
+		return nil, err
+	}
+	alerts, next, err := list(req, func(p page) ([]store.OwnedAlert, error) {
+		if before, err := idPosition[id.Alert](p); err != nil {
 			return nil, err
+		} else if before != nil {
+			filter.Before = *before
 		}
-	}
-	if req.GetAllTenants() {
-		return s.listAll(ctx, req, p, filter)
-	}
-	if filter.Tenant, err = s.ownerOfAlerts(ctx, req.GetTenant()); err != nil {
-		return nil, err
-	}
-	found, err := s.store.Alerts(ctx, filter, p.size+1)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListAlertsResponse{}
-	found, answer.NextPageToken = cut(p, found, small, func(a alert.Alert) string { return a.ID.String() })
-	for _, a := range found {
-		answer.Alerts = append(answer.Alerts, alertToProto(a))
-	}
-	return answer, nil
+		if req.GetAllTenants() {
+			return s.store.AllOpenAlerts(ctx, filter, p.size+1)
+		}
+		found, err := s.store.Alerts(ctx, filter, p.size+1)
+		return mapAll(found, func(a alert.Alert) store.OwnedAlert { return store.OwnedAlert{Alert: a} }), err
+	}, func(a store.OwnedAlert) string { return a.ID.String() }, nil, func(a store.OwnedAlert) (*servov1.Alert, error) {
+		out := alertToProto(a.Alert)
+		out.Tenant = a.TenantName
+		return out, nil
+	})
+	return &servov1.ListAlertsResponse{Alerts: alerts, NextPageToken: next}, err
 }
 
-// listAll lists what is open anywhere.
-func (s alertService) listAll(ctx context.Context, req *servov1.ListAlertsRequest, p page, filter store.AlertFilter) (*servov1.ListAlertsResponse, error) {
-	if req.GetTenant() != "" {
-		return nil, fault.New(fault.InvalidArgument, "contradicts tenant", fault.Field("all_tenants"), fault.Remedy("leave one of them out"))
-	}
-	found, err := s.store.AllOpenAlerts(ctx, filter, p.size+1)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListAlertsResponse{}
-	found, answer.NextPageToken = cut(p, found, small, func(a store.OwnedAlert) string { return a.ID.String() })
-	for _, a := range found {
-		shown := alertToProto(a.Alert)
-		shown.Tenant = a.TenantName
-		answer.Alerts = append(answer.Alerts, shown)
-	}
-	return answer, nil
-}
-
-// knownKind refuses a kind that no alert has.
+// knownKind refuses an unknown kind of alert.
 func knownKind(kind alert.Kind) error {
 	if kind == "" || slices.Contains(alert.Kinds(), kind) {
 		return nil
@@ -107,7 +76,7 @@ func (s alertService) GetAlert(ctx context.Context, req *servov1.GetAlertRequest
 	if err != nil {
 		return nil, err
 	}
-	owner, err := s.ownerOfAlerts(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +107,7 @@ func alertToProto(a alert.Alert) *servov1.Alert {
 
 // CreateAlertChannel implements servov1.AlertServiceServer.
 func (s alertService) CreateAlertChannel(ctx context.Context, req *servov1.CreateAlertChannelRequest) (*servov1.CreateAlertChannelResponse, error) {
-	owner, err := s.ownerOfAlerts(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +132,7 @@ func channelToProto(c alert.Channel) *servov1.AlertChannel {
 
 // ListAlertChannels implements servov1.AlertServiceServer.
 func (s alertService) ListAlertChannels(ctx context.Context, req *servov1.ListAlertChannelsRequest) (*servov1.ListAlertChannelsResponse, error) {
-	owner, err := s.ownerOfAlerts(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -171,16 +140,12 @@ func (s alertService) ListAlertChannels(ctx context.Context, req *servov1.ListAl
 	if err != nil {
 		return nil, err
 	}
-	answer := &servov1.ListAlertChannelsResponse{}
-	for _, c := range found {
-		answer.Channels = append(answer.Channels, channelToProto(c))
-	}
-	return answer, nil
+	return &servov1.ListAlertChannelsResponse{Channels: mapAll(found, channelToProto)}, nil
 }
 
 // TestAlertChannel implements servov1.AlertServiceServer.
 func (s alertService) TestAlertChannel(ctx context.Context, req *servov1.TestAlertChannelRequest) (*servov1.TestAlertChannelResponse, error) {
-	owner, err := s.ownerOfAlerts(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +161,7 @@ func (s alertService) TestAlertChannel(ctx context.Context, req *servov1.TestAle
 	begun := time.Now()
 	status, failure := s.sender.Send(ctx, webhook.Message{URL: channel.URL, ID: message, Secret: secret, Body: body}, now)
 	if err := ctx.Err(); err != nil {
-		return nil, err // the caller has gone, the target did not fail
+		return nil, err // the caller cancelled; the channel did not fail
 	}
 	return &servov1.TestAlertChannelResponse{
 		Delivered: failure == "", Status: status, Error: failure, MessageId: message, Took: durationpb.New(time.Since(begun).Round(time.Millisecond)),
@@ -205,7 +170,7 @@ func (s alertService) TestAlertChannel(ctx context.Context, req *servov1.TestAle
 
 // DeleteAlertChannel implements servov1.AlertServiceServer.
 func (s alertService) DeleteAlertChannel(ctx context.Context, req *servov1.DeleteAlertChannelRequest) (*servov1.DeleteAlertChannelResponse, error) {
-	owner, err := s.ownerOfAlerts(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}

@@ -2,9 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-
-	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
@@ -13,12 +10,9 @@ import (
 )
 
 // assetService implements servo.v1.AssetService.
-type assetService struct {
-	servov1.UnimplementedAssetServiceServer
-	*Server
-}
+type assetService struct{ *Server }
 
-// active is the active deployment of a workspace of a tenant, by their names.
+// active returns the active deployment of a workspace.
 func (s *Server) active(ctx context.Context, tenant, workspace string) (*deployed, error) {
 	owner, err := s.tenants.ID(ctx, tenant)
 	if err != nil {
@@ -29,10 +23,6 @@ func (s *Server) active(ctx context.Context, tenant, workspace string) (*deploye
 
 // ListAssets implements servov1.AssetServiceServer.
 func (s assetService) ListAssets(ctx context.Context, req *servov1.ListAssetsRequest) (*servov1.ListAssetsResponse, error) {
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
 	active, err := s.active(ctx, req.GetTenant(), req.GetWorkspace())
 	if err != nil {
 		return nil, err
@@ -49,24 +39,21 @@ func (s assetService) ListAssets(ctx context.Context, req *servov1.ListAssetsReq
 	if err != nil {
 		return nil, err
 	}
-	var nodes []int // numbered by key
-	for i, yes := range selected {
-		if yes && active.graph.Asset(i).Key > page.after && len(nodes) <= page.size {
-			nodes = append(nodes, i)
-		}
-	}
-	answer := &servov1.ListAssetsResponse{}
-	nodes, answer.NextPageToken = cut(page, nodes, small, func(i int) string { return active.graph.Asset(i).Key })
 	pauses, err := s.pauses(ctx, req.GetTenant(), req.GetWorkspace())
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range nodes {
-		a := assetToProto(active.graph, i)
-		a.Paused = pauses[a.GetKey()]
-		answer.Assets = append(answer.Assets, a)
-	}
-	return answer, nil
+	assets, next, err := list(req, func(p page) (nodes []int, _ error) { // numbered by key
+		for i, yes := range selected {
+			if yes && active.graph.Asset(i).Key > p.after && len(nodes) <= p.size {
+				nodes = append(nodes, i)
+			}
+		}
+		return nodes, nil
+	}, func(i int) string { return active.graph.Asset(i).Key }, nil, func(i int) (*servov1.Asset, error) {
+		return assetToProto(active.graph, i, pauses), nil
+	})
+	return &servov1.ListAssetsResponse{Assets: assets, NextPageToken: next}, err
 }
 
 // GetAsset implements servov1.AssetServiceServer.
@@ -78,50 +65,37 @@ func (s assetService) GetAsset(ctx context.Context, req *servov1.GetAssetRequest
 	i, ok := active.graph.Index(req.GetAsset())
 	if !ok {
 		return nil, fault.New(fault.NotFound, "no asset "+req.GetAsset()+suggest.DidYouMean(req.GetAsset(), active.graph.Keys()),
-			fault.Field("asset"), fault.Remedy("name an asset of the active deployment"))
+			fault.Field("asset"), fault.Remedy("use the key of an asset in the active deployment"))
 	}
 	pauses, err := s.pauses(ctx, req.GetTenant(), req.GetWorkspace())
 	if err != nil {
 		return nil, err
 	}
-	a := assetToProto(active.graph, i)
-	a.Paused = pauses[a.GetKey()]
-	return a, nil
+	return assetToProto(active.graph, i, pauses), nil
 }
 
 // ListPipelines implements servov1.AssetServiceServer.
 func (s assetService) ListPipelines(ctx context.Context, req *servov1.ListPipelinesRequest) (*servov1.ListPipelinesResponse, error) {
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
 	active, err := s.active(ctx, req.GetTenant(), req.GetWorkspace())
 	if err != nil {
 		return nil, err
 	}
-	var pipelines []asset.Pipeline // by name
-	for _, p := range active.manifest.Pipelines {
-		if p.Name > page.after && len(pipelines) <= page.size {
-			pipelines = append(pipelines, p)
+	pipelines, next, err := list(req, func(p page) (found []asset.Pipeline, _ error) { // by name
+		for _, pipeline := range active.manifest.Pipelines {
+			if pipeline.Name > p.after && len(found) <= p.size {
+				found = append(found, pipeline)
+			}
 		}
-	}
-	answer := &servov1.ListPipelinesResponse{}
-	pipelines, answer.NextPageToken = cut(page, pipelines, small, func(p asset.Pipeline) string { return p.Name })
-	for _, p := range pipelines {
-		out, err := pipelineToProto(p)
-		if err != nil {
-			return nil, err
-		}
-		answer.Pipelines = append(answer.Pipelines, out)
-	}
-	return answer, nil
+		return found, nil
+	}, func(p asset.Pipeline) string { return p.Name }, nil, pipelineToProto)
+	return &servov1.ListPipelinesResponse{Pipelines: pipelines, NextPageToken: next}, err
 }
 
-func assetToProto(g *asset.Graph, i int) *servov1.Asset {
+func assetToProto(g *asset.Graph, i int, pauses map[string]*servov1.AssetPause) *servov1.Asset {
 	a := g.Asset(i)
 	out := &servov1.Asset{
 		Key: a.Key, Description: a.Description, Upstream: a.Upstream, Pool: a.Pool, Timeout: duration(a.Timeout.Std()),
-		Tags: a.Tags, Owners: a.Owners, Code: codeToProto(*a),
+		Tags: a.Tags, Owners: a.Owners, Code: codeToProto(*a), Paused: pauses[a.Key],
 	}
 	for _, to := range g.Downstream(i) {
 		out.Downstream = append(out.Downstream, g.Asset(to).Key)
@@ -138,7 +112,7 @@ func codeToProto(a asset.Asset) *servov1.Code {
 	case asset.KindGo:
 		return &servov1.Code{Kind: &servov1.Code_Go{Go: &servov1.GoCode{Handler: a.Go.Handler}}}
 	}
-	return nil // of a deployment that cannot be read any more
+	return nil // of a deployment that this version cannot read
 }
 
 func pipelineToProto(p asset.Pipeline) (*servov1.Pipeline, error) {
@@ -151,7 +125,7 @@ func pipelineToProto(p asset.Pipeline) (*servov1.Pipeline, error) {
 		if err != nil {
 			return nil, err
 		}
-		enum, err := valuesOf(parameter.Enum)
+		enum, err := mapEach(parameter.Enum, valueOf)
 		if err != nil {
 			return nil, err
 		}
@@ -161,16 +135,4 @@ func pipelineToProto(p asset.Pipeline) (*servov1.Pipeline, error) {
 		})
 	}
 	return out, nil
-}
-
-func valuesOf(list []json.RawMessage) ([]*structpb.Value, error) {
-	var values []*structpb.Value
-	for _, raw := range list {
-		value, err := valueOf(raw)
-		if err != nil {
-			return nil, err
-		}
-		values = append(values, value)
-	}
-	return values, nil
 }

@@ -30,11 +30,11 @@ func (s *Server) Callback(ctx context.Context, c push.Callback, read func(proto.
 		switch req := req.(type) {
 		case *servov1.ReportRequest:
 			if c.Action == push.ActionReport {
-				return workerService{Server: s}.Report(ctx, req)
+				return workerService{s}.Report(ctx, req)
 			}
 			return s.reportOne(ctx, req.GetItems()[0])
 		case *servov1.HeartbeatRequest:
-			answers, err := workerService{Server: s}.Heartbeat(ctx, req)
+			answers, err := workerService{s}.Heartbeat(ctx, req)
 			if err != nil {
 				return nil, err
 			}
@@ -42,14 +42,12 @@ func (s *Server) Callback(ctx context.Context, c push.Callback, read func(proto.
 		case *servov1.GetTaskRequest:
 			return s.upstreamOf(ctx, c, req)
 		case *servov1.ListUpstreamTasksRequest:
-			return taskService{Server: s}.ListUpstreamTasks(ctx, req)
+			return taskService{s}.ListUpstreamTasks(ctx, req)
 		}
 		return nil, unknownAction(c.Action)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return answer.(proto.Message), nil //nolint:forcetypeassert // all of these are
+	message, _ := answer.(proto.Message) // nil after an error
+	return message, err
 }
 
 // callbackRequest makes the request of the contract that a callback amounts to.
@@ -114,7 +112,7 @@ func unknownAction(action push.Action) error {
 
 // reportOne applies one item, which answers as the call: a refusal is an error.
 func (s *Server) reportOne(ctx context.Context, item *servov1.ReportItem) (*servov1.ReportAnswer, error) {
-	w := workerService{Server: s}
+	w := workerService{s}
 	b := newBatch(ctx, []*servov1.ReportItem{item})
 	w.applyLogs(ctx, b)
 	w.applyProgress(ctx, b)

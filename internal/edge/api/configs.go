@@ -19,10 +19,7 @@ import (
 )
 
 // configService implements servo.v1.ConfigService.
-type configService struct {
-	servov1.UnimplementedConfigServiceServer
-	*Server
-}
+type configService struct{ *Server }
 
 // configRequest is about one config.
 type configRequest interface {
@@ -151,38 +148,26 @@ func appliedToProto(saved engine.SavedConfig) (*servov1.AppliedConfig, error) {
 	return out, err
 }
 
-// ListConfigs implements servov1.ConfigServiceServer.
+// ListConfigs implements servov1.ConfigServiceServer. Without a tenant it lists the configs of all
+// tenants.
 func (s configService) ListConfigs(ctx context.Context, req *servov1.ListConfigsRequest) (*servov1.ListConfigsResponse, error) {
 	tenant, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
-	configs, err := s.listConfigs(ctx, tenant, req, page)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListConfigsResponse{}
-	configs, answer.NextPageToken = cut(page, configs, func(c store.ConfigView) int { return len(c.Spec.Parameters) }, func(c store.ConfigView) string {
+	var recent map[id.Config][]store.RecentSlot
+	configs, next, err := list(req, func(p page) ([]store.ConfigView, error) {
+		configs, err := s.listConfigs(ctx, tenant, req, p)
+		if err == nil && req.GetWithRecent() {
+			recent, err = s.store.RecentSlots(ctx, tenant, mapAll(configs, store.ConfigView.Key))
+		}
+		return configs, err
+	}, func(c store.ConfigView) string {
 		if req.GetTenant() == "" {
 			return c.Tenant.String() + " " + c.ID.String()
 		}
 		return c.ID.String()
-	})
-	var recent map[id.Config][]store.RecentSlot
-	if req.GetWithRecent() {
-		keys := make([]store.ConfigKey, len(configs))
-		for i, c := range configs {
-			keys[i] = c.Key()
-		}
-		if recent, err = s.store.RecentSlots(ctx, tenant, keys); err != nil {
-			return nil, err
-		}
-	}
-	for _, c := range configs {
+	}, func(c store.ConfigView) int { return len(c.Spec.Parameters) }, func(c store.ConfigView) (*servov1.Config, error) {
 		name, err := s.tenants.Name(ctx, c.Tenant)
 		if err != nil {
 			return nil, err
@@ -191,10 +176,10 @@ func (s configService) ListConfigs(ctx context.Context, req *servov1.ListConfigs
 		if err != nil {
 			return nil, err
 		}
-		out.Recent = recentToProto(recent[c.ID])
-		answer.Configs = append(answer.Configs, out)
-	}
-	return answer, nil
+		out.Recent = mapAll(recent[c.ID], recentToProto)
+		return out, nil
+	})
+	return &servov1.ListConfigsResponse{Configs: configs, NextPageToken: next}, err
 }
 
 // listConfigs reads a page and one more, of a tenant or, if it is the zero one, of all.
@@ -224,21 +209,18 @@ func (s configService) listConfigs(ctx context.Context, tenant id.Tenant, req *s
 			after.Config, err = id.Parse[id.Config]("page_token", config)
 		}
 		if err != nil {
-			return nil, intercept.BadPageToken("is not a page token")
+			return nil, notAToken()
 		}
 	}
 	return s.store.ListAllConfigs(ctx, filter, after, p.size+1)
 }
 
-func recentToProto(recent []store.RecentSlot) (out []*servov1.RecentSlot) {
-	for _, r := range recent {
-		slot := &servov1.RecentSlot{Slot: timestamp(r.At), Outcome: servov1.Slots_Outcome(r.Outcome), Count: r.Slots, State: servov1.Run_State(r.State)}
-		if r.Outcome == config.Fired && r.Run != nil {
-			slot.Run = r.Run.String()
-		}
-		out = append(out, slot)
+func recentToProto(r store.RecentSlot) *servov1.RecentSlot {
+	slot := &servov1.RecentSlot{Slot: timestamp(r.At), Outcome: servov1.Slots_Outcome(r.Outcome), Count: r.Slots, State: servov1.Run_State(r.State)}
+	if r.Outcome == config.Fired && r.Run != nil {
+		slot.Run = r.Run.String()
 	}
-	return out
+	return slot
 }
 
 // labelsOf reads labels that are written as name=value.
@@ -332,7 +314,7 @@ func (s configService) TriggerConfig(ctx context.Context, req *servov1.TriggerCo
 	if err != nil {
 		return nil, err
 	}
-	return runService{Server: s.Server}.triggered(ctx, req.GetTenant(), found.Tenant, triggered)
+	return runService{s.Server}.triggered(ctx, req.GetTenant(), found.Tenant, triggered)
 }
 
 const defaultPreview = 10

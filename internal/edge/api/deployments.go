@@ -18,10 +18,7 @@ import (
 )
 
 // deploymentService implements servo.v1.DeploymentService.
-type deploymentService struct {
-	servov1.UnimplementedDeploymentServiceServer
-	*Server
-}
+type deploymentService struct{ *Server }
 
 // warnOfWorkers adds which assets no live worker can run.
 func (s deploymentService) warnOfWorkers(ctx context.Context, manifest *asset.Manifest, answer *servov1.DeployResponse) error {
@@ -190,28 +187,14 @@ func (s deploymentService) ListDeployments(ctx context.Context, req *servov1.Lis
 	if err != nil {
 		return nil, err
 	}
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
-	before, err := idPosition[id.Deployment](page)
-	if err != nil {
-		return nil, err
-	}
-	deployments, err := s.store.ListDeployments(ctx, tenant, req.GetWorkspace(), before, page.size+1)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListDeploymentsResponse{}
-	deployments, answer.NextPageToken = cut(page, deployments, small, func(d store.DeploymentView) string { return d.ID.String() })
-	for _, d := range deployments {
-		out, err := deploymentToProto(d)
+	deployments, next, err := list(req, func(p page) ([]store.DeploymentView, error) {
+		before, err := idPosition[id.Deployment](p)
 		if err != nil {
 			return nil, err
 		}
-		answer.Deployments = append(answer.Deployments, out)
-	}
-	return answer, nil
+		return s.store.ListDeployments(ctx, tenant, req.GetWorkspace(), before, p.size+1)
+	}, func(d store.DeploymentView) string { return d.ID.String() }, nil, deploymentToProto)
+	return &servov1.ListDeploymentsResponse{Deployments: deployments, NextPageToken: next}, err
 }
 
 func deploymentToProto(d store.DeploymentView) (*servov1.Deployment, error) {

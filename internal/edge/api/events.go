@@ -11,10 +11,7 @@ import (
 )
 
 // eventService implements servo.v1.EventService.
-type eventService struct {
-	servov1.UnimplementedEventServiceServer
-	*Server
-}
+type eventService struct{ *Server }
 
 // SendEvent implements servov1.EventServiceServer.
 func (s eventService) SendEvent(ctx context.Context, req *servov1.SendEventRequest) (*servov1.SendEventResponse, error) {

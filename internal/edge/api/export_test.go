@@ -32,7 +32,7 @@ func Cut(req intercept.ListRequest, entries []string) (kept []string, next strin
 	if err != nil {
 		return nil, "", err
 	}
-	kept, next = cut(p, entries, func(s string) int { return len(s) }, func(s string) string { return s })
+	kept, next = cut(p, entries, func(s string) string { return s }, func(s string) int { return len(s) })
 	return kept, next, nil
 }
 

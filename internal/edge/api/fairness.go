@@ -9,10 +9,7 @@ import (
 )
 
 // fairnessService implements servo.v1.FairnessService.
-type fairnessService struct {
-	servov1.UnimplementedFairnessServiceServer
-	*Server
-}
+type fairnessService struct{ *Server }
 
 // maxShares bounds an answer.
 const maxShares = 1000

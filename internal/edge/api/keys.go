@@ -12,10 +12,7 @@ import (
 )
 
 // keyService implements servo.v1.KeyService.
-type keyService struct {
-	servov1.UnimplementedKeyServiceServer
-	*Server
-}
+type keyService struct{ *Server }
 
 // ownerOrAll is the tenant of that name, or the installation if there is none.
 func (s *Server) ownerOrAll(ctx context.Context, name string) (id.Tenant, error) {
@@ -50,37 +47,26 @@ func apiKeyToProto(k access.Key, state access.State) *servov1.Key {
 
 // ListKeys implements servov1.KeyServiceServer.
 func (s keyService) ListKeys(ctx context.Context, req *servov1.ListKeysRequest) (*servov1.ListKeysResponse, error) {
-	p, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
-	before, err := idPosition[id.Key](p)
-	if err != nil {
-		return nil, err
-	}
 	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
-	var last id.Key
-	if before != nil {
-		last = *before
-	}
-	found, now, err := s.store.Keys(ctx, owner, req.GetAll(), last, p.size+1)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListKeysResponse{}
-	if len(found) > p.size {
-		found = found[:p.size]
-		answer.NextPageToken = p.next(found[p.size-1].ID.String())
-	}
-	for _, k := range found {
+	var now time.Time
+	keys, next, err := list(req, func(p page) (found []store.KeyView, err error) {
+		var last id.Key
+		if before, err := idPosition[id.Key](p); err != nil {
+			return nil, err
+		} else if before != nil {
+			last = *before
+		}
+		found, now, err = s.store.Keys(ctx, owner, req.GetAll(), last, p.size+1)
+		return found, err
+	}, func(k store.KeyView) string { return k.ID.String() }, nil, func(k store.KeyView) (*servov1.Key, error) {
 		out := apiKeyToProto(k.Key, k.StateAt(now))
 		out.LastUsedAt = timestamp(k.LastUsedAt)
-		answer.Keys = append(answer.Keys, out)
-	}
-	return answer, nil
+		return out, nil
+	})
+	return &servov1.ListKeysResponse{Keys: keys, NextPageToken: next}, err
 }
 
 // WhoAmI implements servov1.KeyServiceServer.

@@ -10,10 +10,7 @@ import (
 )
 
 // lockService implements servo.v1.LockService.
-type lockService struct {
-	servov1.UnimplementedLockServiceServer
-	*Server
-}
+type lockService struct{ *Server }
 
 // ListLocks implements servov1.LockServiceServer.
 func (s lockService) ListLocks(ctx context.Context, req *servov1.ListLocksRequest) (*servov1.ListLocksResponse, error) {
@@ -21,20 +18,9 @@ func (s lockService) ListLocks(ctx context.Context, req *servov1.ListLocksReques
 	if err != nil {
 		return nil, err
 	}
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
-	locks, err := s.engine.ListLocks(ctx, tenant, page.after, page.size+1)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListLocksResponse{}
-	locks, answer.NextPageToken = cut(page, locks, small, func(l engine.Lock) string { return l.Key })
-	for _, l := range locks {
-		answer.Locks = append(answer.Locks, lockToProto(l))
-	}
-	return answer, nil
+	locks, next, err := list(req, func(p page) ([]engine.Lock, error) { return s.engine.ListLocks(ctx, tenant, p.after, p.size+1) },
+		func(l engine.Lock) string { return l.Key }, nil, sure(lockToProto))
+	return &servov1.ListLocksResponse{Locks: locks, NextPageToken: next}, err
 }
 
 // ReleaseLock implements servov1.LockServiceServer.
@@ -47,7 +33,7 @@ func (s lockService) ReleaseLock(ctx context.Context, req *servov1.ReleaseLockRe
 	if err != nil {
 		return nil, err
 	}
-	held, err := runService{Server: s.Server}.readRun(ctx, req.GetTenant(), store.RunKey{Tenant: tenant, Run: lock.Run})
+	held, err := runService{s.Server}.readRun(ctx, req.GetTenant(), store.RunKey{Tenant: tenant, Run: lock.Run})
 	return &servov1.ReleaseLockResponse{Lock: lockToProto(lock), Run: held}, err
 }
 

@@ -25,10 +25,7 @@ const (
 )
 
 // metricsService implements servo.v1.MetricsService.
-type metricsService struct {
-	servov1.UnimplementedMetricsServiceServer
-	*Server
-}
+type metricsService struct{ *Server }
 
 // GetTenantMetrics implements servov1.MetricsServiceServer.
 func (s metricsService) GetTenantMetrics(ctx context.Context, req *servov1.GetTenantMetricsRequest) (*servov1.TenantMetrics, error) {

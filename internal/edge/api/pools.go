@@ -19,10 +19,7 @@ import (
 )
 
 // poolService implements servo.v1.PoolService.
-type poolService struct {
-	servov1.UnimplementedPoolServiceServer
-	*Server
-}
+type poolService struct{ *Server }
 
 // Breakers says how this server stands to the URLs of push pools.
 type Breakers interface {

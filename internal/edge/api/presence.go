@@ -12,26 +12,22 @@ import (
 
 // ListWorkers implements servov1.WorkerServiceServer.
 func (s workerService) ListWorkers(ctx context.Context, req *servov1.ListWorkersRequest) (*servov1.ListWorkersResponse, error) {
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
+	workers, next, err := list(req, func(p page) ([]store.WorkerView, error) {
+		return s.store.ListWorkers(ctx, req.GetPool(), p.after, p.size+1)
+	},
+		func(w store.WorkerView) string { return w.Name }, nil, sure(workerToProto))
+	return &servov1.ListWorkersResponse{Workers: workers, NextPageToken: next}, err
+}
+
+func workerToProto(w store.WorkerView) *servov1.Worker {
+	out := &servov1.Worker{
+		Name: w.Name, Pools: w.Pools, Slots: w.Slots, Leases: w.Leases, FirstSeenAt: timestamp(w.FirstSeen), LastSeenAt: timestamp(w.SeenAt),
+		Capabilities: w.Capabilities, Silent: w.Silent, DispatcherOf: engine.DispatchingServer(w.Name),
 	}
-	workers, err := s.store.ListWorkers(ctx, req.GetPool(), page.after, page.size+1)
-	if err != nil {
-		return nil, err
+	if w.Silent && w.Leases > 0 {
+		out.LeasesEndAt = timestamp(w.LeasesEndAt)
 	}
-	answer := &servov1.ListWorkersResponse{}
-	workers, answer.NextPageToken = cut(page, workers, small, func(w store.WorkerView) string { return w.Name })
-	for _, w := range workers {
-		answer.Workers = append(answer.Workers, &servov1.Worker{
-			Name: w.Name, Pools: w.Pools, Slots: w.Slots, Leases: w.Leases, FirstSeenAt: timestamp(w.FirstSeen), LastSeenAt: timestamp(w.SeenAt),
-			Capabilities: w.Capabilities, Silent: w.Silent, DispatcherOf: engine.DispatchingServer(w.Name),
-		})
-		if w.Silent && w.Leases > 0 {
-			answer.Workers[len(answer.Workers)-1].LeasesEndAt = timestamp(w.LeasesEndAt)
-		}
-	}
-	return answer, nil
+	return out
 }
 
 // addPresence adds the servers that live, and the pools by what waits in them and who serves

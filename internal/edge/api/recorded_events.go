@@ -7,7 +7,6 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/base/telemetry"
-	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -18,42 +17,27 @@ func (s eventService) ListEvents(ctx context.Context, req *servov1.ListEventsReq
 	if filter.Tenant, err = s.ownerOrAll(ctx, req.GetTenant()); err != nil {
 		return nil, err
 	}
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
 	if filter.From, err = timeOf("from", req.GetFrom()); err != nil {
 		return nil, err
 	}
 	if filter.To, err = timeOf("to", req.GetTo()); err != nil {
 		return nil, err
 	}
-	var before store.EventPlace
-	if page.after != "" {
-		if _, err := fmt.Sscanf(page.after, "%d-%d", &before.Tx, &before.Position); err != nil {
-			return nil, intercept.BadPageToken("is not a page token")
+	events, next, err := scan(req, func(p page) ([]store.RecordedEvent, string, error) {
+		var before store.EventPlace
+		if p.after != "" {
+			if _, err := fmt.Sscanf(p.after, "%d-%d", &before.Tx, &before.Position); err != nil {
+				return nil, "", notAToken()
+			}
 		}
-	}
-	events, next, err := s.store.RecordedEvents(ctx, filter, before, page.size)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListEventsResponse{}
-	if next != nil {
-		answer.NextPageToken = page.next(placeOf(next.Tx, next.Position))
-	}
-	shown, cutAt := cut(page, events, func(e store.RecordedEvent) int { return len(e.Data) }, func(e store.RecordedEvent) string { return placeOf(e.Tx, e.Position) })
-	if cutAt != "" {
-		answer.NextPageToken = cutAt
-	}
-	for _, e := range shown {
-		out, err := s.recorded(ctx, e)
-		if err != nil {
-			return nil, err
+		events, next, err := s.store.RecordedEvents(ctx, filter, before, p.size)
+		if err != nil || next == nil {
+			return events, "", err
 		}
-		answer.Events = append(answer.Events, out)
-	}
-	return answer, nil
+		return events, placeOf(next.Tx, next.Position), nil
+	}, func(e store.RecordedEvent) string { return placeOf(e.Tx, e.Position) }, func(e store.RecordedEvent) int { return len(e.Data) },
+		func(e store.RecordedEvent) (*servov1.RecordedEvent, error) { return s.recorded(ctx, e) })
+	return &servov1.ListEventsResponse{Events: events, NextPageToken: next}, err
 }
 
 func placeOf(tx, position int64) string { return fmt.Sprintf("%d-%d", tx, position) }

@@ -14,10 +14,7 @@ import (
 )
 
 // runService implements servo.v1.RunService.
-type runService struct {
-	servov1.UnimplementedRunServiceServer
-	*Server
-}
+type runService struct{ *Server }
 
 // runKey finds the run that a request names.
 func (s *Server) runKey(ctx context.Context, req interface {
@@ -137,58 +134,57 @@ func (s runService) PlanRun(ctx context.Context, req *servov1.PlanRunRequest) (*
 	return answer, nil
 }
 
-// ListRuns implements servov1.RunServiceServer.
+// ListRuns implements servov1.RunServiceServer. Without a tenant it lists the runs of all tenants.
 func (s runService) ListRuns(ctx context.Context, req *servov1.ListRunsRequest) (*servov1.ListRunsResponse, error) {
+	tenant, err := s.ownerOrAll(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	filter, err := s.runFilter(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	position := func(r store.RunView) string { return r.ID.String() }
+	read := func(p page) ([]store.RunView, string, error) {
+		before, err := idPosition[id.Run](p)
+		if err != nil {
+			return nil, "", err
+		}
+		runs, next, err := s.store.ListRuns(ctx, tenant, filter, before, p.size)
+		if err != nil || next == nil {
+			return runs, "", err
+		}
+		return runs, next.String(), nil
+	}
 	if req.GetTenant() == "" {
-		return s.listAllRuns(ctx, req)
-	}
-	tenant, err := s.tenants.ID(ctx, req.GetTenant())
-	if err != nil {
-		return nil, err
-	}
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
-	before, err := idPosition[id.Run](page)
-	if err != nil {
-		return nil, err
-	}
-	filter, err := runFilter(req)
-	if err != nil {
-		return nil, err
-	}
-	if req.GetConfig() != "" {
-		of, err := configService{Server: s.Server}.findAny(ctx, req)
-		if err != nil {
-			return nil, err
+		position = func(r store.RunView) string { return placeText(r.CreatedAt, r.ID.UUID) }
+		read = func(p page) ([]store.RunView, string, error) {
+			before, err := placePosition(p)
+			if err != nil {
+				return nil, "", err
+			}
+			runs, next, err := s.store.ListAllRuns(ctx, filter, before, p.size)
+			if err != nil || next == nil {
+				return runs, "", err
+			}
+			return runs, placeText(next.At, next.Run), nil
 		}
-		filter.Config = &of.ID
 	}
-	runs, next, err := s.store.ListRuns(ctx, tenant, filter, before, page.size)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListRunsResponse{}
-	if next != nil {
-		answer.NextPageToken = page.next(next.String())
-	}
-	shown, cutAt := cut(page, runs, func(r store.RunView) int { return len(r.Parameters) }, func(r store.RunView) string { return r.ID.String() })
-	if cutAt != "" {
-		answer.NextPageToken = cutAt
-	}
-	for _, r := range shown {
-		out, err := runToProto(req.GetTenant(), r)
-		if err != nil {
-			return nil, err
-		}
-		answer.Runs = append(answer.Runs, out)
-	}
-	return answer, nil
+	runs, next, err := scan(req, read, position, sizeOfRun, s.namedRun(ctx))
+	return &servov1.ListRunsResponse{Runs: runs, NextPageToken: next}, err
 }
 
-func runFilter(req *servov1.ListRunsRequest) (store.RunFilter, error) {
+// sizeOfRun is the size of a run in a page.
+func sizeOfRun(r store.RunView) int { return len(r.Parameters) }
+
+func (s runService) runFilter(ctx context.Context, req *servov1.ListRunsRequest) (store.RunFilter, error) {
 	f := store.RunFilter{Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline()}
+	if req.GetTenant() == "" && req.GetConfig() != "" {
+		return f, needsTenant("config")
+	}
+	if req.GetTenant() == "" && req.GetParentRun() != "" {
+		return f, needsTenant("parent_run")
+	}
 	for _, state := range req.GetState() {
 		f.States = append(f.States, run.State(state)) //nolint:gosec // the contract's numbers are the stored ones
 	}
@@ -206,7 +202,19 @@ func runFilter(req *servov1.ListRunsRequest) (store.RunFilter, error) {
 		}
 		f.Parent = &parent
 	}
+	if req.GetConfig() != "" {
+		of, err := configService{s.Server}.findAny(ctx, req)
+		if err != nil {
+			return f, err
+		}
+		f.Config = &of.ID
+	}
 	return f, nil
+}
+
+// needsTenant refuses a filter that requires a tenant.
+func needsTenant(field string) error {
+	return fault.New(fault.InvalidArgument, "requires a tenant", fault.Field(field), fault.Remedy("add the tenant, or remove this filter"))
 }
 
 // GetRun implements servov1.RunServiceServer.

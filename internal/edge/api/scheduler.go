@@ -12,10 +12,7 @@ import (
 )
 
 // schedulerService implements servo.v1.SchedulerService.
-type schedulerService struct {
-	servov1.UnimplementedSchedulerServiceServer
-	*Server
-}
+type schedulerService struct{ *Server }
 
 // defaultTick is how long a tick may take that does not say.
 const defaultTick = 600 * time.Second

@@ -23,10 +23,7 @@ const (
 )
 
 // searchService implements servo.v1.SearchService.
-type searchService struct {
-	servov1.UnimplementedSearchServiceServer
-	*Server
-}
+type searchService struct{ *Server }
 
 // readBy is the call by which something of a kind is read: who may not make it is not told that
 // there is such a thing.

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
-	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/base/webhook"
 	"go.arco.dev/servo/internal/edge/intercept"
@@ -82,27 +81,7 @@ func (s *Server) Close() {
 
 // Register registers every service with a gRPC server, or with the channel that REST uses.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
-	servov1.RegisterTenantServiceServer(to, tenantService{Server: s})
-	servov1.RegisterDeploymentServiceServer(to, deploymentService{Server: s})
-	servov1.RegisterAssetServiceServer(to, assetService{Server: s})
-	servov1.RegisterRunServiceServer(to, runService{Server: s})
-	servov1.RegisterTaskServiceServer(to, taskService{Server: s})
-	servov1.RegisterWorkerServiceServer(to, workerService{Server: s})
-	servov1.RegisterStatusServiceServer(to, statusService{Server: s})
-	servov1.RegisterAdminServiceServer(to, adminService{Server: s})
-	servov1.RegisterFairnessServiceServer(to, fairnessService{Server: s})
-	servov1.RegisterLockServiceServer(to, lockService{Server: s})
-	servov1.RegisterMetricsServiceServer(to, metricsService{Server: s})
-	servov1.RegisterPoolServiceServer(to, poolService{Server: s})
-	servov1.RegisterSigningKeyServiceServer(to, signingKeyService{Server: s})
-	servov1.RegisterConfigServiceServer(to, configService{Server: s})
-	servov1.RegisterAlertServiceServer(to, alertService{Server: s})
-	servov1.RegisterKeyServiceServer(to, keyService{Server: s})
-	servov1.RegisterAuditServiceServer(to, auditService{Server: s})
-	servov1.RegisterSubscriptionServiceServer(to, subscriptionService{Server: s})
-	servov1.RegisterSchedulerServiceServer(to, schedulerService{Server: s})
-	servov1.RegisterEventServiceServer(to, eventService{Server: s})
-	servov1.RegisterTemplateServiceServer(to, templateService{Server: s})
-	servov1.RegisterSearchServiceServer(to, searchService{Server: s})
-	servov1.RegisterSimulationServiceServer(to, newSimulationService(s))
+	for _, one := range Services() {
+		one.register(to, s)
+	}
 }

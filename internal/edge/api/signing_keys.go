@@ -15,10 +15,7 @@ import (
 
 // signingKeyService implements servo.v1.SigningKeyService. Secrets go out through workerKey
 // alone.
-type signingKeyService struct {
-	servov1.UnimplementedSigningKeyServiceServer
-	*Server
-}
+type signingKeyService struct{ *Server }
 
 // CreateSigningKey implements servov1.SigningKeyServiceServer.
 func (s signingKeyService) CreateSigningKey(ctx context.Context, req *servov1.CreateSigningKeyRequest) (*servov1.CreateSigningKeyResponse, error) {

@@ -35,7 +35,6 @@ const (
 
 // simulationService implements servo.v1.SimulationService.
 type simulationService struct {
-	servov1.UnimplementedSimulationServiceServer
 	*Server
 
 	turn chan struct{} // a simulation takes a core for up to half a minute: one at a time

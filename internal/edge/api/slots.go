@@ -8,18 +8,16 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/domain/config"
-	"go.arco.dev/servo/internal/edge/intercept"
+	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
 
-// past finds a config whose history is asked for: by its id it may be deleted.
+// past returns the key of a config that may be deleted.
 func (s configService) past(ctx context.Context, req configRequest) (store.ConfigKey, error) {
 	found, err := s.findAny(ctx, req)
 	return found.Key(), err
@@ -28,10 +26,6 @@ func (s configService) past(ctx context.Context, req configRequest) (store.Confi
 // ListSlots implements servov1.ConfigServiceServer.
 func (s configService) ListSlots(ctx context.Context, req *servov1.ListSlotsRequest) (*servov1.ListSlotsResponse, error) {
 	key, err := s.past(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	page, err := pageOf(req)
 	if err != nil {
 		return nil, err
 	}
@@ -46,39 +40,38 @@ func (s configService) ListSlots(ctx context.Context, req *servov1.ListSlotsRequ
 	if before.IsZero() {
 		before = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 	}
-	if page.after != "" {
-		if before, err = time.Parse(time.RFC3339Nano, page.after); err != nil {
-			return nil, intercept.BadPageToken("is not a page token")
+	var states map[id.Run]run.State
+	slots, next, err := list(req, func(p page) ([]store.LedgerEntry, error) {
+		if p.after != "" {
+			if before, err = time.Parse(time.RFC3339Nano, p.after); err != nil {
+				return nil, notAToken()
+			}
 		}
-	}
-	entries, err := s.store.ListSlots(ctx, key, from, before, page.size+1)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListSlotsResponse{}
-	// No two entries begin with the same slot: that is the place to go on from.
-	entries, answer.NextPageToken = cut(page, entries, small[store.LedgerEntry], func(e store.LedgerEntry) string { return e.From.UTC().Format(time.RFC3339Nano) })
-	states, err := s.store.RunStates(ctx, key.Tenant, firedRuns(entries))
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		out := &servov1.Slots{
-			From: timestamp(e.From), To: timestamp(e.To), Count: e.Slots, Outcome: servov1.Slots_Outcome(e.Outcome), Reason: e.Reason,
-			ConfigVersion: e.Version, DecidedAt: timestamp(e.DecidedAt), DecidedBy: e.DecidedBy,
+		entries, err := s.store.ListSlots(ctx, key, from, before, p.size+1)
+		if err == nil {
+			states, err = s.store.RunStates(ctx, key.Tenant, firedRuns(entries))
 		}
-		if e.Run != nil {
-			out.Run = e.Run.String()
-		}
-		if e.Outcome == config.Fired {
-			out.State = servov1.Run_State(states[*e.Run])
-		}
-		answer.Slots = append(answer.Slots, out)
-	}
-	return answer, nil
+		return entries, err
+	}, func(e store.LedgerEntry) string { return e.From.UTC().Format(time.RFC3339Nano) }, // no two entries begin with the same slot
+		nil, func(e store.LedgerEntry) (*servov1.Slots, error) { return slotsToProto(e, states), nil })
+	return &servov1.ListSlotsResponse{Slots: slots, NextPageToken: next}, err
 }
 
-// firedRuns are the runs that slots have made.
+func slotsToProto(e store.LedgerEntry, states map[id.Run]run.State) *servov1.Slots {
+	out := &servov1.Slots{
+		From: timestamp(e.From), To: timestamp(e.To), Count: e.Slots, Outcome: servov1.Slots_Outcome(e.Outcome), Reason: e.Reason,
+		ConfigVersion: e.Version, DecidedAt: timestamp(e.DecidedAt), DecidedBy: e.DecidedBy,
+	}
+	if e.Run != nil {
+		out.Run = e.Run.String()
+	}
+	if e.Outcome == config.Fired {
+		out.State = servov1.Run_State(states[*e.Run])
+	}
+	return out
+}
+
+// firedRuns returns the runs that slots have created.
 func firedRuns(entries []store.LedgerEntry) (runs []id.Run) {
 	for _, e := range entries {
 		if e.Outcome == config.Fired {
@@ -88,7 +81,7 @@ func firedRuns(entries []store.LedgerEntry) (runs []id.Run) {
 	return runs
 }
 
-// auditBatch is how many events are read at once to see what a config said.
+// auditBatch is how many events of a config are read at once.
 const auditBatch = 500
 
 // ListConfigAudit implements servov1.ConfigServiceServer.
@@ -97,36 +90,29 @@ func (s configService) ListConfigAudit(ctx context.Context, req *servov1.ListCon
 	if err != nil {
 		return nil, err
 	}
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
-	before, err := indexPosition(page)
-	if err != nil {
-		return nil, err
-	}
-	if before == store.BeforeFirst {
-		before = math.MaxInt32
-	}
-	entries, err := s.audit(ctx, key, before, page.size+1)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListConfigAuditResponse{}
-	answer.Entries, answer.NextPageToken = cut(page, entries,
-		func(e *servov1.ConfigAudit) int { return proto.Size(e) }, func(e *servov1.ConfigAudit) string { return strconv.Itoa(int(e.GetVersion())) })
-	return answer, nil
+	entries, next, err := list(req, func(p page) ([]change, error) {
+		before, err := indexPosition(p)
+		if err != nil {
+			return nil, err
+		}
+		if before == store.BeforeFirst {
+			before = math.MaxInt32
+		}
+		return s.changes(ctx, key, before, p.size+1)
+	}, func(c change) string { return strconv.Itoa(int(c.event.Version)) },
+		func(c change) int { return len(c.before.Spec.Parameters) + len(c.after.Spec.Parameters) }, auditEntry)
+	return &servov1.ListConfigAuditResponse{Entries: entries, NextPageToken: next}, err
 }
 
-// change is something that was done to a config, and what it said before and after.
+// change is a change of a config, with the config before and after it.
 type change struct {
 	event         event.Event
 	before, after config.Config
 }
 
-// audit reads what was done before a version, the newest first. What the config said is what all
-// events up to there make of it: they are read from the first one on, and the last are kept.
-func (s configService) audit(ctx context.Context, key store.ConfigKey, before int32, most int) (entries []*servov1.ConfigAudit, err error) {
+// changes returns the last changes before a version, the newest first. The state before and after a
+// change follows from all earlier events, so that it reads them from the first one on.
+func (s configService) changes(ctx context.Context, key store.ConfigKey, before int32, most int) ([]change, error) {
 	var c config.Config
 	var last []change
 	for done := false; !done; {
@@ -149,29 +135,24 @@ func (s configService) audit(ctx context.Context, key store.ConfigKey, before in
 			}
 		}
 	}
-	for _, c := range slices.Backward(last) {
-		entry, err := auditEntry(c.event, c.before, c.after)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, entry)
-	}
-	return entries, nil
+	slices.Reverse(last)
+	return last, nil
 }
 
-func auditEntry(e event.Event, before, after config.Config) (*servov1.ConfigAudit, error) {
+func auditEntry(c change) (*servov1.ConfigAudit, error) {
+	e := c.event
 	out := &servov1.ConfigAudit{
 		Version: e.Version, Action: strings.TrimPrefix(string(e.Body.EventType()), "config."), Actor: e.Meta.Actor, At: timestamp(e.At),
 		Reason: reasonOf(e.Body), Trace: telemetry.Parent(e.Meta.Trace),
 	}
 	var err error
-	if before.Version > 0 {
-		if out.Before, err = said(before); err != nil {
+	if c.before.Version > 0 {
+		if out.Before, err = said(c.before); err != nil {
 			return nil, err
 		}
 	}
-	if after.DeletedAt.IsZero() {
-		out.After, err = said(after)
+	if c.after.DeletedAt.IsZero() {
+		out.After, err = said(c.after)
 	}
 	return out, err
 }

@@ -11,10 +11,7 @@ import (
 )
 
 // statusService implements servo.v1.StatusService.
-type statusService struct {
-	servov1.UnimplementedStatusServiceServer
-	*Server
-}
+type statusService struct{ *Server }
 
 // GetStatus implements servov1.StatusServiceServer.
 func (s statusService) GetStatus(ctx context.Context, _ *servov1.GetStatusRequest) (*servov1.Status, error) {

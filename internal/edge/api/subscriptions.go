@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
@@ -13,22 +14,11 @@ import (
 )
 
 // subscriptionService implements servo.v1.SubscriptionService.
-type subscriptionService struct {
-	servov1.UnimplementedSubscriptionServiceServer
-	*Server
-}
-
-// ownerOfSubscriptions is the tenant of that name, or the installation if there is none.
-func (s subscriptionService) ownerOfSubscriptions(ctx context.Context, name string) (id.Tenant, error) {
-	if name == "" {
-		return id.Tenant{}, nil
-	}
-	return s.tenants.ID(ctx, name)
-}
+type subscriptionService struct{ *Server }
 
 // CreateSubscription implements servov1.SubscriptionServiceServer.
 func (s subscriptionService) CreateSubscription(ctx context.Context, req *servov1.CreateSubscriptionRequest) (*servov1.CreateSubscriptionResponse, error) {
-	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +36,7 @@ func (s subscriptionService) CreateSubscription(ctx context.Context, req *servov
 
 // ListSubscriptions implements servov1.SubscriptionServiceServer.
 func (s subscriptionService) ListSubscriptions(ctx context.Context, req *servov1.ListSubscriptionsRequest) (*servov1.ListSubscriptionsResponse, error) {
-	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -54,23 +44,19 @@ func (s subscriptionService) ListSubscriptions(ctx context.Context, req *servov1
 	if err != nil {
 		return nil, err
 	}
-	answer := &servov1.ListSubscriptionsResponse{}
-	for _, f := range found {
-		answer.Subscriptions = append(answer.Subscriptions, subscriptionToProto(f))
-	}
-	return answer, nil
+	return &servov1.ListSubscriptionsResponse{Subscriptions: mapAll(found, subscriptionToProto)}, nil
 }
 
 // GetSubscription implements servov1.SubscriptionServiceServer.
 func (s subscriptionService) GetSubscription(ctx context.Context, req *servov1.GetSubscriptionRequest) (*servov1.Subscription, error) {
-	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
 	return s.subscription(ctx, owner, req.GetSubscription())
 }
 
-// subscription reads one with its lag.
+// subscription returns a subscription with its lag.
 func (s subscriptionService) subscription(ctx context.Context, owner id.Tenant, name string) (*servov1.Subscription, error) {
 	var found []store.FollowerView
 	var err error
@@ -81,7 +67,7 @@ func (s subscriptionService) subscription(ctx context.Context, owner id.Tenant, 
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, fault.New(fault.NotFound, "there is no such subscription", fault.Field("subscription"), fault.Remedy("look it up: servo subscriptions list"))
+		return nil, fault.New(fault.NotFound, fmt.Sprintf("no subscription %q", name), fault.Field("subscription"), fault.Remedy("list them with servo subscriptions list"))
 	}
 	lag, err := s.store.FeedLag(ctx, found[0].After)
 	if err != nil {
@@ -113,15 +99,15 @@ func (s subscriptionService) ReplaySubscription(ctx context.Context, req *servov
 	})
 }
 
-// aboutSubscription is a request about one subscription.
+// aboutSubscription is a request that names a subscription.
 type aboutSubscription interface {
 	GetTenant() string
 	GetSubscription() string
 }
 
-// change does something to a subscription and reads what has become of it.
+// change changes a subscription and returns it.
 func (s subscriptionService) change(ctx context.Context, req aboutSubscription, do func(owner id.Tenant) error) (*servov1.Subscription, error) {
-	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +119,7 @@ func (s subscriptionService) change(ctx context.Context, req aboutSubscription, 
 
 // DeleteSubscription implements servov1.SubscriptionServiceServer.
 func (s subscriptionService) DeleteSubscription(ctx context.Context, req *servov1.DeleteSubscriptionRequest) (*servov1.DeleteSubscriptionResponse, error) {
-	owner, err := s.ownerOfSubscriptions(ctx, req.GetTenant())
+	owner, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,7 @@ import (
 )
 
 // taskService implements servo.v1.TaskService.
-type taskService struct {
-	servov1.UnimplementedTaskServiceServer
-	*Server
-}
+type taskService struct{ *Server }
 
 // taskKey finds the task that a request names.
 func (s *Server) taskKey(ctx context.Context, req interface {
@@ -37,39 +34,24 @@ func (s taskService) ListTasks(ctx context.Context, req *servov1.ListTasksReques
 	if err != nil {
 		return nil, err
 	}
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
-	after, err := indexPosition(page)
-	if err != nil {
-		return nil, err
-	}
 	filter := store.TaskFilter{Asset: req.GetAsset()}
 	for _, state := range req.GetState() {
 		filter.States = append(filter.States, run.TaskState(state)) //nolint:gosec // the contract's numbers are the stored ones
 	}
-	tasks, err := s.store.ListTasks(ctx, key, filter, after, page.size+1)
-	if err != nil {
-		return nil, err
-	}
-	if len(tasks) == 0 { // of a run that has none of these, or of no run
-		if _, err := s.store.GetRun(ctx, key); err != nil {
-			return nil, err
-		}
-	}
-	answer := &servov1.ListTasksResponse{}
-	tasks, answer.NextPageToken = cut(page, tasks,
-		func(t store.TaskView) int { return len(t.Result) + sizeOfFailure(t.Failure) + len(t.Cursor) },
-		func(t store.TaskView) string { return strconv.Itoa(int(t.Index)) })
-	for _, t := range tasks {
-		out, err := taskToProto(key.Run, t)
+	tasks, next, err := list(req, func(p page) ([]store.TaskView, error) {
+		after, err := indexPosition(p)
 		if err != nil {
 			return nil, err
 		}
-		answer.Tasks = append(answer.Tasks, out)
-	}
-	return answer, nil
+		tasks, err := s.store.ListTasks(ctx, key, filter, after, p.size+1)
+		if err == nil && len(tasks) == 0 {
+			_, err = s.store.GetRun(ctx, key) // reports a run that does not exist
+		}
+		return tasks, err
+	}, func(t store.TaskView) string { return strconv.Itoa(int(t.Index)) },
+		func(t store.TaskView) int { return len(t.Result) + sizeOfFailure(t.Failure) + len(t.Cursor) },
+		func(t store.TaskView) (*servov1.Task, error) { return taskToProto(key.Run, t) })
+	return &servov1.ListTasksResponse{Tasks: tasks, NextPageToken: next}, err
 }
 
 // GetTask implements servov1.TaskServiceServer.
@@ -124,34 +106,18 @@ func (s taskService) ListUpstreamTasks(ctx context.Context, req *servov1.ListUps
 	if err != nil {
 		return nil, err
 	}
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
-	after, err := indexPosition(page)
-	if err != nil {
-		return nil, err
-	}
-	tasks, err := s.store.UpstreamTasks(ctx, key, after, page.size+1)
-	if err != nil {
-		return nil, err
-	}
-	if len(tasks) == 0 { // of a task that waits for nobody, or of no task
-		if _, err := s.store.GetTask(ctx, key); err != nil {
-			return nil, err
-		}
-	}
-	answer := &servov1.ListUpstreamTasksResponse{}
-	tasks, answer.NextPageToken = cut(page, tasks,
-		func(t store.UpstreamTask) int { return len(t.Result) }, func(t store.UpstreamTask) string { return strconv.Itoa(int(t.Index)) })
-	for _, t := range tasks {
-		task, err := upstreamToProto(t)
+	tasks, next, err := list(req, func(p page) ([]store.UpstreamTask, error) {
+		after, err := indexPosition(p)
 		if err != nil {
 			return nil, err
 		}
-		answer.Tasks = append(answer.Tasks, task)
-	}
-	return answer, nil
+		tasks, err := s.store.UpstreamTasks(ctx, key, after, p.size+1)
+		if err == nil && len(tasks) == 0 {
+			_, err = s.store.GetTask(ctx, key) // reports a task that does not exist
+		}
+		return tasks, err
+	}, func(t store.UpstreamTask) string { return strconv.Itoa(int(t.Index)) }, func(t store.UpstreamTask) int { return len(t.Result) }, upstreamToProto)
+	return &servov1.ListUpstreamTasksResponse{Tasks: tasks, NextPageToken: next}, err
 }
 
 func taskToProto(of id.Run, t store.TaskView) (*servov1.Task, error) {

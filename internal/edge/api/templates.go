@@ -13,10 +13,7 @@ import (
 )
 
 // templateService implements servo.v1.TemplateService.
-type templateService struct {
-	servov1.UnimplementedTemplateServiceServer
-	*Server
-}
+type templateService struct{ *Server }
 
 // ListTemplates implements servov1.TemplateServiceServer.
 func (s templateService) ListTemplates(ctx context.Context, req *servov1.ListTemplatesRequest) (*servov1.ListTemplatesResponse, error) {

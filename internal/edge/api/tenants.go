@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -12,10 +13,7 @@ import (
 )
 
 // tenantService implements servo.v1.TenantService.
-type tenantService struct {
-	servov1.UnimplementedTenantServiceServer
-	*Server
-}
+type tenantService struct{ *Server }
 
 // CreateTenant implements servov1.TenantServiceServer.
 func (s tenantService) CreateTenant(ctx context.Context, req *servov1.CreateTenantRequest) (*servov1.Tenant, error) {
@@ -45,38 +43,24 @@ func (s tenantService) readTenant(ctx context.Context, tenant id.Tenant) (*servo
 
 // ListTenants implements servov1.TenantServiceServer.
 func (s tenantService) ListTenants(ctx context.Context, req *servov1.ListTenantsRequest) (*servov1.ListTenantsResponse, error) {
-	page, err := pageOf(req)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListTenantsResponse{}
+	read := func(p page) ([]store.TenantView, error) { return s.store.ListTenants(ctx, p.after, p.size+1) }
 	if caller := intercept.Caller(ctx); caller.Person && !caller.Everywhere() {
-		return s.grantedTenants(ctx, caller.Tenants(), page)
-	} else if !caller.Everywhere() { // who has one sees that one
-		own, err := s.store.GetTenant(ctx, caller.Tenant)
-		if err != nil {
-			return nil, err
+		read = func(p page) ([]store.TenantView, error) { return s.grantedTenants(ctx, caller.Tenants(), p) }
+	} else if !caller.Everywhere() {
+		read = func(page) ([]store.TenantView, error) {
+			own, err := s.store.GetTenant(ctx, caller.Tenant)
+			return []store.TenantView{own}, err
 		}
-		answer.Tenants = append(answer.Tenants, tenantToProto(own))
-		return answer, nil
 	}
-	tenants, err := s.store.ListTenants(ctx, page.after, page.size+1)
-	if err != nil {
-		return nil, err
-	}
-	tenants, answer.NextPageToken = cut(page, tenants, small, func(t store.TenantView) string { return t.Name })
-	for _, t := range tenants {
-		answer.Tenants = append(answer.Tenants, tenantToProto(t))
-	}
-	return answer, nil
+	tenants, next, err := list(req, read, func(t store.TenantView) string { return t.Name }, nil, sure(tenantToProto))
+	return &servov1.ListTenantsResponse{Tenants: tenants, NextPageToken: next}, err
 }
 
-// grantedTenants lists the tenants that a person has grants in. A grant of a tenant that is not
-// there yet shows nothing.
-func (s tenantService) grantedTenants(ctx context.Context, names []string, page page) (*servov1.ListTenantsResponse, error) {
-	names = slices.Sorted(slices.Values(names))
+// grantedTenants returns the tenants in which a person has grants. It skips grants of tenants that do
+// not exist.
+func (s tenantService) grantedTenants(ctx context.Context, names []string, page page) ([]store.TenantView, error) {
 	var own []store.TenantView
-	for _, name := range names {
+	for _, name := range slices.Sorted(slices.Values(names)) {
 		if name <= page.after || len(own) > page.size {
 			continue
 		}
@@ -93,12 +77,7 @@ func (s tenantService) grantedTenants(ctx context.Context, names []string, page 
 		}
 		own = append(own, view)
 	}
-	answer := &servov1.ListTenantsResponse{}
-	own, answer.NextPageToken = cut(page, own, small, func(t store.TenantView) string { return t.Name })
-	for _, t := range own {
-		answer.Tenants = append(answer.Tenants, tenantToProto(t))
-	}
-	return answer, nil
+	return own, nil
 }
 
 func tenantToProto(t store.TenantView) *servov1.Tenant {
@@ -131,11 +110,7 @@ func (s tenantService) ListWorkspaces(ctx context.Context, req *servov1.ListWork
 	if err != nil {
 		return nil, err
 	}
-	answer := &servov1.ListWorkspacesResponse{}
-	for _, w := range workspaces {
-		answer.Workspaces = append(answer.Workspaces, workspaceToProto(w))
-	}
-	return answer, nil
+	return &servov1.ListWorkspacesResponse{Workspaces: mapAll(workspaces, workspaceToProto)}, nil
 }
 
 // workspace finds a workspace of a tenant by its name.
@@ -149,7 +124,7 @@ func (s *Server) workspace(ctx context.Context, tenant id.Tenant, name string) (
 			return w, nil
 		}
 	}
-	return store.WorkspaceView{}, fault.New(fault.NotFound, "no workspace "+name, fault.Field("workspace"), fault.Remedy("check the name"))
+	return store.WorkspaceView{}, fault.New(fault.NotFound, fmt.Sprintf("no workspace %q", name), fault.Field("workspace"), fault.Remedy("check the name"))
 }
 
 func workspaceToProto(w store.WorkspaceView) *servov1.Workspace {

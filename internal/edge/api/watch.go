@@ -15,42 +15,24 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// ListRunEvents implements servov1.RunServiceServer. The positions of its pages are the ids of
-// events, sealed like those of every list.
+// ListRunEvents implements servov1.RunServiceServer.
 func (s runService) ListRunEvents(ctx context.Context, req *servov1.ListRunEventsRequest) (*servov1.ListRunEventsResponse, error) {
 	key, err := s.runKey(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	after, err := store.ParseEventCursor("page_token", req.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	size := int(req.GetPageSize())
-	if size == 0 {
-		size = defaultPageSize
-	}
-	read, err := s.store.RunEvents(ctx, key, after, size)
-	if err != nil {
-		return nil, err
-	}
-	answer := &servov1.ListRunEventsResponse{}
-	bytes := 0
-	for i, e := range read.Events {
-		if bytes += len(e.Data); i > 0 && bytes > maxPageBytes {
-			read.Next, read.More = read.Events[i-1].Cursor, true
-			break
-		}
-		out, err := eventToProto(e)
+	events, next, err := scan(req, func(p page) ([]store.RunEvent, string, error) {
+		after, err := store.ParseEventCursor("page_token", p.after)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		answer.Events = append(answer.Events, out)
-	}
-	if read.More {
-		answer.NextPageToken = read.Next.String()
-	}
-	return answer, nil
+		read, err := s.store.RunEvents(ctx, key, after, p.size)
+		if err != nil || !read.More {
+			return read.Events, "", err
+		}
+		return read.Events, read.Next.String(), nil
+	}, func(e store.RunEvent) string { return e.Cursor.String() }, func(e store.RunEvent) int { return len(e.Data) }, eventToProto)
+	return &servov1.ListRunEventsResponse{Events: events, NextPageToken: next}, err
 }
 
 // publish turns what is recorded into what people may read: states by their names, and not

@@ -17,10 +17,7 @@ import (
 )
 
 // workerService implements servo.v1.WorkerService.
-type workerService struct {
-	servov1.UnimplementedWorkerServiceServer
-	*Server
-}
+type workerService struct{ *Server }
 
 // Bounds of a claim.
 const (

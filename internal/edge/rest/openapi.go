@@ -232,11 +232,12 @@ func (f *finisher) operation(r *route, o object) error {
 	parameters, _ := o["parameters"].([]any)
 	parameters = slices.DeleteFunc(parameters, func(p any) bool {
 		parameter, ok := p.(object)
-		return !ok || parameter["name"] == "*" || parameter["in"] == "header" // Connect's
+		if !ok || parameter["name"] == "*" || parameter["in"] == "header" { // parameters of Connect
+			return true
+		}
+		f.parameter(parameter)
+		return false
 	})
-	for _, p := range parameters {
-		f.parameter(p.(object)) //nolint:forcetypeassert // what is none was deleted
-	}
 	if strings.Contains(r.template, assetVariable) {
 		for _, name := range []string{"namespace", "name"} {
 			parameters = append(parameters, object{"name": name, "in": "path", "required": true, "description": "Of the asset's key: namespace/name.", "schema": object{"type": "string", "minLength": 1, "maxLength": 100}})

@@ -87,32 +87,8 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithWriteContentLength(),
 	)
-	for _, register := range []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error{
-		with(servov1.NewTenantServiceClient, servov1.RegisterTenantServiceHandlerClient),
-		with(servov1.NewDeploymentServiceClient, servov1.RegisterDeploymentServiceHandlerClient),
-		with(servov1.NewAssetServiceClient, servov1.RegisterAssetServiceHandlerClient),
-		with(servov1.NewRunServiceClient, servov1.RegisterRunServiceHandlerClient),
-		with(servov1.NewTaskServiceClient, servov1.RegisterTaskServiceHandlerClient),
-		with(servov1.NewWorkerServiceClient, servov1.RegisterWorkerServiceHandlerClient),
-		with(servov1.NewStatusServiceClient, servov1.RegisterStatusServiceHandlerClient),
-		with(servov1.NewAdminServiceClient, servov1.RegisterAdminServiceHandlerClient),
-		with(servov1.NewLockServiceClient, servov1.RegisterLockServiceHandlerClient),
-		with(servov1.NewMetricsServiceClient, servov1.RegisterMetricsServiceHandlerClient),
-		with(servov1.NewFairnessServiceClient, servov1.RegisterFairnessServiceHandlerClient),
-		with(servov1.NewPoolServiceClient, servov1.RegisterPoolServiceHandlerClient),
-		with(servov1.NewSigningKeyServiceClient, servov1.RegisterSigningKeyServiceHandlerClient),
-		with(servov1.NewConfigServiceClient, servov1.RegisterConfigServiceHandlerClient),
-		with(servov1.NewAlertServiceClient, servov1.RegisterAlertServiceHandlerClient),
-		with(servov1.NewKeyServiceClient, servov1.RegisterKeyServiceHandlerClient),
-		with(servov1.NewAuditServiceClient, servov1.RegisterAuditServiceHandlerClient),
-		with(servov1.NewSubscriptionServiceClient, servov1.RegisterSubscriptionServiceHandlerClient),
-		with(servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
-		with(servov1.NewEventServiceClient, servov1.RegisterEventServiceHandlerClient),
-		with(servov1.NewTemplateServiceClient, servov1.RegisterTemplateServiceHandlerClient),
-		with(servov1.NewSearchServiceClient, servov1.RegisterSearchServiceHandlerClient),
-		with(servov1.NewSimulationServiceClient, servov1.RegisterSimulationServiceHandlerClient),
-	} {
-		if err := register(context.Background(), e.mux, channel); err != nil {
+	for _, service := range api.Services() {
+		if err := service.Route(context.Background(), e.mux, channel); err != nil {
 			return nil, err
 		}
 	}
@@ -140,14 +116,6 @@ func writeContract() (w written) {
 		w.docs, w.err = newPage(w.openapi.root)
 	}
 	return w
-}
-
-// with joins the two generated functions of a service. The other generated way in,
-// RegisterXHandlerServer, would go past the interceptors.
-func with[C any](client func(grpc.ClientConnInterface) C, register func(context.Context, *runtime.ServeMux, C) error) func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error {
-	return func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return register(ctx, mux, client(conn))
-	}
 }
 
 // ServeHTTP answers a request.

@@ -36,15 +36,10 @@ var variable = regexp.MustCompile(`\{([a-z_]+)(=[^}]*)?\}`)
 // routes reads the contract: what the gateway's generated code was made from.
 func routes() (byPattern map[string]*route, methods []string) {
 	byPattern = map[string]*route{}
-	for _, file := range intercept.Contract() {
-		for i := range file.Services().Len() {
-			calls := file.Services().Get(i).Methods()
-			for j := range calls.Len() {
-				for _, r := range routesOf(calls.Get(j)) {
-					byPattern[key(r.method, pattern(r.template))] = r
-					methods = append(methods, r.method)
-				}
-			}
+	for _, call := range intercept.Calls() {
+		for _, r := range routesOf(call) {
+			byPattern[key(r.method, pattern(r.template))] = r
+			methods = append(methods, r.method)
 		}
 	}
 	slices.Sort(methods)
