@@ -24,10 +24,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PauseDispatchRequest says why.
+// PauseDispatchRequest has the reason.
 type PauseDispatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -70,10 +70,10 @@ func (x *PauseDispatchRequest) GetReason() string {
 	return ""
 }
 
-// ResumeDispatchRequest says why.
+// ResumeDispatchRequest has the reason.
 type ResumeDispatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -116,7 +116,7 @@ func (x *ResumeDispatchRequest) GetReason() string {
 	return ""
 }
 
-// GetDispatchRequest asks for everything.
+// GetDispatchRequest is empty.
 type GetDispatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -153,15 +153,15 @@ func (*GetDispatchRequest) Descriptor() ([]byte, []int) {
 	return file_servo_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
-// DispatchStatus is whether workers are given tasks, and what they hold.
+// DispatchStatus has the state of dispatch and the leased tasks.
 type DispatchStatus struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Dispatch *Dispatch              `protobuf:"bytes,1,opt,name=dispatch,proto3" json:"dispatch,omitempty"`
-	// How many tasks workers hold.
+	// Number of leased tasks.
 	Held int64 `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`
-	// There are more: nobody counted on.
+	// More exist than were counted.
 	AtLeast bool `protobuf:"varint,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
-	// The tasks that are held the longest.
+	// The tasks with the oldest leases.
 	Oldest        []*HeldTask `protobuf:"bytes,4,rep,name=oldest,proto3" json:"oldest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -225,7 +225,7 @@ func (x *DispatchStatus) GetOldest() []*HeldTask {
 	return nil
 }
 
-// HeldTask is a task that a worker holds.
+// HeldTask is a leased task.
 type HeldTask struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -234,9 +234,9 @@ type HeldTask struct {
 	Asset  string                 `protobuf:"bytes,4,opt,name=asset,proto3" json:"asset,omitempty"`
 	Pool   string                 `protobuf:"bytes,5,opt,name=pool,proto3" json:"pool,omitempty"`
 	Worker string                 `protobuf:"bytes,6,opt,name=worker,proto3" json:"worker,omitempty"`
-	// Since when it is dispatched or running.
+	// When it was dispatched.
 	Since *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
-	// Its worker was asked to stop.
+	// The worker was asked to stop.
 	CancelRequested bool `protobuf:"varint,8,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -328,12 +328,12 @@ func (x *HeldTask) GetCancelRequested() bool {
 	return false
 }
 
-// VerifyProjectionsRequest says what to look at.
+// VerifyProjectionsRequest selects the runs to verify.
 type VerifyProjectionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One tenant; all if not said.
+	// One tenant; defaults to all.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// How many runs, chosen by chance; 1,000 if not said.
+	// Number of randomly chosen runs; defaults to 1,000.
 	Sample        int32 `protobuf:"varint,2,opt,name=sample,proto3" json:"sample,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -383,15 +383,15 @@ func (x *VerifyProjectionsRequest) GetSample() int32 {
 	return 0
 }
 
-// VerifyProjectionsResponse says what was found.
+// VerifyProjectionsResponse has the result of a verification.
 type VerifyProjectionsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Runs   int64                  `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
 	Tasks  int64                  `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	Events int64                  `protobuf:"varint,3,opt,name=events,proto3" json:"events,omitempty"`
-	// How many divergences there are; clean if 0.
+	// Number of divergences; 0 is clean.
 	Found int64 `protobuf:"varint,4,opt,name=found,proto3" json:"found,omitempty"`
-	// The first of them.
+	// The first divergences.
 	Divergences   []*Divergence `protobuf:"bytes,5,rep,name=divergences,proto3" json:"divergences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -462,7 +462,7 @@ func (x *VerifyProjectionsResponse) GetDivergences() []*Divergence {
 	return nil
 }
 
-// Divergence is a row that is not what the events say.
+// Divergence is a row that differs from the events.
 type Divergence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -531,7 +531,7 @@ func (x *Divergence) GetMessage() string {
 	return ""
 }
 
-// RepairRunRequest says which run.
+// RepairRunRequest names a run.
 type RepairRunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`

@@ -30,21 +30,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService is for the operator on call.
+// AdminService has calls for operators.
 type AdminServiceClient interface {
-	// VerifyProjections compares tables with the events that they follow from, over a sample
-	// of runs or over one tenant. The whole of a large database is for the command line,
-	// beside the server: servo admin projections verify.
+	// VerifyProjections compares tables with the events from which they are derived, for a sample
+	// of runs or one tenant. To verify a large database completely, use the command line next to
+	// the server: servo admin projections verify.
 	VerifyProjections(ctx context.Context, in *VerifyProjectionsRequest, opts ...grpc.CallOption) (*VerifyProjectionsResponse, error)
-	// RepairRun rewrites the rows of one run to what its events say, under the run's lock.
+	// RepairRun rewrites the rows of one run from its events, under the run's lock.
 	RepairRun(ctx context.Context, in *RepairRunRequest, opts ...grpc.CallOption) (*VerifyProjectionsResponse, error)
-	// PauseDispatch stops giving tasks to workers, of all tenants and pools. When it answers, no
-	// lease is given any more; what runs goes on. Pausing twice is the same as once.
+	// PauseDispatch stops leasing tasks to workers, for all tenants and pools. After its answer no
+	// task is leased; leased tasks continue. Pausing again changes nothing.
 	PauseDispatch(ctx context.Context, in *PauseDispatchRequest, opts ...grpc.CallOption) (*DispatchStatus, error)
-	// ResumeDispatch lets workers have tasks again.
+	// ResumeDispatch resumes leasing tasks to workers.
 	ResumeDispatch(ctx context.Context, in *ResumeDispatchRequest, opts ...grpc.CallOption) (*DispatchStatus, error)
-	// GetDispatch says whether workers are given tasks, and what they hold: with dispatch paused
-	// and nothing held the installation is drained.
+	// GetDispatch returns whether dispatch is paused, and the leased tasks. With dispatch paused
+	// and no leased task the installation is drained.
 	GetDispatch(ctx context.Context, in *GetDispatchRequest, opts ...grpc.CallOption) (*DispatchStatus, error)
 }
 
@@ -110,21 +110,21 @@ func (c *adminServiceClient) GetDispatch(ctx context.Context, in *GetDispatchReq
 // All implementations should embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService is for the operator on call.
+// AdminService has calls for operators.
 type AdminServiceServer interface {
-	// VerifyProjections compares tables with the events that they follow from, over a sample
-	// of runs or over one tenant. The whole of a large database is for the command line,
-	// beside the server: servo admin projections verify.
+	// VerifyProjections compares tables with the events from which they are derived, for a sample
+	// of runs or one tenant. To verify a large database completely, use the command line next to
+	// the server: servo admin projections verify.
 	VerifyProjections(context.Context, *VerifyProjectionsRequest) (*VerifyProjectionsResponse, error)
-	// RepairRun rewrites the rows of one run to what its events say, under the run's lock.
+	// RepairRun rewrites the rows of one run from its events, under the run's lock.
 	RepairRun(context.Context, *RepairRunRequest) (*VerifyProjectionsResponse, error)
-	// PauseDispatch stops giving tasks to workers, of all tenants and pools. When it answers, no
-	// lease is given any more; what runs goes on. Pausing twice is the same as once.
+	// PauseDispatch stops leasing tasks to workers, for all tenants and pools. After its answer no
+	// task is leased; leased tasks continue. Pausing again changes nothing.
 	PauseDispatch(context.Context, *PauseDispatchRequest) (*DispatchStatus, error)
-	// ResumeDispatch lets workers have tasks again.
+	// ResumeDispatch resumes leasing tasks to workers.
 	ResumeDispatch(context.Context, *ResumeDispatchRequest) (*DispatchStatus, error)
-	// GetDispatch says whether workers are given tasks, and what they hold: with dispatch paused
-	// and nothing held the installation is drained.
+	// GetDispatch returns whether dispatch is paused, and the leased tasks. With dispatch paused
+	// and no leased task the installation is drained.
 	GetDispatch(context.Context, *GetDispatchRequest) (*DispatchStatus, error)
 }
 

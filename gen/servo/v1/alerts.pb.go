@@ -81,25 +81,25 @@ func (Alert_Severity) EnumDescriptor() ([]byte, []int) {
 	return file_servo_v1_alerts_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// Alert is a condition that holds, from its beginning to its end.
+// Alert is a condition from its start to its end.
 type Alert struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// PIPELINE_FAILED, PIPELINE_FAILING, PIPELINE_DISABLED, RUN_LATE, RUN_OVERRAN, SLA_BREACHES or SCHEDULE_LAG.
 	Kind     string         `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Severity Alert_Severity `protobuf:"varint,3,opt,name=severity,proto3,enum=servo.v1.Alert_Severity" json:"severity,omitempty"`
-	// What it is about, for people: WORKSPACE/CONFIG, a tenant, or the installation.
+	// Subject of the alert: WORKSPACE/CONFIG, a tenant, or the installation.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// The id of that; empty for the installation.
+	// Id of the subject; empty for the installation.
 	About string `protobuf:"bytes,5,opt,name=about,proto3" json:"about,omitempty"`
-	// What is wrong, and what shows more.
+	// What is wrong, and where to find details.
 	Message  string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	RaisedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=raised_at,json=raisedAt,proto3" json:"raised_at,omitempty"`
-	// When it was over; missing while it is open.
+	// When the condition ended; not set while the alert is open.
 	ResolvedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=resolved_at,json=resolvedAt,proto3" json:"resolved_at,omitempty"`
-	// What became of the messages about it; only GetAlert reads them.
+	// Deliveries of its messages; set by GetAlert only.
 	Deliveries []*AlertDelivery `protobuf:"bytes,9,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
-	// Whose it is; empty for the installation's own. Said where alerts of all tenants are listed.
+	// The tenant of the alert; empty for the installation. Set in lists of all tenants.
 	Tenant        string `protobuf:"bytes,10,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -205,7 +205,7 @@ func (x *Alert) GetTenant() string {
 	return ""
 }
 
-// AlertDelivery is a message about an alert on its way to a channel.
+// AlertDelivery is the delivery of a message to a channel.
 type AlertDelivery struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Channel string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
@@ -213,9 +213,9 @@ type AlertDelivery struct {
 	Change      string                 `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
 	Tries       int32                  `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`
 	DeliveredAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=delivered_at,json=deliveredAt,proto3" json:"delivered_at,omitempty"`
-	// When it is tried again; missing if it was delivered or given up.
+	// Time of the next try; not set if it was delivered or given up.
 	AgainAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=again_at,json=againAt,proto3" json:"again_at,omitempty"`
-	// Of the last try.
+	// Error of the last try.
 	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -293,13 +293,13 @@ func (x *AlertDelivery) GetError() string {
 	return ""
 }
 
-// AlertChannel is a URL that hears of alerts.
+// AlertChannel is a URL that receives alerts.
 type AlertChannel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Url   string                 `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
-	// The least that it hears of.
+	// Lowest severity that the channel receives.
 	Severity      Alert_Severity         `protobuf:"varint,4,opt,name=severity,proto3,enum=servo.v1.Alert_Severity" json:"severity,omitempty"`
 	CreatedBy     string                 `protobuf:"bytes,6,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
@@ -379,20 +379,20 @@ func (x *AlertChannel) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListAlertsRequest asks for a page of alerts.
+// ListAlertsRequest requests a page of alerts.
 type ListAlertsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation itself.
+	// Empty for alerts of the installation itself.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Only those that are not over.
+	// Only open alerts.
 	Open bool `protobuf:"varint,2,opt,name=open,proto3" json:"open,omitempty"`
-	// Only of this kind.
+	// Only alerts of this kind.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Those of all tenants and of the installation that are open: without a tenant, for platform keys.
+	// Open alerts of all tenants and of the installation. Requires a platform key and no tenant.
 	AllTenants    bool `protobuf:"varint,6,opt,name=all_tenants,json=allTenants,proto3" json:"all_tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -524,10 +524,10 @@ func (x *ListAlertsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// GetAlertRequest asks for an alert.
+// GetAlertRequest names an alert.
 type GetAlertRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation itself.
+	// Empty for alerts of the installation itself.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Alert         string `protobuf:"bytes,2,opt,name=alert,proto3" json:"alert,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -578,16 +578,16 @@ func (x *GetAlertRequest) GetAlert() string {
 	return ""
 }
 
-// CreateAlertChannelRequest describes a channel.
+// CreateAlertChannelRequest defines a channel.
 type CreateAlertChannelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose alerts it hears of; empty for those of all tenants and of the installation.
+	// The tenant of the alerts; empty for the alerts of all tenants and of the installation.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Messages are posted to it, with the headers webhook-id, webhook-timestamp and
 	// webhook-signature.
 	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
-	// The least that it hears of; LOW if it is not said.
+	// Lowest severity that the channel receives; defaults to LOW.
 	Severity      Alert_Severity `protobuf:"varint,4,opt,name=severity,proto3,enum=servo.v1.Alert_Severity" json:"severity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -655,7 +655,7 @@ func (x *CreateAlertChannelRequest) GetSeverity() Alert_Severity {
 type CreateAlertChannelResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Channel *AlertChannel          `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
-	// What messages are signed with. It is not shown again.
+	// Secret that signs messages. It is not shown again.
 	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -705,10 +705,10 @@ func (x *CreateAlertChannelResponse) GetSecret() string {
 	return ""
 }
 
-// ListAlertChannelsRequest asks for all channels.
+// ListAlertChannelsRequest requests all channels.
 type ListAlertChannelsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for channels of the installation.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -751,7 +751,7 @@ func (x *ListAlertChannelsRequest) GetTenant() string {
 	return ""
 }
 
-// ListAlertChannelsResponse has them, by name.
+// ListAlertChannelsResponse has the channels by name.
 type ListAlertChannelsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Channels      []*AlertChannel        `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty"`
@@ -799,7 +799,7 @@ func (x *ListAlertChannelsResponse) GetChannels() []*AlertChannel {
 // TestAlertChannelRequest names a channel.
 type TestAlertChannelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for channels of the installation.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Channel       string `protobuf:"bytes,2,opt,name=channel,proto3" json:"channel,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -935,7 +935,7 @@ func (x *TestAlertChannelResponse) GetTook() *durationpb.Duration {
 // DeleteAlertChannelRequest names a channel.
 type DeleteAlertChannelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for channels of the installation.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Channel       string `protobuf:"bytes,2,opt,name=channel,proto3" json:"channel,omitempty"`
 	unknownFields protoimpl.UnknownFields

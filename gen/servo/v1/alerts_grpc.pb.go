@@ -31,21 +31,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AlertService shows what somebody must hear of, and looks after the channels that are told.
+// AlertService lists alerts and manages alert channels.
 // Calls without a tenant are about the installation.
 type AlertServiceClient interface {
-	// ListAlerts reads alerts, the newest first.
+	// ListAlerts lists alerts, the newest first.
 	ListAlerts(ctx context.Context, in *ListAlertsRequest, opts ...grpc.CallOption) (*ListAlertsResponse, error)
-	// GetAlert reads an alert, with what became of the messages about it.
+	// GetAlert returns an alert with the deliveries of its messages.
 	GetAlert(ctx context.Context, in *GetAlertRequest, opts ...grpc.CallOption) (*Alert, error)
-	// CreateAlertChannel makes a URL hear of alerts. The answer has the secret that messages are
-	// signed with: it is not shown again.
+	// CreateAlertChannel creates an alert channel. The answer has the secret that signs messages, which
+	// is not shown again.
 	CreateAlertChannel(ctx context.Context, in *CreateAlertChannelRequest, opts ...grpc.CallOption) (*CreateAlertChannelResponse, error)
-	// ListAlertChannels reads the channels, by name.
+	// ListAlertChannels lists the channels by name.
 	ListAlertChannels(ctx context.Context, in *ListAlertChannelsRequest, opts ...grpc.CallOption) (*ListAlertChannelsResponse, error)
-	// TestAlertChannel sends a test message to a channel now, and shows what its URL has answered.
+	// TestAlertChannel sends a test message to a channel and returns the answer of its URL.
 	TestAlertChannel(ctx context.Context, in *TestAlertChannelRequest, opts ...grpc.CallOption) (*TestAlertChannelResponse, error)
-	// DeleteAlertChannel ends a channel. What is on its way to it is dropped.
+	// DeleteAlertChannel deletes an alert channel. Undelivered messages are dropped.
 	DeleteAlertChannel(ctx context.Context, in *DeleteAlertChannelRequest, opts ...grpc.CallOption) (*DeleteAlertChannelResponse, error)
 }
 
@@ -121,21 +121,21 @@ func (c *alertServiceClient) DeleteAlertChannel(ctx context.Context, in *DeleteA
 // All implementations should embed UnimplementedAlertServiceServer
 // for forward compatibility.
 //
-// AlertService shows what somebody must hear of, and looks after the channels that are told.
+// AlertService lists alerts and manages alert channels.
 // Calls without a tenant are about the installation.
 type AlertServiceServer interface {
-	// ListAlerts reads alerts, the newest first.
+	// ListAlerts lists alerts, the newest first.
 	ListAlerts(context.Context, *ListAlertsRequest) (*ListAlertsResponse, error)
-	// GetAlert reads an alert, with what became of the messages about it.
+	// GetAlert returns an alert with the deliveries of its messages.
 	GetAlert(context.Context, *GetAlertRequest) (*Alert, error)
-	// CreateAlertChannel makes a URL hear of alerts. The answer has the secret that messages are
-	// signed with: it is not shown again.
+	// CreateAlertChannel creates an alert channel. The answer has the secret that signs messages, which
+	// is not shown again.
 	CreateAlertChannel(context.Context, *CreateAlertChannelRequest) (*CreateAlertChannelResponse, error)
-	// ListAlertChannels reads the channels, by name.
+	// ListAlertChannels lists the channels by name.
 	ListAlertChannels(context.Context, *ListAlertChannelsRequest) (*ListAlertChannelsResponse, error)
-	// TestAlertChannel sends a test message to a channel now, and shows what its URL has answered.
+	// TestAlertChannel sends a test message to a channel and returns the answer of its URL.
 	TestAlertChannel(context.Context, *TestAlertChannelRequest) (*TestAlertChannelResponse, error)
-	// DeleteAlertChannel ends a channel. What is on its way to it is dropped.
+	// DeleteAlertChannel deletes an alert channel. Undelivered messages are dropped.
 	DeleteAlertChannel(context.Context, *DeleteAlertChannelRequest) (*DeleteAlertChannelResponse, error)
 }
 

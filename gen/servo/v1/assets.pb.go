@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Asset is a node of the DAG: data with the code that makes it.
+// Asset is a node of the DAG: data with the code that produces it.
 type Asset struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// namespace/name
@@ -39,7 +39,7 @@ type Asset struct {
 	Tags        []string             `protobuf:"bytes,7,rep,name=tags,proto3" json:"tags,omitempty"`
 	Owners      []string             `protobuf:"bytes,8,rep,name=owners,proto3" json:"owners,omitempty"`
 	Code        *Code                `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`
-	// Set while its new tasks wait.
+	// Set while the asset is paused.
 	Paused        *AssetPause `protobuf:"bytes,10,opt,name=paused,proto3" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -145,7 +145,7 @@ func (x *Asset) GetPaused() *AssetPause {
 	return nil
 }
 
-// AssetPause says since when the new tasks of an asset wait, and why.
+// AssetPause has the time and the reason of an asset's pause.
 type AssetPause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PausedAt      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=paused_at,json=pausedAt,proto3" json:"paused_at,omitempty"`
@@ -206,7 +206,7 @@ func (x *AssetPause) GetReason() string {
 	return ""
 }
 
-// Code is how an asset is made: one of the three.
+// Code is the code of an asset: one of three kinds.
 type Code struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -305,7 +305,7 @@ func (*Code_Http) isCode_Kind() {}
 
 func (*Code_Go) isCode_Kind() {}
 
-// ExecCode is a command on the worker's machine.
+// ExecCode is a command on the worker's host.
 type ExecCode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Command       []string               `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
@@ -635,17 +635,17 @@ func (x *Parameter) GetEnum() []*structpb.Value {
 	return nil
 }
 
-// ListAssetsRequest asks for a page of assets.
+// ListAssetsRequest requests a page of assets.
 type ListAssetsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// Selection expressions, such as +gold/revenue or tag:daily; all assets if not said.
+	// Selection expressions, such as +gold/revenue or tag:daily; defaults to all assets.
 	Select []string `protobuf:"bytes,3,rep,name=select,proto3" json:"select,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -770,12 +770,12 @@ func (x *ListAssetsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// GetAssetRequest says which asset.
+// GetAssetRequest names an asset.
 type GetAssetRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Asset  string                 `protobuf:"bytes,2,opt,name=asset,proto3" json:"asset,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -832,14 +832,14 @@ func (x *GetAssetRequest) GetWorkspace() string {
 	return ""
 }
 
-// PauseAssetRequest says which asset, and why.
+// PauseAssetRequest names an asset and the reason.
 type PauseAssetRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Asset  string                 `protobuf:"bytes,2,opt,name=asset,proto3" json:"asset,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -903,14 +903,14 @@ func (x *PauseAssetRequest) GetReason() string {
 	return ""
 }
 
-// ResumeAssetRequest says which asset, and why.
+// ResumeAssetRequest names an asset and the reason.
 type ResumeAssetRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Asset  string                 `protobuf:"bytes,2,opt,name=asset,proto3" json:"asset,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -974,10 +974,10 @@ func (x *ResumeAssetRequest) GetReason() string {
 	return ""
 }
 
-// ResumeAssetResponse says what it was.
+// ResumeAssetResponse has the previous state.
 type ResumeAssetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// It was paused until now.
+	// The asset was paused.
 	WasPaused     bool `protobuf:"varint,1,opt,name=was_paused,json=wasPaused,proto3" json:"was_paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1020,15 +1020,15 @@ func (x *ResumeAssetResponse) GetWasPaused() bool {
 	return false
 }
 
-// ListPipelinesRequest says whose pipelines.
+// ListPipelinesRequest requests a page of pipelines.
 type ListPipelinesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

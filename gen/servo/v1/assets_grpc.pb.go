@@ -30,19 +30,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AssetService reads the assets and pipelines of a workspace's active deployment, and pauses
+// AssetService lists the assets and pipelines of a workspace's active deployment, and pauses
 // assets.
 type AssetServiceClient interface {
-	// ListAssets reads assets by key.
+	// ListAssets lists assets by key.
 	ListAssets(ctx context.Context, in *ListAssetsRequest, opts ...grpc.CallOption) (*ListAssetsResponse, error)
-	// GetAsset reads one asset. Its key has two parts: namespace/name.
+	// GetAsset returns an asset. Its key has two parts: namespace/name.
 	GetAsset(ctx context.Context, in *GetAssetRequest, opts ...grpc.CallOption) (*Asset, error)
-	// PauseAsset makes new tasks of an asset wait in READY, in every run of the workspace; what is
-	// queued or runs goes on. Pausing twice is the same as once.
+	// PauseAsset keeps new tasks of an asset in READY, in every run of the workspace. Queued and
+	// running tasks continue. Pausing a paused asset changes nothing.
 	PauseAsset(ctx context.Context, in *PauseAssetRequest, opts ...grpc.CallOption) (*Asset, error)
-	// ResumeAsset lets the tasks of an asset go on, also of one that is not deployed any more.
+	// ResumeAsset resumes an asset, even one that is no longer deployed.
 	ResumeAsset(ctx context.Context, in *ResumeAssetRequest, opts ...grpc.CallOption) (*ResumeAssetResponse, error)
-	// ListPipelines reads what can be run.
+	// ListPipelines lists pipelines by name.
 	ListPipelines(ctx context.Context, in *ListPipelinesRequest, opts ...grpc.CallOption) (*ListPipelinesResponse, error)
 }
 
@@ -108,19 +108,19 @@ func (c *assetServiceClient) ListPipelines(ctx context.Context, in *ListPipeline
 // All implementations should embed UnimplementedAssetServiceServer
 // for forward compatibility.
 //
-// AssetService reads the assets and pipelines of a workspace's active deployment, and pauses
+// AssetService lists the assets and pipelines of a workspace's active deployment, and pauses
 // assets.
 type AssetServiceServer interface {
-	// ListAssets reads assets by key.
+	// ListAssets lists assets by key.
 	ListAssets(context.Context, *ListAssetsRequest) (*ListAssetsResponse, error)
-	// GetAsset reads one asset. Its key has two parts: namespace/name.
+	// GetAsset returns an asset. Its key has two parts: namespace/name.
 	GetAsset(context.Context, *GetAssetRequest) (*Asset, error)
-	// PauseAsset makes new tasks of an asset wait in READY, in every run of the workspace; what is
-	// queued or runs goes on. Pausing twice is the same as once.
+	// PauseAsset keeps new tasks of an asset in READY, in every run of the workspace. Queued and
+	// running tasks continue. Pausing a paused asset changes nothing.
 	PauseAsset(context.Context, *PauseAssetRequest) (*Asset, error)
-	// ResumeAsset lets the tasks of an asset go on, also of one that is not deployed any more.
+	// ResumeAsset resumes an asset, even one that is no longer deployed.
 	ResumeAsset(context.Context, *ResumeAssetRequest) (*ResumeAssetResponse, error)
-	// ListPipelines reads what can be run.
+	// ListPipelines lists pipelines by name.
 	ListPipelines(context.Context, *ListPipelinesRequest) (*ListPipelinesResponse, error)
 }
 

@@ -27,15 +27,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State says whether slots fire.
+// State defines whether slots fire.
 type Config_State int32
 
 const (
 	Config_STATE_UNSPECIFIED Config_State = 0
 	Config_ACTIVE            Config_State = 1
-	// Until somebody resumes it.
+	// Slots are skipped until the config is resumed.
 	Config_PAUSED Config_State = 2
-	// Because somebody has said so, or because it has failed too often.
+	// Disabled by a user, or after too many failures.
 	Config_DISABLED Config_State = 3
 )
 
@@ -82,7 +82,7 @@ func (Config_State) EnumDescriptor() ([]byte, []int) {
 	return file_servo_v1_configs_proto_rawDescGZIP(), []int{7, 0}
 }
 
-// Action is what was done, or would be.
+// Action is the change of the config; with dry_run the change that would be made.
 type AppliedConfig_Action int32
 
 const (
@@ -135,7 +135,7 @@ func (AppliedConfig_Action) EnumDescriptor() ([]byte, []int) {
 	return file_servo_v1_configs_proto_rawDescGZIP(), []int{14, 0}
 }
 
-// Outcome is what became of them.
+// Outcome is the decision about these slots.
 type Slots_Outcome int32
 
 const (
@@ -147,11 +147,11 @@ const (
 	Slots_SKIPPED_DISABLED   Slots_Outcome = 4
 	Slots_SKIPPED_QUOTA      Slots_Outcome = 5
 	Slots_SKIPPED_DEPENDENCY Slots_Outcome = 6
-	// Missed, and dropped by policy.
+	// Missed, and dropped by the catchup policy.
 	Slots_SKIPPED_CATCHUP Slots_Outcome = 7
-	// Between an edit or a move and the next slot after it.
+	// Between a change or a move of the config and its next slot.
 	Slots_SKIPPED_EDITED Slots_Outcome = 8
-	// The run could not be made.
+	// The run could not be created.
 	Slots_ERROR Slots_Outcome = 9
 )
 
@@ -210,8 +210,7 @@ func (Slots_Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_servo_v1_configs_proto_rawDescGZIP(), []int{43, 0}
 }
 
-// ConfigSpec is what people say about a config, as they write it in files. Durations are text
-// such as 90s or 1h30m.
+// ConfigSpec is the definition of a config, as in files. Durations are text such as 90s or 1h30m.
 type ConfigSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A pipeline of the workspace's active deployment.
@@ -220,26 +219,26 @@ type ConfigSpec struct {
 	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// As the pipeline declares them.
 	Parameters *structpb.Struct `protobuf:"bytes,3,opt,name=parameters,proto3" json:"parameters,omitempty"`
-	// 1 (last) to 10 (first); 5 if not said.
+	// 1 (last) to 10 (first); defaults to 5.
 	Priority *int32         `protobuf:"varint,4,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	Trigger  *ConfigTrigger `protobuf:"bytes,5,opt,name=trigger,proto3" json:"trigger,omitempty"`
-	// A name of the IANA database; UTC if not said.
+	// A name of the IANA database; defaults to UTC.
 	Timezone  string            `protobuf:"bytes,6,opt,name=timezone,proto3" json:"timezone,omitempty"`
 	DependsOn *ConfigDependency `protobuf:"bytes,7,opt,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	// What a slot does while a run of the config has not ended: skip (if not said), buffer_one,
-	// buffer_all, allow or cancel_running.
+	// What a slot does while a run of the config is live: skip (default), buffer_one, buffer_all,
+	// allow or cancel_running.
 	Overlap string `protobuf:"bytes,8,opt,name=overlap,proto3" json:"overlap,omitempty"`
-	// With overlap allow: runs at once; no limit if not said.
+	// Maximum of concurrent runs with overlap allow; defaults to no limit.
 	MaxOverlap *int32         `protobuf:"varint,9,opt,name=max_overlap,json=maxOverlap,proto3,oneof" json:"max_overlap,omitempty"`
 	Catchup    *ConfigCatchup `protobuf:"bytes,10,opt,name=catchup,proto3" json:"catchup,omitempty"`
-	// Each config fires at its own place in this window after the slot.
+	// Window after the slot in which the config fires. Each config has a fixed delay in it.
 	Jitter string       `protobuf:"bytes,11,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	Retry  *ConfigRetry `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
-	// Past it a run is TIMED_OUT; 1h if not said.
+	// Maximum duration of a run, after which it is TIMED_OUT; defaults to 1h.
 	MaxExecution string `protobuf:"bytes,13,opt,name=max_execution,json=maxExecution,proto3" json:"max_execution,omitempty"`
-	// How late a run may start; 30m if not said.
+	// Maximum delay of a run's start; defaults to 30m.
 	SlaStartDelay string `protobuf:"bytes,14,opt,name=sla_start_delay,json=slaStartDelay,proto3" json:"sla_start_delay,omitempty"`
-	// One after the other; then the config is disabled. 5 if not said.
+	// Consecutive failures after which the config is disabled; defaults to 5.
 	MaxConsecutiveFailures *int32        `protobuf:"varint,15,opt,name=max_consecutive_failures,json=maxConsecutiveFailures,proto3,oneof" json:"max_consecutive_failures,omitempty"`
 	Alerts                 *ConfigAlerts `protobuf:"bytes,16,opt,name=alerts,proto3" json:"alerts,omitempty"`
 	unknownFields          protoimpl.UnknownFields
@@ -392,9 +391,9 @@ func (x *ConfigSpec) GetAlerts() *ConfigAlerts {
 // it.
 type ConfigAlerts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Failures until PIPELINE_FAILED (severity LOW); 1 if not set.
+	// Failures until PIPELINE_FAILED (severity LOW); defaults to 1.
 	Failures *int32 `protobuf:"varint,1,opt,name=failures,proto3,oneof" json:"failures,omitempty"`
-	// Failures until PIPELINE_FAILING (severity MEDIUM); 3 if not set, or failures if that is more.
+	// Failures until PIPELINE_FAILING (severity MEDIUM); defaults to 3, or failures if that is more.
 	MediumFailures *int32 `protobuf:"varint,2,opt,name=medium_failures,json=mediumFailures,proto3,oneof" json:"medium_failures,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -444,7 +443,7 @@ func (x *ConfigAlerts) GetMediumFailures() int32 {
 	return 0
 }
 
-// ConfigTrigger says when a config fires. Exactly one kind is said.
+// ConfigTrigger defines when a config fires. Exactly one kind is set.
 type ConfigTrigger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Five fields, or six with seconds in front; L, W, #, @daily and @every 90m.
@@ -453,13 +452,13 @@ type ConfigTrigger struct {
 	Template string `protobuf:"bytes,2,opt,name=template,proto3" json:"template,omitempty"`
 	// Elapsed time, such as 15m.
 	Interval string `protobuf:"bytes,3,opt,name=interval,proto3" json:"interval,omitempty"`
-	// Where intervals are counted from; the creation of the config if not said.
+	// Where intervals are counted from; defaults to the creation of the config.
 	Anchor *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	Event  *ConfigEvent           `protobuf:"bytes,5,opt,name=event,proto3" json:"event,omitempty"`
-	// Only when somebody triggers it.
+	// The config fires only by TriggerConfig.
 	Manual bool `protobuf:"varint,6,opt,name=manual,proto3" json:"manual,omitempty"`
-	// What the template said when the config was saved, or when the template was changed. It is
-	// not read.
+	// Cron expression of the template, as of the last change of the config or the template. Output
+	// only.
 	Expression    string `protobuf:"bytes,7,opt,name=expression,proto3" json:"expression,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -544,8 +543,8 @@ func (x *ConfigTrigger) GetExpression() string {
 	return ""
 }
 
-// ConfigEvent is what a config waits for: the success of another one of the workspace, or
-// something from outside.
+// ConfigEvent is the event that fires a config: the success of another config of the workspace, or an
+// external event.
 type ConfigEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Config        string                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
@@ -598,14 +597,13 @@ func (x *ConfigEvent) GetName() string {
 	return ""
 }
 
-// ConfigDependency lets a slot fire only if another config of the workspace has succeeded
-// lately.
+// ConfigDependency lets a slot fire only if another config of the workspace has succeeded recently.
 type ConfigDependency struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Config string                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
-	// Such as 26h.
+	// Maximum age of that success, such as 26h.
 	Within string `protobuf:"bytes,2,opt,name=within,proto3" json:"within,omitempty"`
-	// How long a slot waits for it; not at all if not said.
+	// How long a slot waits for the success; by default it does not wait.
 	Wait          string `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -662,12 +660,12 @@ func (x *ConfigDependency) GetWait() string {
 	return ""
 }
 
-// ConfigCatchup says what becomes of slots that were missed.
+// ConfigCatchup defines which missed slots fire.
 type ConfigCatchup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// latest (if not said), all or none.
+	// latest (default), all or none.
 	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// With all: the newest so many fire; 100 if not said.
+	// With policy all: how many of the newest slots fire; defaults to 100.
 	MaxSlots *int32 `protobuf:"varint,2,opt,name=max_slots,json=maxSlots,proto3,oneof" json:"max_slots,omitempty"`
 	// Older slots never fire.
 	Window        string `protobuf:"bytes,3,opt,name=window,proto3" json:"window,omitempty"`
@@ -726,8 +724,8 @@ func (x *ConfigCatchup) GetWindow() string {
 	return ""
 }
 
-// ConfigRetry is stronger than the policies of pipeline and assets. What is not said is taken
-// from them.
+// ConfigRetry overrides the retry policies of the pipeline and its assets. Fields that are not set keep
+// their values.
 type ConfigRetry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MaxAttempts   *int32                 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
@@ -738,7 +736,7 @@ type ConfigRetry struct {
 	RetryOn       []string               `protobuf:"bytes,6,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	NoRetryOn     []string               `protobuf:"bytes,7,rep,name=no_retry_on,json=noRetryOn,proto3" json:"no_retry_on,omitempty"`
 	TimeoutGrowth *float64               `protobuf:"fixed64,8,opt,name=timeout_growth,json=timeoutGrowth,proto3,oneof" json:"timeout_growth,omitempty"`
-	// How often a worker may die while it runs the task before the task fails; 3 if not set. Deaths
+	// How often a worker may die while it runs the task before the task fails; defaults to 3. Deaths
 	// use up no attempts.
 	MaxDeaths     *int32 `protobuf:"varint,9,opt,name=max_deaths,json=maxDeaths,proto3,oneof" json:"max_deaths,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -838,29 +836,29 @@ func (x *ConfigRetry) GetMaxDeaths() int32 {
 	return 0
 }
 
-// Config is a config with where it stands.
+// Config is a config with its state.
 type Config struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Tenant    string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Workspace string                 `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Name      string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// Counts the changes.
+	// Increases with each change.
 	Version int32        `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
 	State   Config_State `protobuf:"varint,6,opt,name=state,proto3,enum=servo.v1.Config_State" json:"state,omitempty"`
-	// What it says, with what was left out.
+	// The definition, with defaults filled in.
 	Spec *ConfigSpec `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Why it is disabled.
+	// Why the config is disabled.
 	DisabledReason string                 `protobuf:"bytes,8,opt,name=disabled_reason,json=disabledReason,proto3" json:"disabled_reason,omitempty"`
 	PausedAt       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=paused_at,json=pausedAt,proto3" json:"paused_at,omitempty"`
 	PauseNote      string                 `protobuf:"bytes,10,opt,name=pause_note,json=pauseNote,proto3" json:"pause_note,omitempty"`
-	// Where somebody has put the next slot.
+	// Time of a rescheduled next slot.
 	RescheduledTo *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=rescheduled_to,json=rescheduledTo,proto3" json:"rescheduled_to,omitempty"`
-	// Missing while it is paused or disabled, and without slots to come.
+	// Not set while the config is paused or disabled, or if it has no future slots.
 	NextSlot *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=next_slot,json=nextSlot,proto3" json:"next_slot,omitempty"`
-	// The next slot and the jitter; not there while nothing is to come.
+	// The next slot plus jitter; not set without a next slot.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
-	// That fired.
+	// The last slot that fired.
 	LastSlot            *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_slot,json=lastSlot,proto3" json:"last_slot,omitempty"`
 	LastRun             *LastRun               `protobuf:"bytes,15,opt,name=last_run,json=lastRun,proto3" json:"last_run,omitempty"`
 	LastSuccessAt       *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=last_success_at,json=lastSuccessAt,proto3" json:"last_success_at,omitempty"`
@@ -868,11 +866,11 @@ type Config struct {
 	CreatedBy           string                 `protobuf:"bytes,18,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt           *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt           *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// What became of its last slots, at most 20, the newest first; in lists that ask for it.
+	// Outcomes of up to 20 last slots, the newest first; only in lists with with_recent.
 	Recent []*RecentSlot `protobuf:"bytes,21,rep,name=recent,proto3" json:"recent,omitempty"`
-	// When it was deleted. A deleted config is read by its id, and so are its audit and its slots.
+	// When the config was deleted. A deleted config, its audit and its slots are found by id only.
 	DeletedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
-	// What its settings do together that is easily missed, for people.
+	// Warnings about combinations of fields with an unexpected effect.
 	Warnings      []string `protobuf:"bytes,23,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1069,17 +1067,17 @@ func (x *Config) GetWarnings() []string {
 	return nil
 }
 
-// RecentSlot is what became of a slot, or of consecutive slots that did not fire.
+// RecentSlot is the outcome of a slot, or of consecutive slots that did not fire.
 type RecentSlot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The first of them.
+	// The first of these slots.
 	Slot    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
 	Outcome Slots_Outcome          `protobuf:"varint,2,opt,name=outcome,proto3,enum=servo.v1.Slots_Outcome" json:"outcome,omitempty"`
 	// The run, if it fired.
 	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
-	// Where that run is.
+	// State of that run.
 	State Run_State `protobuf:"varint,4,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
-	// How many slots it stands for.
+	// Number of slots.
 	Count         int64 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1154,7 +1152,7 @@ func (x *RecentSlot) GetCount() int64 {
 type LastRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// How it has ended, if it has.
+	// State of the run, if it has ended.
 	State         Run_State              `protobuf:"varint,2,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
 	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1212,17 +1210,17 @@ func (x *LastRun) GetFinishedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// CreateConfigRequest says what to make.
+// CreateConfigRequest defines a new config.
 type CreateConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string      `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Name      string      `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Spec      *ConfigSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
-	// true if not said.
+	// Defaults to true.
 	Enabled *bool `protobuf:"varint,5,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1300,14 +1298,14 @@ func (x *CreateConfigRequest) GetReason() string {
 	return ""
 }
 
-// ConfigInput is one config as it should be.
+// ConfigInput is the wanted state of a config.
 type ConfigInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Spec  *ConfigSpec            `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// As it is if not said; a new one is enabled.
+	// Defaults to the current value, and to true for a new config.
 	Enabled *bool `protobuf:"varint,3,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
-	// That was read; 0 changes whatever is there.
+	// Version that the caller has read; 0 changes any version.
 	Version       int32 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1371,19 +1369,19 @@ func (x *ConfigInput) GetVersion() int32 {
 	return 0
 }
 
-// ApplyConfigsRequest says what configs of a workspace should be.
+// ApplyConfigsRequest has the wanted state of configs of a workspace.
 type ApplyConfigsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string         `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Configs   []*ConfigInput `protobuf:"bytes,3,rep,name=configs,proto3" json:"configs,omitempty"`
-	// Say what would change, and change nothing.
+	// Report the changes without applying them.
 	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// With dry_run: names of configs that other calls are going to save first, so that these may
-	// name them.
+	// With dry_run: names of configs that earlier calls will save, so that configs of this call may
+	// refer to them.
 	Coming        []string `protobuf:"bytes,6,rep,name=coming,proto3" json:"coming,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1461,7 +1459,7 @@ func (x *ApplyConfigsRequest) GetComing() []string {
 	return nil
 }
 
-// ApplyConfigsResponse says what became of each, in the order of the request.
+// ApplyConfigsResponse has the result of each config, in the order of the request.
 type ApplyConfigsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Configs       []*AppliedConfig       `protobuf:"bytes,1,rep,name=configs,proto3" json:"configs,omitempty"`
@@ -1530,18 +1528,18 @@ func (x *ApplyConfigsResponse) GetUnchanged() int32 {
 	return 0
 }
 
-// AppliedConfig is what became of a config.
+// AppliedConfig is the result of one config.
 type AppliedConfig struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Action AppliedConfig_Action   `protobuf:"varint,2,opt,name=action,proto3,enum=servo.v1.AppliedConfig_Action" json:"action,omitempty"`
-	// That it has now.
+	// Version after the call.
 	Version int32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	// What it said; of one that is changed.
+	// Definition before the change; set if the config changed.
 	Before *structpb.Struct `protobuf:"bytes,4,opt,name=before,proto3" json:"before,omitempty"`
-	// What it says; of one that is new or changed.
+	// Definition after the change; set if the config was created or changed.
 	After *structpb.Struct `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
-	// What its settings do together that is easily missed, for people.
+	// Warnings about combinations of fields with an unexpected effect.
 	Warnings      []string `protobuf:"bytes,6,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1619,29 +1617,29 @@ func (x *AppliedConfig) GetWarnings() []string {
 	return nil
 }
 
-// ListConfigsRequest asks for a page of configs.
+// ListConfigsRequest requests a page of configs.
 type ListConfigsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of all tenants, which come tenant by tenant.
+	// Empty lists the configs of all tenants, ordered by tenant.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// All workspaces if not said.
+	// Defaults to all workspaces.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Pipeline  string `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
-	// Labels as name=value, all of which it must have.
+	// Labels as name=value; a config must have all of them.
 	Label []string `protobuf:"bytes,4,rep,name=label,proto3" json:"label,omitempty"`
-	// All if not said.
+	// Defaults to all.
 	State Config_State `protobuf:"varint,5,opt,name=state,proto3,enum=servo.v1.Config_State" json:"state,omitempty"`
-	// How the name begins.
+	// Prefix of the name.
 	NamePrefix string `protobuf:"bytes,6,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those whose last run has failed, or that were disabled by failures.
+	// Only configs whose last run failed, or that were disabled after failures.
 	Failing bool `protobuf:"varint,9,opt,name=failing,proto3" json:"failing,omitempty"`
-	// With what became of the last slots of each.
+	// Include the outcomes of each config's last slots.
 	WithRecent bool `protobuf:"varint,10,opt,name=with_recent,json=withRecent,proto3" json:"with_recent,omitempty"`
-	// Only those that were deleted, instead of those that were not.
+	// Only deleted configs.
 	Deleted       bool `protobuf:"varint,11,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1808,13 +1806,13 @@ func (x *ListConfigsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// GetConfigRequest says which config.
+// GetConfigRequest names a config.
 type GetConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1877,17 +1875,17 @@ type UpdateConfigRequest struct {
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The new values. Without update_mask the fields that are set change, and those of alerts,
 	// catchup, depends_on and retry one by one; trigger, parameters and labels are replaced as a whole.
 	Spec *ConfigSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
-	// As it is if not set.
+	// Defaults to the current value.
 	Enabled *bool `protobuf:"varint,5,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
 	// The version that was read. 0 changes the newest one: if another call changes the config at the
 	// same time, the server reads it again.
 	Version int32 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The fields that change, such as spec.priority or spec.retry.max_delay; spec is all of them. A
 	// field that is named here and empty in the body gets its default. Other fields of the body are
@@ -1983,19 +1981,19 @@ func (x *UpdateConfigRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	return nil
 }
 
-// DeleteConfigRequest says which config.
+// DeleteConfigRequest names a config.
 type DeleteConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// The version that was read; 0 deletes whatever is there.
+	// Version that the caller has read; 0 deletes any version.
 	Version int32 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Delete it although others run after it or depend on it: their slots find that it has not
+	// Delete the config although others run after it or depend on it. Their slots treat it as not
 	// succeeded.
 	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2074,7 +2072,7 @@ func (x *DeleteConfigRequest) GetForce() bool {
 	return false
 }
 
-// DeleteConfigResponse has nothing to say.
+// DeleteConfigResponse is empty.
 type DeleteConfigResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2111,15 +2109,15 @@ func (*DeleteConfigResponse) Descriptor() ([]byte, []int) {
 	return file_servo_v1_configs_proto_rawDescGZIP(), []int{20}
 }
 
-// PauseConfigRequest says which config, and why.
+// PauseConfigRequest names a config and the reason.
 type PauseConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2183,15 +2181,15 @@ func (x *PauseConfigRequest) GetReason() string {
 	return ""
 }
 
-// ResumeConfigRequest says which config, and why.
+// ResumeConfigRequest names a config and the reason.
 type ResumeConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2255,26 +2253,26 @@ func (x *ResumeConfigRequest) GetReason() string {
 	return ""
 }
 
-// TriggerConfigRequest says which config.
+// TriggerConfigRequest names a config.
 type TriggerConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// A note of the caller, for people. Who has triggered the run is known from the key or token.
+	// Note of the caller. The actor is taken from the key or token.
 	Note string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
 	// How long to wait for a run that holds the lock, at most a minute. Without it, or if the
 	// time is over, the answer is that run, with already_running, if it has the same parameters,
 	// and 409 if it has others. A config that buffers creates a run that waits instead.
 	WaitForLock *durationpb.Duration `protobuf:"bytes,5,opt,name=wait_for_lock,json=waitForLock,proto3" json:"wait_for_lock,omitempty"`
-	// Where the tenant's quotas would refuse the run, make one that waits PENDING for its start.
+	// If a quota would refuse the run, create it as PENDING until the quota permits it.
 	WaitForQuota bool `protobuf:"varint,6,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
-	// Where a run with other parameters holds the lock, make one that waits PENDING until it is its
-	// turn, whatever the config's overlap.
+	// If a run with other parameters holds the lock, create the run as PENDING until the lock is free,
+	// regardless of the config's overlap policy.
 	Queue bool `protobuf:"varint,7,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Override parameters of the config for this run.
+	// Parameters of this run that override those of the config.
 	Parameters    *structpb.Struct `protobuf:"bytes,8,opt,name=parameters,proto3" json:"parameters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2366,19 +2364,19 @@ func (x *TriggerConfigRequest) GetParameters() *structpb.Struct {
 	return nil
 }
 
-// RescheduleConfigRequest says which config, and where its next slot goes.
+// RescheduleConfigRequest names a config and the new time of its next slot.
 type RescheduleConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// In the future, at most 400 days ahead.
 	Slot *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=slot,proto3" json:"slot,omitempty"`
-	// The version that was read; 0 changes whatever is there.
+	// Version that the caller has read; 0 changes any version.
 	Version int32 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2456,17 +2454,17 @@ func (x *RescheduleConfigRequest) GetReason() string {
 	return ""
 }
 
-// PreviewConfigRequest says which config, and how far.
+// PreviewConfigRequest names a config and the number of slots.
 type PreviewConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// Slots after this time; those that come next if not said.
+	// List slots after this time; defaults to the next ones.
 	After *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
-	// 1 to 1000; 10 if not said.
+	// 1 to 1000; defaults to 10.
 	Count         int32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2537,7 +2535,7 @@ func (x *PreviewConfigRequest) GetCount() int32 {
 	return 0
 }
 
-// PreviewConfigResponse is the slots that come, as if nothing changed.
+// PreviewConfigResponse has the next slots, if the config does not change.
 type PreviewConfigResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Slots         []*PreviewedSlot       `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
@@ -2590,20 +2588,20 @@ func (x *PreviewConfigResponse) GetTimezone() string {
 	return ""
 }
 
-// PreviewScheduleRequest says what is tried.
+// PreviewScheduleRequest has the schedule to preview.
 type PreviewScheduleRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string         `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Trigger   *ConfigTrigger `protobuf:"bytes,3,opt,name=trigger,proto3" json:"trigger,omitempty"`
-	// A name of the IANA database; UTC if not said.
+	// A name of the IANA database; defaults to UTC.
 	Timezone string `protobuf:"bytes,4,opt,name=timezone,proto3" json:"timezone,omitempty"`
-	// Such as 5m: a config fires somewhere in this window after the slot.
+	// Window after the slot in which a config would fire, such as 5m.
 	Jitter string `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
-	// Slots after this time; those that come next if not said.
+	// List slots after this time; defaults to the next ones.
 	After *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"`
-	// 1 to 1000; 10 if not said.
+	// 1 to 1000; defaults to 10.
 	Count         int32 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2688,13 +2686,13 @@ func (x *PreviewScheduleRequest) GetCount() int32 {
 	return 0
 }
 
-// PreviewScheduleResponse is the slots that would come.
+// PreviewScheduleResponse has the next slots of the schedule.
 type PreviewScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When each is due is the slot itself: its place in the jitter a config has from its id.
+	// Without jitter, because the delay of a config depends on its id.
 	Slots    []*PreviewedSlot `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
 	Timezone string           `protobuf:"bytes,2,opt,name=timezone,proto3" json:"timezone,omitempty"`
-	// What the trigger comes down to, if it names a template.
+	// Cron expression of the template, if the trigger names one.
 	Expression    string `protobuf:"bytes,3,opt,name=expression,proto3" json:"expression,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2751,19 +2749,19 @@ func (x *PreviewScheduleResponse) GetExpression() string {
 	return ""
 }
 
-// PreviewedSlot is a slot that comes.
+// PreviewedSlot is a future slot.
 type PreviewedSlot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Slot  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
-	// With the jitter of the config.
+	// The slot plus the config's jitter.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
-	// As a clock on the wall shows it, by RFC 3339.
+	// Local time of the slot, as RFC 3339.
 	Local string `protobuf:"bytes,3,opt,name=local,proto3" json:"local,omitempty"`
-	// What a change of the clock does to it, if anything.
+	// Effect of a daylight saving change on the slot, if any.
 	Note string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
-	// Where its data interval begins: the slot before.
+	// Start of the data interval: the previous slot.
 	IntervalStart *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=interval_start,json=intervalStart,proto3" json:"interval_start,omitempty"`
-	// The parameters of its run, if those of the config use {{ slot }} or {{ interval.start }}.
+	// Parameters of the run, if the config's parameters use {{ slot }} or {{ interval.start }}.
 	Parameters    *structpb.Struct `protobuf:"bytes,6,opt,name=parameters,proto3" json:"parameters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2841,17 +2839,17 @@ func (x *PreviewedSlot) GetParameters() *structpb.Struct {
 	return nil
 }
 
-// ListConfigAuditRequest asks for a page of what was done to a config.
+// ListConfigAuditRequest requests a page of the changes of a config.
 type ListConfigAuditRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id. Of a deleted config, the id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2922,7 +2920,7 @@ func (x *ListConfigAuditRequest) GetPageToken() string {
 	return ""
 }
 
-// ListConfigAuditResponse is a page of what was done.
+// ListConfigAuditResponse is a page of changes.
 type ListConfigAuditResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Entries []*ConfigAudit         `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
@@ -2976,10 +2974,10 @@ func (x *ListConfigAuditResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ConfigAudit is something that was done to a config.
+// ConfigAudit is a change of a config.
 type ConfigAudit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// That the config has had since.
+	// Version of the config after the change.
 	Version int32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// created, changed, paused, resumed, disabled, enabled, moved or deleted.
 	Action string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
@@ -2987,9 +2985,9 @@ type ConfigAudit struct {
 	At     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
 	Reason string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	Trace  string                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"`
-	// What the config said before; not there of one that is new.
+	// Definition before the change; not set for a new config.
 	Before *structpb.Struct `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`
-	// What it says since; not there of one that is deleted.
+	// Definition after the change; not set for a deleted config.
 	After         *structpb.Struct `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3081,21 +3079,21 @@ func (x *ConfigAudit) GetAfter() *structpb.Struct {
 	return nil
 }
 
-// ListSlotsRequest asks for a page of the ledger of a config.
+// ListSlotsRequest requests a page of the ledger of a config.
 type ListSlotsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id. Of a deleted config, the id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// Slots at or after.
+	// First slot, inclusive.
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// Slots before.
+	// Last slot, exclusive.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3180,21 +3178,20 @@ func (x *ListSlotsRequest) GetPageToken() string {
 	return ""
 }
 
-// GetOutcomesRequest says which config, and which days.
+// GetOutcomesRequest names a config and a range of days.
 type GetOutcomesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id. Of a deleted config, the id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// The first day, such as 2026-01-31; 29 days before the last one if not said.
+	// The first day, such as 2026-01-31; defaults to 29 days before the last one.
 	From string `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// The last day, which is included; today if not said. At most 400 days are counted. Days to come
-	// have the slots that come.
+	// The last day, inclusive; defaults to today. At most 400 days are counted. Future days have their
+	// future slots.
 	To string `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// Whose days: a name of the IANA database. That of the config if not said; UTC of one that is
-	// deleted.
+	// Time zone of the days, by its IANA name; defaults to the config's, and to UTC for a deleted config.
 	Timezone      string `protobuf:"bytes,6,opt,name=timezone,proto3" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3272,20 +3269,20 @@ func (x *GetOutcomesRequest) GetTimezone() string {
 	return ""
 }
 
-// ConfigOutcomes are what became of the slots of a config, by day.
+// ConfigOutcomes has the outcomes of a config's slots by day.
 type ConfigOutcomes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the days.
+	// Time zone of the days.
 	Timezone string `protobuf:"bytes,1,opt,name=timezone,proto3" json:"timezone,omitempty"`
 	// The first day and the last.
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	To   string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// The oldest first, those without a slot left out.
+	// The oldest first. Days without slots are left out.
 	Days []*DayOutcomes `protobuf:"bytes,4,rep,name=days,proto3" json:"days,omitempty"`
-	// If there are more slots than are counted (20,000 that fired, and as many lines of those that did
-	// not), the oldest one that was: of its day and those before it not everything is counted.
+	// Oldest counted slot, if there are more slots than are counted (20,000 that fired, and as many
+	// ranges that did not). The counts of its day and earlier days are incomplete.
 	CountedFrom *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=counted_from,json=countedFrom,proto3" json:"counted_from,omitempty"`
-	// If more than 1,000 slots come in these days, the last one that was counted.
+	// Last counted slot, if these days have more than 1,000 future slots.
 	CountedTo     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=counted_to,json=countedTo,proto3" json:"counted_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3363,29 +3360,29 @@ func (x *ConfigOutcomes) GetCountedTo() *timestamppb.Timestamp {
 	return nil
 }
 
-// DayOutcomes are what became of the slots of one day.
+// DayOutcomes has the outcomes of the slots of one day.
 type DayOutcomes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Day   string                 `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"`
-	// When it begins and ends: it may be shorter or longer than 24 hours.
+	// Start and end of the day, which may be shorter or longer than 24 hours.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	To   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// Slots that fired, by where their runs are.
+	// Slots that fired, by the state of their runs.
 	Succeeded int64 `protobuf:"varint,4,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed    int64 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
 	TimedOut  int64 `protobuf:"varint,6,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	Cancelled int64 `protobuf:"varint,7,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// Begun, and not ended.
+	// Started and not ended.
 	Running int64 `protobuf:"varint,8,opt,name=running,proto3" json:"running,omitempty"`
-	// Not begun.
+	// Not started.
 	Waiting int64 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Whose runs are not kept any more.
+	// The runs were deleted by retention.
 	Unknown int64 `protobuf:"varint,10,opt,name=unknown,proto3" json:"unknown,omitempty"`
-	// Of all these, those whose runs began later than was promised, or took too long.
+	// Slots among these whose runs started too late or took too long.
 	SlaMissed int64 `protobuf:"varint,11,opt,name=sla_missed,json=slaMissed,proto3" json:"sla_missed,omitempty"`
 	// Slots that did not fire, by cause.
 	Skipped []*SkippedOutcome `protobuf:"bytes,12,rep,name=skipped,proto3" json:"skipped,omitempty"`
-	// Slots that come.
+	// Future slots.
 	Next          int64 `protobuf:"varint,13,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3512,13 +3509,13 @@ func (x *DayOutcomes) GetNext() int64 {
 	return 0
 }
 
-// SkippedOutcome are slots of a day that did not fire, for one cause.
+// SkippedOutcome counts the slots of a day that did not fire, by cause.
 type SkippedOutcome struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Outcome Slots_Outcome          `protobuf:"varint,1,opt,name=outcome,proto3,enum=servo.v1.Slots_Outcome" json:"outcome,omitempty"`
-	// That lie in lines of the ledger of this day alone.
+	// Slots in ranges of the ledger that lie within this day.
 	Slots int64 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
-	// A line over several days has some here besides, which nobody has counted by day.
+	// A range over several days has more slots on this day, which are not counted by day.
 	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3581,7 +3578,7 @@ type FindHolesRequest struct {
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id. Of a deleted config, the id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3638,12 +3635,12 @@ func (x *FindHolesRequest) GetWorkspace() string {
 	return ""
 }
 
-// FindHolesResponse is where the ledger and the config's slots disagree.
+// FindHolesResponse has the differences between the ledger and the config's schedule.
 type FindHolesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was looked at: slots up to here are decided.
+	// Slots up to this time are decided and were compared.
 	DecidedUntil *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=decided_until,json=decidedUntil,proto3" json:"decided_until,omitempty"`
-	// Slots that fired, and those that did not, as the ledger has them.
+	// Slots in the ledger that fired, and that did not.
 	Fired         int64   `protobuf:"varint,2,opt,name=fired,proto3" json:"fired,omitempty"`
 	Skipped       int64   `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	Holes         []*Hole `protobuf:"bytes,4,rep,name=holes,proto3" json:"holes,omitempty"`
@@ -3709,12 +3706,12 @@ func (x *FindHolesResponse) GetHoles() []*Hole {
 	return nil
 }
 
-// Hole is one disagreement.
+// Hole is one difference.
 type Hole struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	From  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
 	To    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
-	// How many slots are missing, or too many.
+	// Number of missing or extra slots.
 	Slots int64 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
 	// UNDECIDED, DECIDED_TWICE, NO_SLOT or MISCOUNTED.
 	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
@@ -3786,7 +3783,7 @@ type ExplainConfigRequest struct {
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A name or an id.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Where the name is looked for; "default" if not said.
+	// Workspace of the config, if it is given by name; defaults to "default".
 	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3900,20 +3897,20 @@ func (x *ListSlotsResponse) GetNextPageToken() string {
 // Slots is a slot that fired, or consecutive slots that did not, for one cause.
 type Slots struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The first and the last of them.
+	// The first and the last of these slots.
 	From    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
 	To      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	Count   int64                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	Outcome Slots_Outcome          `protobuf:"varint,4,opt,name=outcome,proto3,enum=servo.v1.Slots_Outcome" json:"outcome,omitempty"`
 	Reason  string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// That was made, or that held the lock.
+	// The run that was created, or that held the lock.
 	Run string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
-	// Of the config, when they did not fire.
+	// Version of the config, for slots that did not fire.
 	ConfigVersion int32                  `protobuf:"varint,7,opt,name=config_version,json=configVersion,proto3" json:"config_version,omitempty"`
 	DecidedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
-	// The server that has decided.
+	// The server that decided.
 	DecidedBy string `protobuf:"bytes,9,opt,name=decided_by,json=decidedBy,proto3" json:"decided_by,omitempty"`
-	// Where the run is, if it fired; not there if the run is not kept any more.
+	// State of the run, if the slot fired; not set if the run was deleted by retention.
 	State         Run_State `protobuf:"varint,10,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4019,12 +4016,12 @@ func (x *Slots) GetState() Run_State {
 	return Run_STATE_UNSPECIFIED
 }
 
-// TickRequest bounds what is done at once.
+// TickRequest bounds the work of a tick.
 type TickRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Configs in one transaction; 1000 if not said.
+	// Configs in one transaction; defaults to 1000.
 	BatchSize int32 `protobuf:"varint,1,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
-	// When to stop although more is due; 600 s if not said.
+	// Maximum duration; defaults to 600 s.
 	MaxProcessingTime *durationpb.Duration `protobuf:"bytes,2,opt,name=max_processing_time,json=maxProcessingTime,proto3" json:"max_processing_time,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -4074,7 +4071,7 @@ func (x *TickRequest) GetMaxProcessingTime() *durationpb.Duration {
 	return nil
 }
 
-// TickResponse is what was done.
+// TickResponse has the work of a tick.
 type TickResponse struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	ConfigsProcessed int64                  `protobuf:"varint,1,opt,name=configs_processed,json=configsProcessed,proto3" json:"configs_processed,omitempty"`

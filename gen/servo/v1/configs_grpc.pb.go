@@ -42,50 +42,50 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ConfigService looks after configs: a tenant's use of a pipeline, what it runs with and when
-// it fires. A config is named in the path by its name, which is looked for in the workspace
-// that the query names, or by its id.
+// ConfigService manages configs. A config is a tenant's use of a pipeline, with its parameters and
+// schedule. Paths name a config by its id, or by its name within the workspace of the query.
 type ConfigServiceClient interface {
-	// CreateConfig makes a config. One of the same name is a conflict.
+	// CreateConfig creates a config. A duplicate name is a conflict.
 	CreateConfig(ctx context.Context, in *CreateConfigRequest, opts ...grpc.CallOption) (*Config, error)
-	// ApplyConfigs makes up to 1000 configs of a workspace what they should be: all of them, or
-	// none if one is wrong. What is so already stays as it is.
+	// ApplyConfigs creates and updates up to 1000 configs of a workspace: all of them, or none if one
+	// is invalid. Configs that already match stay unchanged.
 	ApplyConfigs(ctx context.Context, in *ApplyConfigsRequest, opts ...grpc.CallOption) (*ApplyConfigsResponse, error)
-	// ListConfigs reads configs, the oldest first.
+	// ListConfigs lists configs, the oldest first.
 	ListConfigs(ctx context.Context, in *ListConfigsRequest, opts ...grpc.CallOption) (*ListConfigsResponse, error)
-	// GetConfig reads a config.
+	// GetConfig returns a config.
 	GetConfig(ctx context.Context, in *GetConfigRequest, opts ...grpc.CallOption) (*Config, error)
-	// UpdateConfig changes the fields that the request names, and leaves the others. Another version
-	// than the one that was read is a conflict.
+	// UpdateConfig updates the fields that the request names. A version other than the current one is
+	// a conflict.
 	UpdateConfig(ctx context.Context, in *UpdateConfigRequest, opts ...grpc.CallOption) (*Config, error)
-	// DeleteConfig ends a config. Its runs go on, its ledger stays, its name is free. While other
-	// configs run after it or depend on it that is a conflict, unless it is forced.
+	// DeleteConfig deletes a config. Its runs continue, its slots and audit remain, and its name can be
+	// used again. Deleting a config that other configs run after or depend on is a conflict, unless
+	// force is set.
 	DeleteConfig(ctx context.Context, in *DeleteConfigRequest, opts ...grpc.CallOption) (*DeleteConfigResponse, error)
-	// PauseConfig stops the slots of a config. Twice is the same as once.
+	// PauseConfig pauses a config: its slots are skipped. A paused config stays paused.
 	PauseConfig(ctx context.Context, in *PauseConfigRequest, opts ...grpc.CallOption) (*Config, error)
-	// ResumeConfig lets the next slot fire, of a config that is paused or disabled. Its failures
-	// are counted anew.
+	// ResumeConfig resumes a paused or disabled config: its next slot fires. The count of consecutive
+	// failures is reset.
 	ResumeConfig(ctx context.Context, in *ResumeConfigRequest, opts ...grpc.CallOption) (*Config, error)
-	// TriggerConfig makes a run of a config now. Its slots stay as they are. The header
+	// TriggerConfig creates a run of a config now. Its slots do not change. The header
 	// Idempotency-Key (or the metadata idempotency-key) makes a repeat return the first run.
 	TriggerConfig(ctx context.Context, in *TriggerConfigRequest, opts ...grpc.CallOption) (*TriggerRunResponse, error)
-	// RescheduleConfig puts the next slot of a config elsewhere. The slots after it stay.
+	// RescheduleConfig moves the next slot of a config. Later slots do not change.
 	RescheduleConfig(ctx context.Context, in *RescheduleConfigRequest, opts ...grpc.CallOption) (*Config, error)
-	// PreviewConfig says which slots come next.
+	// PreviewConfig lists the next slots of a config.
 	PreviewConfig(ctx context.Context, in *PreviewConfigRequest, opts ...grpc.CallOption) (*PreviewConfigResponse, error)
-	// PreviewSchedule lists the slots of a trigger that nothing has been saved for. What is wrong
-	// with it is said as when a config is saved.
+	// PreviewSchedule lists the next slots of a trigger without saving it. An invalid trigger is refused
+	// with the errors of CreateConfig.
 	PreviewSchedule(ctx context.Context, in *PreviewScheduleRequest, opts ...grpc.CallOption) (*PreviewScheduleResponse, error)
-	// ListConfigAudit reads what was done to a config, the newest first.
+	// ListConfigAudit lists the changes of a config, the newest first.
 	ListConfigAudit(ctx context.Context, in *ListConfigAuditRequest, opts ...grpc.CallOption) (*ListConfigAuditResponse, error)
-	// ListSlots reads what became of the slots of a config, the newest first.
+	// ListSlots lists the decided slots of a config with their outcomes, the newest first.
 	ListSlots(ctx context.Context, in *ListSlotsRequest, opts ...grpc.CallOption) (*ListSlotsResponse, error)
-	// GetOutcomes counts what became of the slots of a config, day by day.
+	// GetOutcomes counts the outcomes of a config's slots by day.
 	GetOutcomes(ctx context.Context, in *GetOutcomesRequest, opts ...grpc.CallOption) (*ConfigOutcomes, error)
-	// FindHoles holds the ledger of a config against its history: each slot that it should have had
-	// must have one outcome. Without holes the answer has none.
+	// FindHoles compares the slot ledger of a config with its history: each slot of its schedule must
+	// have exactly one outcome. The answer lists the differences.
 	FindHoles(ctx context.Context, in *FindHolesRequest, opts ...grpc.CallOption) (*FindHolesResponse, error)
-	// ExplainConfig says why a config has not fired yet, by the rules of the loop that fires it.
+	// ExplainConfig explains why a config has not fired yet, by the rules of the scheduler.
 	ExplainConfig(ctx context.Context, in *ExplainConfigRequest, opts ...grpc.CallOption) (*Explanation, error)
 }
 
@@ -271,50 +271,50 @@ func (c *configServiceClient) ExplainConfig(ctx context.Context, in *ExplainConf
 // All implementations should embed UnimplementedConfigServiceServer
 // for forward compatibility.
 //
-// ConfigService looks after configs: a tenant's use of a pipeline, what it runs with and when
-// it fires. A config is named in the path by its name, which is looked for in the workspace
-// that the query names, or by its id.
+// ConfigService manages configs. A config is a tenant's use of a pipeline, with its parameters and
+// schedule. Paths name a config by its id, or by its name within the workspace of the query.
 type ConfigServiceServer interface {
-	// CreateConfig makes a config. One of the same name is a conflict.
+	// CreateConfig creates a config. A duplicate name is a conflict.
 	CreateConfig(context.Context, *CreateConfigRequest) (*Config, error)
-	// ApplyConfigs makes up to 1000 configs of a workspace what they should be: all of them, or
-	// none if one is wrong. What is so already stays as it is.
+	// ApplyConfigs creates and updates up to 1000 configs of a workspace: all of them, or none if one
+	// is invalid. Configs that already match stay unchanged.
 	ApplyConfigs(context.Context, *ApplyConfigsRequest) (*ApplyConfigsResponse, error)
-	// ListConfigs reads configs, the oldest first.
+	// ListConfigs lists configs, the oldest first.
 	ListConfigs(context.Context, *ListConfigsRequest) (*ListConfigsResponse, error)
-	// GetConfig reads a config.
+	// GetConfig returns a config.
 	GetConfig(context.Context, *GetConfigRequest) (*Config, error)
-	// UpdateConfig changes the fields that the request names, and leaves the others. Another version
-	// than the one that was read is a conflict.
+	// UpdateConfig updates the fields that the request names. A version other than the current one is
+	// a conflict.
 	UpdateConfig(context.Context, *UpdateConfigRequest) (*Config, error)
-	// DeleteConfig ends a config. Its runs go on, its ledger stays, its name is free. While other
-	// configs run after it or depend on it that is a conflict, unless it is forced.
+	// DeleteConfig deletes a config. Its runs continue, its slots and audit remain, and its name can be
+	// used again. Deleting a config that other configs run after or depend on is a conflict, unless
+	// force is set.
 	DeleteConfig(context.Context, *DeleteConfigRequest) (*DeleteConfigResponse, error)
-	// PauseConfig stops the slots of a config. Twice is the same as once.
+	// PauseConfig pauses a config: its slots are skipped. A paused config stays paused.
 	PauseConfig(context.Context, *PauseConfigRequest) (*Config, error)
-	// ResumeConfig lets the next slot fire, of a config that is paused or disabled. Its failures
-	// are counted anew.
+	// ResumeConfig resumes a paused or disabled config: its next slot fires. The count of consecutive
+	// failures is reset.
 	ResumeConfig(context.Context, *ResumeConfigRequest) (*Config, error)
-	// TriggerConfig makes a run of a config now. Its slots stay as they are. The header
+	// TriggerConfig creates a run of a config now. Its slots do not change. The header
 	// Idempotency-Key (or the metadata idempotency-key) makes a repeat return the first run.
 	TriggerConfig(context.Context, *TriggerConfigRequest) (*TriggerRunResponse, error)
-	// RescheduleConfig puts the next slot of a config elsewhere. The slots after it stay.
+	// RescheduleConfig moves the next slot of a config. Later slots do not change.
 	RescheduleConfig(context.Context, *RescheduleConfigRequest) (*Config, error)
-	// PreviewConfig says which slots come next.
+	// PreviewConfig lists the next slots of a config.
 	PreviewConfig(context.Context, *PreviewConfigRequest) (*PreviewConfigResponse, error)
-	// PreviewSchedule lists the slots of a trigger that nothing has been saved for. What is wrong
-	// with it is said as when a config is saved.
+	// PreviewSchedule lists the next slots of a trigger without saving it. An invalid trigger is refused
+	// with the errors of CreateConfig.
 	PreviewSchedule(context.Context, *PreviewScheduleRequest) (*PreviewScheduleResponse, error)
-	// ListConfigAudit reads what was done to a config, the newest first.
+	// ListConfigAudit lists the changes of a config, the newest first.
 	ListConfigAudit(context.Context, *ListConfigAuditRequest) (*ListConfigAuditResponse, error)
-	// ListSlots reads what became of the slots of a config, the newest first.
+	// ListSlots lists the decided slots of a config with their outcomes, the newest first.
 	ListSlots(context.Context, *ListSlotsRequest) (*ListSlotsResponse, error)
-	// GetOutcomes counts what became of the slots of a config, day by day.
+	// GetOutcomes counts the outcomes of a config's slots by day.
 	GetOutcomes(context.Context, *GetOutcomesRequest) (*ConfigOutcomes, error)
-	// FindHoles holds the ledger of a config against its history: each slot that it should have had
-	// must have one outcome. Without holes the answer has none.
+	// FindHoles compares the slot ledger of a config with its history: each slot of its schedule must
+	// have exactly one outcome. The answer lists the differences.
 	FindHoles(context.Context, *FindHolesRequest) (*FindHolesResponse, error)
-	// ExplainConfig says why a config has not fired yet, by the rules of the loop that fires it.
+	// ExplainConfig explains why a config has not fired yet, by the rules of the scheduler.
 	ExplainConfig(context.Context, *ExplainConfigRequest) (*Explanation, error)
 }
 
@@ -790,9 +790,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SchedulerService drives the firing of slots from outside.
+// SchedulerService fires slots on request.
 type SchedulerServiceClient interface {
-	// Tick fires what is due, as the servers do by themselves every second.
+	// Tick fires due slots, as servers do every second.
 	Tick(ctx context.Context, in *TickRequest, opts ...grpc.CallOption) (*TickResponse, error)
 }
 
@@ -818,9 +818,9 @@ func (c *schedulerServiceClient) Tick(ctx context.Context, in *TickRequest, opts
 // All implementations should embed UnimplementedSchedulerServiceServer
 // for forward compatibility.
 //
-// SchedulerService drives the firing of slots from outside.
+// SchedulerService fires slots on request.
 type SchedulerServiceServer interface {
-	// Tick fires what is due, as the servers do by themselves every second.
+	// Tick fires due slots, as servers do every second.
 	Tick(context.Context, *TickRequest) (*TickResponse, error)
 }
 

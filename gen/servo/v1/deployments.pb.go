@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Action is what happens to it.
+// Action is the kind of change.
 type DeploymentChange_Action int32
 
 const (
@@ -88,7 +88,7 @@ type Deployment struct {
 	// Whether new runs of the workspace use it.
 	Active    bool                   `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// Left out of lists.
+	// Not set in lists.
 	Manifest      *structpb.Struct `protobuf:"bytes,6,opt,name=manifest,proto3" json:"manifest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -166,15 +166,15 @@ func (x *Deployment) GetManifest() *structpb.Struct {
 	return nil
 }
 
-// DeployRequest brings a manifest.
+// DeployRequest has a manifest.
 type DeployRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// The manifest as JSON; at most 1 MiB.
 	Manifest *structpb.Struct `protobuf:"bytes,3,opt,name=manifest,proto3" json:"manifest,omitempty"`
-	// Only check, and say what would change.
+	// Validate the manifest and return the changes without applying them.
 	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -238,18 +238,18 @@ func (x *DeployRequest) GetDryRun() bool {
 	return false
 }
 
-// DeployResponse says what changed, or would.
+// DeployResponse has the changes of a deployment.
 type DeployResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Without an id after a dry run of a manifest that is new.
+	// Without an id after a dry run of a new manifest.
 	Deployment *Deployment `protobuf:"bytes,1,opt,name=deployment,proto3" json:"deployment,omitempty"`
-	// The active deployment has this very manifest.
+	// The active deployment has the same manifest.
 	Unchanged bool                `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
 	Changes   []*DeploymentChange `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Active configs of the workspace that name a pipeline which the manifest does not have: their
+	// Active configs of the workspace whose pipeline is not in the manifest: their
 	// slots fail. At most 100, by name.
 	OrphanedConfigs []*OrphanedConfig `protobuf:"bytes,4,rep,name=orphaned_configs,json=orphanedConfigs,proto3" json:"orphaned_configs,omitempty"`
-	// Assets that no live worker can run now. They are deployed all the same.
+	// Assets that no live worker can run now. They are deployed nevertheless.
 	WorkerWarnings []*WorkerWarning `protobuf:"bytes,6,rep,name=worker_warnings,json=workerWarnings,proto3" json:"worker_warnings,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -373,7 +373,7 @@ func (x *OrphanedConfig) GetPipeline() string {
 	return ""
 }
 
-// WorkerWarning is what assets of a pool need and no live worker of it has.
+// WorkerWarning is a capability that assets of a pool need and no live worker of it has.
 type WorkerWarning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pool  string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
@@ -452,7 +452,7 @@ func (x *WorkerWarning) GetRemedy() string {
 	return ""
 }
 
-// DeploymentChange is one asset or pipeline that is not as it was.
+// DeploymentChange is an asset or pipeline that was added, changed or removed.
 type DeploymentChange struct {
 	state  protoimpl.MessageState  `protogen:"open.v1"`
 	Action DeploymentChange_Action `protobuf:"varint,1,opt,name=action,proto3,enum=servo.v1.DeploymentChange_Action" json:"action,omitempty"`
@@ -460,7 +460,7 @@ type DeploymentChange struct {
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The asset's key or the pipeline's name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Which fields differ, of something that changed.
+	// Names of the changed fields.
 	Fields        []string `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -524,7 +524,7 @@ func (x *DeploymentChange) GetFields() []string {
 	return nil
 }
 
-// GetDeploymentRequest says which deployment.
+// GetDeploymentRequest names a deployment.
 type GetDeploymentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -577,15 +577,15 @@ func (x *GetDeploymentRequest) GetDeployment() string {
 	return ""
 }
 
-// ListDeploymentsRequest asks for a page of deployments.
+// ListDeploymentsRequest requests a page of deployments.
 type ListDeploymentsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// All workspaces if not said.
+	// Defaults to all workspaces.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

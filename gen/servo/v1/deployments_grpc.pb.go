@@ -32,12 +32,12 @@ const (
 // workspace.
 type DeploymentServiceClient interface {
 	// Deploy registers a manifest and makes it the active deployment of a workspace. The same
-	// manifest again is the same deployment. With dry_run nothing is changed and the answer
-	// says what would be.
+	// manifest again is the same deployment. With dry_run nothing changes and the answer
+	// has the changes that would be made.
 	Deploy(ctx context.Context, in *DeployRequest, opts ...grpc.CallOption) (*DeployResponse, error)
-	// GetDeployment reads a deployment with its manifest.
+	// GetDeployment returns a deployment with its manifest.
 	GetDeployment(ctx context.Context, in *GetDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error)
-	// ListDeployments reads deployments, the newest first, without their manifests.
+	// ListDeployments lists deployments without their manifests, the newest first.
 	ListDeployments(ctx context.Context, in *ListDeploymentsRequest, opts ...grpc.CallOption) (*ListDeploymentsResponse, error)
 }
 
@@ -87,12 +87,12 @@ func (c *deploymentServiceClient) ListDeployments(ctx context.Context, in *ListD
 // workspace.
 type DeploymentServiceServer interface {
 	// Deploy registers a manifest and makes it the active deployment of a workspace. The same
-	// manifest again is the same deployment. With dry_run nothing is changed and the answer
-	// says what would be.
+	// manifest again is the same deployment. With dry_run nothing changes and the answer
+	// has the changes that would be made.
 	Deploy(context.Context, *DeployRequest) (*DeployResponse, error)
-	// GetDeployment reads a deployment with its manifest.
+	// GetDeployment returns a deployment with its manifest.
 	GetDeployment(context.Context, *GetDeploymentRequest) (*Deployment, error)
-	// ListDeployments reads deployments, the newest first, without their manifests.
+	// ListDeployments lists deployments without their manifests, the newest first.
 	ListDeployments(context.Context, *ListDeploymentsRequest) (*ListDeploymentsResponse, error)
 }
 

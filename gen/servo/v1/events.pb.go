@@ -25,14 +25,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is how far it is.
+// State is the state of an external event.
 type OutsideEvent_State int32
 
 const (
 	OutsideEvent_STATE_UNSPECIFIED OutsideEvent_State = 0
-	// Some configs that listen have not got their run yet.
+	// Some listening configs have no run yet.
 	OutsideEvent_PENDING OutsideEvent_State = 1
-	// All have, or have not for a reason.
+	// Every listening config has a run, or a reason for having none.
 	OutsideEvent_DONE OutsideEvent_State = 2
 )
 
@@ -77,19 +77,19 @@ func (OutsideEvent_State) EnumDescriptor() ([]byte, []int) {
 	return file_servo_v1_events_proto_rawDescGZIP(), []int{3, 0}
 }
 
-// SendEventRequest is something that has happened.
+// SendEventRequest is an external event.
 type SendEventRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// As configs name it in their trigger, such as billing.exported.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// What tells this event from others, such as the id that it has at its source.
+	// Unique key of the event, such as its id at the source.
 	DedupeKey string `protobuf:"bytes,4,opt,name=dedupe_key,json=dedupeKey,proto3" json:"dedupe_key,omitempty"`
-	// Over the parameters of the configs that listen, name by name.
+	// Parameters that override those of the listening configs.
 	Parameters *structpb.Struct `protobuf:"bytes,5,opt,name=parameters,proto3" json:"parameters,omitempty"`
-	// For people.
+	// Reason of the event, for the audit.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -167,11 +167,11 @@ func (x *SendEventRequest) GetReason() string {
 	return ""
 }
 
-// SendEventResponse is the event that was taken in, now or before.
+// SendEventResponse has the accepted event.
 type SendEventResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Event *OutsideEvent          `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
-	// The key was sent before: nothing new has come of this call.
+	// The dedupe_key was sent before: this call has no effect.
 	Duplicate     bool `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -221,7 +221,7 @@ func (x *SendEventResponse) GetDuplicate() bool {
 	return false
 }
 
-// GetEventRequest says which event.
+// GetEventRequest names an event.
 type GetEventRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -274,7 +274,7 @@ func (x *GetEventRequest) GetEvent() string {
 	return ""
 }
 
-// OutsideEvent is something that has happened outside, and what has come of it.
+// OutsideEvent is an external event with its runs.
 type OutsideEvent struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Id         string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -288,12 +288,12 @@ type OutsideEvent struct {
 	ReceivedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=received_at,json=receivedAt,proto3" json:"received_at,omitempty"`
 	State      OutsideEvent_State     `protobuf:"varint,10,opt,name=state,proto3,enum=servo.v1.OutsideEvent_State" json:"state,omitempty"`
 	DoneAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=done_at,json=doneAt,proto3" json:"done_at,omitempty"`
-	// Configs that listened when it came.
+	// Number of listening configs when the event arrived.
 	Listeners int32 `protobuf:"varint,12,opt,name=listeners,proto3" json:"listeners,omitempty"`
-	// That were made so far.
+	// Number of created runs so far.
 	Runs int32 `protobuf:"varint,13,opt,name=runs,proto3" json:"runs,omitempty"`
-	// How many configs got none, by cause as in the ledger of slots: SKIPPED_OVERLAP,
-	// SKIPPED_QUOTA, or ERROR if the run could not be made.
+	// Number of configs without a run, by cause: SKIPPED_OVERLAP,
+	// SKIPPED_QUOTA, or ERROR if the run could not be created.
 	Skipped       map[string]int32 `protobuf:"bytes,14,rep,name=skipped,proto3" json:"skipped,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -427,22 +427,22 @@ func (x *OutsideEvent) GetSkipped() map[string]int32 {
 	return nil
 }
 
-// ListEventsRequest asks for a page of recorded events.
+// ListEventsRequest requests a page of recorded events.
 type ListEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of all tenants and of the installation.
+	// Empty for events of all tenants and of the installation.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// How the type begins, such as task. or run.ended.
+	// Prefix of the type, such as task. or run.ended.
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// The id of what they are about, or of the run that it is in.
+	// Id of the subject, or of its run.
 	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Recorded at or after.
+	// Recorded at or after this time.
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// Recorded before.
+	// Recorded before this time.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -581,7 +581,7 @@ func (x *ListEventsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// RecordedEvent is a fact that Servo has recorded.
+// RecordedEvent is an event of the log.
 type RecordedEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its transaction and its position in the log.
@@ -590,11 +590,11 @@ type RecordedEvent struct {
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	// Empty for the installation.
 	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// The run that it is about, or that the task is in.
+	// The run, or the run of the task.
 	Run string `protobuf:"bytes,4,opt,name=run,proto3" json:"run,omitempty"`
-	// The id of what it is about.
+	// Id of the subject.
 	Subject string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Counts the events of the subject.
+	// Number of the event among those of the subject.
 	Version       int32                  `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
 	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
 	Actor         string                 `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`

@@ -28,19 +28,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// EventService takes in what happens outside, for the configs that listen: those whose trigger
+// EventService receives external events, for configs whose trigger
 // is event: {name: …}.
 type EventServiceClient interface {
-	// SendEvent takes an event in. Every config of the workspace that listens to its name, is
-	// enabled and not paused gets one run of it, soon after. An event that nobody listens to is
-	// accepted and makes none. The same dedupe_key again gives the first event, with duplicate,
+	// SendEvent sends an external event. Every config of the workspace that listens to its name, is
+	// enabled and not paused gets one run, soon after. An event without listeners is
+	// accepted and creates no run. A repeated dedupe_key returns the first event, with duplicate,
 	// for at least 7 days; with other parameters it is a conflict.
 	SendEvent(ctx context.Context, in *SendEventRequest, opts ...grpc.CallOption) (*SendEventResponse, error)
-	// GetEvent reads what became of an event, for at least 7 days.
+	// GetEvent returns an external event and its runs, for at least 7 days.
 	GetEvent(ctx context.Context, in *GetEventRequest, opts ...grpc.CallOption) (*OutsideEvent, error)
-	// ListEvents reads what Servo has recorded, the newest first; without a tenant of all, with what
-	// is of the installation itself. A page tries a filter on 5,000 events of each kind at most: it
-	// may have few entries, or none, and still another page after it.
+	// ListEvents lists recorded events, the newest first; without a tenant those of all tenants and of
+	// the installation. A page applies the filter to at most 5,000 events of each kind: it
+	// may have few entries or none although another page follows.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
 }
 
@@ -86,19 +86,19 @@ func (c *eventServiceClient) ListEvents(ctx context.Context, in *ListEventsReque
 // All implementations should embed UnimplementedEventServiceServer
 // for forward compatibility.
 //
-// EventService takes in what happens outside, for the configs that listen: those whose trigger
+// EventService receives external events, for configs whose trigger
 // is event: {name: …}.
 type EventServiceServer interface {
-	// SendEvent takes an event in. Every config of the workspace that listens to its name, is
-	// enabled and not paused gets one run of it, soon after. An event that nobody listens to is
-	// accepted and makes none. The same dedupe_key again gives the first event, with duplicate,
+	// SendEvent sends an external event. Every config of the workspace that listens to its name, is
+	// enabled and not paused gets one run, soon after. An event without listeners is
+	// accepted and creates no run. A repeated dedupe_key returns the first event, with duplicate,
 	// for at least 7 days; with other parameters it is a conflict.
 	SendEvent(context.Context, *SendEventRequest) (*SendEventResponse, error)
-	// GetEvent reads what became of an event, for at least 7 days.
+	// GetEvent returns an external event and its runs, for at least 7 days.
 	GetEvent(context.Context, *GetEventRequest) (*OutsideEvent, error)
-	// ListEvents reads what Servo has recorded, the newest first; without a tenant of all, with what
-	// is of the installation itself. A page tries a filter on 5,000 events of each kind at most: it
-	// may have few entries, or none, and still another page after it.
+	// ListEvents lists recorded events, the newest first; without a tenant those of all tenants and of
+	// the installation. A page applies the filter to at most 5,000 events of each kind: it
+	// may have few entries or none although another page follows.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
 }
 

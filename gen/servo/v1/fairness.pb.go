@@ -23,12 +23,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ListSharesRequest says which shares.
+// ListSharesRequest selects shares.
 type ListSharesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One pool; all if not said.
+	// One pool; defaults to all.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// One tenant; all if not said.
+	// One tenant; defaults to all.
 	Tenant        string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -78,7 +78,7 @@ func (x *ListSharesRequest) GetTenant() string {
 	return ""
 }
 
-// ListSharesResponse is the shares by pool, those with the most tasks that wait first.
+// ListSharesResponse has the shares by pool, those with the most waiting tasks first.
 type ListSharesResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Shares []*Share               `protobuf:"bytes,1,rep,name=shares,proto3" json:"shares,omitempty"`
@@ -133,7 +133,7 @@ func (x *ListSharesResponse) GetTruncated() bool {
 	return false
 }
 
-// Share is what one tenant has of one pool.
+// Share is the share of a tenant in a pool.
 type Share struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pool  string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
@@ -141,12 +141,12 @@ type Share struct {
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// The tenant's weight.
 	Weight float64 `protobuf:"fixed64,3,opt,name=weight,proto3" json:"weight,omitempty"`
-	// The part of the pool that its weight gives it now, among the tenants that wait or have
+	// Share of the pool by its weight, among the tenants that wait or have
 	// tasks in flight: 0 to 1.
 	Entitled float64 `protobuf:"fixed64,4,opt,name=entitled,proto3" json:"entitled,omitempty"`
-	// Its part of the tasks that are in flight in the pool: 0 to 1.
+	// Its share of the tasks in flight in the pool: 0 to 1.
 	Share float64 `protobuf:"fixed64,5,opt,name=share,proto3" json:"share,omitempty"`
-	// Worker-seconds that it is owed; below 0 it owes them, and others come first.
+	// Deficit in worker-seconds. Tenants with a higher deficit come first.
 	Deficit float64 `protobuf:"fixed64,6,opt,name=deficit,proto3" json:"deficit,omitempty"`
 	// Ready tasks that wait for admission, counted up to 200.
 	Waiting int32 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
@@ -154,13 +154,13 @@ type Share struct {
 	WaitingAtLeast bool `protobuf:"varint,8,opt,name=waiting_at_least,json=waitingAtLeast,proto3" json:"waiting_at_least,omitempty"`
 	// Tasks that are queued, dispatched or running in this pool.
 	InFlight int32 `protobuf:"varint,9,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	// The same in all pools, which is what its quota counts.
+	// The same in all pools, which counts against its quota.
 	TenantInFlight int32 `protobuf:"varint,10,opt,name=tenant_in_flight,json=tenantInFlight,proto3" json:"tenant_in_flight,omitempty"`
 	// Its quota max_concurrent_tasks; -1 is no limit.
 	MaxConcurrentTasks int32 `protobuf:"varint,11,opt,name=max_concurrent_tasks,json=maxConcurrentTasks,proto3" json:"max_concurrent_tasks,omitempty"`
-	// Worker-seconds that it was ever served here.
+	// Worker-seconds served in this pool so far.
 	ServedSeconds float64 `protobuf:"fixed64,12,opt,name=served_seconds,json=servedSeconds,proto3" json:"served_seconds,omitempty"`
-	// Attempts that have ever ended here.
+	// Attempts that ended in this pool so far.
 	Attempts      int64 `protobuf:"varint,13,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,10 +26,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// FairnessService shows how tenants share the pools.
+// FairnessService lists the shares of tenants in pools.
 type FairnessServiceClient interface {
-	// ListShares reads what each tenant has of each pool and what it is owed: of tenants with
-	// tasks that wait or are in flight, and of those that were served within the last hour.
+	// ListShares lists the share of each tenant in each pool: for tenants with
+	// waiting or running tasks, and for those that were served within the last hour.
 	ListShares(ctx context.Context, in *ListSharesRequest, opts ...grpc.CallOption) (*ListSharesResponse, error)
 }
 
@@ -55,10 +55,10 @@ func (c *fairnessServiceClient) ListShares(ctx context.Context, in *ListSharesRe
 // All implementations should embed UnimplementedFairnessServiceServer
 // for forward compatibility.
 //
-// FairnessService shows how tenants share the pools.
+// FairnessService lists the shares of tenants in pools.
 type FairnessServiceServer interface {
-	// ListShares reads what each tenant has of each pool and what it is owed: of tenants with
-	// tasks that wait or are in flight, and of those that were served within the last hour.
+	// ListShares lists the share of each tenant in each pool: for tenants with
+	// waiting or running tasks, and for those that were served within the last hour.
 	ListShares(context.Context, *ListSharesRequest) (*ListSharesResponse, error)
 }
 

@@ -26,13 +26,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is what a key is good for.
+// State is the state of a key.
 type Key_State int32
 
 const (
 	Key_STATE_UNSPECIFIED Key_State = 0
 	Key_ACTIVE            Key_State = 1
-	// Another has taken over, and it is still believed.
+	// Replaced by another key, and valid until it expires.
 	Key_RETIRING Key_State = 2
 	Key_EXPIRED  Key_State = 3
 	Key_REVOKED  Key_State = 4
@@ -86,24 +86,24 @@ func (Key_State) EnumDescriptor() ([]byte, []int) {
 // Key is an API key without its secret.
 type Key struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16 hex digits, which stand in the text of the key too.
+	// 16 hex digits, which are part of the key's text.
 	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// viewer, operator, developer, admin, worker, tick or platform.
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
 	// Empty for the whole tenant.
 	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// What a worker key serves.
+	// The pools of a worker key.
 	Pools     []string               `protobuf:"bytes,5,rep,name=pools,proto3" json:"pools,omitempty"`
 	State     Key_State              `protobuf:"varint,6,opt,name=state,proto3,enum=servo.v1.Key_State" json:"state,omitempty"`
 	CreatedBy string                 `protobuf:"bytes,7,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// Missing for a key that does not expire.
+	// Not set for a key that does not expire.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	RevokedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
-	// Within a minute; missing for a key that nobody has used.
+	// To within a minute; not set for an unused key.
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
-	// The id of the key that has taken over.
+	// The id of the key that replaces it.
 	ReplacedBy    string `protobuf:"bytes,12,opt,name=replaced_by,json=replacedBy,proto3" json:"replaced_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -223,7 +223,7 @@ func (x *Key) GetReplacedBy() string {
 	return ""
 }
 
-// CreateKeyRequest describes a key.
+// CreateKeyRequest defines a key.
 type CreateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for a key of the installation.
@@ -233,9 +233,9 @@ type CreateKeyRequest struct {
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
 	// Only for this workspace; empty for the whole tenant.
 	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// What a worker key serves. A tenant can give keys of the pools that belong to it.
+	// The pools of a worker key. A tenant can create keys for its own pools.
 	Pools []string `protobuf:"bytes,5,rep,name=pools,proto3" json:"pools,omitempty"`
-	// How long it lives; missing for ever.
+	// Lifetime; a key without one does not expire.
 	ExpiresIn     *durationpb.Duration `protobuf:"bytes,6,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -317,7 +317,7 @@ func (x *CreateKeyRequest) GetExpiresIn() *durationpb.Duration {
 type CreateKeyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   *Key                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// What callers send, as sk_…. It is not shown again.
+	// The text that callers send, as sk_…. It is not shown again.
 	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -367,16 +367,16 @@ func (x *CreateKeyResponse) GetSecret() string {
 	return ""
 }
 
-// ListKeysRequest asks for a page of keys.
+// ListKeysRequest requests a page of keys.
 type ListKeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for keys of the installation.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Those that are expired or revoked, too.
+	// Include expired and revoked keys.
 	All bool `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -494,7 +494,7 @@ func (x *ListKeysResponse) GetNextPageToken() string {
 	return ""
 }
 
-// WhoAmIRequest asks about the caller.
+// WhoAmIRequest is empty.
 type WhoAmIRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -531,27 +531,27 @@ func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
 	return file_servo_v1_keys_proto_rawDescGZIP(), []int{5}
 }
 
-// Caller is who makes a call.
+// Caller is the authenticated caller.
 type Caller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As events and the audit name it, such as key/ci or oidc/jo@example.com.
+	// Its name in events and the audit, such as key/ci or oidc/jo@example.com.
 	Actor string `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
-	// viewer, operator, developer, admin, worker, tick or platform. Who has shown a token and was
-	// granted several things is told the first tenant here, and all of them in grants.
+	// viewer, operator, developer, admin, worker, tick or platform. For a token with several grants
+	// this is the role in the first tenant; grants has all of them.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	// Empty for the installation: every tenant can be reached.
+	// Empty for the installation: the caller can access every tenant.
 	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Empty for the whole tenant.
 	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// What a worker key serves.
+	// The pools of a worker key.
 	Pools []string `protobuf:"bytes,5,rep,name=pools,proto3" json:"pools,omitempty"`
-	// What the role may do, such as RUNS_READ.
+	// Permissions of the role, such as RUNS_READ.
 	Permissions []string `protobuf:"bytes,6,rep,name=permissions,proto3" json:"permissions,omitempty"`
-	// The server asks for no keys: everybody is this caller.
+	// The server requires no keys: all callers are this caller.
 	Open bool `protobuf:"varint,7,opt,name=open,proto3" json:"open,omitempty"`
-	// Missing for a caller whose key does not expire.
+	// Not set for a key that does not expire.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// What somebody who has shown a token may do, and where; empty for keys.
+	// Grants of a token; empty for keys.
 	Grants []*Grant `protobuf:"bytes,9,rep,name=grants,proto3" json:"grants,omitempty"`
 	// Set if the server is servo dev: the command line then needs no tenant.
 	Development   bool `protobuf:"varint,10,opt,name=development,proto3" json:"development,omitempty"`
@@ -664,7 +664,7 @@ type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// viewer, operator, developer, admin or platform.
 	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
-	// Empty with the role platform: every tenant can be reached.
+	// Empty with the role platform, which can access every tenant.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Empty for the whole tenant.
 	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
@@ -726,11 +726,11 @@ func (x *Grant) GetWorkspace() string {
 // RotateKeyRequest names a key.
 type RotateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for keys of the installation.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Its id, or its name.
+	// The key's id or name.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// How long it is still believed; 24 h if it is not said.
+	// How long the old key stays valid; defaults to 24 h.
 	Overlap       *durationpb.Duration `protobuf:"bytes,3,opt,name=overlap,proto3" json:"overlap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -790,11 +790,11 @@ func (x *RotateKeyRequest) GetOverlap() *durationpb.Duration {
 // RevokeKeyRequest names a key.
 type RevokeKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for keys of the installation.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Its id, or its name.
+	// The key's id or name.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// Why, for whoever reads the events later.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -851,18 +851,18 @@ func (x *RevokeKeyRequest) GetReason() string {
 	return ""
 }
 
-// ListAuditRequest asks for a page of the audit.
+// ListAuditRequest requests a page of the audit.
 type ListAuditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for the calls about the installation itself.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Only calls of this one, such as key/ci.
+	// Only calls of this actor, such as key/ci.
 	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Only calls at this time or later.
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -987,25 +987,25 @@ func (x *ListAuditResponse) GetNextPageToken() string {
 	return ""
 }
 
-// AuditEntry is one call.
+// AuditEntry is one audited call.
 type AuditEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// key/NAME, platform/NAME for a key of the installation, or open where no keys are asked for.
+	// key/NAME, platform/NAME for a key of the installation, or open on a server without keys.
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
-	// Where it came from.
+	// Address of the caller.
 	Address   string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Such as RunService/CancelRun.
 	Method string `protobuf:"bytes,6,opt,name=method,proto3" json:"method,omitempty"`
-	// What it was about, as the request names it.
+	// The objects that the request names.
 	Subject string `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Whether the caller was permitted to.
+	// Whether the caller had permission.
 	Allowed bool `protobuf:"varint,8,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// What went wrong, such as CONFLICT; empty if nothing did.
+	// Error code, such as CONFLICT; empty on success.
 	Code string `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`
-	// The request without secrets; one that is long is shortened.
+	// The request without secrets; long requests are shortened.
 	Request       *structpb.Struct `protobuf:"bytes,10,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

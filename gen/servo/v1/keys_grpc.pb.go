@@ -30,19 +30,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// KeyService looks after API keys. Calls without a tenant are about the keys of the
+// KeyService manages API keys. Calls without a tenant are about the keys of the
 // installation: those of its operators, and of workers that serve all tenants.
 type KeyServiceClient interface {
-	// CreateKey makes a key. The answer has its secret: it is not shown again.
+	// CreateKey creates a key. The answer has its secret, which is not shown again.
 	CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
-	// ListKeys reads keys, the newest first, without their secrets.
+	// ListKeys lists keys without their secrets, the newest first.
 	ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error)
-	// WhoAmI says who the caller is and what it may do.
+	// WhoAmI returns the caller and its permissions.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*Caller, error)
-	// RotateKey makes a key that may do the same, and lets the one before it be believed for a
-	// while. The answer has the new secret: it is not shown again.
+	// RotateKey creates a key with the same permissions. The old key stays valid for a
+	// while. The answer has the new secret, which is not shown again.
 	RotateKey(ctx context.Context, in *RotateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
-	// RevokeKey ends a key: within seconds no server believes it. Revoking it again changes
+	// RevokeKey revokes a key: within seconds every server refuses it. Revoking it again changes
 	// nothing.
 	RevokeKey(ctx context.Context, in *RevokeKeyRequest, opts ...grpc.CallOption) (*Key, error)
 }
@@ -109,19 +109,19 @@ func (c *keyServiceClient) RevokeKey(ctx context.Context, in *RevokeKeyRequest, 
 // All implementations should embed UnimplementedKeyServiceServer
 // for forward compatibility.
 //
-// KeyService looks after API keys. Calls without a tenant are about the keys of the
+// KeyService manages API keys. Calls without a tenant are about the keys of the
 // installation: those of its operators, and of workers that serve all tenants.
 type KeyServiceServer interface {
-	// CreateKey makes a key. The answer has its secret: it is not shown again.
+	// CreateKey creates a key. The answer has its secret, which is not shown again.
 	CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error)
-	// ListKeys reads keys, the newest first, without their secrets.
+	// ListKeys lists keys without their secrets, the newest first.
 	ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error)
-	// WhoAmI says who the caller is and what it may do.
+	// WhoAmI returns the caller and its permissions.
 	WhoAmI(context.Context, *WhoAmIRequest) (*Caller, error)
-	// RotateKey makes a key that may do the same, and lets the one before it be believed for a
-	// while. The answer has the new secret: it is not shown again.
+	// RotateKey creates a key with the same permissions. The old key stays valid for a
+	// while. The answer has the new secret, which is not shown again.
 	RotateKey(context.Context, *RotateKeyRequest) (*CreateKeyResponse, error)
-	// RevokeKey ends a key: within seconds no server believes it. Revoking it again changes
+	// RevokeKey revokes a key: within seconds every server refuses it. Revoking it again changes
 	// nothing.
 	RevokeKey(context.Context, *RevokeKeyRequest) (*Key, error)
 }
@@ -298,9 +298,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AuditService shows who has asked for what. Calls without a tenant are about the installation.
+// AuditService lists audited calls. Calls without a tenant are about the installation.
 type AuditServiceClient interface {
-	// ListAudit reads the calls that have changed something or tried to, the newest first.
+	// ListAudit lists the calls that changed something or tried to, the newest first.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 }
 
@@ -326,9 +326,9 @@ func (c *auditServiceClient) ListAudit(ctx context.Context, in *ListAuditRequest
 // All implementations should embed UnimplementedAuditServiceServer
 // for forward compatibility.
 //
-// AuditService shows who has asked for what. Calls without a tenant are about the installation.
+// AuditService lists audited calls. Calls without a tenant are about the installation.
 type AuditServiceServer interface {
-	// ListAudit reads the calls that have changed something or tried to, the newest first.
+	// ListAudit lists the calls that changed something or tried to, the newest first.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 }
 

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Lock keeps runs of the same key from running at once.
+// Lock prevents concurrent runs with the same key.
 type Lock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -34,10 +34,10 @@ type Lock struct {
 	Pipeline  string                 `protobuf:"bytes,4,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
 	LockedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=locked_at,json=lockedAt,proto3" json:"locked_at,omitempty"`
 	LockedBy  string                 `protobuf:"bytes,6,opt,name=locked_by,json=lockedBy,proto3" json:"locked_by,omitempty"`
-	// When its run is timed out, and the lock free at the latest. Not set while the run waits for
+	// When its run times out and the lock is free at the latest. Not set while the run waits for
 	// its start or is being cancelled.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
-	// Its run waits for its start.
+	// The run is pending.
 	Pending       bool `protobuf:"varint,8,opt,name=pending,proto3" json:"pending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -129,13 +129,13 @@ func (x *Lock) GetPending() bool {
 	return false
 }
 
-// ListLocksRequest asks for a page of locks.
+// ListLocksRequest requests a page of locks.
 type ListLocksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -246,12 +246,12 @@ func (x *ListLocksResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ReleaseLockRequest says which lock, and why.
+// ReleaseLockRequest names a lock and the reason.
 type ReleaseLockRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Key    string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// For people: it becomes the reason of the cancel.
+	// Reason, which becomes the cancel reason of the run.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -308,7 +308,7 @@ func (x *ReleaseLockRequest) GetReason() string {
 	return ""
 }
 
-// ReleaseLockResponse is the lock as it was, and the run that held it.
+// ReleaseLockResponse has the released lock and the run that held it.
 type ReleaseLockResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lock          *Lock                  `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`

@@ -27,12 +27,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// LockService shows which runs keep others out. A run holds its lock as long as it lives.
+// LockService lists and releases locks. A run holds its lock until it ends.
 type LockServiceClient interface {
-	// ListLocks reads the locks of a tenant by key.
+	// ListLocks lists the locks of a tenant by key.
 	ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksResponse, error)
 	// ReleaseLock cancels the run that holds a lock. The lock is free when that run has ended: a
-	// lock is never taken away from a run that lives.
+	// live run keeps its lock.
 	ReleaseLock(ctx context.Context, in *ReleaseLockRequest, opts ...grpc.CallOption) (*ReleaseLockResponse, error)
 }
 
@@ -68,12 +68,12 @@ func (c *lockServiceClient) ReleaseLock(ctx context.Context, in *ReleaseLockRequ
 // All implementations should embed UnimplementedLockServiceServer
 // for forward compatibility.
 //
-// LockService shows which runs keep others out. A run holds its lock as long as it lives.
+// LockService lists and releases locks. A run holds its lock until it ends.
 type LockServiceServer interface {
-	// ListLocks reads the locks of a tenant by key.
+	// ListLocks lists the locks of a tenant by key.
 	ListLocks(context.Context, *ListLocksRequest) (*ListLocksResponse, error)
 	// ReleaseLock cancels the run that holds a lock. The lock is free when that run has ended: a
-	// lock is never taken away from a run that lives.
+	// live run keeps its lock.
 	ReleaseLock(context.Context, *ReleaseLockRequest) (*ReleaseLockResponse, error)
 }
 

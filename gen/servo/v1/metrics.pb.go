@@ -24,17 +24,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GetTenantMetricsRequest says whose runs, and of which days.
+// GetTenantMetricsRequest names a tenant and a range of days.
 type GetTenantMetricsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tenant's name.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// The first day, such as 2026-01-31, or a time, whose day in UTC is meant. 29 days before the
-	// last if not said.
+	// The first day, such as 2026-01-31, or a time for its day in UTC; defaults to 29 days before the
+	// last.
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	// The last day, which is included; today if not said. At most 400 days are added up.
+	// The last day, inclusive; defaults to today. At most 400 days are added up.
 	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// A label of configs, such as provider: the sums are also given for each of its values.
+	// A label of configs, such as provider: the answer has totals for each of its values.
 	GroupBy       string `protobuf:"bytes,4,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -98,7 +98,7 @@ func (x *GetTenantMetricsRequest) GetGroupBy() string {
 	return ""
 }
 
-// TenantMetrics are the sums of a tenant. A run counts on the day on which it ended.
+// TenantMetrics has the totals of a tenant. A run counts on the day on which it ended.
 type TenantMetrics struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tenant's name.
@@ -109,23 +109,23 @@ type TenantMetrics struct {
 	// Runs that have ended.
 	TotalRuns      int64 `protobuf:"varint,4,opt,name=total_runs,json=totalRuns,proto3" json:"total_runs,omitempty"`
 	SuccessfulRuns int64 `protobuf:"varint,5,opt,name=successful_runs,json=successfulRuns,proto3" json:"successful_runs,omitempty"`
-	// Runs that failed; those that were timed out are apart.
+	// Failed runs, without those that timed out.
 	FailedRuns    int64 `protobuf:"varint,6,opt,name=failed_runs,json=failedRuns,proto3" json:"failed_runs,omitempty"`
 	TimedOutRuns  int64 `protobuf:"varint,7,opt,name=timed_out_runs,json=timedOutRuns,proto3" json:"timed_out_runs,omitempty"`
 	CancelledRuns int64 `protobuf:"varint,8,opt,name=cancelled_runs,json=cancelledRuns,proto3" json:"cancelled_runs,omitempty"`
-	// From start to end, of the runs that had started; left out if none had.
+	// Average duration of the started runs; not set if there are none.
 	AverageDuration *durationpb.Duration `protobuf:"bytes,9,opt,name=average_duration,json=averageDuration,proto3" json:"average_duration,omitempty"`
-	// The part of the runs without a breach: 1 - runs that ended with one / runs that ended, and 1
+	// Share of the runs without a breach: 1 - runs that ended with one / runs that ended, and 1
 	// if none has ended.
 	SlaCompliance float64 `protobuf:"fixed64,10,opt,name=sla_compliance,json=slaCompliance,proto3" json:"sla_compliance,omitempty"`
 	// Breaches that happened in these days, also of runs that have not ended.
 	Breaches int64 `protobuf:"varint,11,opt,name=breaches,proto3" json:"breaches,omitempty"`
-	// By the value of the label that was asked for, as the config of a run had it when the run was made;
-	// "" is runs without. Values beyond the first 100 are left out, and more_values says so.
+	// By value of the label group_by, as the config had it when the run was created; empty for runs
+	// without the label. At most 100 values; more_values is set if there are more.
 	ByLabel []*LabelMetrics `protobuf:"bytes,12,rep,name=by_label,json=byLabel,proto3" json:"by_label,omitempty"`
-	// By day, those on which nothing happened left out.
+	// By day. Days without runs are left out.
 	ByDay []*DayMetrics `protobuf:"bytes,13,rep,name=by_day,json=byDay,proto3" json:"by_day,omitempty"`
-	// The labels that configs of these runs had: what group_by can be. At most 100, in their order.
+	// Labels of these runs' configs, for group_by. At most 100, sorted.
 	Labels        []string `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty"`
 	MoreValues    bool     `protobuf:"varint,15,opt,name=more_values,json=moreValues,proto3" json:"more_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -267,7 +267,7 @@ func (x *TenantMetrics) GetMoreValues() bool {
 	return false
 }
 
-// LabelMetrics are the sums of one value of a label.
+// LabelMetrics has the totals of one value of a label.
 type LabelMetrics struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Value           string                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -376,7 +376,7 @@ func (x *LabelMetrics) GetBreaches() int64 {
 	return 0
 }
 
-// DayMetrics are the sums of one day.
+// DayMetrics has the totals of one day.
 type DayMetrics struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as 2026-01-31, in UTC.

@@ -26,7 +26,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// MetricsService says what has become of runs, in sums that outlive them.
+// MetricsService returns totals of runs, which outlive the runs.
 type MetricsServiceClient interface {
 	// GetTenantMetrics adds up the runs of a tenant that have ended, over days in UTC.
 	GetTenantMetrics(ctx context.Context, in *GetTenantMetricsRequest, opts ...grpc.CallOption) (*TenantMetrics, error)
@@ -54,7 +54,7 @@ func (c *metricsServiceClient) GetTenantMetrics(ctx context.Context, in *GetTena
 // All implementations should embed UnimplementedMetricsServiceServer
 // for forward compatibility.
 //
-// MetricsService says what has become of runs, in sums that outlive them.
+// MetricsService returns totals of runs, which outlive the runs.
 type MetricsServiceServer interface {
 	// GetTenantMetrics adds up the runs of a tenant that have ended, over days in UTC.
 	GetTenantMetrics(context.Context, *GetTenantMetricsRequest) (*TenantMetrics, error)

@@ -25,14 +25,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Kind says who moves.
+// Kind is how tasks reach workers.
 type Pool_Kind int32
 
 const (
 	Pool_KIND_UNSPECIFIED Pool_Kind = 0
-	// Workers claim.
+	// Workers claim tasks.
 	Pool_PULL Pool_Kind = 1
-	// Servo calls a URL.
+	// Servo sends tasks to a URL.
 	Pool_PUSH Pool_Kind = 2
 )
 
@@ -77,16 +77,16 @@ func (Pool_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_servo_v1_pools_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// State says what a key is good for.
+// State defines the use of a key.
 type SigningKey_State int32
 
 const (
 	SigningKey_STATE_UNSPECIFIED SigningKey_State = 0
-	// Believed, and does not sign yet.
+	// Valid, and does not sign yet.
 	SigningKey_PENDING SigningKey_State = 1
-	// Signs, if no newer one does.
+	// Signs, unless a newer key does.
 	SigningKey_ACTIVE SigningKey_State = 2
-	// Still believed, until it expires.
+	// Valid until it expires.
 	SigningKey_RETIRING SigningKey_State = 3
 	SigningKey_EXPIRED  SigningKey_State = 4
 	SigningKey_REVOKED  SigningKey_State = 5
@@ -144,33 +144,33 @@ type Pool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Kind  Pool_Kind              `protobuf:"varint,2,opt,name=kind,proto3,enum=servo.v1.Pool_Kind" json:"kind,omitempty"`
-	// Where tasks of a push pool are sent.
+	// URL that receives the tasks of a push pool.
 	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
-	// How many tasks may be queued, sent or running at once; -1 is no limit.
+	// Maximum of queued, dispatched and running tasks; -1 is no limit.
 	MaxConcurrency int32 `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
-	// How many tasks are sent in a second, by all servers together; 0 is no limit.
+	// Tasks sent per second by all servers together; 0 is no limit.
 	RatePerSecond float32 `protobuf:"fixed32,5,opt,name=rate_per_second,json=ratePerSecond,proto3" json:"rate_per_second,omitempty"`
-	// How long one call of the URL may take.
+	// Timeout of one call of the URL.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The tenant that it belongs to; empty for the platform.
+	// The tenant that owns the pool; empty for a pool of the platform.
 	Owner string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
-	// False for a pool that nobody has configured.
+	// False for a pool without a configuration.
 	Configured bool                   `protobuf:"varint,9,opt,name=configured,proto3" json:"configured,omitempty"`
 	Version    int32                  `protobuf:"varint,10,opt,name=version,proto3" json:"version,omitempty"`
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Tasks that wait in the queue.
+	// Tasks in the queue.
 	Queued int64 `protobuf:"varint,13,opt,name=queued,proto3" json:"queued,omitempty"`
-	// Tasks that workers hold.
+	// Tasks with a lease.
 	Leased int64 `protobuf:"varint,14,opt,name=leased,proto3" json:"leased,omitempty"`
-	// Workers that were seen of late; for a push pool the servers that send its tasks.
+	// Recently seen workers; for a push pool the servers that send its tasks.
 	Workers int32 `protobuf:"varint,15,opt,name=workers,proto3" json:"workers,omitempty"`
-	// How many tasks these can hold.
+	// Capacity of these workers.
 	Slots int64 `protobuf:"varint,16,opt,name=slots,proto3" json:"slots,omitempty"`
-	// How the server that answers stands to the URL of a push pool.
+	// State of the answering server's circuit breaker for a push pool.
 	Breaker *Breaker `protobuf:"bytes,17,opt,name=breaker,proto3" json:"breaker,omitempty"`
-	// The tenants that may use a shared pool; empty is all of them. Only its owner may use a pool
-	// that has one.
+	// The tenants that may use a shared pool; empty permits all. A pool with an owner is for that
+	// tenant only.
 	Tenants       []string `protobuf:"bytes,18,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -325,14 +325,14 @@ func (x *Pool) GetTenants() []string {
 	return nil
 }
 
-// Breaker leaves a URL in peace that fails again and again.
+// Breaker is a circuit breaker: it stops calls of a URL that fails repeatedly.
 type Breaker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// closed (it is called), open (it is left in peace) or half-open (it is tried).
+	// closed (calls pass), open (calls are stopped) or half-open (a trial call passes).
 	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
-	// When an open one is tried.
+	// Time of the next trial call, if open.
 	RetryAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
-	// What the last call that failed has said.
+	// Error of the last failed call.
 	LastError     string `protobuf:"bytes,3,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -395,17 +395,17 @@ type CreatePoolRequest struct {
 	// 1 to 100 lower-case letters, digits, '_', '-' and '.'.
 	Name string    `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Kind Pool_Kind `protobuf:"varint,2,opt,name=kind,proto3,enum=servo.v1.Pool_Kind" json:"kind,omitempty"`
-	// Of a push pool: where tasks are sent.
+	// URL that receives the tasks of a push pool.
 	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
-	// -1, no limit, if not said.
+	// Defaults to -1, which is no limit.
 	MaxConcurrency *int32 `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3,oneof" json:"max_concurrency,omitempty"`
-	// 0, no limit, if not said.
+	// Defaults to 0, which is no limit.
 	RatePerSecond float32 `protobuf:"fixed32,5,opt,name=rate_per_second,json=ratePerSecond,proto3" json:"rate_per_second,omitempty"`
-	// 30 s if not said.
+	// Defaults to 30 s.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The tenant that it belongs to, and that alone may use it; empty for the platform.
+	// The tenant that owns the pool and alone may use it; empty for a pool of the platform.
 	Owner string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
-	// The tenants that may use a pool of the platform; empty is all of them.
+	// The tenants that may use a pool of the platform; empty permits all.
 	Tenants       []string `protobuf:"bytes,9,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -497,11 +497,11 @@ func (x *CreatePoolRequest) GetTenants() []string {
 	return nil
 }
 
-// CreatePoolResponse is the pool, and what its workers need to know.
+// CreatePoolResponse has the pool and the keys of its workers.
 type CreatePoolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pool  *Pool                  `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Of a push pool: one for each signing key that is believed. They are not shown again.
+	// For a push pool: one for each valid signing key. They are not shown again.
 	WorkerKeys    []*WorkerKey `protobuf:"bytes,2,rep,name=worker_keys,json=workerKeys,proto3" json:"worker_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -551,13 +551,13 @@ func (x *CreatePoolResponse) GetWorkerKeys() []*WorkerKey {
 	return nil
 }
 
-// WorkerKey is what the workers of a push pool believe envelopes by.
+// WorkerKey is the key with which workers of a push pool verify envelopes.
 type WorkerKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pool  string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// The signing key that it is derived from.
+	// The signing key from which it is derived.
 	KeyId string `protobuf:"bytes,2,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	// Id and secret, as a worker is given them.
+	// Id and secret, in the form that workers are configured with.
 	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -614,7 +614,7 @@ func (x *WorkerKey) GetKey() string {
 	return ""
 }
 
-// GetPoolRequest says which pool.
+// GetPoolRequest names a pool.
 type GetPoolRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pool          string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
@@ -659,7 +659,7 @@ func (x *GetPoolRequest) GetPool() string {
 	return ""
 }
 
-// ListPoolsRequest asks for all pools.
+// ListPoolsRequest requests all pools.
 type ListPoolsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -696,7 +696,7 @@ func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
 	return file_servo_v1_pools_proto_rawDescGZIP(), []int{6}
 }
 
-// ListPoolsResponse is all pools: an installation has few.
+// ListPoolsResponse has all pools: an installation has few.
 type ListPoolsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pools         []*Pool                `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
@@ -741,19 +741,19 @@ func (x *ListPoolsResponse) GetPools() []*Pool {
 	return nil
 }
 
-// UpdatePoolRequest changes what it says.
+// UpdatePoolRequest has the fields to update.
 type UpdatePoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pool  string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// The version that was read; 0 changes whatever is there.
+	// Version that the caller has read; 0 changes any version.
 	Version        int32                `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	Url            *string              `protobuf:"bytes,3,opt,name=url,proto3,oneof" json:"url,omitempty"`
 	MaxConcurrency *int32               `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3,oneof" json:"max_concurrency,omitempty"`
 	RatePerSecond  *float32             `protobuf:"fixed32,5,opt,name=rate_per_second,json=ratePerSecond,proto3,oneof" json:"rate_per_second,omitempty"`
 	Timeout        *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The tenant that it belongs to, and that alone may use it; empty for the platform.
+	// The tenant that owns the pool and alone may use it; empty for a pool of the platform.
 	Owner *string `protobuf:"bytes,8,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
-	// The tenants that may use a pool of the platform; not set leaves them as they are.
+	// The tenants that may use a pool of the platform; unchanged if not set.
 	Tenants       *PoolTenants `protobuf:"bytes,9,opt,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -848,7 +848,7 @@ func (x *UpdatePoolRequest) GetTenants() *PoolTenants {
 // PoolTenants are the tenants that may use a shared pool.
 type PoolTenants struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty is all of them.
+	// Empty permits all tenants.
 	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -891,11 +891,11 @@ func (x *PoolTenants) GetNames() []string {
 	return nil
 }
 
-// DeletePoolRequest says which pool.
+// DeletePoolRequest names a pool.
 type DeletePoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pool  string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// The version that was read; 0 deletes whatever is there.
+	// Version that the caller has read; 0 deletes any version.
 	Version       int32 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -945,7 +945,7 @@ func (x *DeletePoolRequest) GetVersion() int32 {
 	return 0
 }
 
-// DeletePoolResponse has nothing to say.
+// DeletePoolResponse is empty.
 type DeletePoolResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -987,7 +987,7 @@ type SigningKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	State SigningKey_State       `protobuf:"varint,2,opt,name=state,proto3,enum=servo.v1.SigningKey_State" json:"state,omitempty"`
-	// It is the one that envelopes are signed with now.
+	// This key signs envelopes now.
 	Signing       bool                   `protobuf:"varint,3,opt,name=signing,proto3" json:"signing,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	SignsFrom     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=signs_from,json=signsFrom,proto3" json:"signs_from,omitempty"`
@@ -1076,10 +1076,10 @@ func (x *SigningKey) GetRevokedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// CreateSigningKeyRequest makes a further key.
+// CreateSigningKeyRequest creates a key.
 type CreateSigningKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long to wait before it signs, so that workers can be told of it; 15 min if not said.
+	// Lead time before the key signs, in which you configure workers with it; defaults to 15 min.
 	Lead          *durationpb.Duration `protobuf:"bytes,1,opt,name=lead,proto3" json:"lead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1122,7 +1122,7 @@ func (x *CreateSigningKeyRequest) GetLead() *durationpb.Duration {
 	return nil
 }
 
-// CreateSigningKeyResponse is a new key, and what workers need to know of it.
+// CreateSigningKeyResponse has a new key and the keys of its workers.
 type CreateSigningKeyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   *SigningKey            `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -1176,7 +1176,7 @@ func (x *CreateSigningKeyResponse) GetWorkerKeys() []*WorkerKey {
 	return nil
 }
 
-// ListSigningKeysRequest asks for all keys.
+// ListSigningKeysRequest requests all keys.
 type ListSigningKeysRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1213,7 +1213,7 @@ func (*ListSigningKeysRequest) Descriptor() ([]byte, []int) {
 	return file_servo_v1_pools_proto_rawDescGZIP(), []int{15}
 }
 
-// ListSigningKeysResponse is all keys.
+// ListSigningKeysResponse has all keys.
 type ListSigningKeysResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keys          []*SigningKey          `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
@@ -1258,13 +1258,13 @@ func (x *ListSigningKeysResponse) GetKeys() []*SigningKey {
 	return nil
 }
 
-// RotateSigningKeysRequest makes a key that takes over.
+// RotateSigningKeysRequest creates a key that replaces the others.
 type RotateSigningKeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long to wait before the new key signs, so that workers can be told of it; 15 min if
-	// not said.
+	// Lead time before the new key signs, in which you configure workers with it; defaults to
+	// 15 min.
 	Lead *durationpb.Duration `protobuf:"bytes,1,opt,name=lead,proto3" json:"lead,omitempty"`
-	// How long the keys before it are believed after that; 24 h if not said.
+	// How long older keys stay valid after that; defaults to 24 h.
 	Overlap       *durationpb.Duration `protobuf:"bytes,2,opt,name=overlap,proto3" json:"overlap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1314,11 +1314,11 @@ func (x *RotateSigningKeysRequest) GetOverlap() *durationpb.Duration {
 	return nil
 }
 
-// RevokeSigningKeyRequest says which key.
+// RevokeSigningKeyRequest names a key.
 type RevokeSigningKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// For people who read the events later.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,19 +30,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PoolService looks after pools, the named queues of tasks with their workers. A pool that
-// nobody has configured is a pull pool without limits.
+// PoolService manages pools, the named queues of tasks with their workers. A pool without a
+// configuration is a pull pool without limits.
 type PoolServiceClient interface {
-	// CreatePool configures a pool. For a push pool the answer has the keys that its workers
-	// need: they are not shown again.
+	// CreatePool creates a pool. For a push pool the answer has the keys of its workers, which
+	// are not shown again.
 	CreatePool(ctx context.Context, in *CreatePoolRequest, opts ...grpc.CallOption) (*CreatePoolResponse, error)
-	// GetPool reads a pool, configured or not.
+	// GetPool returns a pool, with or without a configuration.
 	GetPool(ctx context.Context, in *GetPoolRequest, opts ...grpc.CallOption) (*Pool, error)
-	// ListPools reads all pools that are configured, have tasks or have workers, by name.
+	// ListPools lists all pools that have a configuration, tasks or workers, by name.
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
-	// UpdatePool changes what is said of a configured pool, and leaves the rest.
+	// UpdatePool updates the fields of a pool that the request sets.
 	UpdatePool(ctx context.Context, in *UpdatePoolRequest, opts ...grpc.CallOption) (*Pool, error)
-	// DeletePool forgets what was configured. Tasks stay in the queue, for workers to claim.
+	// DeletePool deletes a pool's configuration. Queued tasks are kept, and workers can claim them.
 	DeletePool(ctx context.Context, in *DeletePoolRequest, opts ...grpc.CallOption) (*DeletePoolResponse, error)
 }
 
@@ -108,19 +108,19 @@ func (c *poolServiceClient) DeletePool(ctx context.Context, in *DeletePoolReques
 // All implementations should embed UnimplementedPoolServiceServer
 // for forward compatibility.
 //
-// PoolService looks after pools, the named queues of tasks with their workers. A pool that
-// nobody has configured is a pull pool without limits.
+// PoolService manages pools, the named queues of tasks with their workers. A pool without a
+// configuration is a pull pool without limits.
 type PoolServiceServer interface {
-	// CreatePool configures a pool. For a push pool the answer has the keys that its workers
-	// need: they are not shown again.
+	// CreatePool creates a pool. For a push pool the answer has the keys of its workers, which
+	// are not shown again.
 	CreatePool(context.Context, *CreatePoolRequest) (*CreatePoolResponse, error)
-	// GetPool reads a pool, configured or not.
+	// GetPool returns a pool, with or without a configuration.
 	GetPool(context.Context, *GetPoolRequest) (*Pool, error)
-	// ListPools reads all pools that are configured, have tasks or have workers, by name.
+	// ListPools lists all pools that have a configuration, tasks or workers, by name.
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
-	// UpdatePool changes what is said of a configured pool, and leaves the rest.
+	// UpdatePool updates the fields of a pool that the request sets.
 	UpdatePool(context.Context, *UpdatePoolRequest) (*Pool, error)
-	// DeletePool forgets what was configured. Tasks stay in the queue, for workers to claim.
+	// DeletePool deletes a pool's configuration. Queued tasks are kept, and workers can claim them.
 	DeletePool(context.Context, *DeletePoolRequest) (*DeletePoolResponse, error)
 }
 
@@ -299,19 +299,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SigningKeyService looks after the keys that envelopes and callbacks of push pools are
-// signed with. Their secrets never leave the servers; workers get what is derived for their
+// SigningKeyService manages the keys that sign envelopes and callbacks of push pools. Their
+// secrets never leave the servers; workers get keys that are derived for their
 // pool.
 type SigningKeyServiceClient interface {
-	// CreateSigningKey makes a further key. From its time on it signs; those before it stay
-	// believed until a rotation or a revocation.
+	// CreateSigningKey creates a key, which signs after its lead time. Older keys stay valid until a
+	// rotation or a revocation.
 	CreateSigningKey(ctx context.Context, in *CreateSigningKeyRequest, opts ...grpc.CallOption) (*CreateSigningKeyResponse, error)
-	// ListSigningKeys reads all keys, without their secrets, the oldest first.
+	// ListSigningKeys lists all keys without their secrets, the oldest first.
 	ListSigningKeys(ctx context.Context, in *ListSigningKeysRequest, opts ...grpc.CallOption) (*ListSigningKeysResponse, error)
-	// RotateSigningKeys makes a key that takes over after a while, and ends the others after an
+	// RotateSigningKeys creates a key that signs after its lead time. The other keys expire after an
 	// overlap.
 	RotateSigningKeys(ctx context.Context, in *RotateSigningKeysRequest, opts ...grpc.CallOption) (*CreateSigningKeyResponse, error)
-	// RevokeSigningKey ends a key: within seconds no server believes it.
+	// RevokeSigningKey revokes a key: within seconds every server refuses it.
 	RevokeSigningKey(ctx context.Context, in *RevokeSigningKeyRequest, opts ...grpc.CallOption) (*SigningKey, error)
 }
 
@@ -367,19 +367,19 @@ func (c *signingKeyServiceClient) RevokeSigningKey(ctx context.Context, in *Revo
 // All implementations should embed UnimplementedSigningKeyServiceServer
 // for forward compatibility.
 //
-// SigningKeyService looks after the keys that envelopes and callbacks of push pools are
-// signed with. Their secrets never leave the servers; workers get what is derived for their
+// SigningKeyService manages the keys that sign envelopes and callbacks of push pools. Their
+// secrets never leave the servers; workers get keys that are derived for their
 // pool.
 type SigningKeyServiceServer interface {
-	// CreateSigningKey makes a further key. From its time on it signs; those before it stay
-	// believed until a rotation or a revocation.
+	// CreateSigningKey creates a key, which signs after its lead time. Older keys stay valid until a
+	// rotation or a revocation.
 	CreateSigningKey(context.Context, *CreateSigningKeyRequest) (*CreateSigningKeyResponse, error)
-	// ListSigningKeys reads all keys, without their secrets, the oldest first.
+	// ListSigningKeys lists all keys without their secrets, the oldest first.
 	ListSigningKeys(context.Context, *ListSigningKeysRequest) (*ListSigningKeysResponse, error)
-	// RotateSigningKeys makes a key that takes over after a while, and ends the others after an
+	// RotateSigningKeys creates a key that signs after its lead time. The other keys expire after an
 	// overlap.
 	RotateSigningKeys(context.Context, *RotateSigningKeysRequest) (*CreateSigningKeyResponse, error)
-	// RevokeSigningKey ends a key: within seconds no server believes it.
+	// RevokeSigningKey revokes a key: within seconds every server refuses it.
 	RevokeSigningKey(context.Context, *RevokeSigningKeyRequest) (*SigningKey, error)
 }
 

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Problem is what went wrong, for the person who reads it. gRPC carries it in the details
+// Problem describes an error. gRPC carries it in the details
 // of the status; REST turns it into application/problem+json.
 type Problem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -31,15 +31,15 @@ type Problem struct {
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// What is wrong.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// The field that it is about.
+	// The field with the error.
 	Field string `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
 	// What to do about it.
 	Remedy string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	// All broken rules, the first one included, if there are several.
+	// All violations, including the first one, if there are several.
 	Violations []*Violation `protobuf:"bytes,5,rep,name=violations,proto3" json:"violations,omitempty"`
-	// Figures behind the message, such as limit and current.
+	// Values of the message, such as limit and current.
 	Values *structpb.Struct `protobuf:"bytes,6,opt,name=values,proto3" json:"values,omitempty"`
-	// When the same request may work.
+	// When to retry the same request.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,7,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -124,7 +124,7 @@ func (x *Problem) GetRetryAfter() *durationpb.Duration {
 	return nil
 }
 
-// Violation is one broken rule of a request.
+// Violation is one violated rule of a request.
 type Violation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`

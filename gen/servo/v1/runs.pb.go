@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is where a run is in its life.
+// State is the state of a run.
 type Run_State int32
 
 const (
@@ -91,17 +91,17 @@ func (Run_State) EnumDescriptor() ([]byte, []int) {
 	return file_servo_v1_runs_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// Mode is how much of the run is done again.
+// Mode selects the tasks to retry.
 type RetryRunRequest_Mode int32
 
 const (
 	// FAILED
 	RetryRunRequest_MODE_UNSPECIFIED RetryRunRequest_Mode = 0
-	// What did not succeed.
+	// Tasks that did not succeed.
 	RetryRunRequest_FAILED RetryRunRequest_Mode = 1
-	// Everything.
+	// All tasks.
 	RetryRunRequest_ALL RetryRunRequest_Mode = 2
-	// The task that is named by from, and everything downstream of it.
+	// The task in from, and all tasks downstream of it.
 	RetryRunRequest_FROM RetryRunRequest_Mode = 3
 )
 
@@ -160,7 +160,7 @@ type Run struct {
 	Parameters  *structpb.Struct       `protobuf:"bytes,7,opt,name=parameters,proto3" json:"parameters,omitempty"`
 	Priority    int32                  `protobuf:"varint,8,opt,name=priority,proto3" json:"priority,omitempty"`
 	TriggerType string                 `protobuf:"bytes,9,opt,name=trigger_type,json=triggerType,proto3" json:"trigger_type,omitempty"`
-	// The authenticated caller: key/NAME, oidc/SUBJECT, or the config or event that made it.
+	// The authenticated caller: key/NAME, oidc/SUBJECT, or the config or event that created the run.
 	TriggeredBy     string                 `protobuf:"bytes,10,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
 	ParentRun       string                 `protobuf:"bytes,11,opt,name=parent_run,json=parentRun,proto3" json:"parent_run,omitempty"`
 	PlanFingerprint string                 `protobuf:"bytes,12,opt,name=plan_fingerprint,json=planFingerprint,proto3" json:"plan_fingerprint,omitempty"`
@@ -169,17 +169,17 @@ type Run struct {
 	StartedAt       *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	FinishedAt      *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	Tasks           *TaskCounts            `protobuf:"bytes,17,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// The name of the config that it was made for; empty if there is none.
+	// The name of the run's config; empty if it has none.
 	Config   string `protobuf:"bytes,18,opt,name=config,proto3" json:"config,omitempty"`
 	ConfigId string `protobuf:"bytes,19,opt,name=config_id,json=configId,proto3" json:"config_id,omitempty"`
-	// The slot of the config that it was made for.
+	// The config's slot that created the run.
 	Slot *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=slot,proto3" json:"slot,omitempty"`
-	// When it should have begun, if its config promises that.
+	// When the run must have started, if its config sets a start delay.
 	StartBy *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"`
-	// It had not begun by start_by, or took longer than it may.
+	// The run had not started by start_by, or exceeded its maximum duration.
 	SlaBreached bool `protobuf:"varint,22,opt,name=sla_breached,json=slaBreached,proto3" json:"sla_breached,omitempty"`
-	// The data interval of a run of a config with slots: from the slot before to its own, or to the
-	// time of the trigger. A retry has that of the run which it retries.
+	// The data interval of a run of a config with slots: from the previous slot to its own, or to the
+	// time of the trigger. A retry has the interval of the run that it retries.
 	IntervalStart *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=interval_start,json=intervalStart,proto3" json:"interval_start,omitempty"`
 	IntervalEnd   *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=interval_end,json=intervalEnd,proto3" json:"interval_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -384,7 +384,7 @@ func (x *Run) GetIntervalEnd() *timestamppb.Timestamp {
 	return nil
 }
 
-// TaskCounts counts the tasks of a run. What is neither ended nor counted here is remaining.
+// TaskCounts counts the tasks of a run. Tasks that have not ended are remaining.
 type TaskCounts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Total         int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
@@ -469,21 +469,21 @@ func (x *TaskCounts) GetCancelled() int32 {
 	return 0
 }
 
-// RetryPolicy is stronger than those of pipeline and assets. A field that is not set is
-// taken from them.
+// RetryPolicy overrides the policies of the pipeline and its assets. Fields that are not set keep their
+// values.
 type RetryPolicy struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	MaxAttempts  int32                  `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	InitialDelay *durationpb.Duration   `protobuf:"bytes,2,opt,name=initial_delay,json=initialDelay,proto3" json:"initial_delay,omitempty"`
 	MaxDelay     *durationpb.Duration   `protobuf:"bytes,3,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	Multiplier   float64                `protobuf:"fixed64,4,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
-	// 0.01 to 1: a delay is shortened by up to this share, by another amount for each task and
+	// 0.01 to 1: a delay is shortened by up to this share, differently for each task and
 	// attempt; 0.2 if no policy sets it.
 	Jitter        float64  `protobuf:"fixed64,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	RetryOn       []string `protobuf:"bytes,6,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	NoRetryOn     []string `protobuf:"bytes,7,rep,name=no_retry_on,json=noRetryOn,proto3" json:"no_retry_on,omitempty"`
 	TimeoutGrowth float64  `protobuf:"fixed64,8,opt,name=timeout_growth,json=timeoutGrowth,proto3" json:"timeout_growth,omitempty"`
-	// How often a worker may die while it runs the task before the task fails; 3 if not said. Deaths
+	// How often a worker may die while it runs the task before the task fails; defaults to 3. Deaths
 	// use up no attempts.
 	MaxDeaths     int32 `protobuf:"varint,9,opt,name=max_deaths,json=maxDeaths,proto3" json:"max_deaths,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -583,30 +583,30 @@ func (x *RetryPolicy) GetMaxDeaths() int32 {
 	return 0
 }
 
-// TriggerRunRequest says what to run.
+// TriggerRunRequest names a pipeline or a selection of assets.
 type TriggerRunRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// A pipeline of the active deployment. Either this or select is required.
 	Pipeline string `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
 	// Selection expressions, instead of a pipeline; "*" selects all assets.
 	Select     []string         `protobuf:"bytes,4,rep,name=select,proto3" json:"select,omitempty"`
 	Parameters *structpb.Struct `protobuf:"bytes,5,opt,name=parameters,proto3" json:"parameters,omitempty"`
-	// 1 (last) to 10 (first); the pipeline's if not said.
+	// 1 (last) to 10 (first); defaults to the pipeline's.
 	Priority int32 `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
-	// A note of the caller, for people. Who has triggered the run is known from the key or token.
+	// Note of the caller. The actor is taken from the key or token.
 	Note  string       `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
 	Retry *RetryPolicy `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"`
 	// How long to wait for a run that holds the pipeline's lock, at most a minute. Without it, or
 	// if the time is over, the answer is that run, with already_running, if it has the same
 	// parameters, and 409 if it has others.
 	WaitForLock *durationpb.Duration `protobuf:"bytes,9,opt,name=wait_for_lock,json=waitForLock,proto3" json:"wait_for_lock,omitempty"`
-	// Where the tenant's quotas would refuse the run, make one that waits PENDING for its start.
+	// If a quota would refuse the run, create it as PENDING until the quota permits it.
 	WaitForQuota bool `protobuf:"varint,10,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
-	// Where a run with other parameters holds the lock, make one that waits PENDING until it is its
-	// turn. Runs that wait for a lock get it in the order in which they came.
+	// If a run with other parameters holds the lock, create the run as PENDING until the lock is free.
+	// Waiting runs get the lock in the order of their creation.
 	Queue         bool `protobuf:"varint,11,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -719,7 +719,7 @@ func (x *TriggerRunRequest) GetQueue() bool {
 	return false
 }
 
-// TriggerRunResponse is the run.
+// TriggerRunResponse has the run.
 type TriggerRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -782,11 +782,11 @@ func (x *TriggerRunResponse) GetAlreadyRunning() bool {
 	return false
 }
 
-// PlanRunRequest says what would be run.
+// PlanRunRequest names a pipeline or a selection of assets.
 type PlanRunRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// "default" if not said.
+	// Defaults to "default".
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// A pipeline of the active deployment. Either this or select is required.
 	Pipeline string `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
@@ -862,7 +862,7 @@ func (x *PlanRunRequest) GetParameters() *structpb.Struct {
 	return nil
 }
 
-// PlanRunResponse is the plan.
+// PlanRunResponse has the plan.
 type PlanRunResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fingerprint   string                 `protobuf:"bytes,1,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
@@ -1009,28 +1009,28 @@ func (x *PlannedTask) GetUpstream() []int32 {
 	return nil
 }
 
-// ListRunsRequest asks for a page of runs.
+// ListRunsRequest requests a page of runs.
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of all tenants.
+	// Empty for the runs of all tenants.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// All workspaces if not said.
+	// Defaults to all workspaces.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Pipeline  string `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
-	// Any of these; all if not said.
+	// Any of these; defaults to all.
 	State []Run_State `protobuf:"varint,4,rep,packed,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
-	// Created at or after.
+	// Created at or after this time.
 	From *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
-	// Created before.
+	// Created before this time.
 	To *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=to,proto3" json:"to,omitempty"`
 	// The retries of this run.
 	ParentRun string `protobuf:"bytes,7,opt,name=parent_run,json=parentRun,proto3" json:"parent_run,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,8,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,9,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// The name or id of a config of the tenant; the name is that of a config in the workspace, or in
-	// the one that is called default.
+	// The name or id of a config of the tenant. A name is looked up in the workspace of the request, or
+	// in the workspace default.
 	Config        string `protobuf:"bytes,10,opt,name=config,proto3" json:"config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1190,16 +1190,16 @@ func (x *ListRunsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ListLateRunsRequest asks for a page of runs that are late.
+// ListLateRunsRequest requests a page of late runs.
 type ListLateRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of all tenants.
+	// Empty for the runs of all tenants.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// All workspaces if not said.
+	// Defaults to all workspaces.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1263,7 +1263,7 @@ func (x *ListLateRunsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListLateRunsResponse is a page of runs that are late.
+// ListLateRunsResponse is a page of late runs.
 type ListLateRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Runs  []*LateRun             `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
@@ -1317,11 +1317,11 @@ func (x *ListLateRunsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// LateRun is a run that should have begun and has not.
+// LateRun is a run that is past start_by and has not started.
 type LateRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Since start_by.
+	// Time since start_by.
 	Delay         *durationpb.Duration `protobuf:"bytes,2,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1371,16 +1371,16 @@ func (x *LateRun) GetDelay() *durationpb.Duration {
 	return nil
 }
 
-// ListRunningRunsRequest asks for a page of runs that go on.
+// ListRunningRunsRequest requests a page of running runs.
 type ListRunningRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of all tenants.
+	// Empty for the runs of all tenants.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// All workspaces if not said.
+	// Defaults to all workspaces.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1444,7 +1444,7 @@ func (x *ListRunningRunsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListRunningRunsResponse is a page of runs that go on.
+// ListRunningRunsResponse is a page of running runs.
 type ListRunningRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Runs  []*RunningRun          `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
@@ -1498,15 +1498,15 @@ func (x *ListRunningRunsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// RunningRun is a run that goes on.
+// RunningRun is a run that has started and not ended.
 type RunningRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many of its tasks have ended is in its counts.
+	// Its task counts show how many tasks have ended.
 	Run *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// The task that has reported last, if one has.
+	// The task with the last progress report, if any.
 	Task  string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	Asset string `protobuf:"bytes,3,opt,name=asset,proto3" json:"asset,omitempty"`
-	// What it has reported, and when.
+	// The last progress report and its time.
 	Progress      *Progress              `protobuf:"bytes,4,opt,name=progress,proto3" json:"progress,omitempty"`
 	ReportedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1578,7 +1578,7 @@ func (x *RunningRun) GetReportedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// GetRunRequest says which run.
+// GetRunRequest names a run.
 type GetRunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -1631,7 +1631,7 @@ func (x *GetRunRequest) GetRun() string {
 	return ""
 }
 
-// GetRunGraphRequest says which run.
+// GetRunGraphRequest names a run.
 type GetRunGraphRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -1684,7 +1684,7 @@ func (x *GetRunGraphRequest) GetRun() string {
 	return ""
 }
 
-// RunGraph is the tasks of a run, at one moment.
+// RunGraph has the tasks of a run at one point in time.
 type RunGraph struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -1694,7 +1694,7 @@ type RunGraph struct {
 	Edges []*GraphEdge `protobuf:"bytes,3,rep,name=edges,proto3" json:"edges,omitempty"`
 	// The same by asset, in the order of the plan.
 	Groups []*GraphGroup `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
-	// There are more edges, between nodes or between groups: nobody read on.
+	// More edges exist between nodes or groups than the answer has.
 	MoreEdges     bool `protobuf:"varint,5,opt,name=more_edges,json=moreEdges,proto3" json:"more_edges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1769,29 +1769,29 @@ func (x *RunGraph) GetMoreEdges() bool {
 type GraphNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Its place in the plan; fanned-out tasks count on.
+	// Its index in the plan; fanned-out tasks follow after the last one.
 	Index     int32      `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	Asset     string     `protobuf:"bytes,3,opt,name=asset,proto3" json:"asset,omitempty"`
 	Partition string     `protobuf:"bytes,4,opt,name=partition,proto3" json:"partition,omitempty"`
 	Pool      string     `protobuf:"bytes,5,opt,name=pool,proto3" json:"pool,omitempty"`
 	State     Task_State `protobuf:"varint,6,opt,name=state,proto3,enum=servo.v1.Task_State" json:"state,omitempty"`
-	// How it ended, as in Task.
+	// The outcome, as in Task.
 	Outcome string `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// How often it was claimed.
 	Attempt int32 `protobuf:"varint,8,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// How often it failed.
 	Failures int32 `protobuf:"varint,9,opt,name=failures,proto3" json:"failures,omitempty"`
-	// Since when it is in its state.
+	// When the task entered its state.
 	Since *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
-	// When it was last put into the queue of its pool.
+	// When the task last entered the queue of its pool.
 	QueuedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=queued_at,json=queuedAt,proto3" json:"queued_at,omitempty"`
-	// When its last attempt began. This and queued_at are left out of tasks that have ended in
+	// When its last attempt started. This and queued_at are left out of tasks that have ended in
 	// runs with more than 20,000 events.
 	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	// How far its attempt is, from 0 to 1, if it has said so.
+	// Reported progress of the attempt, from 0 to 1.
 	Fraction float32 `protobuf:"fixed32,14,opt,name=fraction,proto3" json:"fraction,omitempty"`
-	// The code of what went wrong last.
+	// The error code of the last failure.
 	Error         string `protobuf:"bytes,15,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1932,12 +1932,12 @@ func (x *GraphNode) GetError() string {
 	return ""
 }
 
-// GraphEdge says that one task waits for another.
+// GraphEdge is a dependency between two tasks.
 type GraphEdge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The index of the one that is waited for.
+	// The index of the upstream task.
 	From int32 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
-	// The index of the one that waits.
+	// The index of the downstream task.
 	To            int32 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1987,12 +1987,12 @@ func (x *GraphEdge) GetTo() int32 {
 	return 0
 }
 
-// GraphGroup is the tasks of a run that make one asset.
+// GraphGroup has the tasks of a run for one asset.
 type GraphGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Asset string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
 	Total int32                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// How many there are in each state.
+	// Number of tasks by state.
 	States map[string]int32 `protobuf:"bytes,3,rep,name=states,proto3" json:"states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// The assets of the run that these tasks wait for.
 	Upstream      []string `protobuf:"bytes,4,rep,name=upstream,proto3" json:"upstream,omitempty"`
@@ -2058,7 +2058,7 @@ func (x *GraphGroup) GetUpstream() []string {
 	return nil
 }
 
-// ExplainRunRequest says which run.
+// ExplainRunRequest names a run.
 type ExplainRunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -2111,12 +2111,12 @@ func (x *ExplainRunRequest) GetRun() string {
 	return ""
 }
 
-// CancelRunRequest says which run, and why.
+// CancelRunRequest names a run and the reason.
 type CancelRunRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2173,19 +2173,19 @@ func (x *CancelRunRequest) GetReason() string {
 	return ""
 }
 
-// RetryRunRequest says which run, and how much of it.
+// RetryRunRequest names a run and the tasks to retry.
 type RetryRunRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	Mode   RetryRunRequest_Mode   `protobuf:"varint,3,opt,name=mode,proto3,enum=servo.v1.RetryRunRequest_Mode" json:"mode,omitempty"`
-	// A note of the caller, for people. Who has triggered the run is known from the key or token.
+	// Note of the caller. The actor is taken from the key or token.
 	Note string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
 	// The key of an asset or the id of a task, for mode FROM.
 	From string `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
-	// Where the tenant's quotas would refuse the run, make one that waits PENDING for its start.
+	// If a quota would refuse the run, create it as PENDING until the quota permits it.
 	WaitForQuota bool `protobuf:"varint,6,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
-	// Where another run holds the lock, make one that waits PENDING until it is its turn.
+	// If another run holds the lock, create the run as PENDING until the lock is free.
 	Queue         bool `protobuf:"varint,7,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2273,14 +2273,14 @@ func (x *RetryRunRequest) GetQueue() bool {
 // Event is a recorded fact about a run or one of its tasks.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The place in the run's stream: where to go on after it.
+	// Position in the run's stream, to continue after this event.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Such as task.succeeded.
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// The task that it is about; empty for the run itself.
+	// The task of the event; empty for the run itself.
 	Task string `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
-	// Counts the events of the task, or of the run itself. Readers who need the exact order of
-	// one task's events go by it.
+	// Number of the event among those of the task, or of the run itself. It gives the exact order of the
+	// events of a task.
 	Version       int32                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
 	Actor         string                 `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
@@ -2376,14 +2376,14 @@ func (x *Event) GetData() *structpb.Struct {
 	return nil
 }
 
-// ListRunEventsRequest asks for a page of events.
+// ListRunEventsRequest requests a page of events.
 type ListRunEventsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2451,7 +2451,7 @@ func (x *ListRunEventsRequest) GetPageToken() string {
 type ListRunEventsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Events []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// Empty when everything that is recorded so far was read.
+	// Empty after the last event so far.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2501,12 +2501,12 @@ func (x *ListRunEventsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// WatchRunRequest says which run, and from where on.
+// WatchRunRequest names a run and a position in its stream.
 type WatchRunRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// The id of the last event that was seen; from the first if not said.
+	// The id of the last received event; the stream starts with the first event if it is empty.
 	After         string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2563,7 +2563,7 @@ func (x *WatchRunRequest) GetAfter() string {
 	return ""
 }
 
-// WatchRunResponse is an event, or the end.
+// WatchRunResponse is an event, or the end of the stream.
 type WatchRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:

@@ -37,44 +37,43 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RunService triggers, reads and ends runs.
+// RunService triggers, lists, explains, cancels and retries runs.
 type RunServiceClient interface {
-	// TriggerRun makes a run of a pipeline, or of a selection of assets, of the workspace's
+	// TriggerRun creates a run of a pipeline, or of a selection of assets, of the workspace's
 	// active deployment. The header Idempotency-Key (or the metadata idempotency-key) makes a
 	// repeat return the first run.
 	TriggerRun(ctx context.Context, in *TriggerRunRequest, opts ...grpc.CallOption) (*TriggerRunResponse, error)
-	// PlanRun says what a trigger would run, and runs nothing.
+	// PlanRun returns the plan of a trigger without running it.
 	PlanRun(ctx context.Context, in *PlanRunRequest, opts ...grpc.CallOption) (*PlanRunResponse, error)
-	// ListRuns reads runs, the newest first; without a tenant those of all. Across tenants a page
-	// tries a filter on 5,000 runs at most: it may have few entries, or none, and still another page
-	// after it.
+	// ListRuns lists runs, the newest first; without a tenant the runs of all tenants. Across tenants a
+	// page applies the filter to at most 5,000 runs: it may have few entries or none although another
+	// page follows.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
-	// ListLateRuns reads runs that should have begun and have not, the longest delay first; without
-	// a tenant those of all.
+	// ListLateRuns lists runs that are past start_by and have not started, the longest delay first;
+	// without a tenant the runs of all tenants.
 	ListLateRuns(ctx context.Context, in *ListLateRunsRequest, opts ...grpc.CallOption) (*ListLateRunsResponse, error)
-	// ListRunningRuns reads runs that have started and not ended, the oldest first, with what was
-	// reported last of their tasks; without a tenant those of all. Of more than 10,000 some are left
-	// out.
+	// ListRunningRuns lists runs that have started and not ended, the oldest first, with the last
+	// progress report of their tasks; without a tenant the runs of all tenants. It lists at most 10,000.
 	ListRunningRuns(ctx context.Context, in *ListRunningRunsRequest, opts ...grpc.CallOption) (*ListRunningRunsResponse, error)
-	// GetRun reads a run.
+	// GetRun returns a run.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// GetRunGraph reads the tasks of a run, where they are, and who waits for whom, in one answer.
-	// A run of more than 2,000 tasks has no nodes: its groups say how far each asset is.
+	// GetRunGraph returns the tasks of a run with their states and dependencies in one answer. For a run
+	// of more than 2,000 tasks it returns groups by asset in place of nodes.
 	GetRunGraph(ctx context.Context, in *GetRunGraphRequest, opts ...grpc.CallOption) (*RunGraph, error)
-	// ExplainRun says why a run has not started or does not go on: what stands in the way, and
-	// what would unblock it.
+	// ExplainRun explains why a run has not started or does not proceed: what blocks it, and how to
+	// unblock it.
 	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*Explanation, error)
-	// CancelRun ends the tasks that nobody holds and asks the workers of the others to stop.
-	// Cancelling twice is the same as once; a run that ended otherwise is a conflict.
+	// CancelRun ends the tasks without a lease and asks the workers of the others to stop. Cancelling a
+	// cancelled run has no effect; a run that ended otherwise is a conflict.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// RetryRun makes a new run of what did not succeed in a run that is over.
+	// RetryRun creates a new run of the tasks that did not succeed in an ended run.
 	RetryRun(ctx context.Context, in *RetryRunRequest, opts ...grpc.CallOption) (*TriggerRunResponse, error)
-	// ListRunEvents reads what is recorded about a run and its tasks, in the order in which it
+	// ListRunEvents lists the events of a run and its tasks, in the order in which they
 	// became visible. Over REST, with "Accept: text/event-stream", the same path is a stream
 	// (see WatchRun).
 	ListRunEvents(ctx context.Context, in *ListRunEventsRequest, opts ...grpc.CallOption) (*ListRunEventsResponse, error)
-	// WatchRun streams the events of a run, from the first or after the id given, and ends
-	// when the run has ended and everything was sent.
+	// WatchRun streams the events of a run, from the first or after the given id. It ends when the run
+	// has ended and all events were sent.
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
 }
 
@@ -219,44 +218,43 @@ type RunService_WatchRunClient = grpc.ServerStreamingClient[WatchRunResponse]
 // All implementations should embed UnimplementedRunServiceServer
 // for forward compatibility.
 //
-// RunService triggers, reads and ends runs.
+// RunService triggers, lists, explains, cancels and retries runs.
 type RunServiceServer interface {
-	// TriggerRun makes a run of a pipeline, or of a selection of assets, of the workspace's
+	// TriggerRun creates a run of a pipeline, or of a selection of assets, of the workspace's
 	// active deployment. The header Idempotency-Key (or the metadata idempotency-key) makes a
 	// repeat return the first run.
 	TriggerRun(context.Context, *TriggerRunRequest) (*TriggerRunResponse, error)
-	// PlanRun says what a trigger would run, and runs nothing.
+	// PlanRun returns the plan of a trigger without running it.
 	PlanRun(context.Context, *PlanRunRequest) (*PlanRunResponse, error)
-	// ListRuns reads runs, the newest first; without a tenant those of all. Across tenants a page
-	// tries a filter on 5,000 runs at most: it may have few entries, or none, and still another page
-	// after it.
+	// ListRuns lists runs, the newest first; without a tenant the runs of all tenants. Across tenants a
+	// page applies the filter to at most 5,000 runs: it may have few entries or none although another
+	// page follows.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
-	// ListLateRuns reads runs that should have begun and have not, the longest delay first; without
-	// a tenant those of all.
+	// ListLateRuns lists runs that are past start_by and have not started, the longest delay first;
+	// without a tenant the runs of all tenants.
 	ListLateRuns(context.Context, *ListLateRunsRequest) (*ListLateRunsResponse, error)
-	// ListRunningRuns reads runs that have started and not ended, the oldest first, with what was
-	// reported last of their tasks; without a tenant those of all. Of more than 10,000 some are left
-	// out.
+	// ListRunningRuns lists runs that have started and not ended, the oldest first, with the last
+	// progress report of their tasks; without a tenant the runs of all tenants. It lists at most 10,000.
 	ListRunningRuns(context.Context, *ListRunningRunsRequest) (*ListRunningRunsResponse, error)
-	// GetRun reads a run.
+	// GetRun returns a run.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
-	// GetRunGraph reads the tasks of a run, where they are, and who waits for whom, in one answer.
-	// A run of more than 2,000 tasks has no nodes: its groups say how far each asset is.
+	// GetRunGraph returns the tasks of a run with their states and dependencies in one answer. For a run
+	// of more than 2,000 tasks it returns groups by asset in place of nodes.
 	GetRunGraph(context.Context, *GetRunGraphRequest) (*RunGraph, error)
-	// ExplainRun says why a run has not started or does not go on: what stands in the way, and
-	// what would unblock it.
+	// ExplainRun explains why a run has not started or does not proceed: what blocks it, and how to
+	// unblock it.
 	ExplainRun(context.Context, *ExplainRunRequest) (*Explanation, error)
-	// CancelRun ends the tasks that nobody holds and asks the workers of the others to stop.
-	// Cancelling twice is the same as once; a run that ended otherwise is a conflict.
+	// CancelRun ends the tasks without a lease and asks the workers of the others to stop. Cancelling a
+	// cancelled run has no effect; a run that ended otherwise is a conflict.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
-	// RetryRun makes a new run of what did not succeed in a run that is over.
+	// RetryRun creates a new run of the tasks that did not succeed in an ended run.
 	RetryRun(context.Context, *RetryRunRequest) (*TriggerRunResponse, error)
-	// ListRunEvents reads what is recorded about a run and its tasks, in the order in which it
+	// ListRunEvents lists the events of a run and its tasks, in the order in which they
 	// became visible. Over REST, with "Accept: text/event-stream", the same path is a stream
 	// (see WatchRun).
 	ListRunEvents(context.Context, *ListRunEventsRequest) (*ListRunEventsResponse, error)
-	// WatchRun streams the events of a run, from the first or after the id given, and ends
-	// when the run has ended and everything was sent.
+	// WatchRun streams the events of a run, from the first or after the given id. It ends when the run
+	// has ended and all events were sent.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
 }
 

@@ -23,16 +23,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SearchRequest says what to look for, and where.
+// SearchRequest has the text to search for.
 type SearchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An id, or a part of a name, in upper or lower case; of a key also the first 4 or more digits of
-	// the id that its text begins with. Blanks around it do not count.
+	// An id, or a part of a name, in upper or lower case; for a key also the first 4 or more digits of
+	// its id. Surrounding spaces are ignored.
 	Q string `protobuf:"bytes,1,opt,name=q,proto3" json:"q,omitempty"`
-	// Empty to look in all tenants. Then pipelines, assets and locks are not looked at, and of
-	// configs the first 20,000.
+	// Empty searches all tenants, without pipelines, assets and locks, and only the first 20,000
+	// configs.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Only what is in this workspace. All if not said; a key of one workspace must name it.
+	// Only objects of this workspace; defaults to all. A key of one workspace must set it.
 	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -89,13 +89,13 @@ func (x *SearchRequest) GetWorkspace() string {
 	return ""
 }
 
-// SearchResponse is what was found, kind by kind.
+// SearchResponse has the found objects by kind.
 type SearchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Found []*Found               `protobuf:"bytes,1,rep,name=found,proto3" json:"found,omitempty"`
-	// Not everything was looked at: name a tenant to look at its pipelines, assets and locks too.
+	// The search was partial: set a tenant to search its pipelines, assets and locks too.
 	Partial bool `protobuf:"varint,2,opt,name=partial,proto3" json:"partial,omitempty"`
-	// There are more configs than the 20,000 whose names were compared: name a tenant.
+	// More than 20,000 configs exist, and only so many were searched: set a tenant.
 	Cut           bool `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -152,24 +152,24 @@ func (x *SearchResponse) GetCut() bool {
 	return false
 }
 
-// Found is something that was looked for.
+// Found is a found object.
 type Found struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is: run, task, config, deployment, workspace, event, alert, channel, subscription, key,
+	// Kind: run, task, config, deployment, workspace, event, alert, channel, subscription, key,
 	// template, tenant, pipeline, asset, pool or lock.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Its name; of a run its pipeline, of a task its asset, of a deployment its digest, of an alert
+	// Name; of a run its pipeline, of a task its asset, of a deployment its digest, of an alert
 	// its kind.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Empty for what belongs to the installation.
+	// Empty for objects of the installation.
 	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Empty for what belongs to the tenant as a whole.
+	// Empty for objects of the whole tenant.
 	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// Empty for what has a name and no id. Of a key that was found by its name or its public id, that.
+	// Empty for objects without an id. For a key its public id.
 	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
-	// The run of a task, and the one that holds a lock.
+	// The run of a task, or the holder of a lock.
 	Run string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
-	// Empty for what has no states.
+	// Empty for objects without states.
 	State         string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

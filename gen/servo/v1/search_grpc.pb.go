@@ -26,10 +26,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SearchService finds things by what people have of them: an id from a log, or a part of a name.
+// SearchService finds objects by an id or a part of a name.
 type SearchServiceClient interface {
-	// Search finds what has an id, or a text in its name, up to 5 of each kind, those first whose names
-	// begin with it: what the caller may read, and nothing else. With no tenant it looks among those of all.
+	// Search finds up to 5 objects of each kind by id or by a text in their names. Names that begin with the
+	// text come first. It finds only what the caller may read. Without a tenant it searches all tenants.
 	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
 }
 
@@ -55,10 +55,10 @@ func (c *searchServiceClient) Search(ctx context.Context, in *SearchRequest, opt
 // All implementations should embed UnimplementedSearchServiceServer
 // for forward compatibility.
 //
-// SearchService finds things by what people have of them: an id from a log, or a part of a name.
+// SearchService finds objects by an id or a part of a name.
 type SearchServiceServer interface {
-	// Search finds what has an id, or a text in its name, up to 5 of each kind, those first whose names
-	// begin with it: what the caller may read, and nothing else. With no tenant it looks among those of all.
+	// Search finds up to 5 objects of each kind by id or by a text in their names. Names that begin with the
+	// text come first. It finds only what the caller may read. Without a tenant it searches all tenants.
 	Search(context.Context, *SearchRequest) (*SearchResponse, error)
 }
 

@@ -25,23 +25,23 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SimulateRequest says what to simulate.
+// SimulateRequest defines a simulation.
 type SimulateRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// The first instant; now if not said.
+	// The first instant; defaults to now.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	// Of 24 hours each; 0 is 30.
+	// Days of 24 hours; defaults to 30.
 	Days int32 `protobuf:"varint,3,opt,name=days,proto3" json:"days,omitempty"`
-	// How many runs the workers can do at once; 0 is any number.
+	// Number of concurrent runs that the workers can execute; 0 is no limit.
 	Slots int32 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`
-	// Simulate as if these were saved: one of the same name is replaced. They are checked as if
-	// they were, too.
+	// Simulate as if these configs were saved. They replace configs of the same name, and are
+	// validated.
 	Configs []*ConfigInput `protobuf:"bytes,5,rep,name=configs,proto3" json:"configs,omitempty"`
-	// Of the configs above; "default" if not said. Those that are stored are simulated in all
+	// Workspace of the configs above; defaults to "default". Saved configs are simulated in all
 	// workspaces.
 	Workspace string `protobuf:"bytes,6,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// How many entries each list of the report has; 0 is 20.
+	// Maximum entries of each list in the report; defaults to 20.
 	Limit         int32 `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -126,13 +126,13 @@ func (x *SimulateRequest) GetLimit() int32 {
 	return 0
 }
 
-// SimulateResponse is what the window will be like.
+// SimulateResponse has the report of a simulation.
 type SimulateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An object with
 	//
-	//	from, until, configs: what was simulated;
-	//	slots, fired, skipped_overlap, skipped_quota: what becomes of slots, and of those that
+	//	from, until, configs: the window and the simulated configs;
+	//	slots, fired, skipped_overlap, skipped_quota: outcomes of slots, and of those that
 	//	fire cancelled, never_started, timed_out, sla_missed, waited_overlap, waited_quota,
 	//	waited_workers;
 	//	wait {runs, p50, p95, max}: how long runs wait for their start;
@@ -147,15 +147,15 @@ type SimulateResponse struct {
 	//	overruns [{tenant, config, duration, max_execution, runs}]: runs that are ended early;
 	//	clock_changes [{zone, at, kind, offset_before, offset_after, configs [{tenant, config,
 	//	effect, slots}], config_count}]: gaps and folds, and whose slots they move or repeat;
-	//	suggestions [{peak, becomes, changes [{jitter, configs, config_count}]}]: to be followed
+	//	suggestions [{peak, becomes, changes [{jitter, configs, config_count}]}]: to be applied
 	//	one after the other.
 	//
-	// Lists that would be empty are left out. Durations are texts such as 1m30s. A config of
-	// another workspace than default is called workspace/name. There will be more fields.
+	// Empty lists are left out. Durations are texts such as 1m30s. A config of
+	// another workspace than default is named workspace/name. There will be more fields.
 	Report *structpb.Struct `protobuf:"bytes,1,opt,name=report,proto3" json:"report,omitempty"`
-	// Configs that are paused or disabled, and therefore not in the report.
+	// Paused and disabled configs, which are not in the report.
 	Idle int32 `protobuf:"varint,2,opt,name=idle,proto3" json:"idle,omitempty"`
-	// Configs whose pipelines have not ended a run yet: theirs are taken to last a minute.
+	// Configs whose pipelines have no ended run yet. Their runs are assumed to take a minute.
 	WithoutHistory int32 `protobuf:"varint,3,opt,name=without_history,json=withoutHistory,proto3" json:"without_history,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -26,15 +26,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SimulationService says what configs will do before they do it.
+// SimulationService predicts the slots and runs of configs.
 type SimulationServiceClient interface {
-	// Simulate replays the coming slots of a tenant's configs against its quotas and how long
-	// past runs took: peaks, expected waiting, misses of SLAs and quotas, changes of the clock,
+	// Simulate replays the future slots of a tenant's configs with its quotas and the durations of
+	// past runs. It reports peaks, expected waits, SLA and quota misses, daylight saving changes,
 	// and jitter that would help. It changes nothing.
 	//
-	// Configs that are paused or disabled do not fire in it, triggers without slots add nothing,
-	// every depends_on is met, and slots that somebody has rescheduled are where the schedule has
-	// them. Nothing runs when the window begins.
+	// Paused and disabled configs do not fire, triggers without slots add nothing,
+	// every depends_on is met, and rescheduled slots are at their original
+	// time. No run is live when the window begins.
 	Simulate(ctx context.Context, in *SimulateRequest, opts ...grpc.CallOption) (*SimulateResponse, error)
 }
 
@@ -60,15 +60,15 @@ func (c *simulationServiceClient) Simulate(ctx context.Context, in *SimulateRequ
 // All implementations should embed UnimplementedSimulationServiceServer
 // for forward compatibility.
 //
-// SimulationService says what configs will do before they do it.
+// SimulationService predicts the slots and runs of configs.
 type SimulationServiceServer interface {
-	// Simulate replays the coming slots of a tenant's configs against its quotas and how long
-	// past runs took: peaks, expected waiting, misses of SLAs and quotas, changes of the clock,
+	// Simulate replays the future slots of a tenant's configs with its quotas and the durations of
+	// past runs. It reports peaks, expected waits, SLA and quota misses, daylight saving changes,
 	// and jitter that would help. It changes nothing.
 	//
-	// Configs that are paused or disabled do not fire in it, triggers without slots add nothing,
-	// every depends_on is met, and slots that somebody has rescheduled are where the schedule has
-	// them. Nothing runs when the window begins.
+	// Paused and disabled configs do not fire, triggers without slots add nothing,
+	// every depends_on is met, and rescheduled slots are at their original
+	// time. No run is live when the window begins.
 	Simulate(context.Context, *SimulateRequest) (*SimulateResponse, error)
 }
 

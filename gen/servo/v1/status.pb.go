@@ -25,12 +25,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GetActivityRequest names whose activity.
+// GetActivityRequest names a tenant and a number of hours.
 type GetActivityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for that of all tenants.
+	// Empty for all tenants.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// How many hours, with the one that has begun: 1 to 168; 24 if not said.
+	// Number of hours including the current one, 1 to 168; defaults to 24.
 	Hours         int32 `protobuf:"varint,2,opt,name=hours,proto3" json:"hours,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -80,7 +80,7 @@ func (x *GetActivityRequest) GetHours() int32 {
 	return 0
 }
 
-// Activity is what happened in the last hours.
+// Activity has the activity of the last hours.
 type Activity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tenant's name; empty for all tenants.
@@ -135,24 +135,24 @@ func (x *Activity) GetHours() []*HourActivity {
 	return nil
 }
 
-// HourActivity is what happened in an hour. A run counts in the hour in which it ended.
+// HourActivity is the activity of an hour. A run counts in the hour in which it ended.
 type HourActivity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When the hour began, by UTC.
+	// Start of the hour in UTC.
 	Hour          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=hour,proto3" json:"hour,omitempty"`
 	SucceededRuns int64                  `protobuf:"varint,2,opt,name=succeeded_runs,json=succeededRuns,proto3" json:"succeeded_runs,omitempty"`
-	// Runs that failed; those that were timed out are apart.
+	// Failed runs, without those that timed out.
 	FailedRuns    int64 `protobuf:"varint,3,opt,name=failed_runs,json=failedRuns,proto3" json:"failed_runs,omitempty"`
 	TimedOutRuns  int64 `protobuf:"varint,4,opt,name=timed_out_runs,json=timedOutRuns,proto3" json:"timed_out_runs,omitempty"`
 	CancelledRuns int64 `protobuf:"varint,5,opt,name=cancelled_runs,json=cancelledRuns,proto3" json:"cancelled_runs,omitempty"`
 	// Breaches of SLAs that happened in this hour, also of runs that have not ended.
 	Breaches int64 `protobuf:"varint,6,opt,name=breaches,proto3" json:"breaches,omitempty"`
-	// From start to end, of the runs that had started, all together.
+	// Total duration of the started runs.
 	TotalDuration *durationpb.Duration `protobuf:"bytes,7,opt,name=total_duration,json=totalDuration,proto3" json:"total_duration,omitempty"`
-	// The same on average; left out if none had started.
+	// Average duration; not set if no run had started.
 	AverageDuration *durationpb.Duration `protobuf:"bytes,8,opt,name=average_duration,json=averageDuration,proto3" json:"average_duration,omitempty"`
-	// The longest that one of these runs had waited to be started since it was due, or else since
-	// it was made; left out if none had started.
+	// Longest delay between a run's due time, or else its creation, and its start; not set if no
+	// run had started.
 	LongestStartDelay *durationpb.Duration `protobuf:"bytes,9,opt,name=longest_start_delay,json=longestStartDelay,proto3" json:"longest_start_delay,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -251,7 +251,7 @@ func (x *HourActivity) GetLongestStartDelay() *durationpb.Duration {
 	return nil
 }
 
-// GetStatusRequest asks for everything.
+// GetStatusRequest is empty.
 type GetStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -288,12 +288,12 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 	return file_servo_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
-// Status is how this installation is doing.
+// Status is the state of the installation.
 type Status struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of the server that answers.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Its name among the servers.
+	// Name of the server that answers.
 	Server    string                 `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// The database's time.
@@ -304,9 +304,9 @@ type Status struct {
 	Duties []*Duty       `protobuf:"bytes,7,rep,name=duties,proto3" json:"duties,omitempty"`
 	// The servers that are alive, by name.
 	Servers []*Server `protobuf:"bytes,8,rep,name=servers,proto3" json:"servers,omitempty"`
-	// Whether workers are given tasks.
+	// State of dispatch.
 	Dispatch *Dispatch `protobuf:"bytes,9,opt,name=dispatch,proto3" json:"dispatch,omitempty"`
-	// What has become of the runs of all tenants today.
+	// Runs of all tenants today.
 	Today         *Today `protobuf:"bytes,10,opt,name=today,proto3" json:"today,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -412,25 +412,25 @@ func (x *Status) GetToday() *Today {
 	return nil
 }
 
-// Today is what waits and runs now, and what has become of the runs that ended on this day.
+// Today has the pending and running runs of now, and the runs that ended on this day.
 type Today struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The day in UTC, such as 2026-01-31.
 	Day string `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"`
 	// Runs that wait for their start.
 	PendingRuns int64 `protobuf:"varint,2,opt,name=pending_runs,json=pendingRuns,proto3" json:"pending_runs,omitempty"`
-	// There are more: nobody counted on.
+	// More exist than were counted.
 	PendingAtLeast bool `protobuf:"varint,3,opt,name=pending_at_least,json=pendingAtLeast,proto3" json:"pending_at_least,omitempty"`
 	// Runs that have started and not ended.
 	RunningRuns    int64 `protobuf:"varint,4,opt,name=running_runs,json=runningRuns,proto3" json:"running_runs,omitempty"`
 	RunningAtLeast bool  `protobuf:"varint,5,opt,name=running_at_least,json=runningAtLeast,proto3" json:"running_at_least,omitempty"`
-	// Runs that have ended today, however they did.
+	// Runs that ended today, with any result.
 	CompletedRuns int64 `protobuf:"varint,6,opt,name=completed_runs,json=completedRuns,proto3" json:"completed_runs,omitempty"`
-	// Of these, which failed or were timed out.
+	// Runs among these that failed or timed out.
 	FailedRuns int64 `protobuf:"varint,7,opt,name=failed_runs,json=failedRuns,proto3" json:"failed_runs,omitempty"`
 	// Breaches of SLAs that happened today.
 	SlaBreaches int64 `protobuf:"varint,8,opt,name=sla_breaches,json=slaBreaches,proto3" json:"sla_breaches,omitempty"`
-	// From start to end, of the runs that ended today and had started; left out if none had.
+	// Average duration of the started runs that ended today; not set if there are none.
 	AverageDuration *durationpb.Duration `protobuf:"bytes,9,opt,name=average_duration,json=averageDuration,proto3" json:"average_duration,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -529,14 +529,14 @@ func (x *Today) GetAverageDuration() *durationpb.Duration {
 	return nil
 }
 
-// Dispatch says whether workers are given tasks.
+// Dispatch is the state of dispatch.
 type Dispatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Nobody is given a task; what runs goes on.
+	// No tasks are leased; leased tasks continue.
 	Paused bool `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"`
-	// Why, for people.
+	// Reason of the last change.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Who has paused or resumed it last; empty if nobody has.
+	// Actor of the last change; empty without one.
 	ChangedBy     string                 `protobuf:"bytes,3,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
 	ChangedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -601,7 +601,7 @@ func (x *Dispatch) GetChangedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Server is a server by what it last said, every few seconds.
+// Server is a server as of its last report, every few seconds.
 type Server struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -675,7 +675,7 @@ type StateCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	Count int64                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	// There are more: nobody counted on.
+	// More exist than were counted.
 	AtLeast       bool `protobuf:"varint,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -740,9 +740,9 @@ type PoolStatus struct {
 	Leased int64                  `protobuf:"varint,3,opt,name=leased,proto3" json:"leased,omitempty"`
 	// Workers that were seen within two minutes.
 	Workers int64 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	// How many tasks these can hold. One that serves several pools counts in each.
+	// Capacity of these workers. A worker of several pools counts in each.
 	Slots int64 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
-	// What waiting tasks need and no live worker of the pool has.
+	// Capabilities that waiting tasks need and no live worker of the pool has.
 	Unserved      []*UnservedNeed `protobuf:"bytes,6,rep,name=unserved,proto3" json:"unserved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -827,7 +827,7 @@ type UnservedNeed struct {
 	Capability string `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
 	// The tasks that wait for it, counted up to 10,000.
 	Tasks int64 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// What to do, in words.
+	// What to do.
 	Remedy        string `protobuf:"bytes,3,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -884,11 +884,11 @@ func (x *UnservedNeed) GetRemedy() string {
 	return ""
 }
 
-// Duty is what one server does for all.
+// Duty is a job that one server does for all.
 type Duty struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The server that has it; empty if nobody does.
+	// The server that holds it; empty if none does.
 	Holder        string                 `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
 	Epoch         int64                  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`

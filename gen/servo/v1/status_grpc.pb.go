@@ -27,12 +27,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// StatusService says how this installation is doing.
+// StatusService reports the state and the activity of the installation.
 type StatusServiceClient interface {
-	// GetStatus reads the state of the server and of the queues.
+	// GetStatus returns the state of the servers, pools and queues.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*Status, error)
-	// GetActivity reads what ended and what broke in each of the last hours: of a tenant, or of
-	// all together, which needs a platform key.
+	// GetActivity returns ended runs and SLA breaches for each of the last hours: of a tenant, or of
+	// all tenants, which requires a platform key.
 	GetActivity(ctx context.Context, in *GetActivityRequest, opts ...grpc.CallOption) (*Activity, error)
 }
 
@@ -68,12 +68,12 @@ func (c *statusServiceClient) GetActivity(ctx context.Context, in *GetActivityRe
 // All implementations should embed UnimplementedStatusServiceServer
 // for forward compatibility.
 //
-// StatusService says how this installation is doing.
+// StatusService reports the state and the activity of the installation.
 type StatusServiceServer interface {
-	// GetStatus reads the state of the server and of the queues.
+	// GetStatus returns the state of the servers, pools and queues.
 	GetStatus(context.Context, *GetStatusRequest) (*Status, error)
-	// GetActivity reads what ended and what broke in each of the last hours: of a tenant, or of
-	// all together, which needs a platform key.
+	// GetActivity returns ended runs and SLA breaches for each of the last hours: of a tenant, or of
+	// all tenants, which requires a platform key.
 	GetActivity(context.Context, *GetActivityRequest) (*Activity, error)
 }
 

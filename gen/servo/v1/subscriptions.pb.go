@@ -25,14 +25,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is how it is doing.
+// State is the state of a subscription.
 type Subscription_State int32
 
 const (
 	Subscription_STATE_UNSPECIFIED Subscription_State = 0
 	Subscription_ACTIVE            Subscription_State = 1
 	Subscription_PAUSED            Subscription_State = 2
-	// Its receiver did not accept the last call: it is repeated.
+	// The receiver did not accept the last call, which is repeated.
 	Subscription_FAILING Subscription_State = 3
 )
 
@@ -79,27 +79,27 @@ func (Subscription_State) EnumDescriptor() ([]byte, []int) {
 	return file_servo_v1_subscriptions_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// Subscription is a URL that hears of events.
+// Subscription is a URL that receives events.
 type Subscription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Url   string                 `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
-	// The types of events that it asks for, by name or by prefix (run.*); none is all.
+	// Types of the events, by name or by prefix (run.*); empty selects all.
 	Types []string `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
 	// Only events of runs in this workspace.
 	Workspace string `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// Only events of runs of this pipeline.
 	Pipeline string             `protobuf:"bytes,6,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
 	State    Subscription_State `protobuf:"varint,8,opt,name=state,proto3,enum=servo.v1.Subscription_State" json:"state,omitempty"`
-	// Everything up to this place in the feed was accepted, or was not asked for.
+	// Position in the feed: all earlier events were accepted or filtered out.
 	Position string `protobuf:"bytes,9,opt,name=position,proto3" json:"position,omitempty"`
-	// How long the next event that it has not looked at waits already; only GetSubscription reads it.
+	// Age of the next event; set by GetSubscription only.
 	Lag *durationpb.Duration `protobuf:"bytes,10,opt,name=lag,proto3" json:"lag,omitempty"`
-	// Events that were accepted.
+	// Number of accepted events.
 	Delivered   int64                  `protobuf:"varint,11,opt,name=delivered,proto3" json:"delivered,omitempty"`
 	DeliveredAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=delivered_at,json=deliveredAt,proto3" json:"delivered_at,omitempty"`
-	// Since when calls fail, how often, when the next is, and what came of the last.
+	// Since when calls fail, how often, when the next one is, and the last error.
 	FailingSince  *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=failing_since,json=failingSince,proto3" json:"failing_since,omitempty"`
 	Tries         int32                  `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`
 	AgainAt       *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=again_at,json=againAt,proto3" json:"again_at,omitempty"`
@@ -275,23 +275,23 @@ func (x *Subscription) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// CreateSubscriptionRequest describes a subscription.
+// CreateSubscriptionRequest defines a subscription.
 type CreateSubscriptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose events it hears of; empty for those of everybody and of the installation.
+	// The tenant of the events; empty for the events of all tenants and of the installation.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Events are posted to it as a JSON array, with the headers webhook-id, webhook-timestamp and
 	// webhook-signature.
 	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
-	// The types of events, by name or by prefix (run.*); none is all.
+	// Types of the events, by name or by prefix (run.*); empty selects all.
 	Types []string `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
 	// Only events of runs in this workspace.
 	Workspace string `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// Only events of runs of this pipeline.
 	Pipeline string `protobuf:"bytes,6,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
-	// Where it begins: now (if it is not said), beginning, or the id of an event, after which it
-	// hears of everything.
+	// Position: now (default), beginning, or the id of an event; the subscription receives the events
+	// after it.
 	From          string `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -380,7 +380,7 @@ func (x *CreateSubscriptionRequest) GetFrom() string {
 type CreateSubscriptionResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Subscription *Subscription          `protobuf:"bytes,1,opt,name=subscription,proto3" json:"subscription,omitempty"`
-	// What calls are signed with. It is not shown again.
+	// Secret that signs the calls. It is not shown again.
 	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -430,10 +430,10 @@ func (x *CreateSubscriptionResponse) GetSecret() string {
 	return ""
 }
 
-// ListSubscriptionsRequest asks for all subscriptions.
+// ListSubscriptionsRequest requests all subscriptions.
 type ListSubscriptionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for a subscription of the installation.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -476,7 +476,7 @@ func (x *ListSubscriptionsRequest) GetTenant() string {
 	return ""
 }
 
-// ListSubscriptionsResponse has them, by name.
+// ListSubscriptionsResponse has the subscriptions by name.
 type ListSubscriptionsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Subscriptions []*Subscription        `protobuf:"bytes,1,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
@@ -524,7 +524,7 @@ func (x *ListSubscriptionsResponse) GetSubscriptions() []*Subscription {
 // GetSubscriptionRequest names a subscription.
 type GetSubscriptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for a subscription of the installation.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Subscription  string `protobuf:"bytes,2,opt,name=subscription,proto3" json:"subscription,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -578,7 +578,7 @@ func (x *GetSubscriptionRequest) GetSubscription() string {
 // PauseSubscriptionRequest names a subscription.
 type PauseSubscriptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for a subscription of the installation.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Subscription  string `protobuf:"bytes,2,opt,name=subscription,proto3" json:"subscription,omitempty"`
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -640,7 +640,7 @@ func (x *PauseSubscriptionRequest) GetReason() string {
 // ResumeSubscriptionRequest names a subscription.
 type ResumeSubscriptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for a subscription of the installation.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Subscription  string `protobuf:"bytes,2,opt,name=subscription,proto3" json:"subscription,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -691,13 +691,13 @@ func (x *ResumeSubscriptionRequest) GetSubscription() string {
 	return ""
 }
 
-// ReplaySubscriptionRequest says where a subscription goes on.
+// ReplaySubscriptionRequest names a subscription and its new position.
 type ReplaySubscriptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for a subscription of the installation.
 	Tenant       string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Subscription string `protobuf:"bytes,2,opt,name=subscription,proto3" json:"subscription,omitempty"`
-	// now, beginning, or the id of an event, after which it hears of everything.
+	// now, beginning, or the id of an event; the subscription receives the events after it.
 	From          string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -757,7 +757,7 @@ func (x *ReplaySubscriptionRequest) GetFrom() string {
 // DeleteSubscriptionRequest names a subscription.
 type DeleteSubscriptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for those of the installation.
+	// Empty for a subscription of the installation.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Subscription  string `protobuf:"bytes,2,opt,name=subscription,proto3" json:"subscription,omitempty"`
 	unknownFields protoimpl.UnknownFields

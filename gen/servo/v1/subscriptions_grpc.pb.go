@@ -32,23 +32,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SubscriptionService looks after the URLs that hear of events. Calls without a tenant are about
-// the installation, whose subscriptions hear of the events of everybody.
+// SubscriptionService manages subscriptions, the URLs that receive events. Calls without a tenant are
+// about the installation, whose subscriptions receive the events of all tenants.
 type SubscriptionServiceClient interface {
-	// CreateSubscription makes a URL hear of events. The answer has the secret that calls are
-	// signed with: it is not shown again.
+	// CreateSubscription creates a subscription. The answer has the secret that signs the calls, which
+	// is not shown again.
 	CreateSubscription(ctx context.Context, in *CreateSubscriptionRequest, opts ...grpc.CallOption) (*CreateSubscriptionResponse, error)
-	// ListSubscriptions reads the subscriptions, by name.
+	// ListSubscriptions lists the subscriptions by name.
 	ListSubscriptions(ctx context.Context, in *ListSubscriptionsRequest, opts ...grpc.CallOption) (*ListSubscriptionsResponse, error)
-	// GetSubscription reads a subscription, with how far it is behind.
+	// GetSubscription returns a subscription with its lag.
 	GetSubscription(ctx context.Context, in *GetSubscriptionRequest, opts ...grpc.CallOption) (*Subscription, error)
-	// PauseSubscription stops a subscription. What happens meanwhile it hears of when it is resumed.
+	// PauseSubscription pauses a subscription. It receives the events of the pause when it is resumed.
 	PauseSubscription(ctx context.Context, in *PauseSubscriptionRequest, opts ...grpc.CallOption) (*Subscription, error)
-	// ResumeSubscription lets a subscription go on where it was.
+	// ResumeSubscription resumes a subscription at its position.
 	ResumeSubscription(ctx context.Context, in *ResumeSubscriptionRequest, opts ...grpc.CallOption) (*Subscription, error)
-	// ReplaySubscription makes a subscription go on after another place in the feed.
+	// ReplaySubscription moves a subscription to another position in the feed.
 	ReplaySubscription(ctx context.Context, in *ReplaySubscriptionRequest, opts ...grpc.CallOption) (*Subscription, error)
-	// DeleteSubscription ends a subscription. What it has not heard of it never will.
+	// DeleteSubscription deletes a subscription. Events that it has not received are not sent.
 	DeleteSubscription(ctx context.Context, in *DeleteSubscriptionRequest, opts ...grpc.CallOption) (*DeleteSubscriptionResponse, error)
 }
 
@@ -134,23 +134,23 @@ func (c *subscriptionServiceClient) DeleteSubscription(ctx context.Context, in *
 // All implementations should embed UnimplementedSubscriptionServiceServer
 // for forward compatibility.
 //
-// SubscriptionService looks after the URLs that hear of events. Calls without a tenant are about
-// the installation, whose subscriptions hear of the events of everybody.
+// SubscriptionService manages subscriptions, the URLs that receive events. Calls without a tenant are
+// about the installation, whose subscriptions receive the events of all tenants.
 type SubscriptionServiceServer interface {
-	// CreateSubscription makes a URL hear of events. The answer has the secret that calls are
-	// signed with: it is not shown again.
+	// CreateSubscription creates a subscription. The answer has the secret that signs the calls, which
+	// is not shown again.
 	CreateSubscription(context.Context, *CreateSubscriptionRequest) (*CreateSubscriptionResponse, error)
-	// ListSubscriptions reads the subscriptions, by name.
+	// ListSubscriptions lists the subscriptions by name.
 	ListSubscriptions(context.Context, *ListSubscriptionsRequest) (*ListSubscriptionsResponse, error)
-	// GetSubscription reads a subscription, with how far it is behind.
+	// GetSubscription returns a subscription with its lag.
 	GetSubscription(context.Context, *GetSubscriptionRequest) (*Subscription, error)
-	// PauseSubscription stops a subscription. What happens meanwhile it hears of when it is resumed.
+	// PauseSubscription pauses a subscription. It receives the events of the pause when it is resumed.
 	PauseSubscription(context.Context, *PauseSubscriptionRequest) (*Subscription, error)
-	// ResumeSubscription lets a subscription go on where it was.
+	// ResumeSubscription resumes a subscription at its position.
 	ResumeSubscription(context.Context, *ResumeSubscriptionRequest) (*Subscription, error)
-	// ReplaySubscription makes a subscription go on after another place in the feed.
+	// ReplaySubscription moves a subscription to another position in the feed.
 	ReplaySubscription(context.Context, *ReplaySubscriptionRequest) (*Subscription, error)
-	// DeleteSubscription ends a subscription. What it has not heard of it never will.
+	// DeleteSubscription deletes a subscription. Events that it has not received are not sent.
 	DeleteSubscription(context.Context, *DeleteSubscriptionRequest) (*DeleteSubscriptionResponse, error)
 }
 

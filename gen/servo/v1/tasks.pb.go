@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is where a task is in its life.
+// State is the state of a task.
 type Task_State int32
 
 const (
@@ -105,44 +105,44 @@ type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Run   string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// Its place in the plan; fanned-out tasks count on.
+	// Its index in the plan; fanned-out tasks follow after the last one.
 	Index     int32      `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
 	Asset     string     `protobuf:"bytes,4,opt,name=asset,proto3" json:"asset,omitempty"`
 	Partition string     `protobuf:"bytes,5,opt,name=partition,proto3" json:"partition,omitempty"`
 	State     Task_State `protobuf:"varint,6,opt,name=state,proto3,enum=servo.v1.Task_State" json:"state,omitempty"`
-	// How it ended: SUCCESS, PARTIAL_SUCCESS, ERROR, TIMED_OUT, HEARTBEAT_LOST, POISON,
+	// Outcome: SUCCESS, PARTIAL_SUCCESS, ERROR, TIMED_OUT, HEARTBEAT_LOST, POISON,
 	// UPSTREAM_FAILED, CANCELLED.
 	Outcome string `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// Since when it is in its state.
+	// When the task entered its state.
 	Since    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
 	Pool     string                 `protobuf:"bytes,9,opt,name=pool,proto3" json:"pool,omitempty"`
 	Priority int32                  `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`
 	Timeout  *durationpb.Duration   `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// How often it was claimed.
 	Attempt int32 `protobuf:"varint,12,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// How often it failed: what max_attempts limits.
+	// Number of failures, which max_attempts limits.
 	Failures   int32                  `protobuf:"varint,13,opt,name=failures,proto3" json:"failures,omitempty"`
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	Result     *structpb.Value        `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"`
-	// Why it failed, or waits for a retry.
+	// Why the task failed, or waits for a retry.
 	Failure *Failure `protobuf:"bytes,17,opt,name=failure,proto3" json:"failure,omitempty"`
-	// The result came after a cancel: it is kept, and nothing came of it.
+	// The result arrived after the task was cancelled. It is stored and has no effect.
 	LateResult bool `protobuf:"varint,18,opt,name=late_result,json=lateResult,proto3" json:"late_result,omitempty"`
 	// When the next attempt is due, in RETRY_WAIT.
 	DueAt  *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
 	Cursor string                 `protobuf:"bytes,20,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Who works on it, while DISPATCHED or RUNNING.
+	// The worker of the task, while DISPATCHED or RUNNING.
 	Worker    string                 `protobuf:"bytes,21,opt,name=worker,proto3" json:"worker,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	Deadline  *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// How far its attempt is, while DISPATCHED or RUNNING.
+	// Progress of its attempt, while DISPATCHED or RUNNING.
 	Progress        *Progress              `protobuf:"bytes,24,opt,name=progress,proto3" json:"progress,omitempty"`
 	HeartbeatAt     *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=heartbeat_at,json=heartbeatAt,proto3" json:"heartbeat_at,omitempty"`
 	CancelRequested bool                   `protobuf:"varint,26,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	// Left out of lists.
+	// Not set in lists.
 	Attempts []*Attempt `protobuf:"bytes,27,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	// The tasks whose results it is given. Left out of lists.
+	// The tasks whose results it receives. Not set in lists.
 	Inputs        []*TaskInput `protobuf:"bytes,28,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -374,7 +374,7 @@ func (x *Task) GetInputs() []*TaskInput {
 	return nil
 }
 
-// TaskInput is a task whose result another task is given.
+// TaskInput is a task whose result another task receives.
 type TaskInput struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Asset     string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
@@ -454,12 +454,12 @@ type Attempt struct {
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// SUCCEEDED, FAILED, RETRIED, YIELDED, INTERRUPTED, LEASE_EXPIRED, WORKER_DIED, CANCELLED, FORCE_CANCELLED; empty while
-	// it goes on.
+	// it runs.
 	Ended   string   `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	Failure *Failure `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`
-	// How far it has come, if it has said so.
+	// Last reported progress, if any.
 	Progress *Progress `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"`
-	// The stages that it went through, in their order. Left out of attempts that are long ago.
+	// Stages of the attempt, in order. Not kept for old attempts.
 	Stages        []*Stage `protobuf:"bytes,9,rep,name=stages,proto3" json:"stages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -558,18 +558,18 @@ func (x *Attempt) GetStages() []*Stage {
 	return nil
 }
 
-// Stage is a part of an attempt, from when its worker has first named it to the next one.
+// Stage is a part of an attempt, from its first report to that of the next stage.
 type Stage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as EXTRACT.
 	Phase string `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
-	// What it was doing, for people.
+	// Description of the stage.
 	Stage     string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// Left out while it goes on.
+	// Not set while it runs.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// For how many stages in a row this one stands: 1, or more where an attempt went through more
-	// than 100. Then their first gives the names.
+	// Number of consecutive stages that this entry summarises: 1, or more if an attempt had more
+	// than 100. The first of them gives the names.
 	Count         int32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -644,7 +644,7 @@ func (x *Stage) GetCount() int32 {
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as NETWORK_ERROR or USER_CODE_EXCEPTION. A code that Servo does not know is the
-	// user's own: kept as sent, and not retried.
+	// user's own: stored as sent, and not retried.
 	Code            string           `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Message         string           `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	Details         *structpb.Struct `protobuf:"bytes,3,opt,name=details,proto3" json:"details,omitempty"`
@@ -721,25 +721,25 @@ func (x *Failure) GetClass() string {
 	return ""
 }
 
-// Progress is how far an attempt is.
+// Progress is the progress of an attempt.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as EXTRACT.
 	Phase string `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
-	// What it is doing, for people.
+	// Description of the current stage.
 	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	// The share that is done.
+	// The completed share, from 0 to 1.
 	Fraction           float32 `protobuf:"fixed32,3,opt,name=fraction,proto3" json:"fraction,omitempty"`
 	RecordsExtracted   int64   `protobuf:"varint,4,opt,name=records_extracted,json=recordsExtracted,proto3" json:"records_extracted,omitempty"`
 	RecordsTransformed int64   `protobuf:"varint,5,opt,name=records_transformed,json=recordsTransformed,proto3" json:"records_transformed,omitempty"`
 	RecordsLoaded      int64   `protobuf:"varint,6,opt,name=records_loaded,json=recordsLoaded,proto3" json:"records_loaded,omitempty"`
 	Bytes              int64   `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// When it will be done, if known. In answers also an estimate, where the worker says nothing.
+	// Expected end, if known. Answers have an estimate if the worker reports none.
 	Eta *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=eta,proto3" json:"eta,omitempty"`
-	// The eta is the server's estimate: from the share that is done, or from what the asset took
-	// before. In answers only.
+	// The eta is the server's estimate, from the completed share or from earlier durations of the
+	// asset. In answers only.
 	EtaEstimated bool `protobuf:"varint,9,opt,name=eta_estimated,json=etaEstimated,proto3" json:"eta_estimated,omitempty"`
-	// Since when it is in its stage. In answers only.
+	// When the stage began. In answers only.
 	StageSince    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=stage_since,json=stageSince,proto3" json:"stage_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -845,17 +845,17 @@ func (x *Progress) GetStageSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListTasksRequest asks for a page of tasks.
+// ListTasksRequest requests a page of tasks.
 type ListTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// Any of these; all if not said.
+	// Any of these; defaults to all.
 	State []Task_State `protobuf:"varint,3,rep,packed,name=state,proto3,enum=servo.v1.Task_State" json:"state,omitempty"`
 	Asset string       `protobuf:"bytes,4,opt,name=asset,proto3" json:"asset,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -987,7 +987,7 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
-// GetTaskRequest says which task.
+// GetTaskRequest names a task.
 type GetTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -1048,13 +1048,13 @@ func (x *GetTaskRequest) GetTask() string {
 	return ""
 }
 
-// ForceCancelTaskRequest says which task, and why.
+// ForceCancelTaskRequest names a task and the reason.
 type ForceCancelTaskRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	Task   string                 `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
-	// For people.
+	// Reason of the change, for the audit.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1118,7 +1118,7 @@ func (x *ForceCancelTaskRequest) GetReason() string {
 	return ""
 }
 
-// ExplainTaskRequest says which task.
+// ExplainTaskRequest names a task.
 type ExplainTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -1179,15 +1179,15 @@ func (x *ExplainTaskRequest) GetTask() string {
 	return ""
 }
 
-// ListUpstreamTasksRequest asks for a page of upstream tasks.
+// ListUpstreamTasksRequest requests a page of upstream tasks.
 type ListUpstreamTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	Task   string                 `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1312,7 +1312,7 @@ func (x *ListUpstreamTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
-// UpstreamTask is a task that another waits for, and what came of it.
+// UpstreamTask is an upstream task with its result.
 type UpstreamTask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -1405,17 +1405,17 @@ func (x *UpstreamTask) GetResult() *structpb.Value {
 	return nil
 }
 
-// ListTaskLogsRequest asks for a page of log chunks.
+// ListTaskLogsRequest requests a page of log chunks.
 type ListTaskLogsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Run    string                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	Task   string                 `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
-	// The latest attempt if not said.
+	// Defaults to the latest attempt.
 	Attempt int32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// 1 to 100 chunks; 20 if not said.
+	// 1 to 100 chunks; defaults to 20.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1496,13 +1496,13 @@ func (x *ListTaskLogsRequest) GetPageToken() string {
 // ListTaskLogsResponse is a page of log chunks.
 type ListTaskLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The attempt that they are of.
+	// The attempt of the chunks.
 	Attempt int32       `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Chunks  []*LogChunk `protobuf:"bytes,2,rep,name=chunks,proto3" json:"chunks,omitempty"`
-	// Where to go on, now or later: set as long as the attempt may log more. Empty when the
-	// attempt is over and everything was read.
+	// Token to continue, now or later: set while the attempt may log more. Empty when the
+	// attempt has ended and everything was read.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Bytes that were dropped, because an attempt may log more than is kept.
+	// Bytes that were dropped, because the attempt logged more than is stored.
 	DroppedBytes  int64 `protobuf:"varint,4,opt,name=dropped_bytes,json=droppedBytes,proto3" json:"dropped_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1566,10 +1566,10 @@ func (x *ListTaskLogsResponse) GetDroppedBytes() int64 {
 	return 0
 }
 
-// LogChunk is some lines that an attempt has logged.
+// LogChunk is a number of log lines of an attempt.
 type LogChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts the chunks of an attempt, from 1.
+	// Number of the chunk within its attempt, from 1.
 	Seq int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	At  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// Lines, each with its time and level.

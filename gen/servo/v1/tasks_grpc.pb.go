@@ -31,23 +31,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TaskService reads the tasks of runs, and ends those whose workers do not.
+// TaskService lists, explains and force-cancels tasks of runs, and reads their logs.
 type TaskServiceClient interface {
-	// ListTasks reads the tasks of a run in the order of its plan.
+	// ListTasks lists the tasks of a run in the order of its plan.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// GetTask reads a task with its attempts.
+	// GetTask returns a task with its attempts.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// ListUpstreamTasks reads the tasks that a task waits for, with their results, those of a
-	// fan-out's barrier included.
+	// ListUpstreamTasks lists the upstream tasks of a task with their results, including those of a
+	// fan-out's barrier.
 	ListUpstreamTasks(ctx context.Context, in *ListUpstreamTasksRequest, opts ...grpc.CallOption) (*ListUpstreamTasksResponse, error)
-	// ExplainTask says why a task has not run yet: what stands in the way, and what would unblock
+	// ExplainTask explains why a task has not run yet: what blocks it, and how to unblock
 	// it.
 	ExplainTask(ctx context.Context, in *ExplainTaskRequest, opts ...grpc.CallOption) (*Explanation, error)
-	// ForceCancelTask ends a task of a run that is being cancelled, if nothing was heard of its
-	// worker for five minutes. Until then it is a conflict that says when it will be possible.
-	// The worker can change nothing from then on. Forcing twice is the same as once.
+	// ForceCancelTask ends a task of a run that is being cancelled, if its worker has sent nothing
+	// for five minutes. Before that it is a conflict, whose error has the time when it is possible.
+	// Later reports of the worker have no effect. Force-cancelling again changes nothing.
 	ForceCancelTask(ctx context.Context, in *ForceCancelTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// ListTaskLogs reads what an attempt has logged.
+	// ListTaskLogs lists the log chunks of an attempt.
 	ListTaskLogs(ctx context.Context, in *ListTaskLogsRequest, opts ...grpc.CallOption) (*ListTaskLogsResponse, error)
 }
 
@@ -123,23 +123,23 @@ func (c *taskServiceClient) ListTaskLogs(ctx context.Context, in *ListTaskLogsRe
 // All implementations should embed UnimplementedTaskServiceServer
 // for forward compatibility.
 //
-// TaskService reads the tasks of runs, and ends those whose workers do not.
+// TaskService lists, explains and force-cancels tasks of runs, and reads their logs.
 type TaskServiceServer interface {
-	// ListTasks reads the tasks of a run in the order of its plan.
+	// ListTasks lists the tasks of a run in the order of its plan.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// GetTask reads a task with its attempts.
+	// GetTask returns a task with its attempts.
 	GetTask(context.Context, *GetTaskRequest) (*Task, error)
-	// ListUpstreamTasks reads the tasks that a task waits for, with their results, those of a
-	// fan-out's barrier included.
+	// ListUpstreamTasks lists the upstream tasks of a task with their results, including those of a
+	// fan-out's barrier.
 	ListUpstreamTasks(context.Context, *ListUpstreamTasksRequest) (*ListUpstreamTasksResponse, error)
-	// ExplainTask says why a task has not run yet: what stands in the way, and what would unblock
+	// ExplainTask explains why a task has not run yet: what blocks it, and how to unblock
 	// it.
 	ExplainTask(context.Context, *ExplainTaskRequest) (*Explanation, error)
-	// ForceCancelTask ends a task of a run that is being cancelled, if nothing was heard of its
-	// worker for five minutes. Until then it is a conflict that says when it will be possible.
-	// The worker can change nothing from then on. Forcing twice is the same as once.
+	// ForceCancelTask ends a task of a run that is being cancelled, if its worker has sent nothing
+	// for five minutes. Before that it is a conflict, whose error has the time when it is possible.
+	// Later reports of the worker have no effect. Force-cancelling again changes nothing.
 	ForceCancelTask(context.Context, *ForceCancelTaskRequest) (*Task, error)
-	// ListTaskLogs reads what an attempt has logged.
+	// ListTaskLogs lists the log chunks of an attempt.
 	ListTaskLogs(context.Context, *ListTaskLogsRequest) (*ListTaskLogsResponse, error)
 }
 

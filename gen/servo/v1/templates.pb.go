@@ -30,9 +30,9 @@ type Template struct {
 	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Cron        string                 `protobuf:"bytes,2,opt,name=cron,proto3" json:"cron,omitempty"`
 	Description string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Every tenant has it, and none can change it.
+	// A template of all tenants, which cannot be changed.
 	BuiltIn bool `protobuf:"varint,4,opt,name=built_in,json=builtIn,proto3" json:"built_in,omitempty"`
-	// Counts the changes.
+	// Increases with each change.
 	Version       int32                  `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
 	ChangedBy     string                 `protobuf:"bytes,6,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
@@ -127,7 +127,7 @@ func (x *Template) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListTemplatesRequest says whose.
+// ListTemplatesRequest names a tenant.
 type ListTemplatesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -172,7 +172,7 @@ func (x *ListTemplatesRequest) GetTenant() string {
 	return ""
 }
 
-// ListTemplatesResponse is all of them: there are at most 200.
+// ListTemplatesResponse has all templates: a tenant has at most 200.
 type ListTemplatesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Templates     []*Template            `protobuf:"bytes,1,rep,name=templates,proto3" json:"templates,omitempty"`
@@ -217,16 +217,16 @@ func (x *ListTemplatesResponse) GetTemplates() []*Template {
 	return nil
 }
 
-// SetTemplateRequest says what a template is to be.
+// SetTemplateRequest defines a template.
 type SetTemplateRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// As in the trigger of a config.
+	// Cron expression, as in the trigger of a config.
 	Cron string `protobuf:"bytes,3,opt,name=cron,proto3" json:"cron,omitempty"`
-	// For people.
+	// Description of the template.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// That was read; 0 changes whatever is there.
+	// Version that the caller has read; 0 changes any version.
 	Version       int32 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -297,11 +297,11 @@ func (x *SetTemplateRequest) GetVersion() int32 {
 	return 0
 }
 
-// SetTemplateResponse is the template as it is now.
+// SetTemplateResponse has the template.
 type SetTemplateResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Template *Template              `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"`
-	// How many configs use it, and have a new schedule.
+	// Number of configs that use it and have a new schedule.
 	ConfigsChanged int32 `protobuf:"varint,2,opt,name=configs_changed,json=configsChanged,proto3" json:"configs_changed,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -351,7 +351,7 @@ func (x *SetTemplateResponse) GetConfigsChanged() int32 {
 	return 0
 }
 
-// DeleteTemplateRequest says which template.
+// DeleteTemplateRequest names a template.
 type DeleteTemplateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -404,7 +404,7 @@ func (x *DeleteTemplateRequest) GetName() string {
 	return ""
 }
 
-// DeleteTemplateResponse has nothing to say.
+// DeleteTemplateResponse is empty.
 type DeleteTemplateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -28,15 +28,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TemplateService looks after schedules with a name, which configs use in place of an
-// expression. Some are built in; a tenant has others of its own.
+// TemplateService manages templates, named schedules that configs use in place of an
+// expression. Some are built in; tenants create their own.
 type TemplateServiceClient interface {
-	// ListTemplates reads all templates that a tenant can use, by their names.
+	// ListTemplates lists all templates that a tenant can use, by name.
 	ListTemplates(ctx context.Context, in *ListTemplatesRequest, opts ...grpc.CallOption) (*ListTemplatesResponse, error)
-	// SetTemplate makes a template, or changes it and every config that uses it: all of them, or
-	// none if one would have no slot any more.
+	// SetTemplate creates a template, or updates it and every config that uses it: all of them, or
+	// none if one of them would have no slots.
 	SetTemplate(ctx context.Context, in *SetTemplateRequest, opts ...grpc.CallOption) (*SetTemplateResponse, error)
-	// DeleteTemplate ends a template that no config uses.
+	// DeleteTemplate deletes a template that no config uses.
 	DeleteTemplate(ctx context.Context, in *DeleteTemplateRequest, opts ...grpc.CallOption) (*DeleteTemplateResponse, error)
 }
 
@@ -82,15 +82,15 @@ func (c *templateServiceClient) DeleteTemplate(ctx context.Context, in *DeleteTe
 // All implementations should embed UnimplementedTemplateServiceServer
 // for forward compatibility.
 //
-// TemplateService looks after schedules with a name, which configs use in place of an
-// expression. Some are built in; a tenant has others of its own.
+// TemplateService manages templates, named schedules that configs use in place of an
+// expression. Some are built in; tenants create their own.
 type TemplateServiceServer interface {
-	// ListTemplates reads all templates that a tenant can use, by their names.
+	// ListTemplates lists all templates that a tenant can use, by name.
 	ListTemplates(context.Context, *ListTemplatesRequest) (*ListTemplatesResponse, error)
-	// SetTemplate makes a template, or changes it and every config that uses it: all of them, or
-	// none if one would have no slot any more.
+	// SetTemplate creates a template, or updates it and every config that uses it: all of them, or
+	// none if one of them would have no slots.
 	SetTemplate(context.Context, *SetTemplateRequest) (*SetTemplateResponse, error)
-	// DeleteTemplate ends a template that no config uses.
+	// DeleteTemplate deletes a template that no config uses.
 	DeleteTemplate(context.Context, *DeleteTemplateRequest) (*DeleteTemplateResponse, error)
 }
 

@@ -25,24 +25,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Quotas are what a tenant may use. -1 is no limit.
+// Quotas are the limits of a tenant. -1 is no limit.
 type Quotas struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tasks that are queued, dispatched or running. 0 isolates a tenant.
 	MaxConcurrentTasks *int32 `protobuf:"varint,1,opt,name=max_concurrent_tasks,json=maxConcurrentTasks,proto3,oneof" json:"max_concurrent_tasks,omitempty"`
-	// Ready tasks past which no run begins.
+	// Ready tasks beyond which no run starts.
 	MaxQueuedTasks *int32 `protobuf:"varint,2,opt,name=max_queued_tasks,json=maxQueuedTasks,proto3,oneof" json:"max_queued_tasks,omitempty"`
 	// Runs that have started and not ended.
 	MaxConcurrentRuns *int32 `protobuf:"varint,3,opt,name=max_concurrent_runs,json=maxConcurrentRuns,proto3,oneof" json:"max_concurrent_runs,omitempty"`
-	// Runs made since midnight in the tenant's zone.
+	// Runs created since midnight in the tenant's time zone.
 	MaxDailyRuns *int32 `protobuf:"varint,4,opt,name=max_daily_runs,json=maxDailyRuns,proto3,oneof" json:"max_daily_runs,omitempty"`
-	// How long a run may take, in whole seconds, at most a year.
+	// Maximum duration of a run, in whole seconds, at most a year.
 	MaxRunDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_run_duration,json=maxRunDuration,proto3" json:"max_run_duration,omitempty"`
 	// Tasks of a plan; fan-outs add to them.
 	MaxTasksPerRun *int32 `protobuf:"varint,6,opt,name=max_tasks_per_run,json=maxTasksPerRun,proto3,oneof" json:"max_tasks_per_run,omitempty"`
-	// Runs of a backfill at once.
+	// Concurrent runs of a backfill.
 	MaxBackfillRuns *int32 `protobuf:"varint,7,opt,name=max_backfill_runs,json=maxBackfillRuns,proto3,oneof" json:"max_backfill_runs,omitempty"`
-	// The share of workers, against those of the other tenants that wait.
+	// Weight of the tenant in the share of workers.
 	FairnessWeight *float64 `protobuf:"fixed64,8,opt,name=fairness_weight,json=fairnessWeight,proto3,oneof" json:"fairness_weight,omitempty"`
 	// The time zone of the tenant's days, such as Europe/Berlin.
 	Zone          *string `protobuf:"bytes,9,opt,name=zone,proto3,oneof" json:"zone,omitempty"`
@@ -143,11 +143,11 @@ func (x *Quotas) GetZone() string {
 	return ""
 }
 
-// TenantQuotas is what a tenant may use, and what it uses.
+// TenantQuotas has the quotas of a tenant and their usage.
 type TenantQuotas struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Quotas *Quotas                `protobuf:"bytes,1,opt,name=quotas,proto3" json:"quotas,omitempty"`
-	// Counts the changes of the tenant: send it along to change what you have seen.
+	// Increases with each change of the tenant. Send it with a change to detect conflicts.
 	Version       int32       `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	Usage         *QuotaUsage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -205,20 +205,20 @@ func (x *TenantQuotas) GetUsage() *QuotaUsage {
 	return nil
 }
 
-// QuotaUsage is what a tenant uses of its quotas. Large numbers are not counted to their end.
+// QuotaUsage is the usage of a tenant's quotas. Large numbers are counted up to a bound.
 type QuotaUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Against max_concurrent_tasks, as of the last round of admission.
+	// Counts against max_concurrent_tasks, as of the last round of admission.
 	ConcurrentTasks int64 `protobuf:"varint,1,opt,name=concurrent_tasks,json=concurrentTasks,proto3" json:"concurrent_tasks,omitempty"`
-	// Against max_queued_tasks.
+	// Counts against max_queued_tasks.
 	QueuedTasks int64 `protobuf:"varint,2,opt,name=queued_tasks,json=queuedTasks,proto3" json:"queued_tasks,omitempty"`
-	// Against max_concurrent_runs.
+	// Counts against max_concurrent_runs.
 	ConcurrentRuns int64 `protobuf:"varint,3,opt,name=concurrent_runs,json=concurrentRuns,proto3" json:"concurrent_runs,omitempty"`
-	// Runs that wait for their start.
+	// Pending runs.
 	PendingRuns int64 `protobuf:"varint,4,opt,name=pending_runs,json=pendingRuns,proto3" json:"pending_runs,omitempty"`
-	// Against max_daily_runs.
+	// Counts against max_daily_runs.
 	DailyRuns int64 `protobuf:"varint,5,opt,name=daily_runs,json=dailyRuns,proto3" json:"daily_runs,omitempty"`
-	// When the tenant's day has begun.
+	// When the tenant's day began.
 	DayBeganAt    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=day_began_at,json=dayBeganAt,proto3" json:"day_began_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -296,7 +296,7 @@ func (x *QuotaUsage) GetDayBeganAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// GetQuotasRequest says whose.
+// GetQuotasRequest names a tenant.
 type GetQuotasRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -341,14 +341,14 @@ func (x *GetQuotasRequest) GetTenant() string {
 	return ""
 }
 
-// SetQuotasRequest says whose, and what changes.
+// SetQuotasRequest names a tenant and its new quotas.
 type SetQuotasRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Only what is set changes.
+	// Only fields that are set change.
 	Quotas *Quotas `protobuf:"bytes,2,opt,name=quotas,proto3" json:"quotas,omitempty"`
-	// The version that was seen: if the tenant has changed since then, nothing is done. 0 changes
-	// whatever is there.
+	// Version that the caller has read: a later change of the tenant is a conflict. 0 changes
+	// any version.
 	Version       int32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -582,7 +582,7 @@ func (x *CreateTenantRequest) GetName() string {
 	return ""
 }
 
-// GetTenantRequest says which tenant.
+// GetTenantRequest names a tenant.
 type GetTenantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -627,12 +627,12 @@ func (x *GetTenantRequest) GetTenant() string {
 	return ""
 }
 
-// ListTenantsRequest asks for a page of tenants.
+// ListTenantsRequest requests a page of tenants.
 type ListTenantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -790,7 +790,7 @@ func (x *CreateWorkspaceRequest) GetName() string {
 	return ""
 }
 
-// ListWorkspacesRequest says whose workspaces.
+// ListWorkspacesRequest names a tenant.
 type ListWorkspacesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -835,7 +835,7 @@ func (x *ListWorkspacesRequest) GetTenant() string {
 	return ""
 }
 
-// ListWorkspacesResponse is all workspaces of a tenant.
+// ListWorkspacesResponse has all workspaces of a tenant.
 type ListWorkspacesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workspaces    []*Workspace           `protobuf:"bytes,1,rep,name=workspaces,proto3" json:"workspaces,omitempty"`

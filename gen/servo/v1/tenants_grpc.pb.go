@@ -32,22 +32,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TenantService looks after tenants, the isolated customer accounts that everything else
-// belongs to, their workspaces, and what they may use.
+// TenantService manages tenants, the isolated customer accounts, with their workspaces and
+// quotas.
 type TenantServiceClient interface {
-	// CreateTenant makes a tenant with a workspace named "default".
+	// CreateTenant creates a tenant with a workspace named "default".
 	CreateTenant(ctx context.Context, in *CreateTenantRequest, opts ...grpc.CallOption) (*Tenant, error)
-	// GetTenant reads a tenant.
+	// GetTenant returns a tenant.
 	GetTenant(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*Tenant, error)
-	// ListTenants reads tenants by name.
+	// ListTenants lists tenants by name.
 	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
-	// CreateWorkspace makes a further workspace, such as "staging".
+	// CreateWorkspace creates a workspace, such as "staging".
 	CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error)
-	// ListWorkspaces reads the workspaces of a tenant.
+	// ListWorkspaces lists the workspaces of a tenant.
 	ListWorkspaces(ctx context.Context, in *ListWorkspacesRequest, opts ...grpc.CallOption) (*ListWorkspacesResponse, error)
-	// GetQuotas reads what a tenant may use, and what it uses.
+	// GetQuotas returns the quotas of a tenant and their usage.
 	GetQuotas(ctx context.Context, in *GetQuotasRequest, opts ...grpc.CallOption) (*TenantQuotas, error)
-	// SetQuotas changes what a tenant may use. What is not sent stays.
+	// SetQuotas updates the quotas of a tenant that the request sets.
 	SetQuotas(ctx context.Context, in *SetQuotasRequest, opts ...grpc.CallOption) (*TenantQuotas, error)
 }
 
@@ -133,22 +133,22 @@ func (c *tenantServiceClient) SetQuotas(ctx context.Context, in *SetQuotasReques
 // All implementations should embed UnimplementedTenantServiceServer
 // for forward compatibility.
 //
-// TenantService looks after tenants, the isolated customer accounts that everything else
-// belongs to, their workspaces, and what they may use.
+// TenantService manages tenants, the isolated customer accounts, with their workspaces and
+// quotas.
 type TenantServiceServer interface {
-	// CreateTenant makes a tenant with a workspace named "default".
+	// CreateTenant creates a tenant with a workspace named "default".
 	CreateTenant(context.Context, *CreateTenantRequest) (*Tenant, error)
-	// GetTenant reads a tenant.
+	// GetTenant returns a tenant.
 	GetTenant(context.Context, *GetTenantRequest) (*Tenant, error)
-	// ListTenants reads tenants by name.
+	// ListTenants lists tenants by name.
 	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
-	// CreateWorkspace makes a further workspace, such as "staging".
+	// CreateWorkspace creates a workspace, such as "staging".
 	CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*Workspace, error)
-	// ListWorkspaces reads the workspaces of a tenant.
+	// ListWorkspaces lists the workspaces of a tenant.
 	ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error)
-	// GetQuotas reads what a tenant may use, and what it uses.
+	// GetQuotas returns the quotas of a tenant and their usage.
 	GetQuotas(context.Context, *GetQuotasRequest) (*TenantQuotas, error)
-	// SetQuotas changes what a tenant may use. What is not sent stays.
+	// SetQuotas updates the quotas of a tenant that the request sets.
 	SetQuotas(context.Context, *SetQuotasRequest) (*TenantQuotas, error)
 }
 

@@ -23,27 +23,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Explanation says why something has not run yet, or where it stands. It is made from the same
-// rules as the loops that would take it, at one moment.
+// Explanation explains why a run, task or config has not run yet. It applies the rules of the
+// scheduler and the admission at one point in time.
 type Explanation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run that it is about, or whose task it is about.
+	// The run, or the run of the task.
 	Run      string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	Pipeline string `protobuf:"bytes,2,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
-	// The task that it is about; empty if it is about the run.
+	// The task; empty for an explanation of a run.
 	Task  string `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
 	Asset string `protobuf:"bytes,4,opt,name=asset,proto3" json:"asset,omitempty"`
-	// The state by name, as runs and tasks have it.
+	// Name of the state of the run or task.
 	State string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
-	// Since when it is in that state.
+	// When it entered that state.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
-	// What happens next if nothing stands in the way.
+	// What happens next if nothing blocks it.
 	Next string `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`
-	// What stands in the way; the first is what must go first. None means that it is taken next,
+	// What blocks it; the first one must be resolved first. None means that it is next in turn,
 	// or that it runs.
 	Blockers []*Blocker `protobuf:"bytes,8,rep,name=blockers,proto3" json:"blockers,omitempty"`
-	// The id and the name of the config that it is about; then the run is its last one, if there
-	// was one.
+	// Id and name of the config, for an explanation of a config. The run is then its last one, if
+	// there is one.
 	Config        string `protobuf:"bytes,9,opt,name=config,proto3" json:"config,omitempty"`
 	Name          string `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -150,10 +150,10 @@ func (x *Explanation) GetName() string {
 	return ""
 }
 
-// Blocker is one thing that stands in the way.
+// Blocker is a reason why something has not run yet.
 type Blocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A stable word: QUOTA_CONCURRENT_RUNS, BACKLOG, OWN_RUNS_FIRST, RUN_PENDING, UPSTREAM,
+	// A stable code: QUOTA_CONCURRENT_RUNS, BACKLOG, OWN_RUNS_FIRST, RUN_PENDING, UPSTREAM,
 	// ASSET_PAUSED, ADMISSION_STOPPED, QUOTA_CONCURRENT_TASKS, POOL_CONCURRENCY, POOL_QUEUE_FULL,
 	// FAIRNESS, OWN_TASKS_FIRST, ROUND_FULL, DISPATCH_PAUSED, NO_LIVE_WORKER, WORKERS_BUSY,
 	// BREAKER_OPEN, RETRY_WAIT, HEARTBEAT_OVERDUE, CANCELLING; FAILED, UPSTREAM_FAILED, CANCELLED
@@ -161,11 +161,11 @@ type Blocker struct {
 	// NOT_DUE, DEPENDENCY, CANNOT_BE_PLANNED, LOCK_HELD, MAX_OVERLAP, QUOTA_DAILY_RUNS. There will
 	// be more.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	// A sentence with the values.
+	// Message with the values.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// What would unblock it.
+	// How to unblock it.
 	Remedy string `protobuf:"bytes,3,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	// The values by themselves, such as limit, current, rank, of, retry_at.
+	// Values of the message, such as limit, current, rank, of, retry_at.
 	Values        *structpb.Struct `protobuf:"bytes,4,opt,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Status says how well.
+// Status is the degree of success.
 type Complete_Status int32
 
 const (
@@ -77,14 +77,14 @@ func (Complete_Status) EnumDescriptor() ([]byte, []int) {
 	return file_servo_v1_workers_proto_rawDescGZIP(), []int{10, 0}
 }
 
-// ListWorkersRequest asks for a page of workers.
+// ListWorkersRequest requests a page of workers.
 type ListWorkersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only workers of this pool.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// 1 to 100; 20 if not said.
+	// 1 to 100; defaults to 20.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -145,7 +145,7 @@ func (x *ListWorkersRequest) GetPageToken() string {
 type ListWorkersResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Workers []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
-	// For the next page; empty on the last one.
+	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -195,26 +195,26 @@ func (x *ListWorkersResponse) GetNextPageToken() string {
 	return ""
 }
 
-// Worker is a worker by what it last said. It is listed for two minutes after that.
+// Worker is a worker as of its last call. It is listed for two minutes after that.
 type Worker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The worker_id of its claims.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The pools that it claims from.
 	Pools []string `protobuf:"bytes,2,rep,name=pools,proto3" json:"pools,omitempty"`
-	// How many tasks it can hold.
+	// Its capacity: how many tasks it can run at once.
 	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
-	// How many tasks it holds.
+	// How many leases it holds.
 	Leases      int32                  `protobuf:"varint,4,opt,name=leases,proto3" json:"leases,omitempty"`
 	FirstSeenAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_seen_at,json=firstSeenAt,proto3" json:"first_seen_at,omitempty"`
 	LastSeenAt  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
-	// What it can run: exec, http, and go:NAME for each Go handler; none is everything.
+	// What it can run: exec, http, and go:NAME for each Go handler; none means all tasks.
 	Capabilities []string `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// It has missed more than one heartbeat.
 	Silent bool `protobuf:"varint,8,opt,name=silent,proto3" json:"silent,omitempty"`
-	// When the last of the leases ends that a silent worker holds, unless it is heard of again.
+	// When the last lease of a silent worker expires, unless the worker sends a heartbeat.
 	LeasesEndAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=leases_end_at,json=leasesEndAt,proto3" json:"leases_end_at,omitempty"`
-	// It is the part of a server that sends the tasks of a push pool; its name is that server.
+	// Set if this is the dispatcher of a push pool: the name of its server.
 	DispatcherOf  string `protobuf:"bytes,10,opt,name=dispatcher_of,json=dispatcherOf,proto3" json:"dispatcher_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -320,34 +320,34 @@ func (x *Worker) GetDispatcherOf() string {
 	return ""
 }
 
-// ClaimRequest asks for queued tasks of pools.
+// ClaimRequest requests queued tasks of pools.
 type ClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The worker's name, such as host-1.
 	WorkerId string `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// A new UUID for each claim; the same again to repeat one. See ClaimRange for how to choose it.
+	// A new UUID for each claim; the same UUID to repeat one. See ClaimRange for how to choose it.
 	ClaimId string `protobuf:"bytes,2,opt,name=claim_id,json=claimId,proto3" json:"claim_id,omitempty"`
 	// In the order of preference.
 	Pools []string `protobuf:"bytes,3,rep,name=pools,proto3" json:"pools,omitempty"`
 	// How many tasks at most.
 	Max int32 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
-	// How long the leases last without a heartbeat, 1 s to 1 h; see presence if not set, else
-	// 300 s. A heartbeat renews a lease by the same time.
+	// Lease duration without a heartbeat, 1 s to 1 h; defaults to the server's worker timeout with
+	// presence, else to 300 s. A heartbeat renews a lease by the same duration.
 	Lease *durationpb.Duration `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`
 	// How long to wait for the first task, up to 60 s.
 	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Start the tasks in the same step.
+	// Start the tasks in the same transaction.
 	Start bool `protobuf:"varint,7,opt,name=start,proto3" json:"start,omitempty"`
-	// How many tasks the worker can hold at once, the running ones included. Queues are filled
-	// by it; max is taken if it is not said.
+	// Capacity of the worker: how many tasks it can hold at once, running ones included. Admission fills
+	// queues by it; defaults to max.
 	Slots int32 `protobuf:"varint,8,opt,name=slots,proto3" json:"slots,omitempty"`
 	// The worker sends heartbeats for all of its leases, each third of lease_duration of the answer
-	// or more often. If it asks for no lease, its leases end when it has been silent for the
-	// server's worker timeout (30 s by default).
+	// or more often. If lease is not set, its leases expire after the server's worker timeout (30 s by
+	// default) without a heartbeat.
 	Presence bool `protobuf:"varint,12,opt,name=presence,proto3" json:"presence,omitempty"`
 	// What the worker can run: exec, http, and go:NAME for each Go handler that it has registered.
-	// It gets tasks that need one of these, and tasks of its pools that need anything else stay
-	// ready or go to other workers. None says that it can run everything.
+	// It gets tasks that need one of these. Other tasks of its pools stay ready or go to other workers.
+	// Empty means that the worker can run all tasks.
 	Capabilities  []string `protobuf:"bytes,13,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -453,7 +453,7 @@ func (x *ClaimRequest) GetCapabilities() []string {
 	return nil
 }
 
-// ClaimResponse is the leases; none if nothing came in time.
+// ClaimResponse has the leases; none if no task became ready in time.
 type ClaimResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Leases []*Lease               `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
@@ -507,7 +507,7 @@ func (x *ClaimResponse) GetLeaseDuration() *durationpb.Duration {
 	return nil
 }
 
-// Lease is a claimed attempt with all that its worker needs.
+// Lease is a claimed attempt with all data that its worker needs.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The handle of the lease: reports and heartbeats carry it.
@@ -521,35 +521,35 @@ type Lease struct {
 	Partition  string           `protobuf:"bytes,7,opt,name=partition,proto3" json:"partition,omitempty"`
 	Pipeline   string           `protobuf:"bytes,8,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
 	Parameters *structpb.Struct `protobuf:"bytes,9,opt,name=parameters,proto3" json:"parameters,omitempty"`
-	// What the upstream tasks of the plan have produced. In a retry also what the upstreams have
-	// produced that it does not do again.
+	// Results of the upstream tasks of the plan. A retry also has the results of upstream tasks that it
+	// does not repeat.
 	Upstream []*UpstreamResult `protobuf:"bytes,10,rep,name=upstream,proto3" json:"upstream,omitempty"`
-	// The task's resumable position.
+	// The task's cursor.
 	Cursor string `protobuf:"bytes,11,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// How often the task has fanned out: the ordinal of the next time.
+	// Number of fan-outs so far: the ordinal of the next one.
 	FanOuts   int32                  `protobuf:"varint,12,opt,name=fan_outs,json=fanOuts,proto3" json:"fan_outs,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// When the attempt times out, once it was started.
+	// When a started attempt times out.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	Timeout  *durationpb.Duration   `protobuf:"bytes,15,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	Started  bool                   `protobuf:"varint,16,opt,name=started,proto3" json:"started,omitempty"`
 	Code     *Code                  `protobuf:"bytes,17,opt,name=code,proto3" json:"code,omitempty"`
-	// The trace that the run belongs to, as a W3C traceparent; "" if it belongs to none. What the
-	// worker and its code trace belongs under it.
+	// The trace of the run as a W3C traceparent; empty without one. Spans of the worker and its code are
+	// its children.
 	TraceParent string `protobuf:"bytes,18,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
-	// The W3C tracestate of that trace; "" if it has none.
+	// The W3C tracestate of that trace; empty without one.
 	TraceState string `protobuf:"bytes,32,opt,name=trace_state,json=traceState,proto3" json:"trace_state,omitempty"`
 	// The fencing token of the attempt: a later attempt, of any task, has a higher one.
 	FencingToken int64 `protobuf:"varint,30,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
-	// The slot that the run works for, if a slot of a config made it, or the run that it retries.
+	// The slot that created the run, or the run that it retries.
 	Slot *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=slot,proto3" json:"slot,omitempty"`
-	// The data interval of a run of a config with slots: from the slot before to its own, or to the
+	// The data interval of a run of a config with slots: from the previous slot to its own, or to the
 	// time of the trigger.
 	IntervalStart *timestamppb.Timestamp `protobuf:"bytes,41,opt,name=interval_start,json=intervalStart,proto3" json:"interval_start,omitempty"`
 	IntervalEnd   *timestamppb.Timestamp `protobuf:"bytes,42,opt,name=interval_end,json=intervalEnd,proto3" json:"interval_end,omitempty"`
-	// The name of the config that made the run; empty without one.
+	// The name of the run's config; empty without one.
 	Config string `protobuf:"bytes,43,opt,name=config,proto3" json:"config,omitempty"`
-	// What made the run: schedule, event, manual, api, retry.
+	// What created the run: schedule, event, manual, api, retry.
 	TriggerType   string `protobuf:"bytes,44,opt,name=trigger_type,json=triggerType,proto3" json:"trigger_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -760,14 +760,14 @@ func (x *Lease) GetTriggerType() string {
 	return ""
 }
 
-// UpstreamResult is what an upstream task has produced.
+// UpstreamResult is the result of an upstream task.
 type UpstreamResult struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Task      string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Asset     string                 `protobuf:"bytes,2,opt,name=asset,proto3" json:"asset,omitempty"`
 	Partition string                 `protobuf:"bytes,3,opt,name=partition,proto3" json:"partition,omitempty"`
 	Result    *structpb.Value        `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
-	// It was too large to be sent along: read it with GetTask.
+	// The result is too large for this answer: read it with GetTask.
 	Omitted bool `protobuf:"varint,5,opt,name=omitted,proto3" json:"omitted,omitempty"`
 	// The run of the task: the lease's own, one that it retries, or, if the upstream is not part of
 	// the run, the newest one of the workspace in which it had succeeded when the run was created.
@@ -848,11 +848,11 @@ func (x *UpstreamResult) GetRun() string {
 	return ""
 }
 
-// Start says that the attempt is being executed.
+// Start reports that the attempt has started.
 type Start struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which instance of the worker executes the attempt: another one is refused. Workers of push
-	// pools must name it, since an envelope may arrive twice.
+	// Instance of the worker that executes the attempt; other instances are refused. Workers of push
+	// pools must set it, because an envelope may arrive twice.
 	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -896,10 +896,10 @@ func (x *Start) GetInstance() string {
 }
 
 // Advance moves the cursor by compare-and-swap. A cursor has at most 4 KiB; a longer one is
-// refused alone, and the other items of the call go on.
+// refused, and the other items of the call are applied.
 type Advance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the worker thinks it is.
+	// The position that the worker expects.
 	Expected      string `protobuf:"bytes,1,opt,name=expected,proto3" json:"expected,omitempty"`
 	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -950,10 +950,10 @@ func (x *Advance) GetNext() string {
 	return ""
 }
 
-// Yield gives the task back.
+// Yield returns the task to the queue.
 type Yield struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The position to go on from; where it is if not said.
+	// The position to continue from; defaults to the current cursor.
 	Cursor        *string `protobuf:"bytes,1,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -996,7 +996,7 @@ func (x *Yield) GetCursor() string {
 	return ""
 }
 
-// Complete ends the task well.
+// Complete ends the task with success.
 type Complete struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        Complete_Status        `protobuf:"varint,1,opt,name=status,proto3,enum=servo.v1.Complete_Status" json:"status,omitempty"`
@@ -1049,14 +1049,14 @@ func (x *Complete) GetResult() *structpb.Value {
 	return nil
 }
 
-// Fail ends the attempt in failure.
+// Fail ends the attempt with a failure.
 type Fail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Error *Failure               `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	// False makes a retriable error final; true never makes a final one retriable.
 	ShouldRetry *bool `protobuf:"varint,2,opt,name=should_retry,json=shouldRetry,proto3,oneof" json:"should_retry,omitempty"`
-	// When the next attempt may begin, in place of the delay of the retry policy, up to the
-	// policy's max_delay: what an endpoint asked for with Retry-After.
+	// Delay before the next attempt, in place of the retry policy's, up to the policy's max_delay. For
+	// endpoints that send Retry-After.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1116,11 +1116,11 @@ func (x *Fail) GetRetryAfter() *durationpb.Duration {
 // FanOut adds tasks to the run, atomically.
 type FanOut struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts the task's fan-outs from 0; the same again adds nothing.
+	// Number of the task's fan-out, from 0. A repeated ordinal adds nothing.
 	Ordinal int32 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// At most 10,000 in one step.
+	// At most 10,000.
 	Tasks []*FanOutTask `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// What waits for this task waits for the added ones too.
+	// Tasks downstream of this task also wait for the added ones.
 	Barrier       bool `protobuf:"varint,3,opt,name=barrier,proto3" json:"barrier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1231,7 +1231,7 @@ func (x *FanOutTask) GetPartition() string {
 	return ""
 }
 
-// ReportRequest is a batch of what happened.
+// ReportRequest is a batch of reports.
 type ReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
@@ -1284,7 +1284,7 @@ func (x *ReportRequest) GetItems() []*ReportItem {
 	return nil
 }
 
-// ReportItem is what happened to one lease.
+// ReportItem is a report about one lease.
 type ReportItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Lease string                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
@@ -1516,19 +1516,19 @@ func (x *ReportResponse) GetAnswers() []*ReportAnswer {
 	return nil
 }
 
-// ReportAnswer says what became of a report: the task's state, or why it was refused.
+// ReportAnswer is the result of a report: the task's state, or the error.
 type ReportAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Left out for logs and progress, which change no state, and for what was refused.
+	// Not set for logs and progress, which change no state, and for refused items.
 	State   *Task_State `protobuf:"varint,1,opt,name=state,proto3,enum=servo.v1.Task_State,oneof" json:"state,omitempty"`
 	Outcome string      `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// Of the next attempt, in RETRY_WAIT.
+	// Start of the next attempt, in RETRY_WAIT.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
-	// Of this attempt, once started.
+	// Deadline of this attempt, after its start.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// The result came after a cancel: it is kept, and nothing came of it.
+	// The result arrived after the task was cancelled. It is stored and has no effect.
 	Late bool `protobuf:"varint,5,opt,name=late,proto3" json:"late,omitempty"`
-	// It was heard before: this is the first answer.
+	// The report is a repeat: this is its first answer.
 	Repeat bool `protobuf:"varint,6,opt,name=repeat,proto3" json:"repeat,omitempty"`
 	// The ids of the tasks that a fan-out has added.
 	Added []string `protobuf:"bytes,7,rep,name=added,proto3" json:"added,omitempty"`
@@ -1624,13 +1624,13 @@ func (x *ReportAnswer) GetError() *Problem {
 	return nil
 }
 
-// HeartbeatRequest shows that a worker lives.
+// HeartbeatRequest reports that a worker is alive.
 type HeartbeatRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Leases   []*HeartbeatItem       `protobuf:"bytes,2,rep,name=leases,proto3" json:"leases,omitempty"`
-	// Claims of this worker that are over, if the call lists every lease that it holds: leases that
-	// these claims were given and that are not listed return to the queue. Their answer was lost.
+	// Completed claims of this worker, if the call lists every lease that it holds. Leases of these claims
+	// that are not listed return to the queue, because the answer to the claim was lost.
 	Settled       *ClaimRange `protobuf:"bytes,3,opt,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1687,7 +1687,7 @@ func (x *HeartbeatRequest) GetSettled() *ClaimRange {
 	return nil
 }
 
-// ClaimRange names claims by their ids, in the order of UUIDs. A process makes the ids of its claims
+// ClaimRange names claims by their ids, in the order of UUIDs. A process creates the ids of its claims
 // in ascending order from 8 random bytes, which all of them share.
 type ClaimRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1745,7 +1745,7 @@ func (x *ClaimRange) GetLast() string {
 type HeartbeatItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Lease string                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	// How far the attempt is; what was said before stays if this is left out.
+	// Progress of the attempt; the last report remains if this is not set.
 	Progress      *Progress `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1840,7 +1840,7 @@ func (x *HeartbeatResponse) GetLeases() []*HeartbeatAnswer {
 	return nil
 }
 
-// HeartbeatAnswer says whether the lease is still held, and whether its worker should stop.
+// HeartbeatAnswer reports whether the lease is still held, and whether its worker should stop.
 type HeartbeatAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
@@ -1899,7 +1899,7 @@ type StartTaskRequest struct {
 	Task    string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Lease   string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Which instance of the worker executes the attempt: another one is refused.
+	// Instance of the worker that executes the attempt; other instances are refused.
 	Instance      string `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1969,7 +1969,7 @@ type AdvanceCursorRequest struct {
 	Task    string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Lease   string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Where the worker thinks it is.
+	// The position that the worker expects.
 	Expected      string `protobuf:"bytes,4,opt,name=expected,proto3" json:"expected,omitempty"`
 	Next          string `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2041,7 +2041,7 @@ func (x *AdvanceCursorRequest) GetNext() string {
 	return ""
 }
 
-// YieldTaskRequest gives one task back.
+// YieldTaskRequest returns one task to the queue.
 type YieldTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -2116,7 +2116,7 @@ type FanOutTaskRequest struct {
 	Task    string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Lease   string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Counts the task's fan-outs from 0; the same again adds nothing.
+	// Number of the task's fan-out, from 0. A repeated ordinal adds nothing.
 	Ordinal       int32         `protobuf:"varint,4,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Tasks         []*FanOutTask `protobuf:"bytes,5,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	Barrier       bool          `protobuf:"varint,6,opt,name=barrier,proto3" json:"barrier,omitempty"`
@@ -2196,7 +2196,7 @@ func (x *FanOutTaskRequest) GetBarrier() bool {
 	return false
 }
 
-// CompleteTaskRequest ends one task well.
+// CompleteTaskRequest ends one task with success.
 type CompleteTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -2273,7 +2273,7 @@ func (x *CompleteTaskRequest) GetResult() *structpb.Value {
 	return nil
 }
 
-// FailTaskRequest ends one attempt in failure.
+// FailTaskRequest ends one attempt with a failure.
 type FailTaskRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Task        string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -2281,8 +2281,7 @@ type FailTaskRequest struct {
 	Lease       string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
 	Error       *Failure               `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	ShouldRetry *bool                  `protobuf:"varint,5,opt,name=should_retry,json=shouldRetry,proto3,oneof" json:"should_retry,omitempty"`
-	// When the next attempt may begin, in place of the delay of the retry policy, up to the
-	// policy's max_delay.
+	// Delay before the next attempt, in place of the retry policy's, up to the policy's max_delay.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,6,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

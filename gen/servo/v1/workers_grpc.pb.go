@@ -35,30 +35,29 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WorkerService is what pull workers call: they claim tasks, say what becomes of them, and
-// show that they live.
+// WorkerService is the API of pull workers: they claim tasks, report results and send heartbeats.
 type WorkerServiceClient interface {
-	// Claim leases queued tasks. It waits for the first one as long as asked. The same
-	// claim_id again returns the same leases, so an answer lost on the way strands nothing.
+	// Claim leases queued tasks. It waits for the first one up to the requested time. A repeat with the
+	// same claim_id returns the same leases, so that a lost answer loses no task.
 	Claim(ctx context.Context, in *ClaimRequest, opts ...grpc.CallOption) (*ClaimResponse, error)
-	// Report applies what a worker says about its leases. Each item has its own answer, in
-	// the order of the items. A report is never held back by a waiting claim.
+	// Report applies reports of a worker about its leases. Each item has its own answer, in the order of
+	// the items. A waiting claim does not delay a report.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
-	// Heartbeat renews leases. The answers say which are still held, and who should stop.
+	// Heartbeat renews leases. The answers report which leases are still held, and which tasks to stop.
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
-	// StartTask says that an attempt is being executed.
+	// StartTask reports that an attempt has started.
 	StartTask(ctx context.Context, in *StartTaskRequest, opts ...grpc.CallOption) (*ReportAnswer, error)
-	// AdvanceCursor moves a task's resumable position if it is where the worker thinks.
+	// AdvanceCursor moves a task's cursor if it is at the expected position.
 	AdvanceCursor(ctx context.Context, in *AdvanceCursorRequest, opts ...grpc.CallOption) (*ReportAnswer, error)
-	// YieldTask gives a task back: the next page may be done by another worker.
+	// YieldTask returns a task to the queue: another worker may continue it.
 	YieldTask(ctx context.Context, in *YieldTaskRequest, opts ...grpc.CallOption) (*ReportAnswer, error)
 	// FanOutTask adds tasks to the run of a task.
 	FanOutTask(ctx context.Context, in *FanOutTaskRequest, opts ...grpc.CallOption) (*ReportAnswer, error)
-	// CompleteTask ends a task well.
+	// CompleteTask ends a task with success.
 	CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*ReportAnswer, error)
-	// FailTask ends an attempt in failure. The code decides whether there is another.
+	// FailTask ends an attempt with a failure. The error code decides whether the task is retried.
 	FailTask(ctx context.Context, in *FailTaskRequest, opts ...grpc.CallOption) (*ReportAnswer, error)
-	// ListWorkers reads the workers that were seen lately, by name.
+	// ListWorkers lists recently seen workers by name.
 	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
 }
 
@@ -174,30 +173,29 @@ func (c *workerServiceClient) ListWorkers(ctx context.Context, in *ListWorkersRe
 // All implementations should embed UnimplementedWorkerServiceServer
 // for forward compatibility.
 //
-// WorkerService is what pull workers call: they claim tasks, say what becomes of them, and
-// show that they live.
+// WorkerService is the API of pull workers: they claim tasks, report results and send heartbeats.
 type WorkerServiceServer interface {
-	// Claim leases queued tasks. It waits for the first one as long as asked. The same
-	// claim_id again returns the same leases, so an answer lost on the way strands nothing.
+	// Claim leases queued tasks. It waits for the first one up to the requested time. A repeat with the
+	// same claim_id returns the same leases, so that a lost answer loses no task.
 	Claim(context.Context, *ClaimRequest) (*ClaimResponse, error)
-	// Report applies what a worker says about its leases. Each item has its own answer, in
-	// the order of the items. A report is never held back by a waiting claim.
+	// Report applies reports of a worker about its leases. Each item has its own answer, in the order of
+	// the items. A waiting claim does not delay a report.
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
-	// Heartbeat renews leases. The answers say which are still held, and who should stop.
+	// Heartbeat renews leases. The answers report which leases are still held, and which tasks to stop.
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
-	// StartTask says that an attempt is being executed.
+	// StartTask reports that an attempt has started.
 	StartTask(context.Context, *StartTaskRequest) (*ReportAnswer, error)
-	// AdvanceCursor moves a task's resumable position if it is where the worker thinks.
+	// AdvanceCursor moves a task's cursor if it is at the expected position.
 	AdvanceCursor(context.Context, *AdvanceCursorRequest) (*ReportAnswer, error)
-	// YieldTask gives a task back: the next page may be done by another worker.
+	// YieldTask returns a task to the queue: another worker may continue it.
 	YieldTask(context.Context, *YieldTaskRequest) (*ReportAnswer, error)
 	// FanOutTask adds tasks to the run of a task.
 	FanOutTask(context.Context, *FanOutTaskRequest) (*ReportAnswer, error)
-	// CompleteTask ends a task well.
+	// CompleteTask ends a task with success.
 	CompleteTask(context.Context, *CompleteTaskRequest) (*ReportAnswer, error)
-	// FailTask ends an attempt in failure. The code decides whether there is another.
+	// FailTask ends an attempt with a failure. The error code decides whether the task is retried.
 	FailTask(context.Context, *FailTaskRequest) (*ReportAnswer, error)
-	// ListWorkers reads the workers that were seen lately, by name.
+	// ListWorkers lists recently seen workers by name.
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
 }
 

@@ -51,7 +51,6 @@ var unreviewed = []string{
 	"docs/guides/schedule.md",
 	"docs/runbooks",
 	"examples",
-	"proto",
 	"internal/base",
 	"internal/domain",
 	"internal/store",

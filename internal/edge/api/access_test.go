@@ -363,14 +363,14 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 
 	answers := map[string]bool{}
 	for reason, md := range map[string][]string{
-		"no key was shown": nil,
-		"the authorization is not of the kind Bearer": {"authorization", "Basic " + good},
-		"several keys were shown":                     {"authorization", "Bearer " + good, "x-api-key", good},
-		"what was shown is not a key":                 bearer("sk_nonsense"),
-		"no key has this id":                          bearer(stranger.Text()),
-		"the secret is wrong":                         bearer(wrong),
-		"the key is REVOKED":                          bearer(revoked),
-		"the key is EXPIRED":                          bearer(old.Text()),
+		"the call has no API key":                nil,
+		"the authorization scheme is not Bearer": {"authorization", "Basic " + good},
+		"the call has several API keys":          {"authorization", "Bearer " + good, "x-api-key", good},
+		"the credential is not an API key":       bearer("sk_nonsense"),
+		"no key has this id":                     bearer(stranger.Text()),
+		"the secret is wrong":                    bearer(wrong),
+		"the key is REVOKED":                     bearer(revoked),
+		"the key is EXPIRED":                     bearer(old.Text()),
 	} {
 		err := list(g, md...)
 		require.Equal(t, codes.Unauthenticated, status.Code(err), reason)
