@@ -43,7 +43,7 @@ func TestProductionDatabase(t *testing.T) {
 			t.Helper()
 			return withSetting(t, db, "synchronous_commit = off")
 		}},
-		"pooler without --pooler": {"database", "a connection pooler stands in front", func(t *testing.T, db *servotest.Database) string {
+		"pooler without --pooler": {"database", "leads to a connection pooler", func(t *testing.T, db *servotest.Database) string {
 			t.Helper()
 			return pgbouncer.Start(t, db.URL, 2)
 		}},

@@ -30,7 +30,7 @@ type Cancelled struct {
 // CancelRun marks a run, ends the tasks that nobody holds, and asks the workers of the
 // others to stop. A run that ended in another way cannot be cancelled any more.
 func (e *Engine) CancelRun(ctx context.Context, c Cancel) (Cancelled, error) {
-	if store.Claimed(ctx) {
+	if store.InCall(ctx) {
 		return e.cancelAlone(ctx, c)
 	}
 	answer, err := e.control.Do(ctx, controlRequest{cancel: &c})

@@ -43,7 +43,7 @@ func (b *bundle) able(t testing.TB, worker string, most int, capabilities ...str
 func (b *bundle) present(t testing.TB) {
 	t.Helper()
 	workers, heard, _ := b.SeenWorkers()
-	_, err := b.db.RenewPresence(t.Context(), store.Presence{Name: "test", Workers: workers, Heard: heard})
+	_, err := b.db.RenewPresence(t.Context(), store.Presence{Name: "test", Workers: workers, Alive: heard})
 	require.NoError(t, err)
 	_, err = b.MatchWorkers(t.Context(), 100)
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ type takenClaim struct {
 // handoff with the transaction.
 func (e *Engine) handOff(ctx context.Context, tx *store.Tx, w *working) (*handoff, error) {
 	fresh := w.fresh()
-	if !e.config.Handoff || len(fresh) == 0 || len(fresh) > maxHandoff || e.handoffs.resting() || store.Claimed(ctx) {
+	if !e.config.Handoff || len(fresh) == 0 || len(fresh) > maxHandoff || e.handoffs.resting() || store.InCall(ctx) {
 		return nil, nil //nolint:nilnil // no handoff is no error
 	}
 	asking := w.asking()

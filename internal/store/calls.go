@@ -13,7 +13,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// CallsKept is how long an idempotency key stands for its answer.
+// CallsKept is how long the answer of an idempotency key is kept.
 const CallsKept = 24 * time.Hour
 
 // Call is a call that carries an idempotency key.
@@ -21,11 +21,11 @@ type Call struct {
 	Tenant id.Tenant // zero for the installation
 	Key    string
 	Method string
-	Digest []byte // of who asks for what
+	Digest []byte // of the caller and the request
 }
 
-// AnsweredCall is what the call of a key was answered. Same says that it is this very call;
-// if not, the key was used for another one.
+// AnsweredCall returns the answer of the call of a key. Same is true if it is the same call;
+// otherwise the key was used for another one.
 func (s *Store) AnsweredCall(ctx context.Context, of Call) (answer []byte, same, known bool, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		answer, same, known, err = tx.answeredCall(ctx, of)
@@ -53,11 +53,10 @@ func (tx *Tx) insertAnsweredCall(ctx context.Context, of Call, answer []byte) (b
 	return n == 1, err
 }
 
-// forgottenAtOnce bounds one statement that forgets what is old.
+// forgottenAtOnce bounds one statement that deletes old rows.
 const forgottenAtOnce = 1000
 
-// ForgetAnsweredCalls deletes answers that nobody can ask for any more. More says that there
-// may be others.
+// ForgetAnsweredCalls deletes expired answers. More is true if there may be others.
 func (s *Store) ForgetAnsweredCalls(ctx context.Context) (n int64, more bool, err error) {
 	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		n, err = tx.q.ForgetAnsweredCalls(ctx, db.ForgetAnsweredCallsParams{Before: now.Add(-CallsKept), Most: forgottenAtOnce})
@@ -67,116 +66,116 @@ func (s *Store) ForgetAnsweredCalls(ctx context.Context) (n int64, more bool, er
 }
 
 var (
-	errTwin      = errors.New("store: a call with the same idempotency key is at work")
-	errAnswered  = errors.New("store: the call of this idempotency key was answered meanwhile")
-	errClaimBusy = errors.New("store: the transaction of a call with an idempotency key is used twice at once")
+	errDuplicateCall = errors.New("store: a call with the same idempotency key is running")
+	errAnswered      = errors.New("store: the call of this idempotency key was answered meanwhile")
+	errCallBusy      = errors.New("store: the transaction of a call with an idempotency key is used concurrently")
 )
 
-// Claim makes the effect of a call and its answer one transaction: the first transaction of the
-// engine under its context is not committed but parked. What the call reads or writes
-// afterwards goes through it, and Keep commits it together with the answer. Whoever makes a
-// claim abandons it in the end, kept or not.
-type Claim struct {
-	store  *Store
-	call   Call
-	state  atomic.Int32
-	raw    pgx.Tx
-	tx     *Tx
-	after  []func()
-	spoilt error // the transaction is not what it should be any more
-	twin   bool
+// CallTx makes the effect of an idempotent call and its answer one transaction. The first
+// transaction of the engine under its context is not committed but parked. All later reads and
+// writes of the call use it, and Keep commits it together with the answer. The caller must call
+// Abandon at the end, kept or not.
+type CallTx struct {
+	store     *Store
+	call      Call
+	state     atomic.Int32
+	raw       pgx.Tx
+	tx        *Tx
+	after     []func()
+	broken    error // the role of the transaction could not be restored
+	duplicate bool
 }
 
-// What a claim's transaction is doing.
+// The states of a call's transaction.
 const (
-	claimFree   int32 = iota // there is none
-	claimBegun               // the effect is being made
-	claimParked              // the effect is there, for this call alone
-	claimUsed                // parked, and somebody reads or writes in it
-	claimOver
+	callFree   int32 = iota // not begun
+	callBegun               // the effect is being written
+	callParked              // the effect is written and visible to this call only
+	callUsed                // parked, and a read or write uses it
+	callOver
 )
 
-// Claim begins nothing yet.
-func (s *Store) Claim(call Call) *Claim { return &Claim{store: s, call: call} }
+// CallTx returns the transaction of a call, which begins later.
+func (s *Store) CallTx(call Call) *CallTx { return &CallTx{store: s, call: call} }
 
-type claimKey struct{}
+type callTxKey struct{}
 
-// With is a context whose first transaction of the engine belongs to the claim.
-func (c *Claim) With(ctx context.Context) context.Context {
-	return context.WithValue(ctx, claimKey{}, c)
+// With returns a context whose first transaction of the engine is the call's.
+func (c *CallTx) With(ctx context.Context) context.Context {
+	return context.WithValue(ctx, callTxKey{}, c)
 }
 
-func claimOf(ctx context.Context) *Claim {
-	c, _ := ctx.Value(claimKey{}).(*Claim)
+func callOf(ctx context.Context) *CallTx {
+	c, _ := ctx.Value(callTxKey{}).(*CallTx)
 	return c
 }
 
-// Claimed reports whether the next transaction of the engine under a context is one with the
-// answer of its call. What would be done elsewhere, together with others, must be done in it.
-func Claimed(ctx context.Context) bool {
-	c := claimOf(ctx)
-	return c != nil && c.state.Load() != claimOver
+// InCall reports whether the next transaction of the engine under a context is that of an
+// idempotent call. Then its work cannot be batched with that of other calls.
+func InCall(ctx context.Context) bool {
+	c := callOf(ctx)
+	return c != nil && c.state.Load() != callOver
 }
 
-// Uncommitted reports whether reads under a context see what may never be committed. Nobody
-// remembers what they have seen.
+// Uncommitted reports whether reads under a context see uncommitted rows. Their results must not be
+// cached.
 func Uncommitted(ctx context.Context) bool {
-	c := claimOf(ctx)
+	c := callOf(ctx)
 	if c == nil {
 		return false
 	}
 	state := c.state.Load()
-	return state == claimParked || state == claimUsed
+	return state == callParked || state == callUsed
 }
 
-// AfterCommit does what must not be done before the effect of a transaction that has just
-// ended can be seen: at once, or when the call's claim is kept. It is not done if that fails.
+// AfterCommit runs a function once the effect of the last transaction is visible: immediately, or
+// after the commit of the call's transaction. It does not run if that fails.
 func AfterCommit(ctx context.Context, do func()) {
-	if c := claimOf(ctx); c != nil && Uncommitted(ctx) {
+	if c := callOf(ctx); c != nil && Uncommitted(ctx) {
 		c.after = append(c.after, do)
 		return
 	}
 	do()
 }
 
-// Twin says that the effect was not made because another call with the key was at work.
-func (c *Claim) Twin() bool { return c.twin }
+// Duplicate reports whether the call had no effect because another call with the key was running.
+func (c *CallTx) Duplicate() bool { return c.duplicate }
 
-// effect runs a transaction of the engine under the claim: the first is begun and parked,
-// what follows is a part of it.
-func (c *Claim) effect(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+// effect runs a transaction of the engine in the call: it begins and parks the first one, and runs
+// later ones as parts of it.
+func (c *CallTx) effect(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	switch state := c.state.Load(); {
-	case state == claimFree && c.state.CompareAndSwap(claimFree, claimBegun):
+	case state == callFree && c.state.CompareAndSwap(callFree, callBegun):
 		return c.begin(ctx, fn)
-	case state == claimParked:
+	case state == callParked:
 		return c.use(ctx, func(ctx context.Context, _ *Tx) error {
 			point, err := c.raw.Begin(ctx)
 			if err != nil {
 				return err
 			}
-			defer func() { _ = point.Rollback(ctx) }() // nothing, once it is committed
+			defer func() { _ = point.Rollback(ctx) }() // no effect after the commit
 			if err := c.store.run(ctx, point, fn); err != nil {
 				return err
 			}
 			return point.Commit(ctx)
 		})
-	case state == claimOver:
+	case state == callOver:
 		return c.store.engine(ctx, fn)
 	}
-	return errClaimBusy
+	return errCallBusy
 }
 
-func (c *Claim) begin(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (err error) {
+func (c *CallTx) begin(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (err error) {
 	raw, err := c.store.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: c.store.begin()})
 	if err != nil {
-		c.state.Store(claimFree)
+		c.state.Store(callFree)
 		return c.store.refollow(ctx, err)
 	}
 	parked := false
 	defer func() {
 		if !parked {
 			rollback(ctx, raw)
-			c.state.Store(claimFree)
+			c.state.Store(callFree)
 		}
 	}()
 	tx := c.store.tx(raw)
@@ -184,10 +183,10 @@ func (c *Claim) begin(ctx context.Context, fn func(ctx context.Context, tx *Tx) 
 	if err != nil {
 		return err
 	}
-	if c.twin = !alone; c.twin {
-		return errTwin
+	if c.duplicate = !alone; c.duplicate {
+		return errDuplicateCall
 	}
-	// A statement of its own: what was committed before the lock was free is in its snapshot.
+	// A separate statement: its snapshot includes commits before the lock was released.
 	if _, _, known, err := tx.answeredCall(ctx, c.call); err != nil || known {
 		return errors.Join(err, answered(known))
 	}
@@ -195,7 +194,7 @@ func (c *Claim) begin(ctx context.Context, fn func(ctx context.Context, tx *Tx) 
 		return err
 	}
 	c.raw, c.tx, parked = raw, tx, true
-	c.state.Store(claimParked)
+	c.state.Store(callParked)
 	return nil
 }
 
@@ -206,34 +205,33 @@ func answered(known bool) error {
 	return nil
 }
 
-// use lets somebody have the parked transaction for a while.
-func (c *Claim) use(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	if !c.state.CompareAndSwap(claimParked, claimUsed) {
-		return errClaimBusy
+// use runs a function in the parked transaction.
+func (c *CallTx) use(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	if !c.state.CompareAndSwap(callParked, callUsed) {
+		return errCallBusy
 	}
-	defer c.state.CompareAndSwap(claimUsed, claimParked)
-	if c.spoilt != nil {
-		return c.spoilt
+	defer c.state.CompareAndSwap(callUsed, callParked)
+	if c.broken != nil {
+		return c.broken
 	}
 	return fn(ctx, c.tx)
 }
 
-// read runs a transaction that reads, in whatever role it enters, and comes back to the
-// engine's.
-func (c *Claim) read(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+// read runs a function that reads in the parked transaction, in any role, and then restores the
+// engine's role.
+func (c *CallTx) read(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	return c.use(ctx, func(ctx context.Context, tx *Tx) error {
 		err := fn(ctx, tx)
-		c.spoilt = tx.q.EnterEngine(ctx)
-		return errors.Join(err, c.spoilt)
+		c.broken = tx.q.EnterEngine(ctx)
+		return errors.Join(err, c.broken)
 	})
 }
 
-// Keep writes the answer, in the transaction of the effect if there is one, and commits. Kept
-// is false if the key has got another answer meanwhile: then there was no effect either,
-// unless it was made elsewhere. After an error it is not known whether there was one, and
-// AnsweredCall says it.
-func (c *Claim) Keep(ctx context.Context, answer []byte) (kept bool, err error) {
-	if c.state.Load() != claimParked {
+// Keep writes the answer, in the transaction of the effect if there is one, and commits. Kept is
+// false if the key has another answer by now: then the effect is rolled back too. After an error
+// the result is unknown, and AnsweredCall returns it.
+func (c *CallTx) Keep(ctx context.Context, answer []byte) (kept bool, err error) {
+	if c.state.Load() != callParked {
 		err = c.store.engine(ctx, func(ctx context.Context, tx *Tx) error {
 			kept, err = tx.insertAnsweredCall(ctx, c.call, answer)
 			return err
@@ -248,21 +246,21 @@ func (c *Claim) Keep(ctx context.Context, answer []byte) (kept bool, err error) 
 		c.Abandon(ctx)
 		return false, err
 	}
-	c.state.Store(claimOver)
+	c.state.Store(callOver)
 	return true, c.raw.Commit(ctx)
 }
 
-// Done does what waited for the commit. It is for whoever knows that there was one.
-func (c *Claim) Done() {
+// Done runs the functions of AfterCommit. The caller must know that the transaction was committed.
+func (c *CallTx) Done() {
 	for _, do := range c.after {
 		do()
 	}
 	c.after = nil
 }
 
-// Abandon takes back what is not kept. It is harmless afterwards.
-func (c *Claim) Abandon(ctx context.Context) {
-	if state := c.state.Swap(claimOver); state == claimParked || state == claimUsed {
+// Abandon rolls the transaction back unless it was kept.
+func (c *CallTx) Abandon(ctx context.Context) {
+	if state := c.state.Swap(callOver); state == callParked || state == callUsed {
 		rollback(ctx, c.raw)
 		c.after = nil
 	}
@@ -270,9 +268,9 @@ func (c *Claim) Abandon(ctx context.Context) {
 
 const rollbackTime = 5 * time.Second
 
-// rollback gives the connection back, also of a caller who is gone.
+// rollback releases the connection, also after the caller's context has ended.
 func rollback(ctx context.Context, raw pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
 	defer cancel()
-	_ = raw.Rollback(ctx) // a connection on which even this fails is closed, which is the same
+	_ = raw.Rollback(ctx) // if this fails the connection is closed, which has the same effect
 }

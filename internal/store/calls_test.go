@@ -38,9 +38,9 @@ func TestClaim(t *testing.T) {
 	}
 
 	t.Run("the effect is seen by its call alone until the answer is kept", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		claim := w.Claim(callOf("one"))
+		claim := w.CallTx(callOf("one"))
 		ctx := claim.With(t.Context())
-		require.True(t, store.Claimed(ctx))
+		require.True(t, store.InCall(ctx))
 		require.False(t, store.Uncommitted(ctx))
 		done := 0
 		store.AfterCommit(ctx, func() { done++ })
@@ -82,7 +82,7 @@ func TestClaim(t *testing.T) {
 	})
 
 	t.Run("tenants stay apart in it", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		claim := w.Claim(callOf("apart"))
+		claim := w.CallTx(callOf("apart"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
 		require.NoError(t, w.make(ctx, "apart"))
@@ -103,7 +103,7 @@ func TestClaim(t *testing.T) {
 	})
 
 	t.Run("a further effect is a part of it, and one that fails leaves the first", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		claim := w.Claim(callOf("further"))
+		claim := w.CallTx(callOf("further"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
 		require.NoError(t, w.make(ctx, "further-1"))
@@ -117,7 +117,7 @@ func TestClaim(t *testing.T) {
 	})
 
 	t.Run("an effect that fails can be tried again", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		claim := w.Claim(callOf("tried"))
+		claim := w.CallTx(callOf("tried"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
 		require.Error(t, w.make(ctx, "acme"))
@@ -130,7 +130,7 @@ func TestClaim(t *testing.T) {
 	})
 
 	t.Run("what is abandoned never was", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		claim := w.Claim(callOf("abandoned"))
+		claim := w.CallTx(callOf("abandoned"))
 		ctx := claim.With(t.Context())
 		require.NoError(t, w.make(ctx, "abandoned"))
 		store.AfterCommit(ctx, func() { t.Error("it was not committed") })
@@ -144,26 +144,26 @@ func TestClaim(t *testing.T) {
 	})
 
 	t.Run("of two at once one makes the effect, and the other hears of it", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		first, twin := w.Claim(callOf("both")), w.Claim(callOf("both"))
+		first, twin := w.CallTx(callOf("both")), w.CallTx(callOf("both"))
 		defer first.Abandon(t.Context())
 		defer twin.Abandon(t.Context())
 		require.NoError(t, w.make(first.With(t.Context()), "both-1"))
 		require.Error(t, w.make(twin.With(t.Context()), "both-2"))
-		require.True(t, twin.Twin())
-		require.False(t, first.Twin())
+		require.True(t, twin.Duplicate())
+		require.False(t, first.Duplicate())
 		ok, err := first.Keep(t.Context(), nil)
 		require.NoError(t, err)
 		require.True(t, ok)
-		later := w.Claim(callOf("both"))
+		later := w.CallTx(callOf("both"))
 		defer later.Abandon(t.Context())
 		require.Error(t, w.make(later.With(t.Context()), "both-2"))
-		require.False(t, later.Twin(), "it was answered")
+		require.False(t, later.Duplicate(), "it was answered")
 		require.Zero(t, there("both-2"))
 	})
 
 	t.Run("an answer without an effect of its own is kept, unless there is one", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		for i, want := range []bool{true, false} {
-			claim := w.Claim(callOf("without"))
+			claim := w.CallTx(callOf("without"))
 			ok, err := claim.Keep(t.Context(), []byte{byte(i)})
 			require.NoError(t, err)
 			require.Equal(t, want, ok)
@@ -172,10 +172,10 @@ func TestClaim(t *testing.T) {
 	})
 
 	t.Run("an effect whose key was taken by a call without one is taken back", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		claim := w.Claim(callOf("taken"))
+		claim := w.CallTx(callOf("taken"))
 		defer claim.Abandon(t.Context())
 		require.NoError(t, w.make(claim.With(t.Context()), "taken"))
-		ok, err := w.Claim(callOf("taken")).Keep(t.Context(), nil)
+		ok, err := w.CallTx(callOf("taken")).Keep(t.Context(), nil)
 		require.NoError(t, err)
 		require.True(t, ok)
 		ok, err = claim.Keep(t.Context(), nil)
@@ -185,7 +185,7 @@ func TestClaim(t *testing.T) {
 	})
 
 	t.Run("two uses at once are a mistake that is told", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		claim := w.Claim(callOf("busy"))
+		claim := w.CallTx(callOf("busy"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
 		require.NoError(t, w.make(ctx, "busy"))
@@ -196,7 +196,7 @@ func TestClaim(t *testing.T) {
 	})
 
 	t.Run("a read that breaks the transaction lets nothing be kept", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		claim := w.Claim(callOf("broken"))
+		claim := w.CallTx(callOf("broken"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
 		require.NoError(t, w.make(ctx, "broken"))
@@ -211,7 +211,7 @@ func TestClaim(t *testing.T) {
 	})
 
 	t.Run("an effect that panics gives its connection back", func(t *testing.T) { //nolint:paralleltest // connections are counted
-		claim := w.Claim(callOf("panics"))
+		claim := w.CallTx(callOf("panics"))
 		defer claim.Abandon(t.Context())
 		require.Panics(t, func() {
 			_ = w.Engine(claim.With(t.Context()), func(context.Context, *Tx) error { panic("lost") })
@@ -226,7 +226,7 @@ func TestAnsweredCallsAreForgotten(t *testing.T) {
 	w := newWorld(t)
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	w.SetClock(t, noon)
-	keep := func(key string) bool { return must(w.Claim(callOf(key)).Keep(t.Context(), nil))(t) }
+	keep := func(key string) bool { return must(w.CallTx(callOf(key)).Keep(t.Context(), nil))(t) }
 	require.True(t, keep("old"))
 	require.True(t, keep("used"))
 	w.SetClock(t, noon.Add(store.CallsKept-time.Microsecond))

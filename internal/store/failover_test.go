@@ -183,7 +183,7 @@ func TestClusterBehindPooler(t *testing.T) {
 	for name, transaction := range map[string]func(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error{
 		"Engine": s.Engine,
 		"a call": func(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-			claim := s.Claim(store.Call{Key: "k"})
+			claim := s.CallTx(store.Call{Key: "k"})
 			defer claim.Abandon(ctx)
 			return s.Engine(claim.With(ctx), fn)
 		},

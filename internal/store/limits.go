@@ -17,7 +17,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// writeLiveRuns keeps the rows of the runs that have not ended.
+// writeLiveRuns writes the rows of live_runs.
 func (tx *Tx) writeLiveRuns(ctx context.Context, c Changes) error {
 	var fresh []run.Run
 	for _, r := range c.NewRuns {
@@ -47,7 +47,7 @@ func (tx *Tx) writeLiveRuns(ctx context.Context, c Changes) error {
 	})
 }
 
-// heldLock and wantedLock are the lock of a run by whether it has it.
+// heldLock returns the lock of a run that holds it, wantedLock that of a run that waits for it.
 func heldLock(r run.Run) string {
 	if r.Behind {
 		return ""
@@ -87,13 +87,13 @@ func (tx *Tx) insertLiveRuns(ctx context.Context, rows []run.Run) error {
 	})
 }
 
-// LockKey finds a lock.
+// LockKey identifies a lock.
 type LockKey struct {
 	Tenant id.Tenant
 	Key    string
 }
 
-// LockRequest is a run that wants its lock, with all that its row among the live runs has.
+// LockRequest is a run that requests its lock, with the columns of its row in live_runs.
 type LockRequest struct {
 	LockKey
 
@@ -103,15 +103,16 @@ type LockRequest struct {
 	Priority  int16
 	By        string
 	Pipeline  string
-	Config    id.Config // zero if it was made for none
+	Config    id.Config // zero without a config
 	LateAt    time.Time // see run.Run
 	Breaches  int16     // see BreachesOf
 }
 
-// TakeLocks gives each lock to the run that asks for it, unless another holds it or waits for it,
-// and says which run holds those that it could not give, or gets them next. A run that got its lock is live and running from then on:
-// Changes reports whether it waits after all. Each key may be asked for once. A key that is in
-// neither answer was released while we looked: ask again.
+// TakeLocks gives each lock to the run that requests it, unless another run holds it or waits for
+// it. It returns which runs got their locks, and for the other locks the run that holds them or
+// gets them next. A run with its lock has a row in live_runs and counts as running; Changes can
+// make it wait after all. Each key may be requested once. A key in neither result was released
+// meanwhile: request it again.
 func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Time) (taken map[id.Run]bool, holders map[LockKey]id.Run, err error) {
 	if len(requests) == 0 {
 		return nil, nil, nil
@@ -151,8 +152,7 @@ func (tx *Tx) TakeLocks(ctx context.Context, requests []LockRequest, now time.Ti
 	return taken, holders, err
 }
 
-// LockHolders are the runs that hold locks, or get them next; keys of which there is no such run
-// are left out.
+// LockHolders returns the runs that hold locks, or get them next. It omits keys without such a run.
 func (tx *Tx) LockHolders(ctx context.Context, keys []LockKey) (map[LockKey]id.Run, error) {
 	return index(func(r db.LockHoldersRow) (LockKey, id.Run) {
 		return LockKey{Tenant: id.Of[id.Tenant](r.TenantID), Key: r.LockKey}, id.Of[id.Run](r.RunID)
@@ -162,7 +162,7 @@ func (tx *Tx) LockHolders(ctx context.Context, keys []LockKey) (map[LockKey]id.R
 	}))
 }
 
-// LockTurns draws the places of n runs that wait for locks, in the order in which they came.
+// LockTurns allocates the positions of n runs that wait for locks.
 func (tx *Tx) LockTurns(ctx context.Context, n int) ([]int64, error) {
 	if n == 0 {
 		return nil, nil
@@ -170,8 +170,9 @@ func (tx *Tx) LockTurns(ctx context.Context, n int) ([]int64, error) {
 	return tx.q.LockTurns(ctx, int32(n)) //nolint:gosec // a batch size
 }
 
-// GiveLocks gives locked runs that wait for a lock theirs, if it is free and no other has waited
-// longer, and says which have it. They start in this transaction, or give it back.
+// GiveLocks gives waiting runs, whose rows are locked, their locks if these are free and no other
+// run has waited longer, and returns the runs that got them. These start in this transaction, or
+// return the lock with ReturnLocks.
 func (tx *Tx) GiveLocks(ctx context.Context, runs []run.Run) (given map[id.Run]bool, err error) {
 	runs = slices.Clone(runs)
 	slices.SortFunc(runs, func(a, b run.Run) int {
@@ -187,22 +188,22 @@ func (tx *Tx) GiveLocks(ctx context.Context, runs []run.Run) (given map[id.Run]b
 	return given, err
 }
 
-// ReturnLocks takes back locks that GiveLocks gave in this transaction to runs that do not start.
+// ReturnLocks releases locks that GiveLocks gave in this transaction to runs that do not start.
 func (tx *Tx) ReturnLocks(ctx context.Context, runs []RunKey) error {
 	return tx.writes.write("return locks", anyRows, func(q *db.Queries) error {
 		return q.ReturnLocks(ctx, db.ReturnLocksParams{TenantIds: column(runs, RunKey.tenantID), RunIds: column(runs, RunKey.runID)})
 	})
 }
 
-// ReleaseLocks takes back locks that TakeLocks gave in this transaction to runs that are not
-// made after all.
+// ReleaseLocks releases locks that TakeLocks gave in this transaction to runs that are not created
+// after all.
 func (tx *Tx) ReleaseLocks(ctx context.Context, runs []RunKey) error {
 	return tx.writes.write("release locks", len(runs), func(q *db.Queries) error {
 		return q.DeleteLiveRuns(ctx, db.DeleteLiveRunsParams{TenantIds: column(runs, RunKey.tenantID), RunIds: column(runs, RunKey.runID)})
 	})
 }
 
-// RunQuotas are the quotas that bind runs.
+// RunQuotas are the quotas for runs.
 type RunQuotas struct {
 	MaxQueuedTasks, MaxConcurrentRuns, MaxDailyRuns, MaxTasksPerRun int32
 
@@ -221,37 +222,37 @@ func tenantIDs(tenants []id.Tenant) []uuid.UUID {
 	return column(tenants, func(t id.Tenant) uuid.UUID { return t.UUID })
 }
 
-// RunQuotasOf reads what binds the runs of tenants.
+// RunQuotasOf reads the quotas for runs of tenants.
 func (tx *Tx) RunQuotasOf(ctx context.Context, tenants []id.Tenant) (map[id.Tenant]RunQuotas, error) {
 	return index(func(r db.TenantQuotasRow) (id.Tenant, RunQuotas) {
 		return id.Of[id.Tenant](r.ID), runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
 	})(tx.q.TenantQuotas(ctx, tenantIDs(tenants)))
 }
 
-// LockTenants locks tenants in id order, so that what is counted of them stays true until the
-// transaction ends, and reads what binds their runs.
+// LockTenants locks tenants in id order, so that counts of their runs stay valid until the
+// transaction ends, and reads their quotas for runs.
 func (tx *Tx) LockTenants(ctx context.Context, tenants []id.Tenant) (map[id.Tenant]RunQuotas, error) {
 	return index(func(r db.LockTenantsRow) (id.Tenant, RunQuotas) {
 		return id.Of[id.Tenant](r.ID), runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
 	})(tx.q.LockTenants(ctx, tenantIDs(tenants)))
 }
 
-// UsageQuestion asks what a tenant uses, each kind counted up to a limit; 0 is not counted.
+// UsageQuestion requests counts of a tenant's runs and tasks, each up to a limit; 0 is not counted.
 type UsageQuestion struct {
 	Tenant                       id.Tenant
 	Live, Running, Queued, Daily int32
 	DayFrom, DayUntil            time.Time // for Daily
 }
 
-// Usage is what a tenant uses, as far as it was counted.
+// Usage counts the runs and tasks of a tenant, up to the limits of the question.
 type Usage struct {
 	Live    int32 // runs that have not ended
 	Running int32 // of these, which have started
 	Queued  int32 // ready tasks
-	Daily   int32 // runs made that day
+	Daily   int32 // runs created that day
 }
 
-// CountUsage counts what tenants use.
+// CountUsage counts the runs and tasks of tenants.
 func (tx *Tx) CountUsage(ctx context.Context, questions []UsageQuestion) (map[id.Tenant]Usage, error) {
 	return index(func(r db.CountUsageRow) (id.Tenant, Usage) {
 		return id.Of[id.Tenant](r.TenantID), Usage{Live: r.Live, Running: r.Running, Queued: r.Queued, Daily: r.Daily}
@@ -266,7 +267,7 @@ func (tx *Tx) CountUsage(ctx context.Context, questions []UsageQuestion) (map[id
 	}))
 }
 
-// firstID is below every id that is minted from t on, and above every one before.
+// firstID is below every id that is created from t on, and above every earlier one.
 func firstID(t time.Time) uuid.UUID {
 	var u uuid.UUID
 	if t.IsZero() {
@@ -278,7 +279,7 @@ func firstID(t time.Time) uuid.UUID {
 	return u
 }
 
-// DueRun is a run past its limit.
+// DueRun is a run past its time limit.
 type DueRun struct {
 	RunKey
 
@@ -287,7 +288,7 @@ type DueRun struct {
 	Deployment id.Deployment
 }
 
-// DueRuns are runs that have taken longer than they may.
+// DueRuns returns runs past their time limit.
 func (tx *Tx) DueRuns(ctx context.Context, now time.Time, most int) ([]DueRun, error) {
 	return list(func(r db.DueRunsRow) DueRun {
 		return DueRun{
@@ -301,18 +302,18 @@ func runKey(tenant, run uuid.UUID) RunKey {
 	return RunKey{Tenant: id.Of[id.Tenant](tenant), Run: id.Of[id.Run](run)}
 }
 
-// WaitingTenants are the tenants with runs that wait for their start.
+// WaitingTenants returns the tenants with runs that wait for their start.
 func (tx *Tx) WaitingTenants(ctx context.Context) ([]id.Tenant, error) {
 	return list(id.Of[id.Tenant])(tx.q.WaitingTenants(ctx))
 }
 
-// NextRuns are the runs of tenants that start next, at most so many of each, in their order.
+// NextRuns returns the runs of tenants that start next, up to mosts of each, in their order.
 func (tx *Tx) NextRuns(ctx context.Context, tenants []id.Tenant, mosts []int32) ([]RunKey, error) {
 	return list(func(r db.NextRunsRow) RunKey { return runKey(r.TenantID, r.RunID) })(tx.q.NextRuns(ctx, db.NextRunsParams{TenantIds: tenantIDs(tenants), Mosts: mosts}))
 }
 
-// WithLive gives locked runs what their rows among the live runs say. Those that do not wait
-// for their start are left out.
+// WithLive adds the columns of live_runs to locked runs. It omits runs that do not wait for their
+// start.
 func (tx *Tx) WithLive(ctx context.Context, runs []run.Run) ([]run.Run, error) {
 	rows, err := tx.q.LiveRuns(ctx, db.LiveRunsParams{
 		TenantIds: column(runs, func(r run.Run) uuid.UUID { return r.Tenant.UUID }), RunIds: column(runs, func(r run.Run) uuid.UUID { return r.ID.UUID }),
@@ -334,12 +335,12 @@ func (tx *Tx) WithLive(ctx context.Context, runs []run.Run) ([]run.Run, error) {
 	return waiting, nil
 }
 
-// Roots are the tasks of locked runs that wait for nothing but the start.
+// Roots returns the tasks of locked runs that wait for the start only.
 func (tx *Tx) Roots(ctx context.Context, runs []RunKey) ([]run.Task, error) {
 	return list(taskFromWaiting)(tx.q.Roots(ctx, db.RootsParams{TenantIds: column(runs, RunKey.tenantID), RunIds: column(runs, RunKey.runID)}))
 }
 
-// ForgetTriggerKeys frees the idempotency keys of triggers that made no run.
+// ForgetTriggerKeys deletes the idempotency keys of triggers that created no run.
 func (tx *Tx) ForgetTriggerKeys(ctx context.Context, keys []TriggerKey) error {
 	return tx.writes.write("forget trigger keys", len(keys), func(q *db.Queries) error {
 		return q.ForgetTriggerKeys(ctx, db.ForgetTriggerKeysParams{
@@ -348,7 +349,7 @@ func (tx *Tx) ForgetTriggerKeys(ctx context.Context, keys []TriggerKey) error {
 	})
 }
 
-// RepointTriggerKeys lets idempotency keys lead to the runs that their triggers were answered with.
+// RepointTriggerKeys sets the runs of idempotency keys to those that their triggers were answered with.
 func (tx *Tx) RepointTriggerKeys(ctx context.Context, keys []TriggerKey) error {
 	return tx.writes.write("repoint trigger keys", len(keys), func(q *db.Queries) error {
 		return q.RepointTriggerKeys(ctx, db.RepointTriggerKeysParams{
@@ -358,7 +359,7 @@ func (tx *Tx) RepointTriggerKeys(ctx context.Context, keys []TriggerKey) error {
 	})
 }
 
-// seconds is a duration as the database keeps it.
+// seconds is a duration as the database stores it.
 func seconds(d time.Duration) int32 { return int32(min(d/time.Second, math.MaxInt32)) } //nolint:gosec // bounded
 
 func quotasFromRow(t db.ServoTenant) tenant.Quotas {
@@ -389,7 +390,7 @@ func (tx *Tx) SetQuotas(ctx context.Context, owner id.Tenant, version int32, quo
 	return exactlyOne("set quotas", n, err)
 }
 
-// GetQuotas reads what a tenant may use, and the version to change it by.
+// GetQuotas reads the quotas of a tenant and their version.
 func (s *Store) GetQuotas(ctx context.Context, owner id.Tenant) (quotas tenant.Quotas, version int32, err error) {
 	err = s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
 		row, err := tx.q.GetQuotas(ctx, owner.UUID)
@@ -399,7 +400,7 @@ func (s *Store) GetQuotas(ctx context.Context, owner id.Tenant) (quotas tenant.Q
 	return quotas, version, err
 }
 
-// LockView is a lock as its tenant sees it.
+// LockView is a lock for its tenant.
 type LockView struct {
 	Key       string
 	Run       id.Run
@@ -411,7 +412,7 @@ type LockView struct {
 	Pending   bool      // its run waits for its start
 }
 
-// ListLocks reads the locks of a tenant by their keys, after the key given.
+// ListLocks reads the locks of a tenant by their keys, after a key.
 func (s *Store) ListLocks(ctx context.Context, owner id.Tenant, after string, most int) ([]LockView, error) {
 	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) ([]LockView, error) {
 		return list(func(r db.ListLocksRow) LockView { return lockView(db.GetLockRow(r)) })(tx.q.ListLocks(ctx, db.ListLocksParams{TenantID: owner.UUID, After: after, Most: int32(most)})) //nolint:gosec // a page size

@@ -14,19 +14,19 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// RunLock is how strongly a transaction holds the rows of its runs (docs/adr/0002).
+// RunLock is the mode in which a transaction locks the rows of its runs (docs/adr/0002).
 type RunLock int
 
 const (
-	// LockForMove keeps a cancel out while a task moves backward.
+	// LockForMove excludes a cancel while a task moves backward.
 	LockForMove RunLock = iota
-	// LockForCount makes the run's counters ours.
+	// LockForCount excludes other changes of the run's counters.
 	LockForCount
-	// LockForCancel keeps out everything but forward moves.
+	// LockForCancel excludes everything except forward moves.
 	LockForCancel
 )
 
-// LockRuns locks runs in id order and reads them. Runs that do not exist are left out.
+// LockRuns locks runs in id order and reads them. It omits runs that do not exist.
 func (tx *Tx) LockRuns(ctx context.Context, lock RunLock, keys []RunKey) ([]run.Run, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -50,8 +50,7 @@ func (tx *Tx) LockRuns(ctx context.Context, lock RunLock, keys []RunKey) ([]run.
 	return convert(rows, runFromRow)
 }
 
-// LockLeases locks the leases of these tasks in id order. A task that is not leased is
-// left out.
+// LockLeases locks the leases of these tasks in id order. It omits tasks that are not leased.
 func (tx *Tx) LockLeases(ctx context.Context, keys []TaskKey) ([]run.Task, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -86,7 +85,7 @@ type Dependent struct {
 	Task     run.Task
 }
 
-// Dependents reads who waits for these tasks, once for each upstream. Their runs must be locked: that is what guards waiting rows.
+// Dependents reads the tasks that wait for these tasks, once for each upstream. Their runs must be locked: the lock of a run guards its waiting rows.
 func (tx *Tx) Dependents(ctx context.Context, keys []TaskKey) ([]Dependent, error) {
 	return list(dependent)(tx.q.Dependents(ctx, db.DependentsParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
@@ -100,7 +99,7 @@ func dependent(r db.DependentsRow) Dependent {
 	})}
 }
 
-// Cone reads up to chunk waiting tasks downstream of these, however far.
+// Cone reads up to chunk waiting tasks downstream of these, at any distance.
 func (tx *Tx) Cone(ctx context.Context, keys []TaskKey, chunk int) ([]run.Task, error) {
 	return list(taskFromWaiting)(tx.q.Cone(ctx, db.ConeParams{
 		TenantIds: column(keys, TaskKey.tenantID), RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID),
@@ -116,8 +115,8 @@ func (tx *Tx) Doomed(ctx context.Context, key RunKey, chunk int) ([]Dependent, e
 	}))
 }
 
-// Sweep locks and reads every queue row of these runs, in the order in which tasks move,
-// a statement for each table (docs/adr/0002 says why that meets every task).
+// Sweep locks and reads every queue row of these runs, in the order in which tasks move, with one
+// statement for each table (docs/adr/0002 explains why this finds every task).
 func (tx *Tx) Sweep(ctx context.Context, runs []id.Run) ([]run.Task, error) {
 	ids := column(runs, func(r id.Run) uuid.UUID { return r.UUID })
 	waiting, err1 := list(taskFromWaiting)(tx.q.SweepWaiting(ctx, ids))
@@ -128,7 +127,7 @@ func (tx *Tx) Sweep(ctx context.Context, runs []id.Run) ([]run.Task, error) {
 	return slices.Concat(waiting, ready, queued, leased, retrying), cmp.Or(err1, err2, err3, err4, err5)
 }
 
-// Assignment is what a worker needs to know of a task besides its lease.
+// Assignment is the description of a task that a worker gets with its lease.
 type Assignment struct {
 	Index      int32
 	Asset      string
@@ -140,30 +139,30 @@ type Assignment struct {
 	Trace      string // of the run: a W3C traceparent
 
 	TriggerType string
-	Window      *run.Window // of the run; nil if no config made it
+	Window      *run.Window // of the run; nil if no config created it
 }
 
-// Offer is a queued task at the head of its pool, with the token it would get.
+// Offer is a queued task at the head of its pool, with the token of its next attempt.
 type Offer struct {
 	Task      run.Task
 	Token     int64
-	Upstream  []id.Task // what the plan made it wait for
-	Inherited []TaskKey // what an earlier run has done for it
+	Upstream  []id.Task // its upstream tasks in the plan
+	Inherited []TaskKey // upstream tasks of earlier runs
 	Assignment
 }
 
-// Demand is what claims ask of a pool.
+// Demand is the request of claims for tasks of a pool.
 type Demand struct {
 	Pool         string
-	Tenant       id.Tenant // the only one whose tasks they take, if it is not zero
-	Everything   bool      // they take tasks whatever these need
-	Capabilities []string  // else what they can run
-	Taken        []id.Task // that this transaction has taken already
+	Tenant       id.Tenant // only tasks of this tenant, if it is not zero
+	Everything   bool      // tasks with any needs
+	Capabilities []string  // otherwise tasks that need one of these, or none
+	Taken        []id.Task // tasks that this transaction has taken already
 	Most         int
 }
 
-// TakeQueued locks the tasks that come next in a pool, waiting for nobody: those of tenants that
-// may use it, and that the claims can run.
+// TakeQueued locks the next tasks of a pool that the claims can run, of tenants that may use the
+// pool. It skips locked rows.
 func (tx *Tx) TakeQueued(ctx context.Context, d Demand) ([]Offer, error) {
 	return list(func(r db.TakeQueuedRow) Offer {
 		queued := db.ServoPoolQ{
@@ -182,7 +181,7 @@ func (tx *Tx) TakeQueued(ctx context.Context, d Demand) ([]Offer, error) {
 	}))
 }
 
-// windowOf reads what a run was told about its config. What the engine wrote can be read.
+// windowOf reads the window of a run's config. The JSON of the engine is always valid.
 func windowOf(data []byte) *run.Window {
 	if len(data) == 0 {
 		return nil
@@ -196,7 +195,7 @@ func windowOf(data []byte) *run.Window {
 
 func taskIDs(ids []uuid.UUID) []id.Task { return column(ids, id.Of[id.Task]) }
 
-// LockClaims makes a repeated claim wait for its first try, until the transaction ends.
+// LockClaims makes a repeated claim wait until the transaction of its first try ends.
 func (tx *Tx) LockClaims(ctx context.Context, claims []id.Claim) error {
 	return tx.q.LockClaims(ctx, column(claims, claimLock))
 }
@@ -210,7 +209,7 @@ func claimLock(c id.Claim) int64 {
 	return key
 }
 
-// LeasesOfClaims are the leases that were given for these claims.
+// LeasesOfClaims returns the leases of these claims.
 func (tx *Tx) LeasesOfClaims(ctx context.Context, claims []id.Claim) ([]Offer, error) {
 	return list(func(r db.LeasesOfClaimsRow) Offer {
 		return Offer{Task: taskFromLease(r.ServoLease), Token: r.ServoLease.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.ServoLease.TenantID, r.Inherited), Assignment: Assignment{
@@ -221,7 +220,7 @@ func (tx *Tx) LeasesOfClaims(ctx context.Context, claims []id.Claim) ([]Offer, e
 	})(tx.q.LeasesOfClaims(ctx, column(claims, func(c id.Claim) uuid.UUID { return c.UUID })))
 }
 
-// LockRetries locks the retries among these that are due, skipping what others work on.
+// LockRetries locks those of the retries that are due, and skips locked rows.
 func (tx *Tx) LockRetries(ctx context.Context, keys []TaskKey, now time.Time) ([]run.Task, error) {
 	return tryList(taskFromRetry)(tx.q.LockRetries(ctx, db.LockRetriesParams{RunIds: column(keys, TaskKey.runID), TaskIds: column(keys, TaskKey.taskID), Now: now}))
 }

@@ -11,17 +11,17 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// LogChunk is some lines of an attempt's log, as its worker sends them.
+// LogChunk is a part of an attempt's log, as its worker sends it.
 type LogChunk struct {
 	TaskKey
 
 	Token int64
-	Seq   int64     // counts the chunks of an attempt from 1; the same again is a repeat
-	At    time.Time // of its first line; zero is when it came
+	Seq   int64     // numbers the chunks of an attempt from 1; the same number again is a repeat
+	At    time.Time // of its first line; zero is the time of arrival
 	Text  string
 }
 
-// KeptChunk is a chunk as it is read.
+// KeptChunk is a stored chunk.
 type KeptChunk struct {
 	Seq     int64
 	At      time.Time
@@ -29,23 +29,22 @@ type KeptChunk struct {
 	Missing int64 // bytes that were dropped before it
 }
 
-// AttemptKey finds an attempt.
+// AttemptKey identifies an attempt.
 type AttemptKey struct {
 	TaskKey
 
 	Attempt int32
 }
 
-// MaxLogBytes is how much of an attempt's log is kept: half of it from the beginning, half
-// from the end. A chunk counts for more than its text, so that many small ones are bounded
-// too: by about what its row takes.
+// MaxLogBytes is how much of an attempt's log is kept: half from the beginning, half from the end.
+// A chunk counts with an overhead for its row, which bounds many small chunks too.
 const (
 	MaxLogBytes   = 1 << 20
 	chunkOverhead = 100
 )
 
-// WriteLogs adds chunks to the logs of attempts and drops what is too much out of the
-// middle. It says for each chunk whether its lease is held.
+// WriteLogs adds chunks to the logs of attempts and drops chunks from the middle of full logs. It
+// returns for each chunk whether its lease is held.
 func (s *Store) WriteLogs(ctx context.Context, chunks []LogChunk) ([]bool, error) {
 	var held []bool
 	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
@@ -61,8 +60,8 @@ func (s *Store) WriteLogs(ctx context.Context, chunks []LogChunk) ([]bool, error
 	return held, err
 }
 
-// WriteLogs says for each chunk whether its lease is held, and which logs have grown beyond
-// most bytes. Their books are locked.
+// WriteLogs adds chunks. It returns for each chunk whether its lease is held, and which logs have
+// grown beyond most bytes. The rows of attempt_logs are locked.
 func (tx *Tx) WriteLogs(ctx context.Context, chunks []LogChunk, most int64) (held []bool, full []AttemptKey, err error) {
 	rows, err := tx.q.WriteLogs(ctx, db.WriteLogsParams{
 		Most: most, Overhead: chunkOverhead, Nths: ordinals(len(chunks)),
@@ -86,7 +85,7 @@ func (tx *Tx) WriteLogs(ctx context.Context, chunks []LogChunk, most int64) (hel
 	return held, full, err
 }
 
-// TrimLogs drops what neither the first nor the last half bytes of these logs have room for.
+// TrimLogs drops chunks that are neither in the first nor in the last half bytes of these logs.
 func (tx *Tx) TrimLogs(ctx context.Context, logs []AttemptKey, half int64) error {
 	return tx.q.TrimLogs(ctx, db.TrimLogsParams{
 		Half: half, Overhead: chunkOverhead,
@@ -97,15 +96,15 @@ func (tx *Tx) TrimLogs(ctx context.Context, logs []AttemptKey, half int64) error
 	})
 }
 
-// Logs reads up to most chunks of an attempt's log after one, as its tenant, and how many
-// bytes of the whole log were dropped. The chunk after the gap says so.
+// Logs reads up to most chunks of an attempt's log after one, as its tenant, and how many bytes of
+// the whole log were dropped. Missing is set in the chunk after the gap.
 func (s *Store) Logs(ctx context.Context, key TaskKey, attempt int32, after int64, most int) ([]KeptChunk, int64, error) {
 	var (
 		chunks []KeptChunk
 		gap    int64
 	)
 	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
-		// The chunks first: what is dropped in between is then reported twice, not never.
+		// The chunks first: chunks that are dropped in between are then reported, and not lost silently.
 		rows, err := tx.q.ReadLogs(ctx, db.ReadLogsParams{
 			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Attempt: attempt, After: after,
 			Most: int32(most), //nolint:gosec // a page size

@@ -10,19 +10,19 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Live is what waits and runs at one moment, as operators watch it. Each table is counted no
-// further than MaxDepth.
+// Live counts the waiting and running tasks and runs at one moment, for operators. Each table is
+// counted up to MaxDepth.
 type Live struct {
 	At     time.Time
 	Depths []TenantDepth         // of the tenants that have the most tasks
 	All    map[run.TaskState]int // of all tenants together
-	Quotas []QuotaUsage          // those that are nearest to their limit
+	Quotas []QuotaUsage          // those closest to their limit
 	Duties []DutyView
 
 	RunningRuns, PendingRuns, Locks int
 	// NearestLock is the lock whose run is timed out next.
 	NearestLock *LockAge
-	// Alerts are open ones by kind, Messages those about alerts that nobody has heard yet.
+	// Alerts counts open alerts by kind, Messages the undelivered messages about alerts.
 	Alerts   map[alert.Kind]int
 	Messages int
 	Feed     FeedState
@@ -42,13 +42,13 @@ type QuotaUsage struct {
 	Limit  int
 }
 
-// LockAge is since when a lock is held, and when its run is timed out.
+// LockAge is the time since when a lock is held, and the time limit of its run.
 type LockAge struct{ LockedAt, DueAt time.Time }
 
-// nearestLocks is how many runs are looked through for the lock that is due next.
+// nearestLocks is how many runs are read to find the lock that is due next.
 const nearestLocks = 1000
 
-// Live reads what is live, with so many tenants of their own.
+// Live reads the counts, with separate counts for up to tenants tenants.
 func (s *Store) Live(ctx context.Context, tenants int) (Live, error) {
 	return s.live(ctx, tenants, MaxDepth)
 }

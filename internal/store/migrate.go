@@ -22,22 +22,21 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// MigrationStatus is one migration and what became of it.
+// MigrationStatus is one migration and its status.
 type MigrationStatus struct {
 	Version   int64      `json:"version"`
 	Name      string     `json:"name"`
 	Applied   bool       `json:"applied"`
 	AppliedAt *time.Time `json:"applied_at,omitempty"`
-	Changed   bool       `json:"changed"` // the file is not the one that was applied
+	Changed   bool       `json:"changed"` // the file differs from the applied one
 	Unknown   bool       `json:"unknown"` // applied by a newer version of Servo
 }
 
-// Migrate brings the database to this version's schema: forward only, under a lock, and
-// only if what was applied before is what this version knows. It returns how many
-// migrations it applied.
+// Migrate migrates the database to this version's schema: forward only, under a lock, and only if
+// this version knows all applied migrations. It returns how many migrations it applied.
 func (s *Store) Migrate(ctx context.Context) (int, error) {
 	applied := 0
-	// The lock lives as long as this transaction, so it is safe behind a pooler; the
+	// The lock ends with this transaction, so it is safe behind a pooler; the
 	// migrations themselves run on another connection.
 	err := pgx.BeginFunc(ctx, s.pool, func(lock pgx.Tx) error {
 		if _, err := lock.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('servo.migrate', 0))`); err != nil {
@@ -57,7 +56,7 @@ func (s *Store) Migrate(ctx context.Context) (int, error) {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = provider.Close() }() // of the wrapper alone: the pool stays open
+		defer func() { _ = provider.Close() }() // closes the wrapper only: the pool stays open
 		results, err := provider.Up(ctx)
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
@@ -73,9 +72,9 @@ func refuseForeign(status []MigrationStatus) error {
 		switch {
 		case m.Unknown:
 			return fault.New(fault.Conflict, fmt.Sprintf("migration %d was applied by a newer version of Servo", m.Version),
-				fault.Remedy("run the newer version's migrate, or go on with its binary"))
+				fault.Remedy("use the newer version's binary"))
 		case m.Changed:
-			return fault.New(fault.Conflict, fmt.Sprintf("migration %d (%s) is not the file that was applied", m.Version, m.Name),
+			return fault.New(fault.Conflict, fmt.Sprintf("migration %d (%s) differs from the applied file", m.Version, m.Name),
 				fault.Remedy("migrations never change once released: restore the file and add a new one"))
 		}
 	}
@@ -142,10 +141,10 @@ func knownMigrations() ([]migration, error) {
 	})
 }
 
-// recordedMigrations are those applied, by version; none if there is no schema yet.
+// recordedMigrations returns the applied migrations by version; none without a schema.
 func (s *Store) recordedMigrations(ctx context.Context) (map[int64]migration, error) {
 	var exists bool
-	// In the catalogue itself: a name may only be looked up by who may use the schema.
+	// From the catalogue: only roles that may use the schema can look up a name in it.
 	err := s.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = 'servo' AND c.relname = 'migration_checksums')`).Scan(&exists)
 	if err != nil || !exists {
@@ -153,7 +152,7 @@ func (s *Store) recordedMigrations(ctx context.Context) (map[int64]migration, er
 	}
 	recorded, err := s.readChecksums(ctx, "SET LOCAL ROLE servo_engine")
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
-		return s.readChecksums(ctx, "SET LOCAL ROLE NONE") // a schema that still is the login role's
+		return s.readChecksums(ctx, "SET LOCAL ROLE NONE") // a schema that the login role still owns
 	}
 	return recorded, err
 }
@@ -198,11 +197,11 @@ func (s *Store) recordChecksums(ctx context.Context) error {
 	})
 }
 
-// monthsAhead is how far partitions are made ahead of need.
+// monthsAhead is for how many months partitions are created ahead.
 const monthsAhead = 3
 
-// Prepare does what a server needs before it works: partitions ahead of need, and fencing
-// tokens above everything that was given out before, even before a restore.
+// Prepare creates partitions ahead and raises the fencing tokens above all allocated ones, also
+// those before a restore. A server calls it before it works.
 func (s *Store) Prepare(ctx context.Context) error {
 	return s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if _, err := tx.q.RaiseFencingToken(ctx); err != nil {
@@ -213,7 +212,7 @@ func (s *Store) Prepare(ctx context.Context) error {
 	})
 }
 
-// MakePartitions makes the partitions of the coming months and says how many were new.
+// MakePartitions creates the partitions of the coming months and returns how many were new.
 func (s *Store) MakePartitions(ctx context.Context) (int, error) {
 	made := 0
 	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
@@ -224,7 +223,7 @@ func (s *Store) MakePartitions(ctx context.Context) (int, error) {
 	return made, err
 }
 
-// SchemaDigest names the set of migrations of this version.
+// SchemaDigest is a digest of the migrations of this version.
 func SchemaDigest() (string, error) {
 	known, err := knownMigrations()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// table is a queue table, in the order in which rows of them are locked and written.
+// table is a queue table. The order is that in which transactions lock and write them.
 type table int
 
 const (
@@ -43,8 +43,8 @@ func tableOf(s run.TaskState) table {
 	return noTable
 }
 
-// moveTasks deletes each moved task from the table it was in and inserts it into the next,
-// updates what stayed, and ends the rest: a statement for each table and kind.
+// moveTasks deletes each moved task from its old table and inserts it into the new one, updates
+// tasks that stay in their table, and ends the others: one statement for each table and kind.
 func (tx *Tx) moveTasks(ctx context.Context, c Changes) error {
 	var (
 		gone, come [tables][]run.Task
@@ -174,7 +174,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 	return nil
 }
 
-// columnsOf transposes what every queue table keeps of a task.
+// columnsOf transposes the common columns of all queue tables.
 func columnsOf(rows []run.Task) db.InsertReadyParams {
 	return db.InsertReadyParams{
 		TenantIds:     column(rows, func(t run.Task) uuid.UUID { return t.Tenant.UUID }),

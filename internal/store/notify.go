@@ -13,24 +13,22 @@ import (
 // MaxNotice is how long a notice may be, in bytes: PostgreSQL refuses 8000.
 const MaxNotice = 7_900
 
-// Notify tells every listener something. It is a hint that may be lost: nobody may depend
-// on it.
+// Notify sends a notice to every listener. A notice may be lost: it is only a hint.
 func (s *Store) Notify(ctx context.Context, notice string) error {
 	return db.New(s.pool).Notify(ctx, notice)
 }
 
-// Times of a listener. A connection that was cut off without a word stays silent for ever,
-// so silence is asked whether it is one.
+// Times of a listener. A broken connection delivers nothing and no error, so the listener pings the
+// server after a time without notices.
 const (
 	silence       = 30 * time.Second
 	silenceAnswer = 10 * time.Second
 )
 
-// Listen calls hear with every notice that comes, on a connection of its own, until the
-// context ends or the connection breaks. Listening is called once it is certain that what
-// is told from now on is heard. The URL must lead to PostgreSQL itself: behind a pooler
-// that hands connections around nothing would be heard.
-func Listen(ctx context.Context, url string, listening func(), hear func(notice string)) error {
+// Listen calls receive with every notice, on a connection of its own, until the context ends or the
+// connection breaks. It calls listening once all later notices will be received. The URL must lead
+// to PostgreSQL itself: behind a pooler in transaction mode no notice is received.
+func Listen(ctx context.Context, url string, listening func(), receive func(notice string)) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -51,7 +49,7 @@ func Listen(ctx context.Context, url string, listening func(), hear func(notice 
 			return fmt.Errorf("listen: %w", err)
 		}
 		if notice != "" {
-			hear(notice)
+			receive(notice)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// PoolAccess says which tenants a pool accepts tasks of.
+// PoolAccess lists the tenants whose tasks a pool accepts.
 type PoolAccess struct {
-	Owned   bool // by one of them; else they are listed
+	Owned   bool // one tenant owns the pool; otherwise the tenants are listed
 	Tenants []id.Tenant
 }
 
 // Accepts reports whether tasks of a tenant may use the pool.
 func (a PoolAccess) Accepts(tenant id.Tenant) bool { return slices.Contains(a.Tenants, tenant) }
 
-// PoolAccess reads which of the named pools do not accept all tenants, and which ones they
-// accept: one statement.
+// PoolAccess reads which of the named pools do not accept all tenants, and the tenants that they
+// accept.
 func (tx *Tx) PoolAccess(ctx context.Context, names []string) (map[string]PoolAccess, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -29,7 +29,7 @@ func (tx *Tx) PoolAccess(ctx context.Context, names []string) (map[string]PoolAc
 	})(tx.q.PoolAccess(ctx, names))
 }
 
-// QueuedWithoutAccess are candidates: queued tasks of tenants that may no longer use their pool.
+// QueuedWithoutAccess returns candidates: queued tasks of tenants that may no longer use their pool.
 func (tx *Tx) QueuedWithoutAccess(ctx context.Context, most int) ([]TaskKey, error) {
 	return list(func(r db.QueuedWithoutAccessRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) })(tx.q.QueuedWithoutAccess(ctx, int32(most))) //nolint:gosec // a batch size
 }

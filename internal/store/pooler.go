@@ -7,10 +7,10 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// requireDirect refuses a pooler that the store was not told of. Statements stay prepared on a
-// connection, and a pooler in transaction mode hands the connection on: the next one is told that
-// they exist already, without end. A pooler is known by its cancel key, which names a process of
-// its own and not the one that answers.
+// requireDirect returns an error if the store is behind a pooler and was opened without Pooler.
+// Prepared statements stay on a connection, and a pooler in transaction mode assigns the connection
+// to other clients, which then fail because the statements exist already. A pooler is detected by
+// its cancel key: it does not name the process of the server.
 func (s *Store) requireDirect(ctx context.Context) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Store) requireDirect(ctx context.Context) error {
 		return fmt.Errorf("reach the database: %w", err)
 	}
 	if process := string(results[0].Rows[0][0]); process != fmt.Sprint(conn.Conn().PgConn().PID()) {
-		return fault.New(fault.InvalidArgument, "a connection pooler stands in front of the database", fault.Field("--database"),
+		return fault.New(fault.InvalidArgument, "the database URL leads to a connection pooler", fault.Field("--database"),
 			fault.Remedy("start servers with --pooler; other commands connect to PostgreSQL itself"))
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Pool is a configured pool. One that nobody has configured is a pull pool without limits.
+// Pool is a configured pool. A pool without configuration is a pull pool without limits.
 type Pool struct {
 	platform.PoolSettings
 
@@ -41,7 +41,7 @@ func poolFromRow(r db.ServoPool) Pool {
 	return p
 }
 
-// Accepts are the tenants whose tasks a pool accepts as its row has them: NULL for all.
+// Accepts returns the tenants whose tasks a pool accepts, as its row stores them: NULL for all.
 func Accepts(p platform.PoolSettings) []uuid.UUID {
 	tenants := p.Accepts()
 	if len(tenants) == 0 {
@@ -76,8 +76,8 @@ func (tx *Tx) LockPool(ctx context.Context, name string) (Pool, error) {
 	return poolFromRow(row), notFound(err, "pool", name)
 }
 
-// InsertPool writes a new pool and gives the version that its first event has: one more than
-// the last of an earlier pool of that name.
+// InsertPool writes a new pool and returns the version of its first event: one more than the last
+// version of an earlier pool of that name.
 func (tx *Tx) InsertPool(ctx context.Context, p Pool) (version int32, err error) {
 	err = tx.q.InsertPool(ctx, db.InsertPoolParams{
 		Name: p.Name, OwnerID: ownerID(p), Accepts: Accepts(p.PoolSettings), Kind: string(p.Kind), Url: p.URL, MaxConcurrency: p.MaxConcurrency, RatePerS: p.RatePerSecond,
@@ -94,7 +94,7 @@ func (tx *Tx) InsertPool(ctx context.Context, p Pool) (version int32, err error)
 	return p.Version, tx.UpdatePool(ctx, p)
 }
 
-// UpdatePool writes a pool that this transaction has locked or made. Its kind stays.
+// UpdatePool writes a pool that this transaction has locked or inserted. Its kind stays.
 func (tx *Tx) UpdatePool(ctx context.Context, p Pool) error {
 	n, err := tx.q.UpdatePool(ctx, db.UpdatePoolParams{
 		Name: p.Name, OwnerID: ownerID(p), Accepts: Accepts(p.PoolSettings), Url: p.URL, MaxConcurrency: p.MaxConcurrency, RatePerS: p.RatePerSecond,
@@ -103,7 +103,7 @@ func (tx *Tx) UpdatePool(ctx context.Context, p Pool) error {
 	return exactlyOne("UpdatePool", n, err)
 }
 
-// DeletePool removes a pool that this transaction has locked.
+// DeletePool deletes a pool that this transaction has locked.
 func (tx *Tx) DeletePool(ctx context.Context, p Pool) error {
 	n, err := tx.q.DeletePool(ctx, db.DeletePoolParams{Name: p.Name, Version: p.Version})
 	return exactlyOne("DeletePool", n, err)
@@ -116,15 +116,15 @@ func exactlyOne(statement string, rows int64, err error) error {
 	return err
 }
 
-// PushPool is a pool that is called.
+// PushPool is a push pool.
 type PushPool struct {
 	Pool
 
-	Queued  bool // something waits in its queue
-	Servers int  // that are alive, and share its rate
+	Queued  bool // its queue is not empty
+	Servers int  // live servers, which share its rate
 }
 
-// PushPools reads the pools that are called.
+// PushPools reads the push pools.
 func (s *Store) PushPools(ctx context.Context) ([]PushPool, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]PushPool, error) {
 		now, err := tx.Clock(ctx)

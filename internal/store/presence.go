@@ -8,22 +8,23 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// How long what was seen counts as being there.
+// How long servers and workers count as alive.
 const (
-	// ServerLives is how long a server counts as alive after it was seen: three renewals.
+	// ServerLives is how long a server counts as alive after a renewal: three renewals.
 	ServerLives = 15 * time.Second
-	// WorkerLives is how long a worker does: the longest wait of a claim, and a minute.
+	// WorkerLives is how long a worker counts as alive: the longest wait of a claim and a minute.
 	WorkerLives = 2 * time.Minute
-	// workerSilent is when a worker is called silent: it is heard of each second while it waits for
-	// tasks, with a heartbeat each ten seconds while it works, and written down each five.
+	// workerSilent is after which time a worker is shown as silent: it contacts the server each
+	// second while it waits for tasks and each ten seconds while it works, and the server writes
+	// this each five seconds.
 	workerSilent = 25 * time.Second
-	// keepPresence is how long rows are kept that nobody renews.
+	// keepPresence is how long rows are kept after the last renewal.
 	keepPresence = 10 * time.Minute
 
 	maxServers = 1_000
 )
 
-// Server is a server of this installation by what it last said.
+// Server is a server of this installation by its last renewal.
 type Server struct {
 	Name      string
 	Version   string
@@ -31,27 +32,27 @@ type Server struct {
 	SeenAt    time.Time
 }
 
-// SeenWorker is a worker that was seen to serve a pool.
+// SeenWorker is a worker that serves a pool.
 type SeenWorker struct {
 	Name  string
 	Pool  string
-	Slots int32 // tasks that it can hold
-	// Capabilities are what it can run, and Digest names that list; Everything has none.
+	Slots int32 // its capacity in tasks
+	// Capabilities list what it can run; Digest identifies the list. Everything has none.
 	Digest       string
 	Capabilities []string
 }
 
-// Presence is what a server says about itself and about the workers that it has seen.
+// Presence is a server's report about itself and the workers that have contacted it.
 type Presence struct {
 	Name      string
 	Version   string
 	StartedAt time.Time
 	Workers   []SeenWorker // each name and pool once
-	Heard     []string     // names of workers that sent heartbeats, of whose pools nothing is known here
+	Alive     []string     // names of workers that sent heartbeats, whose pools are unknown to this server
 }
 
-// RenewPresence says that a server is there, and whom it has seen. It answers whether there
-// are other servers.
+// RenewPresence writes that a server and its workers are alive. It returns whether there are other
+// servers.
 func (s *Store) RenewPresence(ctx context.Context, p Presence) (others bool, err error) {
 	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		others, err = tx.q.RenewServer(ctx, db.RenewServerParams{
@@ -75,20 +76,20 @@ func (s *Store) RenewPresence(ctx context.Context, p Presence) (others bool, err
 				return err
 			}
 		}
-		if len(p.Heard) > 0 {
-			return tx.q.SeeWorkersAgain(ctx, db.SeeWorkersAgainParams{Now: now, Names: p.Heard})
+		if len(p.Alive) > 0 {
+			return tx.q.SeeWorkersAgain(ctx, db.SeeWorkersAgainParams{Now: now, Names: p.Alive})
 		}
 		return nil
 	})
 	return others, err
 }
 
-// RemoveServer forgets a server that stops.
+// RemoveServer deletes a server that stops.
 func (s *Store) RemoveServer(ctx context.Context, name string) error {
 	return s.engine(ctx, func(ctx context.Context, tx *Tx) error { return tx.q.RemoveServer(ctx, name) })
 }
 
-// Servers are the servers that are alive, by name.
+// Servers returns the live servers, by name.
 func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]Server, error) {
 		now, err := tx.Clock(ctx)
@@ -99,20 +100,20 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 	})
 }
 
-// ServerLives reports whether a server was seen lately.
+// ServerLives reports whether a server is alive.
 func (tx *Tx) ServerLives(ctx context.Context, name string, now time.Time) (bool, error) {
 	rows, err := tx.q.Servers(ctx, db.ServersParams{Since: now.Add(-ServerLives), Most: maxServers})
 	return slices.ContainsFunc(rows, func(r db.ServoServer) bool { return r.Name == name }), err
 }
 
-// Capacity is what the live workers of a pool can hold. A worker that serves several pools
-// counts in each with all that it has.
+// Capacity is the number of live workers of a pool and of their tasks. A worker that serves several
+// pools counts in each with its whole capacity.
 type Capacity struct {
 	Workers int
 	Slots   int
 }
 
-// PoolCapacities are the capacities of the pools that have live workers.
+// PoolCapacities returns the capacities of the pools with live workers.
 func (s *Store) PoolCapacities(ctx context.Context) (map[string]Capacity, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (map[string]Capacity, error) {
 		now, err := tx.Clock(ctx)
@@ -123,29 +124,29 @@ func (s *Store) PoolCapacities(ctx context.Context) (map[string]Capacity, error)
 	})
 }
 
-// PoolCapacities are the capacities of the pools that have live workers.
+// PoolCapacities returns the capacities of the pools with live workers.
 func (tx *Tx) PoolCapacities(ctx context.Context, now time.Time) (map[string]Capacity, error) {
 	return index(func(r db.PoolCapacitiesRow) (string, Capacity) {
 		return r.Pool, Capacity{Workers: int(r.Workers), Slots: int(r.Slots)}
 	})(tx.q.PoolCapacities(ctx, db.PoolCapacitiesParams{Since: now.Add(-WorkerLives), Most: maxPools}))
 }
 
-// WorkerView is a live worker as operators see it.
+// WorkerView is a live worker, for operators.
 type WorkerView struct {
 	Name      string
 	Pools     []string
 	Slots     int32
 	FirstSeen time.Time
 	SeenAt    time.Time
-	Leases    int32 // that it holds now
+	Leases    int32 // that it holds
 	// LeasesEndAt is when the last of them ends unless it is renewed; zero without any.
 	LeasesEndAt  time.Time
-	Capabilities []string // none is everything
+	Capabilities []string // none means every task
 	Silent       bool
 }
 
-// ListWorkers are up to most live workers in the order of their names, beginning after one;
-// those of one pool if it is named.
+// ListWorkers returns up to most live workers in the order of their names, after a name; only those
+// of one pool if it is not "".
 func (s *Store) ListWorkers(ctx context.Context, pool, after string, most int) ([]WorkerView, error) {
 	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) ([]WorkerView, error) {
 		now, err := tx.Clock(ctx)

@@ -53,11 +53,11 @@ func TestPresence(t *testing.T) {
 		require.Equal(t, map[string]store.Capacity{"default": {2, 14}, "big": {1, 4}}, must(w.PoolCapacities(t.Context()))(t))
 
 		w.SetClock(t, noon.Add(time.Minute))
-		renew(t, w, store.Presence{Name: "b", Workers: []store.SeenWorker{{Name: "w2", Pool: "default", Slots: 3}}, Heard: []string{"nobody"}})
+		renew(t, w, store.Presence{Name: "b", Workers: []store.SeenWorker{{Name: "w2", Pool: "default", Slots: 3}}, Alive: []string{"nobody"}})
 		require.Equal(t, map[string]store.Capacity{"default": {2, 7}, "big": {1, 4}}, must(w.PoolCapacities(t.Context()))(t))
 		w.SetClock(t, noon.Add(store.WorkerLives))
 		require.Equal(t, map[string]store.Capacity{"default": {1, 3}}, must(w.PoolCapacities(t.Context()))(t), "w1 fell silent")
-		renew(t, w, store.Presence{Name: "c", Heard: []string{"w1"}})
+		renew(t, w, store.Presence{Name: "c", Alive: []string{"w1"}})
 		require.Equal(t, map[string]store.Capacity{"default": {2, 7}, "big": {1, 4}}, must(w.PoolCapacities(t.Context()))(t),
 			"a heartbeat is enough, to whichever server")
 	})

@@ -11,14 +11,14 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Pulse is one worker's sign of life for one lease.
+// Pulse is a worker's heartbeat for one lease.
 type Pulse struct {
 	Key   TaskKey
 	Token int64
-	Lease time.Duration // how long it renews the lease; 0 is as its claim asked
+	Lease time.Duration // renews the lease for this long; 0 is the duration of its claim
 }
 
-// PulseKey is the lease that something is said about.
+// PulseKey identifies a lease.
 type PulseKey struct {
 	TaskKey
 
@@ -31,17 +31,17 @@ type PulseAnswer struct {
 	ShouldCancel bool
 }
 
-// Progress is how far an attempt is, in its own numbers. All of it is optional.
+// Progress is the reported progress of an attempt. All of it is optional.
 type Progress struct {
 	Phase, Stage string
 	Fraction     float32 // the share that is done
 
 	RecordsExtracted, RecordsTransformed, RecordsLoaded, Bytes int64
 
-	ETA time.Time // when the worker thinks it ends; zero is unknown
+	ETA time.Time // the worker's estimate of its end; zero is unknown
 }
 
-// ProgressReport is the progress of a leased attempt, as its worker says it.
+// ProgressReport is a worker's report of the progress of a leased attempt.
 type ProgressReport struct {
 	Progress
 
@@ -49,8 +49,8 @@ type ProgressReport struct {
 	Token int64
 }
 
-// Heartbeat renews leases, each for as long as its claim has asked, and answers for those that
-// are held. Each lease may appear once.
+// Heartbeat renews leases, each for the duration of its claim, and returns an answer for each lease
+// that is held. Each lease may appear once.
 func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]PulseAnswer, error) {
 	answers := make(map[PulseKey]PulseAnswer, len(pulses))
 	err := s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
@@ -70,7 +70,7 @@ func (s *Store) Heartbeat(ctx context.Context, pulses []Pulse) (map[PulseKey]Pul
 	return answers, err
 }
 
-// LeasesOfClaimRange reads what claims from first to last have leased to a worker, up to most of them.
+// LeasesOfClaimRange reads up to most leases of a worker by claims from first to last.
 func (s *Store) LeasesOfClaimRange(ctx context.Context, worker string, first, last id.Claim, most int) ([]PulseKey, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]PulseKey, error) {
 		return list(func(r db.LeasesOfClaimRangeRow) PulseKey {
@@ -91,7 +91,7 @@ func (s *Store) UnstartedLeases(ctx context.Context, prefix string, most int) ([
 	})
 }
 
-// LeasePools is the pool of each lease that is held; "" of the others.
+// LeasePools returns the pool of each lease that is held; "" for the others.
 func (s *Store) LeasePools(ctx context.Context, leases []PulseKey) ([]string, error) {
 	pools := make([]string, len(leases))
 	err := s.Engine(ctx, func(ctx context.Context, tx *Tx) error {
@@ -110,16 +110,15 @@ func (s *Store) LeasePools(ctx context.Context, leases []PulseKey) ([]string, er
 	return pools, err
 }
 
-// WriteProgress writes how far attempts are, where that has changed, and answers for the leases
-// that are held. A lease that was not renewed for a while is renewed by it. Each lease may
-// appear once.
+// WriteProgress writes changed progress of attempts, and returns an answer for each lease that is
+// held. It renews leases that were not renewed for a while. Each lease may appear once.
 func (s *Store) WriteProgress(ctx context.Context, reports []ProgressReport) (map[PulseKey]PulseAnswer, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (map[PulseKey]PulseAnswer, error) {
 		return tx.WriteProgress(ctx, reports)
 	})
 }
 
-// WriteProgress is that of the store, inside of a transaction.
+// WriteProgress is Store.WriteProgress inside a transaction.
 func (tx *Tx) WriteProgress(ctx context.Context, reports []ProgressReport) (map[PulseKey]PulseAnswer, error) {
 	now, err := tx.Clock(ctx)
 	if err != nil {
@@ -145,7 +144,7 @@ func (tx *Tx) WriteProgress(ctx context.Context, reports []ProgressReport) (map[
 	}))
 }
 
-// ProgressView is the progress of an attempt as it was last said.
+// ProgressView is the last reported progress of an attempt.
 type ProgressView struct {
 	Progress
 
@@ -154,30 +153,29 @@ type ProgressView struct {
 	UpdatedAt  time.Time
 }
 
-// Stage is one that an attempt has entered. It ends when the next one begins, or with its
-// attempt.
+// Stage is a stage of an attempt. It ends when the next one begins, or with its attempt.
 type Stage struct {
 	Phase, Stage string
 	StartedAt    time.Time
 	EndedAt      time.Time // zero: with its attempt
-	Stands       int32     // for how many stages in a row: 1, or those that were too many to keep
+	Count        int32     // consecutive stages that it represents: 1, or more if some were not kept
 }
 
-// AttemptProgress is what is kept of an attempt's progress.
+// AttemptProgress is the stored progress of an attempt.
 type AttemptProgress struct {
 	ProgressView
 
 	Kept []Stage // in their order
 }
 
-// How much is read of a task that was tried often: the latest.
+// How many of the latest attempts and stages of a task are read.
 const (
 	maxAttemptsRead = 100
 	maxStagesRead   = 500
 )
 
-// AttemptProgress reads how far the attempts of a task have come, by their numbers: of the
-// latest ones, with their stages of the very latest.
+// AttemptProgress reads the progress of the latest attempts of a task, by their numbers, with the
+// latest stages.
 func (s *Store) AttemptProgress(ctx context.Context, key TaskKey) (map[int32]AttemptProgress, error) {
 	found := map[int32]AttemptProgress{}
 	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
@@ -207,8 +205,8 @@ func (s *Store) AttemptProgress(ctx context.Context, key TaskKey) (map[int32]Att
 	return found, err
 }
 
-// stagesOf picks the stages of one attempt out of those of all, which come latest first. An
-// attempt whose first stages were beyond what is read has none.
+// stagesOf returns the stages of one attempt from those of all, which are sorted latest first. An
+// attempt whose first stages were not read has none.
 func stagesOf(attempt int32, all []db.AttemptStagesRow) []Stage {
 	var (
 		stages []Stage
@@ -218,9 +216,9 @@ func stagesOf(attempt int32, all []db.AttemptStagesRow) []Stage {
 		if row.Attempt != attempt {
 			continue
 		}
-		stage := Stage{Phase: row.Phase, Stage: row.Stage, StartedAt: row.StartedAt, Stands: 1}
+		stage := Stage{Phase: row.Phase, Stage: row.Stage, StartedAt: row.StartedAt, Count: 1}
 		if next != nil {
-			stage.EndedAt, stage.Stands = next.StartedAt, next.Seq-row.Seq
+			stage.EndedAt, stage.Count = next.StartedAt, next.Seq-row.Seq
 		}
 		stages, next = append(stages, stage), &all[i]
 	}

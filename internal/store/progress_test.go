@@ -248,11 +248,11 @@ func TestProgress(t *testing.T) {
 		}
 		at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
 		require.Equal(t, []store.Stage{
-			{Phase: "extract", StartedAt: at(1), EndedAt: at(2), Stands: 1},
-			{Phase: "extract", Stage: "page 1", StartedAt: at(2), EndedAt: at(4), Stands: 1},
-			{Phase: "load", Stage: "page 1", StartedAt: at(4), EndedAt: at(5), Stands: 1},
-			{StartedAt: at(5), EndedAt: at(6), Stands: 1},
-			{Phase: "extract", StartedAt: at(6), Stands: 1},
+			{Phase: "extract", StartedAt: at(1), EndedAt: at(2), Count: 1},
+			{Phase: "extract", Stage: "page 1", StartedAt: at(2), EndedAt: at(4), Count: 1},
+			{Phase: "load", Stage: "page 1", StartedAt: at(4), EndedAt: at(5), Count: 1},
+			{StartedAt: at(5), EndedAt: at(6), Count: 1},
+			{Phase: "extract", StartedAt: at(6), Count: 1},
 		}, kept(t, w, g.tasks[0]).Kept)
 		require.Equal(t, at(6), kept(t, w, g.tasks[0]).StageSince)
 	})
@@ -273,10 +273,10 @@ func TestProgress(t *testing.T) {
 		for i, stage := range found.Kept {
 			require.Equal(t, at, stage.StartedAt, "stage %d", i)
 			require.Equal(t, fmt.Sprint("page ", counted+1), stage.Stage)
-			at, counted = stage.EndedAt, counted+stage.Stands
+			at, counted = stage.EndedAt, counted+stage.Count
 		}
 		require.EqualValues(t, stages, counted)
-		require.EqualValues(t, 31, found.Kept[50].Stands, "the 51st stands for what is left out")
+		require.EqualValues(t, 31, found.Kept[50].Count, "the 51st counts the omitted ones")
 	})
 
 	t.Run("each attempt has a progress of its own, the latest are read", func(t *testing.T) {

@@ -13,33 +13,33 @@ import (
 // PageTokenSecret is the name of the secret that page tokens are signed with.
 const PageTokenSecret = "page_tokens"
 
-// keepRates is how long rows are kept of rates and streams that nobody uses.
+// keepRates is how long unused rows of rates and streams are kept.
 const keepRates = 10 * time.Minute
 
-// InstallationSecret is a secret that all servers of this database share.
+// InstallationSecret reads a secret that all servers of this database share.
 func (s *Store) InstallationSecret(ctx context.Context, name string) ([]byte, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]byte, error) {
 		return tx.q.InstallationSecret(ctx, name)
 	})
 }
 
-// RateKey names what has a rate of its own: calls of a class for a tenant, and within it for
-// a scope. The tenant of zeros is the installation.
+// RateKey identifies a rate limit: calls of a class by a tenant, and within it in a scope. The zero
+// tenant is the installation.
 type RateKey struct {
 	Tenant id.Tenant
 	Class  int16
 	Scope  string
 }
 
-// RateRequest asks for a lease of a rate.
+// RateRequest requests a lease of calls.
 type RateRequest struct {
 	Want   int           // calls to lease
-	Debt   int           // calls that were let pass before there was a lease for them
+	Debt   int           // calls that passed before there was a lease for them
 	Most   int           // calls in a window
-	Window time.Duration // how long one is
+	Window time.Duration // length of a window
 }
 
-// RateLease is what was leased, and when: by the clock of the database.
+// RateLease is the number of leased calls, with times by the database's clock.
 type RateLease struct {
 	Granted int
 	Leased  int       // in this window, to all servers
@@ -47,7 +47,7 @@ type RateLease struct {
 	Now     time.Time
 }
 
-// LeaseRate leases calls of a rate to a server. It commits without waiting for the disk.
+// LeaseRate leases calls of a rate limit to a server. It commits without waiting for the disk.
 func (s *Store) LeaseRate(ctx context.Context, key RateKey, req RateRequest) (lease RateLease, err error) {
 	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		window := now.Truncate(req.Window)
@@ -56,7 +56,7 @@ func (s *Store) LeaseRate(ctx context.Context, key RateKey, req RateRequest) (le
 			Want: int32(req.Want), Debt: int32(req.Debt), Most: int32(req.Most), //nolint:gosec // limits that operators give
 		})
 		lease = RateLease{Granted: int(row.Granted), Leased: int(row.Leased), Window: row.WindowAt, Now: now}
-		if row.WindowAt.After(now) { // of a server that has seen it begin: so has this one by now
+		if row.WindowAt.After(now) { // another server has seen this window begin
 			lease.Now = row.WindowAt
 		}
 		return err
@@ -64,8 +64,8 @@ func (s *Store) LeaseRate(ctx context.Context, key RateKey, req RateRequest) (le
 	return lease, err
 }
 
-// ReportStreams says how many streams a server has open for a tenant, which counts for ttl,
-// and answers how many the others have.
+// ReportStreams writes how many streams a server has open for a tenant, valid for ttl, and returns
+// how many the other servers have.
 func (s *Store) ReportStreams(ctx context.Context, tenant id.Tenant, holder uuid.UUID, open int, ttl time.Duration) (others int, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := tx.q.LockStreams(ctx, tenant.String()); err != nil {
@@ -84,7 +84,7 @@ func (s *Store) ReportStreams(ctx context.Context, tenant id.Tenant, holder uuid
 	return others, err
 }
 
-// ForgetRates deletes what nobody has used for a while.
+// ForgetRates deletes rows of rates and streams that were not used for a while.
 func (s *Store) ForgetRates(ctx context.Context) (forgotten int64, err error) {
 	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		leases, err := tx.q.ForgetRateLeases(ctx, now.Add(-keepRates))

@@ -13,19 +13,19 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// RunView is a run as people read it.
+// RunView is a run with the names of its workspace and config.
 type RunView struct {
 	run.Run
 
 	WorkspaceName string
-	ConfigName    string // "" if it was made for none
+	ConfigName    string // "" without a config
 }
 
 func stateNumbers(states []run.State) []int16 {
 	return column(states, func(s run.State) int16 { return int16(s) })
 }
 
-// floor is the bound of a time among ids. Times that no id can have are held to the ends.
+// floor is the smallest id of a time. Times outside the range of ids give the ends of the range.
 func floor(t time.Time) uuid.UUID {
 	const end = 1 << 48 // milliseconds that fit into an id
 	switch millis := t.UnixMilli(); {
@@ -49,7 +49,7 @@ func runView(r db.GetRunRow) (RunView, error) {
 	return RunView{Run: found, WorkspaceName: r.Workspace, ConfigName: r.Config}, err
 }
 
-// GetRun reads a run as its tenant sees it.
+// GetRun reads a run as its tenant.
 func (s *Store) GetRun(ctx context.Context, key RunKey) (RunView, error) {
 	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) (RunView, error) {
 		return tx.getRun(ctx, key)
@@ -64,10 +64,10 @@ func (tx *Tx) getRun(ctx context.Context, key RunKey) (RunView, error) {
 	return runView(row)
 }
 
-// TaskView is a task as people read it.
+// TaskView is a task with its state, attempt and outcome.
 type TaskView struct {
 	ID        id.Task
-	Index     int32 // its place in the plan; fan-outs count on
+	Index     int32 // its position in the plan; fan-outs continue the numbers
 	Asset     string
 	Partition string
 	Pool      string
@@ -75,7 +75,7 @@ type TaskView struct {
 	Timeout   time.Duration // of one attempt
 
 	State      run.TaskState
-	Since      time.Time // when it came into its state
+	Since      time.Time // when it entered its state
 	CreatedAt  time.Time
 	FinishedAt time.Time
 
@@ -92,9 +92,9 @@ type TaskView struct {
 	Deadline        time.Time
 	ExpiresAt       time.Time
 	CancelRequested bool
-	SeenAt          time.Time     // when its worker was last heard of
-	Progress        *ProgressView // nil if nothing was said
-	Usual           time.Duration // what an attempt of its asset takes by experience; 0 is unknown
+	SeenAt          time.Time     // last contact with its worker
+	Progress        *ProgressView // nil without a report
+	Usual           time.Duration // the usual duration of an attempt of its asset; 0 is unknown
 
 	Outcome    run.Outcome
 	Result     json.RawMessage
@@ -102,7 +102,7 @@ type TaskView struct {
 	LateResult bool
 }
 
-// TaskFilter says which tasks of a run are wanted. Zero fields ask for nothing.
+// TaskFilter selects tasks of a run. Zero fields match all.
 type TaskFilter struct {
 	States []run.TaskState
 	Asset  string
@@ -111,8 +111,8 @@ type TaskFilter struct {
 // BeforeFirst is the index to list tasks after, to begin with the first.
 const BeforeFirst int32 = -1
 
-// ListTasks reads tasks of a run in the order of its plan, after an index. The run itself is
-// not looked for: a run that is not there has no tasks.
+// ListTasks reads tasks of a run in the order of its plan, after an index. A run that does not
+// exist has no tasks.
 func (s *Store) ListTasks(ctx context.Context, key RunKey, f TaskFilter, after int32, most int) ([]TaskView, error) {
 	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) ([]TaskView, error) {
 		return tryList(taskView)(tx.q.ListTasks(ctx, db.ListTasksParams{
@@ -122,7 +122,7 @@ func (s *Store) ListTasks(ctx context.Context, key RunKey, f TaskFilter, after i
 	})
 }
 
-// GetTask reads a task as its tenant sees it.
+// GetTask reads a task as its tenant.
 func (s *Store) GetTask(ctx context.Context, key TaskKey) (TaskView, error) {
 	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) (TaskView, error) {
 		return tx.getTask(ctx, key)
@@ -136,7 +136,7 @@ func (tx *Tx) getTask(ctx context.Context, key TaskKey) (TaskView, error) {
 	if err != nil {
 		return TaskView{}, err
 	}
-	if key.Task.UUID == uuid.Nil || len(rows) == 0 { // to the query, no id is no task in particular
+	if key.Task.UUID == uuid.Nil || len(rows) == 0 { // to the query, a zero id means all tasks
 		return TaskView{}, missing("task", key.Task.String())
 	}
 	return taskView(rows[0])
@@ -152,7 +152,7 @@ func taskView(r db.ListTasksRow) (TaskView, error) {
 		SeenAt: r.SeenAt, Usual: time.Duration(r.UsualSeconds * float64(time.Second)),
 		Outcome: outcomeOf(r.Outcome), Result: r.Result, LateResult: r.LateResult,
 	}
-	if r.Said {
+	if r.Reported {
 		view.Progress = &ProgressView{
 			Progress: Progress{
 				Phase: r.Phase, Stage: r.Stage, Fraction: r.Fraction, RecordsExtracted: r.RecordsExtracted,
@@ -171,7 +171,7 @@ func outcomeOf(text *string) run.Outcome {
 	return run.Outcome(*text)
 }
 
-// Attempts reads what was tried for a task.
+// Attempts reads the attempts of a task.
 func (s *Store) Attempts(ctx context.Context, key TaskKey) ([]run.Attempt, error) {
 	var attempts []run.Attempt
 	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
@@ -185,7 +185,7 @@ func (s *Store) Attempts(ctx context.Context, key TaskKey) ([]run.Attempt, error
 	return attempts, err
 }
 
-// UpstreamTask is a task that another waits or waited for.
+// UpstreamTask is an upstream of a task.
 type UpstreamTask struct {
 	Task      id.Task
 	Index     int32
@@ -196,8 +196,8 @@ type UpstreamTask struct {
 	Result    json.RawMessage
 }
 
-// UpstreamTasks reads whom a task waits or waited for, in the order of the plan, after an
-// index. What a fan-out with a barrier added is among them.
+// UpstreamTasks reads the upstreams of a task, in the order of the plan, after an index. This
+// includes tasks that a fan-out with a barrier added.
 func (s *Store) UpstreamTasks(ctx context.Context, key TaskKey, after int32, most int) ([]UpstreamTask, error) {
 	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) ([]UpstreamTask, error) {
 		return list(func(r db.UpstreamTasksRow) UpstreamTask {

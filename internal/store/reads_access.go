@@ -12,15 +12,15 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// KeyView is a key as people read it.
+// KeyView is a key with its last use.
 type KeyView struct {
 	access.Key
 
 	LastUsedAt time.Time
 }
 
-// Keys lists the keys of a tenant, or those of the installation, the newest first: those that
-// are alive, or everything. Now is the database's time.
+// Keys lists the keys of a tenant, or those of the installation, the newest first: the valid ones,
+// or all. Now is the database's time.
 func (s *Store) Keys(ctx context.Context, owner id.Tenant, everything bool, before id.Key, most int) (found []KeyView, now time.Time, err error) {
 	upper := before.UUID
 	if upper == uuid.Nil {
@@ -43,7 +43,7 @@ func (s *Store) Keys(ctx context.Context, owner id.Tenant, everything bool, befo
 	return found, now, err
 }
 
-// AuditFilter says which calls are listed. The zero tenant is the installation.
+// AuditFilter selects audit records. The zero tenant is the installation.
 type AuditFilter struct {
 	Tenant id.Tenant
 	Actor  string    // "" is any
@@ -51,7 +51,7 @@ type AuditFilter struct {
 	Before uuid.UUID // nil is the end
 }
 
-// Audit lists calls, the newest first.
+// Audit lists audit records, the newest first.
 func (s *Store) Audit(ctx context.Context, f AuditFilter, most int) (found []Audit, err error) {
 	before := f.Before
 	if before == uuid.Nil {
@@ -70,7 +70,7 @@ func (s *Store) Audit(ctx context.Context, f AuditFilter, most int) (found []Aud
 	return found, err
 }
 
-// firstAt is what no UUIDv7 of that time or later sorts before.
+// firstAt is the smallest UUIDv7 of a time.
 func firstAt(at time.Time) (first uuid.UUID) {
 	if at.UnixMilli() > 0 {
 		binary.BigEndian.PutUint64(first[:8], uint64(at.UnixMilli())<<16)

@@ -11,15 +11,15 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Delivery is what became of one message about an alert.
+// Delivery is the state of one message about an alert.
 type Delivery struct {
 	Channel   string
 	Change    alert.Change
 	Since     time.Time
 	Tries     int
 	Delivered time.Time // zero if it was not
-	Again     time.Time // when it is tried again; zero if it is not
-	Error     string    // of the last try
+	Again     time.Time // time of the next attempt; zero without one
+	Error     string    // of the last attempt
 }
 
 // ownedBy reads the rows of a tenant with its role, those of the installation with the engine's.
@@ -30,12 +30,12 @@ func (s *Store) ownedBy(tenant id.Tenant) within {
 	return s.tenant(tenant)
 }
 
-// AlertFilter says which alerts of a tenant are listed. The zero tenant is the installation.
+// AlertFilter selects alerts of a tenant. The zero tenant is the installation.
 type AlertFilter struct {
 	Tenant id.Tenant
 	Kind   alert.Kind // "" is any
-	Open   bool       // only those that are not over
-	Before id.Alert   // the zero one is the beginning
+	Open   bool       // only open alerts
+	Before id.Alert   // zero means from the newest
 }
 
 // Alerts lists alerts, the newest first.
@@ -64,8 +64,8 @@ type OwnedAlert struct {
 	TenantName string
 }
 
-// AllOpenAlerts lists the open alerts of all tenants and of the installation, the newest first. Of
-// the filter, kind and beginning hold.
+// AllOpenAlerts lists the open alerts of all tenants and of the installation, the newest first. It
+// uses Kind and Before of the filter.
 func (s *Store) AllOpenAlerts(ctx context.Context, f AlertFilter, most int) ([]OwnedAlert, error) {
 	before := f.Before.UUID
 	if before == uuid.Nil {
@@ -78,7 +78,7 @@ func (s *Store) AllOpenAlerts(ctx context.Context, f AlertFilter, most int) ([]O
 	})
 }
 
-// GetAlert reads an alert, with what became of the messages about it.
+// GetAlert reads an alert with the deliveries of its messages.
 func (s *Store) GetAlert(ctx context.Context, tenant id.Tenant, of id.Alert) (found alert.Alert, sent []Delivery, err error) {
 	err = s.ownedBy(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		row, err := tx.q.GetAlert(ctx, db.GetAlertParams{TenantID: tenant.UUID, ID: of.UUID})

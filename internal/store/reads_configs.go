@@ -15,7 +15,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// ConfigView is a config as people read it.
+// ConfigView is a config for readers.
 type ConfigView struct{ ConfigState }
 
 func configView(c db.ServoConfig, workspace string) (ConfigView, error) {
@@ -36,14 +36,14 @@ func (s *Store) GetConfig(ctx context.Context, key ConfigKey) (ConfigView, error
 	})
 }
 
-// GetAnyConfig reads a config that may be deleted.
+// GetAnyConfig reads a config, deleted or not.
 func (s *Store) GetAnyConfig(ctx context.Context, key ConfigKey) (ConfigView, error) {
 	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) (ConfigView, error) {
 		return tx.config(ctx, key, true)
 	})
 }
 
-// Config reads a config as its tenant sees it.
+// Config reads a config as its tenant.
 func (tx *Tx) Config(ctx context.Context, key ConfigKey) (ConfigView, error) {
 	return tx.config(ctx, key, false)
 }
@@ -63,7 +63,7 @@ func (s *Store) GetConfigByName(ctx context.Context, tenant id.Tenant, workspace
 	})
 }
 
-// ConfigByName reads a config as its tenant sees it.
+// ConfigByName reads a config by its name, as its tenant.
 func (tx *Tx) ConfigByName(ctx context.Context, tenant id.Tenant, workspace, name string) (ConfigView, error) {
 	row, err := tx.q.GetConfigByName(ctx, db.GetConfigByNameParams{TenantID: tenant.UUID, Workspace: workspace, Name: name})
 	if err != nil {
@@ -72,7 +72,7 @@ func (tx *Tx) ConfigByName(ctx context.Context, tenant id.Tenant, workspace, nam
 	return configView(row.ServoConfig, row.Workspace)
 }
 
-// ConfigFilter says which configs of a tenant are wanted. Zero fields ask for nothing.
+// ConfigFilter selects configs of a tenant. Zero fields match all.
 type ConfigFilter struct {
 	Workspace string
 	Pipeline  string
@@ -80,10 +80,10 @@ type ConfigFilter struct {
 	State     string // ACTIVE, PAUSED or DISABLED
 	Labels    map[string]string
 	Failing   bool // its last run has failed
-	Deleted   bool // only those that were deleted, instead of those that were not
+	Deleted   bool // only deleted configs, instead of the others
 }
 
-// labelText is the labels as statements compare them.
+// labelText returns the labels as JSON.
 func (f ConfigFilter) labelText() (string, error) {
 	if f.Labels == nil {
 		return "{}", nil
@@ -106,7 +106,7 @@ func (s *Store) ListAllConfigs(ctx context.Context, f ConfigFilter, after Config
 	})
 }
 
-// RecentSlot is what became of a slot, or of consecutive slots that did not fire.
+// RecentSlot is the outcome of a slot, or of consecutive slots that did not fire.
 type RecentSlot struct {
 	At      time.Time
 	Slots   int64
@@ -115,11 +115,11 @@ type RecentSlot struct {
 	State   run.State // of the run, if it fired
 }
 
-// maxRecent is how many there are of each config.
+// maxRecent is how many slots of each config are returned.
 const maxRecent = 20
 
-// RecentSlots reads what became of the last slots of configs, the newest first: of one tenant's,
-// or of anybody's if it is the zero one.
+// RecentSlots reads the outcomes of the last slots of configs, the newest first: of configs of one
+// tenant, or of any for the zero tenant.
 func (s *Store) RecentSlots(ctx context.Context, tenant id.Tenant, of []ConfigKey) (map[id.Config][]RecentSlot, error) {
 	recent := make(map[id.Config][]RecentSlot, len(of))
 	if len(of) == 0 {
@@ -165,17 +165,17 @@ func (s *Store) ListConfigs(ctx context.Context, tenant id.Tenant, f ConfigFilte
 // OrphanedConfig is an active config whose pipeline is not deployed.
 type OrphanedConfig struct{ Name, Pipeline string }
 
-// OrphanedConfigs are up to most active configs of a workspace that name none of the pipelines.
+// OrphanedConfigs returns up to most active configs of a workspace that name none of the pipelines.
 func (s *Store) OrphanedConfigs(ctx context.Context, tenant id.Tenant, workspace string, pipelines []string, most int) ([]OrphanedConfig, error) {
 	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) ([]OrphanedConfig, error) {
-		named := append([]string{}, pipelines...)                                                                                                                                                                                     // none would be NULL, which nothing is compared with
+		named := append([]string{}, pipelines...)                                                                                                                                                                                     // nil would be NULL, which matches nothing
 		return list(func(r db.OrphanedConfigsRow) OrphanedConfig { return OrphanedConfig(r) })(tx.q.OrphanedConfigs(ctx, db.OrphanedConfigsParams{TenantID: tenant.UUID, Workspace: workspace, Pipelines: named, Most: int32(most)})) //nolint:gosec // a page size
 	})
 }
 
 // LedgerEntry is a slot that fired, or a range of slots that did not.
 type LedgerEntry struct {
-	config.Range // of one slot with outcome FIRED if it fired: Run is its run then
+	config.Range // one slot with outcome FIRED and its Run if it fired
 
 	DecidedAt time.Time
 	DecidedBy string
@@ -222,7 +222,7 @@ func ledgerOf(fired []db.ServoSlot, ranges []db.ServoSlotRange) (entries []Ledge
 	return entries
 }
 
-// Ledger is the history of a config with all that became of its slots, of one moment.
+// Ledger is the history of a config and the outcomes of its slots, at one moment.
 type Ledger struct {
 	Events       []event.Event
 	Fired        []config.Slot
@@ -230,7 +230,7 @@ type Ledger struct {
 	DecidedUntil time.Time
 }
 
-// ReadLedger reads the ledger of a config, deleted or not: no more than most entries of each kind.
+// ReadLedger reads the ledger of a config, deleted or not: up to most entries of each kind.
 func (s *Store) ReadLedger(ctx context.Context, key ConfigKey, most int) (l Ledger, err error) {
 	err = s.Explain(ctx, key.Tenant, func(ctx context.Context, tx *Tx) error {
 		row, err := tx.q.ConfigDecidedUntil(ctx, db.ConfigDecidedUntilParams{TenantID: key.Tenant.UUID, ID: key.Config.UUID})

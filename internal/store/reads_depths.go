@@ -10,15 +10,15 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Bounds of what looking at the queues of all tenants may cost.
+// Bounds for counts in the queues of all tenants.
 const (
-	// MaxDepth is where counting stops: a queue that is longer counts as this long.
+	// MaxDepth is where counting stops: a longer queue counts as this long.
 	MaxDepth = 100_000
 	maxPools = 1_000
 )
 
-// QueueDepths counts the live tasks of all tenants by state, each no further than MaxDepth
-// (DISPATCHED and RUNNING together).
+// QueueDepths counts the live tasks of all tenants by state, each up to MaxDepth (DISPATCHED and
+// RUNNING together).
 func (s *Store) QueueDepths(ctx context.Context) (map[run.TaskState]int, error) {
 	return s.queueDepths(ctx, MaxDepth)
 }
@@ -36,14 +36,14 @@ func (s *Store) queueDepths(ctx context.Context, most int32) (map[run.TaskState]
 	return depths, err
 }
 
-// PoolDepth is how many tasks wait in a pool's queue and how many its workers hold.
+// PoolDepth counts the queued and leased tasks of a pool.
 type PoolDepth struct {
 	Pool           string
 	Queued, Leased int
 }
 
-// PoolDepths counts queued and leased tasks of the pools that have any, by name. Each queue
-// is counted no further than MaxDepth, and so are all leases together.
+// PoolDepths counts queued and leased tasks of the pools that have any, by name: up to MaxDepth of
+// each queue, and up to MaxDepth leases together.
 func (s *Store) PoolDepths(ctx context.Context) ([]PoolDepth, error) {
 	return s.poolDepths(ctx, MaxDepth)
 }
@@ -71,14 +71,14 @@ func (s *Store) poolDepths(ctx context.Context, most int32) ([]PoolDepth, error)
 	return pools, err
 }
 
-// DutyView is who holds a duty, or held it last.
+// DutyView is the current or last holder of a duty.
 type DutyView struct {
 	Duty
 
-	ExpiresAt time.Time // zero if it was given back or never taken
+	ExpiresAt time.Time // zero if it was released or never taken
 }
 
-// Duties reads who holds what.
+// Duties reads the holders of all duties.
 func (s *Store) Duties(ctx context.Context) ([]DutyView, error) {
 	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) ([]DutyView, error) {
 		return list(func(r db.DutiesRow) DutyView {
@@ -87,20 +87,20 @@ func (s *Store) Duties(ctx context.Context) ([]DutyView, error) {
 	})
 }
 
-// Ping asks the database for a sign of life.
+// Ping checks that the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
-// PoolStats are the connections to the database: how many there are, and what waiting for
-// one has cost since the store was opened.
+// PoolStats counts the connections to the database, and the waits for one since the store was
+// opened.
 type PoolStats struct {
 	Acquired, Idle, Total, Max int32
 
-	AcquireCount      int64         // how often one was taken
-	AcquireDuration   time.Duration // spent in taking them
+	AcquireCount      int64         // how often a connection was acquired
+	AcquireDuration   time.Duration // time spent on acquiring them
 	EmptyAcquireCount int64         // how often none was free
 }
 
-// PoolStats are the figures of now.
+// PoolStats returns the current figures.
 func (s *Store) PoolStats() PoolStats {
 	stat := s.pool.Stat()
 	return PoolStats{

@@ -17,17 +17,17 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// EventCursor is a place in the feed of events: transactions in the order of their ids, and
-// events inside one by position. Zero is before the first.
+// EventCursor is a position in the feed: transactions in the order of their ids, and events inside
+// one by position. Zero is before the first.
 type EventCursor struct {
 	Tx       uint64
 	Position int64
 }
 
-// String is the cursor as it is given to readers: "tx-position".
+// String is the cursor for readers: "tx-position".
 func (c EventCursor) String() string { return fmt.Sprintf("%d-%d", c.Tx, c.Position) }
 
-// ParseEventCursor reads what String gave. "" is the beginning.
+// ParseEventCursor parses the result of String. "" is the beginning.
 func ParseEventCursor(field, text string) (EventCursor, error) {
 	if text == "" {
 		return EventCursor{}, nil
@@ -43,7 +43,7 @@ func ParseEventCursor(field, text string) (EventCursor, error) {
 	return c, nil
 }
 
-// RunEvent is an event of a run or of one of its tasks, as it was recorded.
+// RunEvent is a recorded event of a run or of one of its tasks.
 type RunEvent struct {
 	Cursor  EventCursor
 	Type    event.Type
@@ -59,19 +59,19 @@ type RunEvent struct {
 // RunEventPage is a page of the feed.
 type RunEventPage struct {
 	Events []RunEvent
-	Next   EventCursor // read on after this
-	More   bool        // the next page is there already
-	Done   bool        // the run is over and this was its last page: nothing will follow
+	Next   EventCursor // the next page begins after this
+	More   bool        // the next page has events already
+	Done   bool        // the run has ended and this is its last page
 }
 
-// RunEvents reads the events of a run and its tasks after a place in the feed. It stops
-// before what a running transaction may still put something in front of (docs/adr/0007), so
-// that whoever reads page by page sees each event once.
+// RunEvents reads the events of a run and its tasks after a position in the feed. It stops before
+// events that a running transaction may still precede (docs/adr/0007), so that a reader of
+// consecutive pages sees each event once.
 func (s *Store) RunEvents(ctx context.Context, key RunKey, after EventCursor, most int) (RunEventPage, error) {
 	var page RunEventPage
 	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
 		page = RunEventPage{Next: after}
-		// The run first: if it is over now, the next statement sees every event it will ever have.
+		// The run first: if it has ended, the next statement sees all of its events.
 		found, err := tx.getRun(ctx, key)
 		if err != nil {
 			return err
@@ -105,13 +105,13 @@ func runEvent(of id.Run, r db.RunEventsRow) RunEvent {
 	}
 }
 
-// RunPlan is a run with what it was made of.
+// RunPlan is a run with its plan.
 type RunPlan struct {
 	RunView
 	run.Made
 }
 
-// GetRunPlan reads a run with the tasks that it was given and those that ended without success.
+// GetRunPlan reads a run with its planned and added tasks, and those that ended without success.
 func (s *Store) GetRunPlan(ctx context.Context, key RunKey) (RunPlan, error) {
 	var found RunPlan
 	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {

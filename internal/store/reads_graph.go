@@ -11,21 +11,21 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// What a graph holds at most.
+// The largest size of a graph.
 const (
 	MaxGraphNodes  = 2_000
 	MaxGraphEdges  = 20_000
 	maxGraphEvents = 20_000
 )
 
-// Graph is the tasks of a run at one moment. One of more than MaxGraphNodes tasks has no nodes,
-// but groups.
+// Graph is the tasks of a run at one moment. A run with more than MaxGraphNodes tasks has groups in
+// place of nodes.
 type Graph struct {
 	Run    RunView
 	Nodes  []GraphNode
 	Edges  []GraphEdge
 	Groups []GraphGroup
-	// GroupEdges are the assets that wait for another, of a run without nodes.
+	// GroupEdges are the edges between assets, of a run without nodes.
 	GroupEdges []GroupEdge
 	MoreEdges  bool // than were read
 }
@@ -42,26 +42,26 @@ type GraphNode struct {
 	Outcome  run.Outcome
 	Attempt  int32
 	Failures int32
-	Error    string // the code of what went wrong last
+	Error    string // the code of the last error
 	Fraction float32
 
 	Since, QueuedAt, StartedAt, FinishedAt time.Time
 }
 
-// GraphEdge says that the task To waits for From.
+// GraphEdge is an edge: the task To waits for From.
 type GraphEdge struct{ From, To id.Task }
 
-// GroupEdge says that tasks of the asset To wait for some of From.
+// GroupEdge is an edge between assets: tasks of To wait for tasks of From.
 type GroupEdge struct{ From, To string }
 
-// GraphGroup is how many tasks of an asset are in a state.
+// GraphGroup counts the tasks of an asset in a state.
 type GraphGroup struct {
 	Asset string
 	State run.TaskState
 	Tasks int32
 }
 
-// RunGraph reads the graph of a run. It costs as much as the run has tasks.
+// RunGraph reads the graph of a run. Its cost is proportional to the number of tasks.
 func (s *Store) RunGraph(ctx context.Context, key RunKey) (g Graph, err error) {
 	err = s.tenantSnapshot(key.Tenant)(ctx, func(ctx context.Context, tx *Tx) error {
 		g = Graph{}
@@ -120,7 +120,7 @@ func (tx *Tx) graphNodes(ctx context.Context, key RunKey, g *Graph) error {
 	for _, r := range live {
 		n := place[r.TaskID]
 		if n == nil {
-			continue // one of a run that has become larger than it says
+			continue // the run has more tasks than its total
 		}
 		n.State, n.Since, n.Attempt, n.Failures, n.Error, n.Fraction = run.TaskState(r.State), r.Since, r.Attempt, r.Failures, r.Error, r.Fraction
 		if !r.StartedAt.IsZero() {

@@ -12,21 +12,21 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// countedSlots is how many slots that fired, and how many ranges of those that did not, are
-// counted for one answer.
+// countedSlots is how many fired slots, and how many ranges of other slots, are counted for one
+// answer.
 const countedSlots = 20_000
 
-// SlotOutcome is how slots of a config ended: of a day, or in ranges from one day to another.
+// SlotOutcome counts slots of a config by outcome: of a day, or of ranges over several days.
 type SlotOutcome struct {
 	First, Last int // days, from 0 on; -1 is before the first, and as many as there are days after the last
 	Outcome     config.Outcome
-	State       run.State // of their runs, if they fired; 0 if these are not kept any more
-	Missed      bool      // what was promised of these runs
+	State       run.State // of their runs, if they fired; 0 if the runs were deleted
+	Missed      bool      // a promise about these runs was broken
 	Slots       int64
 }
 
-// SlotOutcomes counts how the slots of a config ended, by days: each begins at one of the bounds
-// and ends at the next. If there are more than are counted, oldest is the first that was.
+// SlotOutcomes counts the outcomes of the slots of a config by day: each day begins at one of the
+// bounds and ends at the next. If there are too many slots, oldest is the first that was counted.
 func (s *Store) SlotOutcomes(ctx context.Context, key ConfigKey, bounds []time.Time) (outcomes []SlotOutcome, oldest time.Time, err error) {
 	return s.slotOutcomes(ctx, key, bounds, countedSlots)
 }
@@ -40,8 +40,8 @@ func (s *Store) slotOutcomes(ctx context.Context, key ConfigKey, bounds []time.T
 		})
 		return err
 	})
-	// Of each kind the newest are counted: where both are cut off, the later place is where
-	// everything is there from.
+	// Of each kind the newest are counted. If both are cut off, the counts are complete from the
+	// later of the two times on.
 	var lines [2]int64
 	var first [2]time.Time
 	for _, r := range rows {
@@ -65,7 +65,7 @@ func (s *Store) slotOutcomes(ctx context.Context, key ConfigKey, bounds []time.T
 	return outcomes, oldest, err
 }
 
-// RunStates reads where runs of a tenant are; one that is not kept any more is left out.
+// RunStates reads the states of runs of a tenant. It omits deleted runs.
 func (s *Store) RunStates(ctx context.Context, tenant id.Tenant, runs []id.Run) (map[id.Run]run.State, error) {
 	states := make(map[id.Run]run.State, len(runs))
 	if len(runs) == 0 {

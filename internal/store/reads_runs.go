@@ -12,22 +12,22 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// triedTenantRuns is on how many runs of a tenant a filter is tried for one page.
+// triedTenantRuns is how many runs of a tenant a filter is applied to for one page.
 const triedTenantRuns = 10_000
 
-// RunFilter says which runs of a tenant are wanted. Zero fields ask for nothing.
+// RunFilter selects runs of a tenant. Zero fields match all.
 type RunFilter struct {
 	Workspace string
 	Pipeline  string
 	States    []run.State
-	// From and To bound the time of creation, to the millisecond: from the one on, before
-	// the other. Windows that meet share no run and miss none.
+	// From (inclusive) and To (exclusive) bound the time of creation, to the millisecond. Adjacent
+	// windows neither share nor miss a run.
 	From, To time.Time
 	Parent   *id.Run // retries of this run
 	Config   *id.Config
 }
 
-// runWalk is one page of a list of runs: its filter, and between which ids it is tried.
+// runWalk is one page of a list of runs: its filter and its range of ids.
 type runWalk struct {
 	RunFilter
 
@@ -36,9 +36,9 @@ type runWalk struct {
 	most         int32
 }
 
-// ListRuns reads runs of a tenant, the newest first, that are older than before. It tries a
-// filter on a bounded number of runs, so that one which nothing passes costs no walk over the
-// history: next is where to continue, nil if there is nothing more.
+// ListRuns reads runs of a tenant, the newest first, that are older than before. It applies the
+// filter to a bounded number of runs, so that a filter without matches does not read the whole
+// history: next is where the next page begins, nil at the end.
 func (s *Store) ListRuns(ctx context.Context, tenant id.Tenant, f RunFilter, before *id.Run, most int) (runs []RunView, next *id.Run, err error) {
 	w := runWalk{RunFilter: f, tenant: tenant, upper: uuid.Max, most: int32(most + 1)} //nolint:gosec // a page size
 	if before != nil {
@@ -64,31 +64,31 @@ func (s *Store) ListRuns(ctx context.Context, tenant id.Tenant, f RunFilter, bef
 	return runs, next, err
 }
 
-// inStates says that a list asks only for states of which every run is found by an index: not
-// for runs that succeeded.
+// inStates reports whether the filter selects only states with an index, which is all except
+// SUCCEEDED.
 func (w *runWalk) inStates() bool {
 	return w.Config == nil && w.Parent == nil && len(w.States) > 0 && !slices.Contains(w.States, run.RunSucceeded)
 }
 
-// ended are the ends without success that are asked for.
+// ended returns the selected states of runs that ended without success.
 func (w *runWalk) ended() []int16 {
 	return stateNumbers(slices.DeleteFunc(slices.Clone(w.States), func(s run.State) bool { return !s.Terminal() }))
 }
 
-// live says that runs which have not ended are asked for.
+// live reports whether the filter selects runs that have not ended.
 func (w *runWalk) live() bool {
 	return slices.ContainsFunc(w.States, func(s run.State) bool { return !s.Terminal() })
 }
 
-// plain says that the state alone decides.
+// plain reports whether the filter has neither workspace nor pipeline.
 func (w *runWalk) plain() bool { return w.Workspace == "" && w.Pipeline == "" }
 
-// boundRuns raises the lower end of a walk to where this page stops trying, and gives that place;
-// nil if the page is tried to the end of the history.
+// boundRuns raises the lower end of the range to where this page stops, and returns that id; nil if
+// the page reaches the end of the history.
 func (tx *Tx) boundRuns(ctx context.Context, w *runWalk) (next *id.Run, err error) {
 	var bound []uuid.UUID
 	switch {
-	case w.Parent != nil: // few, whatever the filter
+	case w.Parent != nil: // a run has few retries
 	case w.inStates():
 		params := db.RunsInStatesBoundParams{
 			TenantID: w.tenant.UUID, Lower: w.lower, Upper: w.upper, Live: w.live(), Walk: triedTenantRuns,
@@ -126,7 +126,7 @@ func (tx *Tx) listRuns(ctx context.Context, w runWalk) ([]RunView, error) {
 		return tryList(func(r db.ListRetriesRow) (RunView, error) { return runView(db.GetRunRow(r)) })(tx.q.ListRetries(ctx, params))
 	case w.inStates():
 		return tx.runsInStates(ctx, w)
-	case w.Config != nil: // which is in one workspace
+	case w.Config != nil: // a config is in one workspace
 		return tryList(func(r db.ListConfigRunsRow) (RunView, error) { return runView(db.GetRunRow(r)) })(tx.q.ListConfigRuns(ctx, db.ListConfigRunsParams{
 			TenantID: w.tenant.UUID, ConfigID: w.Config.UUID, Lower: w.lower, Upper: w.upper, Pipeline: w.Pipeline, States: stateNumbers(w.States), Most: w.most,
 		}))

@@ -11,13 +11,13 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// DeploymentView is a deployment as people read it. Lists leave its manifest out.
+// DeploymentView is a deployment for readers. Lists omit its manifest.
 type DeploymentView struct {
 	Deployment
 
 	WorkspaceName string
 	CreatedAt     time.Time
-	Active        bool // in its workspace, now
+	Active        bool // currently, in its workspace
 }
 
 // ListDeployments reads deployments, the newest first, that are older than before; of one
@@ -80,7 +80,7 @@ func (s *Store) ActiveDeployment(ctx context.Context, tenant id.Tenant, workspac
 	return found, err
 }
 
-// WorkspaceView is a workspace as people read it.
+// WorkspaceView is a workspace with its time of creation.
 type WorkspaceView struct {
 	Workspace
 
@@ -106,13 +106,13 @@ func (s *Store) ListWorkspaces(ctx context.Context, tenant id.Tenant) ([]Workspa
 	})
 }
 
-// TenantName is the name of a tenant, for those who work for all of them.
+// TenantName returns the name of a tenant.
 func (tx *Tx) TenantName(ctx context.Context, tenant id.Tenant) (string, error) {
 	row, err := tx.q.GetTenant(ctx, tenant.UUID)
 	return row.Name, notFound(err, "tenant", tenant.String())
 }
 
-// GetTenant reads a tenant as it sees itself.
+// GetTenant reads a tenant with its own role.
 func (s *Store) GetTenant(ctx context.Context, tenant id.Tenant) (TenantView, error) {
 	var found TenantView
 	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {

@@ -8,7 +8,7 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// UpstreamOf reads one upstream of a task. What is no upstream of it is not found.
+// UpstreamOf reads one upstream of a task. It finds no task that is not an upstream.
 func (s *Store) UpstreamOf(ctx context.Context, key TaskKey, upstreamRun id.Run, upstream id.Task) (UpstreamTask, error) {
 	var found UpstreamTask
 	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {

@@ -10,10 +10,10 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Overdue says what there is to reap.
+// Overdue reports which kinds of rows are due for the reaper.
 type Overdue struct{ Leases, Retries, Cones, Runs, Late, Deltas bool }
 
-// Overdue looks whether anything is due. What becomes due a moment later is seen the next time.
+// Overdue reads which kinds of rows are due.
 func (s *Store) Overdue(ctx context.Context) (o Overdue, err error) {
 	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
 		row, err := tx.q.Overdue(ctx)
@@ -23,12 +23,12 @@ func (s *Store) Overdue(ctx context.Context) (o Overdue, err error) {
 	return o, err
 }
 
-// DueLeases are candidates for expiry or timeout: to be looked at again under locks.
+// DueLeases returns candidates for expiry or timeout, which are checked again under locks.
 func (tx *Tx) DueLeases(ctx context.Context, now time.Time, most int) ([]TaskKey, error) {
 	return list(func(r db.DueLeasesRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) })(tx.q.DueLeases(ctx, db.DueLeasesParams{Now: now, Most: int32(most)})) //nolint:gosec // a batch size
 }
 
-// DueRetries are candidates whose backoff is over.
+// DueRetries returns candidates whose backoff has ended.
 func (tx *Tx) DueRetries(ctx context.Context, now time.Time, most int) ([]TaskKey, error) {
 	return list(func(r db.DueRetriesRow) TaskKey { return taskKey(r.TenantID, r.RunID, r.TaskID) })(tx.q.DueRetries(ctx, db.DueRetriesParams{Now: now, Most: int32(most)})) //nolint:gosec // a batch size
 }
@@ -37,15 +37,14 @@ func taskKey(tenant, run, task uuid.UUID) TaskKey {
 	return TaskKey{Tenant: id.Of[id.Tenant](tenant), Run: id.Of[id.Run](run), Task: id.Of[id.Task](task)}
 }
 
-// PendingCones are runs with tasks that are still to be skipped.
+// PendingCones returns runs with tasks that are still to be skipped.
 func (tx *Tx) PendingCones(ctx context.Context, most int) ([]RunKey, error) {
 	return list(func(r db.ServoCone) RunKey {
 		return RunKey{Tenant: id.Of[id.Tenant](r.TenantID), Run: id.Of[id.Run](r.RunID)}
 	})(tx.q.PendingCones(ctx, int32(most))) //nolint:gosec // a batch size
 }
 
-// Forget deletes what only repeats needed: heartbeats of leases that are over, and
-// idempotency keys older than keep.
+// Forget deletes heartbeats of ended leases, and idempotency keys older than keep.
 func (s *Store) Forget(ctx context.Context, keep time.Duration) (heartbeats, keys int64, err error) {
 	err = s.engineAt(ctx, func(ctx context.Context, tx *Tx, now time.Time) error {
 		if heartbeats, err = tx.q.ForgetHeartbeats(ctx, now); err != nil {

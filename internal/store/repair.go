@@ -11,11 +11,11 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// RunRepair is the difference between the rows of one run and what its events say. Rows
-// that are wrong are dropped and written anew, except the run's own: others wait for it.
+// RunRepair is the difference between the rows of one run and its events. Wrong rows are deleted
+// and inserted again. The run's own row is updated in place, since other transactions wait for it.
 type RunRepair struct {
-	Run       *run.Run // as it should be; nil if the row is right
-	DropLive  *RunKey  // its row among the live runs, whosever it is
+	Run       *run.Run // the correct run; nil if its row is right
+	DropLive  *RunKey  // its row in live_runs, of any tenant
 	NewLive   *run.Run
 	DropTasks []TaskKey
 	NewTasks  []TaskRow
@@ -28,14 +28,14 @@ type RunRepair struct {
 	NewCone   *RunKey
 }
 
-// LockRun locks a run as a cancel does, whatever its row looks like.
+// LockRun locks a run as a cancel does. Its row may be wrong.
 func (tx *Tx) LockRun(ctx context.Context, key RunKey) error {
 	_, err := tx.q.LockRunsForUpdate(ctx, db.LockRunsForUpdateParams{TenantIds: []uuid.UUID{key.Tenant.UUID}, Ids: []uuid.UUID{key.Run.UUID}})
 	return err
 }
 
-// LockQueues locks every queue row of a run, in the order in which tasks move. With the
-// run's lock for a cancel nothing of the run moves until the transaction ends.
+// LockQueues locks every queue row of a run, in the order in which tasks move. Together with the
+// run's lock for a cancel, no task of the run moves until the transaction ends.
 func (tx *Tx) LockQueues(ctx context.Context, run id.Run) error {
 	ids := []uuid.UUID{run.UUID}
 	return inOrder(
@@ -47,7 +47,7 @@ func (tx *Tx) LockQueues(ctx context.Context, run id.Run) error {
 	)
 }
 
-// Foreign is what carries a run's id and another tenant.
+// Foreign is the set of rows with a run's id and another tenant.
 type Foreign struct {
 	Runs   []RunKey
 	Tasks  []TaskKey
@@ -55,7 +55,7 @@ type Foreign struct {
 	Events int
 }
 
-// ForeignRows finds them. It reads whole partitions.
+// ForeignRows finds the foreign rows of a run. It reads whole partitions.
 func (tx *Tx) ForeignRows(ctx context.Context, key RunKey) (Foreign, error) {
 	var found Foreign
 	runs, err := tx.q.ForeignRuns(ctx, db.ForeignRunsParams{RunID: key.Run.UUID, TenantID: key.Tenant.UUID})
@@ -83,7 +83,7 @@ func (tx *Tx) ForeignRows(ctx context.Context, key RunKey) (Foreign, error) {
 	return found, err
 }
 
-// Repair collects the statements that make the difference good.
+// Repair collects the statements that repair the rows.
 func (tx *Tx) Repair(ctx context.Context, r RunRepair) error {
 	for _, step := range []func(context.Context, RunRepair) error{
 		tx.repairRun, tx.repairLive, tx.dropTasks, tx.repairTasks, tx.repairEdges, tx.repairQueues, tx.repairCones,
@@ -212,7 +212,7 @@ func (tx *Tx) repairEdges(ctx context.Context, r RunRepair) error {
 	return tx.insertEdges(ctx, Changes{NewEdges: r.NewEdges})
 }
 
-// repairQueues empties before it fills, as a move does.
+// repairQueues deletes rows before it inserts, as a move does.
 func (tx *Tx) repairQueues(ctx context.Context, r RunRepair) error {
 	var gone, come [tables][]run.Task
 	for _, t := range r.DropQueue {

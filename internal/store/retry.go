@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// How often and how long a transaction is tried again. A restart of PostgreSQL is over in this
-// time; callers get an error for a longer one.
+// How often and how long a transaction is retried. A restart of PostgreSQL takes less than this
+// time; callers get an error after a longer outage.
 const (
 	maxTries     = 8
 	firstPause   = 5 * time.Millisecond
@@ -16,13 +16,13 @@ const (
 
 type onceKey struct{}
 
-// Once makes transactions under a context be tried once, for callers that try again themselves
-// or gather something as they read.
+// Once disables retries of transactions under a context, for callers that retry themselves or
+// collect data while they read.
 func Once(ctx context.Context) context.Context { return context.WithValue(ctx, onceKey{}, true) }
 
-// again tries a transaction until it went through or the trouble is not transient. One that has
-// asked for its commit is repeated only if PostgreSQL says that nothing was committed: otherwise
-// whether it was is known to the caller alone, by what it wrote.
+// again retries a transaction until it succeeds or its error is not transient. A transaction that
+// has sent its COMMIT is repeated only if PostgreSQL reports that it was not committed. Otherwise
+// only the caller can find out, by the rows that it wrote.
 func (s *Store) again(ctx context.Context, try func() (committing bool, err error)) error {
 	pause := firstPause
 	for tries := 1; ; tries++ {

@@ -117,7 +117,7 @@ func TestTransientErrors(t *testing.T) {
 		t.Parallel()
 		w, tries := setup(t), 0
 		a := w.account(t, "acme")
-		claim := w.Claim(store.Call{Tenant: a.tenant, Key: "k"})
+		claim := w.CallTx(store.Call{Tenant: a.tenant, Key: "k"})
 		defer claim.Abandon(t.Context())
 		require.NoError(t, w.Engine(claim.With(t.Context()), func(ctx context.Context, tx *Tx) error {
 			if tries++; tries == 1 {

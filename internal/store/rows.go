@@ -11,14 +11,14 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// TaskKey finds a task anywhere: the run leads to its partition, the tenant to its owner.
+// TaskKey identifies a task. The run determines its partition, the tenant its owner.
 type TaskKey struct {
 	Tenant id.Tenant
 	Run    id.Run
 	Task   id.Task
 }
 
-// RunKey finds a run.
+// RunKey identifies a run.
 type RunKey struct {
 	Tenant id.Tenant
 	Run    id.Run
@@ -33,7 +33,7 @@ func column[R, C any](rows []R, of func(R) C) []C {
 	return out
 }
 
-// ordinals are the places of n rows, from 0 on.
+// ordinals returns the numbers from 0 to n-1.
 func ordinals(n int) []int32 {
 	places := make([]int32, n)
 	for i := range places {

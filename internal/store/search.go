@@ -13,25 +13,24 @@ import (
 )
 
 const (
-	// searchedTenants is among how many tenants something is looked for.
+	// searchedTenants is how many tenants are searched.
 	searchedTenants = 10_000
 	// searchedNames is how many names of configs or locks are compared.
 	searchedNames = 20_000
-	// searchedRuns is among how many runs of each tenant a task is looked for.
+	// searchedRuns is how many runs of each tenant are searched for a task.
 	searchedRuns = 200
-	// mintedWithin is how much later than its run a task may have been minted: a batch that is
-	// tried again keeps the ids of its runs.
+	// mintedWithin is how much newer than the id of its run the id of a task may be: a retried
+	// batch keeps the ids of its runs.
 	mintedWithin = 10 * time.Second
-	// searchedBefore is among how many runs that were made before it a task is looked for that a
-	// fan-out has added.
+	// searchedBefore is how many older runs are searched for a task that a fan-out has added.
 	searchedBefore = 5_000
-	// publicDigits is how many digits the id of a key has that people see, and enoughDigits how
-	// many of them it is looked for by.
+	// publicDigits is the number of digits of a key's public id, and enoughDigits how many of them a
+	// search needs.
 	publicDigits = 16
 	enoughDigits = 4
 )
 
-// The kinds of things that are found.
+// The kinds of search results.
 const (
 	KindRun          = "run"
 	KindTask         = "task"
@@ -48,19 +47,19 @@ const (
 	KindLock         = "lock"
 )
 
-// Found is something that was looked for.
+// Found is a search result.
 type Found struct {
 	Kind      string
 	Name      string
 	Tenant    id.Tenant // zero for the installation's own
-	Workspace string    // "" for what belongs to the tenant as a whole
+	Workspace string    // "" if it belongs to no workspace
 	ID        uuid.UUID
-	Public    string // the id of a key that people see, if it was found by that or by its name
+	Public    string // the public id of a key, if it was found by that or by its name
 	Run       id.Run // of a task, and of a lock
 	State     string
 }
 
-// FindByID reads what has an id: of one tenant, or of any if it is the zero one.
+// FindByID finds entities by id: of one tenant, or of any for the zero tenant.
 func (s *Store) FindByID(ctx context.Context, tenant id.Tenant, of uuid.UUID) (found []Found, err error) {
 	var task *TaskKey
 	err = s.scoped(tenant)(ctx, func(ctx context.Context, tx *Tx) error {
@@ -96,9 +95,9 @@ func (s *Store) FindByID(ctx context.Context, tenant id.Tenant, of uuid.UUID) (f
 	return s.foundTask(ctx, *task)
 }
 
-// taskOwner finds the run of a task; nil if there is none. Most were planned with their runs, at
-// the same time. Others were added by a fan-out: they are looked for among the last runs of the
-// tenant before them, or of all tenants, and among those that are live.
+// taskOwner finds the run of a task; nil if there is none. Most tasks are planned with their runs,
+// at the same time. Others are added by a fan-out: taskOwner searches the last runs of the tenant
+// before them, or of all tenants, and the live runs.
 func (tx *Tx) taskOwner(ctx context.Context, tenant id.Tenant, of uuid.UUID) (*TaskKey, error) {
 	if of.Version() != 7 {
 		return nil, nil //nolint:nilnil // it is no id of ours
@@ -130,7 +129,7 @@ func (tx *Tx) taskOwner(ctx context.Context, tenant id.Tenant, of uuid.UUID) (*T
 	return found(added[0].TenantID, added[0].RunID), nil
 }
 
-// foundTask is a task that was found, as its tenant reads it.
+// foundTask reads a task that was found, as its tenant.
 func (s *Store) foundTask(ctx context.Context, key TaskKey) ([]Found, error) {
 	t, err := s.GetTask(ctx, key)
 	if err != nil {
@@ -147,7 +146,7 @@ func (s *Store) foundTask(ctx context.Context, key TaskKey) ([]Found, error) {
 	return []Found{{Kind: KindTask, Name: name, Tenant: key.Tenant, Workspace: r.WorkspaceName, ID: key.Task.UUID, Run: key.Run, State: t.State.String()}}, nil
 }
 
-// FindTenants reads tenants whose names have a text in them.
+// FindTenants reads tenants whose names contain a text.
 func (s *Store) FindTenants(ctx context.Context, part string, most int) ([]Found, error) {
 	return read(ctx, s.scoped(id.Tenant{}), func(ctx context.Context, tx *Tx) ([]Found, error) {
 		return list(func(r db.TenantsNamedRow) Found {
@@ -156,20 +155,20 @@ func (s *Store) FindTenants(ctx context.Context, part string, most int) ([]Found
 	})
 }
 
-// MoreConfigs reports whether there are more configs than FindConfigs compares names of.
+// MoreConfigs reports whether there are more configs than FindConfigs searches.
 func (s *Store) MoreConfigs(ctx context.Context, tenant id.Tenant) (bool, error) {
 	return read(ctx, s.scoped(tenant), func(ctx context.Context, tx *Tx) (bool, error) {
 		return tx.q.MoreConfigs(ctx, searchedNames)
 	})
 }
 
-// FindKeys reads keys that have a text in their names, or whose public ids begin with it: of one
-// tenant, or of everybody if it is the zero one.
+// FindKeys reads keys whose names contain a text, or whose public ids begin with it: of one tenant,
+// or of all for the zero tenant.
 func (s *Store) FindKeys(ctx context.Context, tenant id.Tenant, text string, most int) ([]Found, error) {
 	params := db.KeysNamedParams{Part: text, Walk: searchedNames, Most: int32(most), Low: "", High: ""} //nolint:gosec // a handful
 	digits := strings.ToLower(strings.TrimPrefix(text, "sk_"))
 	if public, _, whole := strings.Cut(digits, "_"); whole && digits != text {
-		digits, params.Part = public, "sk_"+public // the secret behind it is nobody's business here
+		digits, params.Part = public, "sk_"+public // the secret after it must not be sent to the database
 	}
 	if len(digits) >= enoughDigits && len(digits) <= publicDigits && strings.Trim(digits, "0123456789abcdef") == "" {
 		missing := publicDigits - len(digits)
@@ -182,8 +181,8 @@ func (s *Store) FindKeys(ctx context.Context, tenant id.Tenant, text string, mos
 	})
 }
 
-// FindConfigs reads configs whose names have a text in them: of one tenant, or of all if it is the
-// zero one; in one workspace, or in all if it is "".
+// FindConfigs reads configs whose names contain a text: of one tenant, or of all for the zero
+// tenant; in one workspace, or in all if it is "".
 func (s *Store) FindConfigs(ctx context.Context, tenant id.Tenant, workspace, part string, most int) ([]Found, error) {
 	return read(ctx, s.scoped(tenant), func(ctx context.Context, tx *Tx) ([]Found, error) {
 		return list(func(r db.ConfigsNamedRow) Found {
@@ -192,8 +191,8 @@ func (s *Store) FindConfigs(ctx context.Context, tenant id.Tenant, workspace, pa
 	})
 }
 
-// FindLocks reads locks of a tenant whose keys have a text in them; of runs in one workspace, or in
-// all if it is "".
+// FindLocks reads locks of a tenant whose keys contain a text; of runs in one workspace, or in all
+// if it is "".
 func (s *Store) FindLocks(ctx context.Context, tenant id.Tenant, workspace, part string, most int) ([]Found, error) {
 	return read(ctx, s.scoped(tenant), func(ctx context.Context, tx *Tx) ([]Found, error) {
 		return list(func(r db.LocksNamedRow) Found {

@@ -8,8 +8,8 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// AllowPause lets the transaction be silent between two statements for longer than the two seconds after
-// which PostgreSQL ends one of the engine.
+// AllowPause allows up to most between two statements of the transaction. By default PostgreSQL ends
+// a transaction of the engine after two idle seconds.
 func (tx *Tx) AllowPause(ctx context.Context, most time.Duration) error {
 	return tx.q.AllowPause(ctx, strconv.FormatInt(most.Milliseconds(), 10)+"ms")
 }
@@ -22,8 +22,8 @@ type Settings struct {
 	SynchronousCommit string
 }
 
-// Settings reads them in a transaction of each kind, by the kind's name. Servers, databases and roles
-// have settings of their own, so only a transaction knows which one counts.
+// Settings reads the settings in a transaction of each kind, by the kind's name. Servers, databases
+// and roles have settings of their own, so only a transaction shows which one applies.
 func (s *Store) Settings(ctx context.Context) (map[string]Settings, error) {
 	all := make(map[string]Settings)
 	read := func(kind string) func(context.Context, *Tx) error {

@@ -194,8 +194,8 @@ type Tx struct {
 // that fn collected, and commits. In the transaction of an idempotent call the commit comes later,
 // together with the call's answer (see CallTx).
 func (s *Store) Engine(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	if c := claimOf(ctx); c != nil {
-		if c.state.Load() != claimFree { // a part of the call's transaction
+	if c := callOf(ctx); c != nil {
+		if c.state.Load() != callFree { // a part of the call's transaction
 			return c.effect(ctx, fn)
 		}
 		return s.again(ctx, func() (bool, error) { return false, c.effect(ctx, fn) })
@@ -206,7 +206,7 @@ func (s *Store) Engine(ctx context.Context, fn func(ctx context.Context, tx *Tx)
 // engine is Engine for the store's own statements, which are no part of a call.
 func (s *Store) engine(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	if Uncommitted(ctx) {
-		return claimOf(ctx).use(ctx, func(ctx context.Context, tx *Tx) error { return s.run(ctx, tx.tx, fn) })
+		return callOf(ctx).use(ctx, func(ctx context.Context, tx *Tx) error { return s.run(ctx, tx.tx, fn) })
 	}
 	return s.again(ctx, func() (bool, error) {
 		committing, err := s.attempt(ctx, s.pool, pgx.TxOptions{BeginQuery: s.begin()}, fn)
@@ -281,7 +281,7 @@ func read[T any](ctx context.Context, in within, fn func(ctx context.Context, tx
 
 func (s *Store) in(ctx context.Context, options pgx.TxOptions, fn func(ctx context.Context, tx *Tx) error) error {
 	if Uncommitted(ctx) { // only the call's transaction sees its changes
-		return claimOf(ctx).read(ctx, fn)
+		return callOf(ctx).read(ctx, fn)
 	}
 	return s.again(ctx, func() (committing bool, err error) { return s.attempt(ctx, s.pool, options, fn) })
 }

@@ -12,32 +12,32 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Follower is a subscription with where it stands. Whoever has taken it has its secret.
+// Follower is a subscription with its position. The server that has leased it gets its secret.
 type Follower struct {
 	subscription.Subscription
 	After        event.Position
 	Lease        int64
-	Tries        int // that have failed since the last that has not
+	Tries        int // failed attempts since the last success
 	FailingSince time.Time
 	Secret       []byte
 }
 
-// FollowerView is a subscription as people see it.
+// FollowerView is a subscription with the state of its deliveries.
 type FollowerView struct {
 	Follower
-	DueAt       time.Time // when it is tried again
+	DueAt       time.Time // time of the next attempt
 	Error       string    // of the last call that failed
 	Delivered   int64     // events
 	DeliveredAt time.Time
 }
 
-// CountSubscriptions is how many a tenant has.
+// CountSubscriptions counts the subscriptions of a tenant.
 func (tx *Tx) CountSubscriptions(ctx context.Context, owner id.Tenant) (int, error) {
 	n, err := tx.q.CountSubscriptions(ctx, owner.UUID)
 	return int(n), err
 }
 
-// InsertSubscription writes a new subscription with its secret and its place.
+// InsertSubscription writes a new subscription with its secret and its position.
 func (tx *Tx) InsertSubscription(ctx context.Context, s Follower) error {
 	types := s.Types
 	if types == nil {
@@ -73,8 +73,8 @@ func settingsOf(name, url string, types []string, workspace, pipeline string) su
 	return subscription.Settings{Name: name, URL: url, Types: types, Workspace: workspace, Pipeline: pipeline}
 }
 
-// UpdateSubscription writes what an event has changed of a locked subscription, and its place.
-// Whoever has taken it has it no more. With again, its failures are forgotten.
+// UpdateSubscription writes the changes of an event to a locked subscription, and its position. It
+// ends a lease of the subscription. With again, it resets the failures.
 func (tx *Tx) UpdateSubscription(ctx context.Context, s Follower, now time.Time, again bool) error {
 	p := db.UpdateSubscriptionParams{
 		Version: s.Version, PausedAt: orNil(s.PausedAt), PauseReason: s.PauseReason, DeletedAt: orNil(s.DeletedAt), Again: again,
@@ -86,8 +86,7 @@ func (tx *Tx) UpdateSubscription(ctx context.Context, s Follower, now time.Time,
 	return tx.q.UpdateSubscription(ctx, p)
 }
 
-// SubscriptionsDue are the places of subscriptions that are to be looked after, at the cost of
-// one look.
+// SubscriptionsDue returns the positions of subscriptions that are due: one index scan.
 func (s *Store) SubscriptionsDue(ctx context.Context, most int) ([]event.Position, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]event.Position, error) {
 		return list(func(r db.SubscriptionsDueRow) event.Position {
@@ -96,7 +95,7 @@ func (s *Store) SubscriptionsDue(ctx context.Context, most int) ([]event.Positio
 	})
 }
 
-// TakeSubscriptions takes up to most that are due. Nobody else does until the lease is over.
+// TakeSubscriptions leases up to most due subscriptions to this server.
 func (tx *Tx) TakeSubscriptions(ctx context.Context, now time.Time, lease time.Duration, most int) ([]Follower, error) {
 	epochs, err := tx.epochs(ctx)
 	if err != nil {
@@ -115,16 +114,16 @@ func (tx *Tx) TakeSubscriptions(ctx context.Context, now time.Time, lease time.D
 	})(tx.q.TakeSubscriptions(ctx, db.TakeSubscriptionsParams{Now: now, Until: now.Add(lease), Most: int32(most)})) //nolint:gosec // a batch size
 }
 
-// Moved is where a taken subscription stands now, and when it is looked after again.
+// Moved is the new position of a leased subscription, and its next due time.
 type Moved struct {
 	Of        Follower
 	After     event.Position
-	Delivered int // events, since it was said last
+	Delivered int // events since the last update
 	Due       time.Time
 }
 
-// MoveSubscriptions writes down where subscriptions stand; counted are those that still belonged
-// to whoever says so.
+// MoveSubscriptions writes the positions of subscriptions, and returns how many of them were still
+// leased by the caller.
 func (tx *Tx) MoveSubscriptions(ctx context.Context, now time.Time, moved []Moved) (counted int, err error) {
 	n, err := tx.q.MoveSubscriptions(ctx, db.MoveSubscriptionsParams{
 		Now:       now,
@@ -140,14 +139,14 @@ func (tx *Tx) MoveSubscriptions(ctx context.Context, now time.Time, moved []Move
 	return int(n), err
 }
 
-// FailSubscription writes down that a call was not accepted.
+// FailSubscription records a failed delivery.
 func (tx *Tx) FailSubscription(ctx context.Context, s Follower, now, again time.Time, failure string) (counted bool, err error) {
 	n, err := tx.q.FailSubscription(ctx, db.FailSubscriptionParams{DueAt: again, Now: now, Error: failure, TenantID: s.Tenant.UUID, ID: s.ID.UUID, Lease: s.Lease})
 	return n > 0, err
 }
 
-// Subscriptions are those of a tenant, or of the installation, by name; only one of them if a
-// name is given.
+// Subscriptions returns the subscriptions of a tenant, or of the installation, by name; only one if
+// a name is given.
 func (s *Store) Subscriptions(ctx context.Context, owner id.Tenant, name string) ([]FollowerView, error) {
 	return read(ctx, s.ownedBy(owner), func(ctx context.Context, tx *Tx) ([]FollowerView, error) {
 		return list(func(r db.ListSubscriptionsRow) FollowerView {

@@ -18,7 +18,7 @@ func templateFromRow(r db.ServoTemplate) config.Template {
 	}
 }
 
-// LockTemplate locks a template by its name, if there is one.
+// LockTemplate locks a template by its name, if it exists.
 func (tx *Tx) LockTemplate(ctx context.Context, owner id.Tenant, name string) (found config.Template, known bool, err error) {
 	row, err := tx.q.LockTemplate(ctx, db.LockTemplateParams{TenantID: owner.UUID, Name: name})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -27,8 +27,8 @@ func (tx *Tx) LockTemplate(ctx context.Context, owner id.Tenant, name string) (f
 	return templateFromRow(row), err == nil, err
 }
 
-// ShareTemplates are the expressions of those of these names that there are. They stay as they
-// are until the transaction ends.
+// ShareTemplates returns the cron expressions of the templates with these names, and keeps them
+// from changing until the transaction ends.
 func (tx *Tx) ShareTemplates(ctx context.Context, owner id.Tenant, names []string) (map[string]string, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -38,7 +38,7 @@ func (tx *Tx) ShareTemplates(ctx context.Context, owner id.Tenant, names []strin
 	})(tx.q.ShareTemplates(ctx, db.ShareTemplatesParams{TenantID: owner.UUID, Names: names}))
 }
 
-// TemplateNames are the names of a tenant's own templates.
+// TemplateNames returns the names of a tenant's own templates.
 func (tx *Tx) TemplateNames(ctx context.Context, owner id.Tenant) ([]string, error) {
 	return tx.q.TemplateNames(ctx, owner.UUID)
 }
@@ -64,7 +64,7 @@ type NamedConfig struct {
 	Name string
 }
 
-// ConfigsOfTemplate are the configs that use a template, in the order of their ids.
+// ConfigsOfTemplate returns the configs that use a template, in the order of their ids.
 func (tx *Tx) ConfigsOfTemplate(ctx context.Context, owner id.Tenant, name string) ([]NamedConfig, error) {
 	return list(func(r db.ConfigsOfTemplateRow) NamedConfig {
 		return NamedConfig{ConfigKey: ConfigKey{Tenant: id.Of[id.Tenant](r.TenantID), Config: id.Of[id.Config](r.ID)}, Name: r.Name}

@@ -17,15 +17,15 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Workspace is an environment of a tenant and the deployment that is active in it.
+// Workspace is an environment of a tenant with its active deployment.
 type Workspace struct {
 	Tenant  id.Tenant
 	ID      id.Workspace
 	Name    string
 	Version int32
 	Active  *id.Deployment
-	Quotas  RunQuotas // of its tenant, where a trigger asks
-	// TenantName is read where a trigger asks.
+	Quotas  RunQuotas // of its tenant, read for triggers only
+	// TenantName is read for triggers only.
 	TenantName string
 }
 
@@ -110,13 +110,13 @@ func (tx *Tx) AppendEntityEvents(ctx context.Context, events ...event.Event) err
 	})
 }
 
-// WorkspaceName finds a workspace of a tenant.
+// WorkspaceName identifies a workspace of a tenant.
 type WorkspaceName struct {
 	Tenant id.Tenant
 	Name   string
 }
 
-// Workspaces reads workspaces by name, with what binds the runs of their tenants.
+// Workspaces reads workspaces by name, with the quotas of their tenants.
 func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspace, error) {
 	return list(func(r db.ActiveDeploymentsRow) Workspace {
 		w := Workspace{
@@ -134,7 +134,7 @@ func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspac
 	}))
 }
 
-// DeploymentKey finds a deployment.
+// DeploymentKey identifies a deployment.
 type DeploymentKey struct {
 	Tenant     id.Tenant
 	Deployment id.Deployment
@@ -171,7 +171,7 @@ type TenantView struct {
 	CreatedAt time.Time
 }
 
-// ListTenants reads tenants by name, after the name given.
+// ListTenants reads tenants by name, after a name.
 func (s *Store) ListTenants(ctx context.Context, after string, most int) ([]TenantView, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]TenantView, error) {
 		return list(func(r db.ListTenantsRow) TenantView {

@@ -14,14 +14,13 @@ import (
 
 func isLate(r run.Run) bool { return r.Late }
 
-// What live_runs.breaches is made of.
+// The bits of live_runs.breaches.
 const (
 	BreachedStart     int16 = 1 // it began late, or has not begun
 	BreachedExecution int16 = 2 // it took too long
 )
 
-// BreachesOf are the promises about a run that were broken, as its row among the live runs
-// says them.
+// BreachesOf returns the breaches of a run as the bits of live_runs.breaches.
 func BreachesOf(r run.Run) (breaches int16) {
 	if r.Late {
 		breaches |= BreachedStart
@@ -32,12 +31,12 @@ func BreachesOf(r run.Run) (breaches int16) {
 	return breaches
 }
 
-// LateRuns are runs that should have begun by now: to be looked at again under their locks.
+// LateRuns returns runs that should have begun by now, which are checked again under their locks.
 func (tx *Tx) LateRuns(ctx context.Context, now time.Time, most int) ([]RunKey, error) {
 	return list(func(r db.LateRunsRow) RunKey { return runKey(r.TenantID, r.RunID) })(tx.q.LateRuns(ctx, db.LateRunsParams{Now: now, Most: int32(most)})) //nolint:gosec // a batch size
 }
 
-// BegunInTime says which runs had a task that was started by the time that they were promised.
+// BegunInTime returns which runs had a task that was started in time.
 func (tx *Tx) BegunInTime(ctx context.Context, runs []run.Run) (map[id.Run]bool, error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -51,8 +50,8 @@ func (tx *Tx) BegunInTime(ctx context.Context, runs []run.Run) (map[id.Run]bool,
 	}))
 }
 
-// LockStarts waits for whoever is about to start a task of these runs, and keeps others from
-// it until the transaction ends. It says which pools have tasks that were held.
+// LockStarts waits for transactions that start a task of these runs, and excludes others until the
+// transaction ends. It returns the pools of the queued tasks that it locked.
 func (tx *Tx) LockStarts(ctx context.Context, runs []run.Run) (pools []string, err error) {
 	ids := column(runs, func(r run.Run) uuid.UUID { return r.ID.UUID })
 	queued, err := tx.q.SweepQueued(ctx, ids)
@@ -66,7 +65,7 @@ func (tx *Tx) LockStarts(ctx context.Context, runs []run.Run) (pools []string, e
 	return pools, err
 }
 
-// lookedLate takes note of runs whose start was looked at.
+// lookedLate writes that the start of runs was checked.
 func (tx *Tx) lookedLate(ctx context.Context, c Changes) error {
 	rows := c.Looked
 	return tx.writes.write("looked late", len(rows), func(q *db.Queries) error {
@@ -78,14 +77,14 @@ func (tx *Tx) lookedLate(ctx context.Context, c Changes) error {
 	})
 }
 
-// Totals are sums of runs that have ended, and of breaches.
+// Totals are sums of ended runs and breaches.
 type Totals struct {
 	Ended, Succeeded, Failed, TimedOut, Cancelled int64
 
-	Started  int64   // of those that ended: which had started, and have Seconds
+	Started  int64   // of the ended runs: those that had started, and have Seconds
 	Seconds  float64 // from start to end
 	Breached int64   // runs that ended with a breach
-	Breaches int64   // that happened then, of whatever run
+	Breaches int64   // of any run, on this day
 }
 
 // Add adds other sums.
@@ -101,13 +100,13 @@ func (t *Totals) Add(o Totals) {
 	t.Breaches += o.Breaches
 }
 
-// RunDelta is what a transaction adds to the totals of a tenant and a set of labels on its day.
+// RunDelta is an addition to the totals of a tenant and a set of labels on a day.
 type RunDelta struct {
 	Totals
 
 	Tenant id.Tenant
-	Labels string  // of the config, as run.Run has them
-	Delay  float64 // the seconds that a run of these waited to be started, at most
+	Labels string  // of the config, as in run.Run
+	Delay  float64 // the longest start delay of these runs, in seconds
 }
 
 func (tx *Tx) insertRunDeltas(ctx context.Context, c Changes) error {
@@ -141,15 +140,15 @@ func dayOf(t time.Time) pgtype.Date {
 	return pgtype.Date{Time: time.Date(year, month, day, 0, 0, 0, 0, time.UTC), Valid: true}
 }
 
-// MergeTotals adds up to most of what transactions have added to the totals, by day and by hour,
-// and says how many it took. Any server may do it at any time.
+// MergeTotals adds up to most deltas to the totals by day and by hour, and returns their number. Any
+// server may call it at any time.
 func (s *Store) MergeTotals(ctx context.Context, most int) (int, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (int, error) {
 		return tx.MergeTotals(ctx, most)
 	})
 }
 
-// MergeTotals does it in a transaction.
+// MergeTotals is Store.MergeTotals inside a transaction.
 func (tx *Tx) MergeTotals(ctx context.Context, most int) (int, error) {
 	taken, err := tx.q.MergeRunDeltas(ctx, int32(most)) //nolint:gosec // a batch size
 	return int(taken), err
@@ -164,7 +163,7 @@ type DayTotals struct {
 }
 
 // TenantTotals reads the sums of a tenant from one day to another, both included, by day and
-// labels. They are exact: what was not added up yet is added here.
+// labels. They are exact: deltas that are not merged yet are included.
 func (s *Store) TenantTotals(ctx context.Context, owner id.Tenant, from, to time.Time) ([]DayTotals, error) {
 	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) ([]DayTotals, error) {
 		return list(func(r db.TenantTotalsRow) DayTotals {
@@ -176,19 +175,19 @@ func (s *Store) TenantTotals(ctx context.Context, owner id.Tenant, from, to time
 	})
 }
 
-// Today is what has become of the runs of all tenants on a day in UTC.
+// Today counts the runs of all tenants on a day in UTC.
 type Today struct {
 	Day      time.Time
 	Ended    int64
 	Failed   int64 // FAILED and TIMED_OUT
 	Breaches int64
-	Started  int64 // of those that ended: which had started, and have Seconds
+	Started  int64 // of the ended runs: those that had started, and have Seconds
 	Seconds  float64
-	// Pending and Running are counted no further than MaxDepth.
+	// Pending and Running are counted up to MaxDepth.
 	Pending, Running int64
 }
 
-// Today reads the day that a time is in.
+// Today reads the counts of the day of a time.
 func (s *Store) Today(ctx context.Context, now time.Time) (Today, error) {
 	var today Today
 	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
@@ -202,11 +201,10 @@ func (s *Store) Today(ctx context.Context, now time.Time) (Today, error) {
 	return today, err
 }
 
-// TotalsRow is a sum that is not what the runs say.
+// TotalsRow is a sum that differs from the runs.
 type TotalsRow = db.VerifyTotalsRow
 
-// WrongTotals finds the sums that are not what the runs and their breaches say, of one tenant or
-// of all.
+// WrongTotals finds the sums that differ from the runs and their breaches, of one tenant or of all.
 func (tx *Tx) WrongTotals(ctx context.Context, tenant *id.Tenant, each func(TotalsRow) error) error {
 	first, _ := bounds(tenant)
 	return stream(ctx, tx, each, db.VerifyTotals, tenant == nil, first)()

@@ -11,24 +11,24 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// UpstreamResult is what an upstream task has left for a task that waited for it.
+// UpstreamResult is the result of an upstream task.
 type UpstreamResult struct {
-	Run       id.Run // the task's own, or another one that executed it
+	Run       id.Run // the task's run, or an earlier one that executed the upstream
 	Task      id.Task
 	Asset     string // "" if there is no such task
 	Partition string
 	Result    json.RawMessage // nil if there is none, or if it is
-	Omitted   bool            // too large to come along: it is in the task's row
+	Omitted   bool            // too large to be included: it is in the task's row
 }
 
-// UpstreamsOf are the upstreams of one claimed task, known by their ids so far.
+// UpstreamsOf are the upstreams of one claimed task, at first with ids only.
 type UpstreamsOf struct {
 	Tenant  id.Tenant
 	Results []UpstreamResult
 }
 
-// UpstreamResults fills in what the upstreams of claimed tasks have left, results of at most
-// most bytes for each task. The smallest go first.
+// UpstreamResults fills in the results of the upstreams of claimed tasks, up to most bytes for each
+// task, the smallest first.
 func (tx *Tx) UpstreamResults(ctx context.Context, tasks []UpstreamsOf, most int) error {
 	type wanted struct {
 		task   int32
@@ -65,8 +65,8 @@ type AssetOf struct {
 	Asset     string
 }
 
-// LatestResults finds the tasks that have succeeded last, by the place of their asset. Assets
-// without one are left out.
+// LatestResults finds the last successful task of each asset, by the index of the asset. It omits
+// assets without one.
 func (tx *Tx) LatestResults(ctx context.Context, assets []AssetOf) (map[int]TaskKey, error) {
 	if len(assets) == 0 {
 		return nil, nil
@@ -81,7 +81,7 @@ func (tx *Tx) LatestResults(ctx context.Context, assets []AssetOf) (map[int]Task
 	}))
 }
 
-// TaskInputs are the tasks whose results a task is given, by asset, without the results.
+// TaskInputs returns the tasks whose results a task gets as inputs, by asset, without the results.
 func (s *Store) TaskInputs(ctx context.Context, key TaskKey) ([]UpstreamResult, error) {
 	var inputs []UpstreamResult
 	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
@@ -95,7 +95,7 @@ func (s *Store) TaskInputs(ctx context.Context, key TaskKey) ([]UpstreamResult, 
 	return inputs, err
 }
 
-// InheritedIDs is what a task inherits as its row keeps it: run, task, run, task and so on.
+// InheritedIDs is the column of inherited tasks: run, task, run, task and so on.
 func InheritedIDs(inherited []run.Inherited) []uuid.UUID {
 	var ids []uuid.UUID
 	for _, from := range inherited {
@@ -104,7 +104,7 @@ func InheritedIDs(inherited []run.Inherited) []uuid.UUID {
 	return ids
 }
 
-// inheritedFrom reads such a column. Half a pair is left out, and found by verify.
+// inheritedFrom parses the column of inherited tasks. It omits an incomplete pair, which verify reports.
 func inheritedFrom(tenant uuid.UUID, ids []uuid.UUID) []TaskKey {
 	var keys []TaskKey
 	for ; len(ids) > 1; ids = ids[2:] {

@@ -8,9 +8,9 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// CheckURL refuses the URL of a database that cannot be read, in words that contain no part of
-// it: a password with an unescaped @ or / is taken apart in the wrong place, and its parts are
-// then a host, a port or a database to the driver, which names these in its errors.
+// CheckURL rejects an invalid database URL with an error that contains no part of it: the driver
+// splits a password with an unescaped @ or / in the wrong place and names its parts as host, port
+// or database in its errors.
 func CheckURL(field, url string) error {
 	refuse := func(message string) error {
 		return fault.New(fault.InvalidArgument, message, fault.Field(field),
@@ -25,7 +25,7 @@ func CheckURL(field, url string) error {
 			return refuse("the user or the password has a character that is not escaped")
 		}
 	}
-	if _, err := pgxpool.ParseConfig(url); err != nil { // its text may have parts of the password
+	if _, err := pgxpool.ParseConfig(url); err != nil { // its text may contain parts of the password
 		return refuse("is not the URL of a database")
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Explain reads one moment in two roles: mine as the tenant, which sees its own rows and nobody
-// else's, then all as the engine, for what the loops see. It writes nothing and locks nothing.
+// Explain reads one moment in two roles: mine as the tenant, which sees its own rows only, then all
+// as the engine, which sees the rows of all tenants. It writes nothing and locks nothing.
 func (s *Store) Explain(ctx context.Context, owner id.Tenant, mine, all func(ctx context.Context, tx *Tx) error) error {
 	return s.tenantSnapshot(owner)(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := mine(ctx, tx); err != nil {
@@ -30,14 +30,14 @@ func (s *Store) Explain(ctx context.Context, owner id.Tenant, mine, all func(ctx
 	})
 }
 
-// Run reads a run as its tenant sees it.
+// Run reads a run as its tenant.
 func (tx *Tx) Run(ctx context.Context, key RunKey) (RunView, error) { return tx.getRun(ctx, key) }
 
-// Task reads a task as its tenant sees it.
+// Task reads a task as its tenant.
 func (tx *Tx) Task(ctx context.Context, key TaskKey) (TaskView, error) { return tx.getTask(ctx, key) }
 
-// UnmetUpstream are tasks that a task waits for and that have not succeeded, up to most, in the
-// order of the plan.
+// UnmetUpstream returns up to most upstreams of a task that have not succeeded, in the order of the
+// plan.
 func (tx *Tx) UnmetUpstream(ctx context.Context, key TaskKey, most int) ([]UpstreamTask, error) {
 	return list(func(r db.UnmetUpstreamRow) UpstreamTask {
 		return UpstreamTask{
@@ -48,7 +48,7 @@ func (tx *Tx) UnmetUpstream(ctx context.Context, key TaskKey, most int) ([]Upstr
 	}))
 }
 
-// PauseOf is the pause of an asset; nil if it goes on.
+// PauseOf returns the pause of an asset; nil if it is not paused.
 func (tx *Tx) PauseOf(ctx context.Context, owner id.Tenant, workspace id.Workspace, asset string) (*AssetPause, error) {
 	rows, err := tx.q.PauseOfAsset(ctx, db.PauseOfAssetParams{TenantID: owner.UUID, WorkspaceID: workspace.UUID, Asset: asset})
 	if err != nil || len(rows) == 0 {
@@ -58,24 +58,23 @@ func (tx *Tx) PauseOf(ctx context.Context, owner id.Tenant, workspace id.Workspa
 	return &pause, nil
 }
 
-// TasksIn is how many tasks of a run are in a state, and which has been there longest.
+// TasksIn counts the tasks of a run in a state, with the one that has been in it longest.
 type TasksIn struct {
 	State  run.TaskState
 	Tasks  int
 	Oldest id.Task
 }
 
-// WhereTasksAre says how many tasks of a run that have not ended are in which state.
+// WhereTasksAre counts the live tasks of a run by state.
 func (tx *Tx) WhereTasksAre(ctx context.Context, key RunKey) ([]TasksIn, error) {
 	return list(func(r db.WhereTasksAreRow) TasksIn {
 		return TasksIn{State: run.TaskState(r.State), Tasks: int(r.Tasks), Oldest: id.Of[id.Task](r.TaskID)}
 	})(tx.q.WhereTasksAre(ctx, db.WhereTasksAreParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID}))
 }
 
-// LookShares is what a round of admission will read once it has taken in what other
-// transactions have left for it, up to so many notes, and the share of own besides. How many
-// shares of each pool are read says mosts. What attempts have taken is not folded into the
-// durations of their assets: the next costs may differ by that.
+// LookShares returns the shares that the next round of admission will read after it has folded up to
+// mostNotes settlements, and the share own. Function mosts decides how many shares of each pool are
+// read. The durations of assets are not updated: the next costs may differ by that.
 func (tx *Tx) LookShares(ctx context.Context, own ShareKey, alive time.Duration, mostQueued, mostNotes int, mosts func(ReadyPools) []int32) ([]ReadyShare, error) {
 	rows, err := tx.q.UnfoldedSettlements(ctx, int32(mostNotes)) //nolint:gosec // a batch size
 	if err != nil {
@@ -104,10 +103,10 @@ func (tx *Tx) LookShares(ctx context.Context, own ShareKey, alive time.Duration,
 	return notes.fold(pools, heads, known), nil
 }
 
-// unfolded is what FoldSettlements will take in, by what it is about.
+// unfolded are the settlements that FoldSettlements will fold, by tenant, pool and share.
 type unfolded struct {
 	own     ShareKey
-	tenants map[id.Tenant]int // tasks that are in flight no longer
+	tenants map[id.Tenant]int // tasks that have left flight
 	freed   map[id.Tenant]bool
 	left    map[string]int // likewise, by pool
 	owed    map[ShareKey]float64
@@ -132,8 +131,8 @@ func unfoldedNotes(rows []db.UnfoldedSettlementsRow, own ShareKey) unfolded {
 	return u
 }
 
-// fold does in memory what FoldSettlements does: the shares that notes are about replace those
-// that were read, and join if they begin to wait.
+// fold does in memory what FoldSettlements does: the shares with settlements replace those that
+// were read, and join if they begin to wait.
 func (u unfolded) fold(pools ReadyPools, heads []ReadyShare, known []db.SharesOfTenantsRow) []ReadyShare {
 	fronts := map[string]float64{}
 	rooms := map[string]PoolRoom{}
@@ -172,8 +171,8 @@ func (u unfolded) fold(pools ReadyPools, heads []ReadyShare, known []db.SharesOf
 	return shares
 }
 
-// LookReady reads what TakeReady would lock, and TakeOldest if oldest is set, and says which of
-// the tasks are of paused assets.
+// LookReady reads the tasks that TakeReady would lock, or TakeOldest if oldest is set, and returns
+// which of them belong to paused assets.
 func (tx *Tx) LookReady(ctx context.Context, shares []ReadyShare, mosts []int32, oldest bool) (tasks []ReadyTask, paused map[id.Task]bool, err error) {
 	paused = map[id.Task]bool{}
 	if len(shares) == 0 {
@@ -206,15 +205,15 @@ func (tx *Tx) LookReady(ctx context.Context, shares []ReadyShare, mosts []int32,
 	}), paused, err
 }
 
-// ReadyPlace is where a ready task is among those of its tenant in its pool, counted up to most.
+// ReadyPlace is the position of a ready task among those of its tenant in its pool.
 type ReadyPlace struct {
-	Held        bool // it is out of the order: its asset is paused, or it lacks a worker
+	Held        bool // its asset is paused, or it lacks a worker
 	LacksWorker bool // no live worker could run it
-	Ahead       int  // come before it by priority and age
-	Older       int  // are ready longer
+	Ahead       int  // tasks before it by priority and age, counted up to a limit
+	Older       int  // tasks that are ready longer, counted up to a limit
 }
 
-// ReadyPlace reads where a ready task is.
+// ReadyPlace reads the position of a ready task.
 func (tx *Tx) ReadyPlace(ctx context.Context, key TaskKey, most int) (ReadyPlace, error) {
 	row, err := tx.q.ReadyPlace(ctx, db.ReadyPlaceParams{
 		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: int32(most), //nolint:gosec // a bound
@@ -222,7 +221,7 @@ func (tx *Tx) ReadyPlace(ctx context.Context, key TaskKey, most int) (ReadyPlace
 	return ReadyPlace{Held: row.Held, LacksWorker: row.LacksWorker, Ahead: int(row.Ahead), Older: int(row.Older)}, err
 }
 
-// QueuePlace is how many tasks come before a queued one in its pool, counted up to most.
+// QueuePlace counts the tasks before a queued one in its pool, up to most.
 func (tx *Tx) QueuePlace(ctx context.Context, key TaskKey, most int) (int, error) {
 	ahead, err := tx.q.QueuePlace(ctx, db.QueuePlaceParams{
 		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, TaskID: key.Task.UUID, Most: int32(most), //nolint:gosec // a bound
@@ -230,8 +229,8 @@ func (tx *Tx) QueuePlace(ctx context.Context, key TaskKey, most int) (int, error
 	return int(ahead), err
 }
 
-// PoolWorkers is what the workers of a pool can hold that were seen since, and how much of that
-// they hold already, of whichever pool.
+// PoolWorkers returns the capacity of the workers of a pool that were seen since a time, and how many
+// tasks of any pool they hold.
 func (tx *Tx) PoolWorkers(ctx context.Context, pool string, since time.Time) (capacity Capacity, busy int, err error) {
 	row, err := tx.q.PoolWorkers(ctx, db.PoolWorkersParams{Pool: pool, Since: since, Leases: MaxDepth})
 	return Capacity{Workers: int(row.Workers), Slots: int(row.Slots)}, int(row.Busy), err
@@ -242,13 +241,13 @@ func (tx *Tx) LookRuns(ctx context.Context, keys []RunKey) ([]run.Run, error) {
 	return tryList(runFromRow)(tx.q.LookRuns(ctx, db.LookRunsParams{TenantIds: column(keys, RunKey.tenantID), Ids: column(keys, RunKey.runID)}))
 }
 
-// StartPlace is how many runs of its tenant start before one that waits, counted up to most.
+// StartPlace counts the runs of its tenant that start before a waiting run, up to most.
 func (tx *Tx) StartPlace(ctx context.Context, key RunKey, most int) (int, error) {
 	ahead, err := tx.q.StartPlace(ctx, db.StartPlaceParams{TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Most: int32(most)}) //nolint:gosec // a bound
 	return int(ahead), err
 }
 
-// DutyOf is who holds a duty, and until when unless it is renewed.
+// DutyOf reads the holder of a duty and its expiry.
 func (tx *Tx) DutyOf(ctx context.Context, name string) (DutyView, error) {
 	rows, err := tx.q.Duties(ctx)
 	for _, r := range rows {
@@ -259,8 +258,8 @@ func (tx *Tx) DutyOf(ctx context.Context, name string) (DutyView, error) {
 	return DutyView{Duty: Duty{Name: name}}, err
 }
 
-// FirstTaskIn is the first task of a run, in the order of its plan, that is in a state; nil if
-// none is.
+// FirstTaskIn returns the first task of a run in a state, in the order of the plan; nil if there is
+// none.
 func (tx *Tx) FirstTaskIn(ctx context.Context, key RunKey, state run.TaskState) (*TaskView, error) {
 	rows, err := tx.q.ListTasks(ctx, db.ListTasksParams{
 		TenantID: key.Tenant.UUID, RunID: key.Run.UUID, States: []int16{int16(state)}, After: BeforeFirst, Most: 1,

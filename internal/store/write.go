@@ -14,49 +14,49 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// Changes are the difference that one transaction makes: new rows, moves between queue
-// tables, changed runs, and the events that say why.
+// Changes are the changes of one transaction: new rows, moves between queue tables, changed runs,
+// and the events that explain them.
 type Changes struct {
 	Now         time.Time
-	NewRuns     []run.Run // those with a lock hold it already: see TakeLocks
+	NewRuns     []run.Run // runs with a lock hold it already: see TakeLocks
 	NewTasks    []NewTask
 	NewEdges    []Edge
 	Moves       []Move
 	ChangedRuns []run.Run
-	LiveRuns    []run.Run // of the changed ones and those with a lock: which start, wait or are being cancelled
-	EndedRuns   []RunKey  // of the changed ones: which are live no longer
+	LiveRuns    []run.Run // changed runs, and runs with a lock, that start, wait or are being cancelled
+	EndedRuns   []RunKey  // changed runs that have ended
 	Events      []event.Event
-	OpenCones   []RunKey // runs whose cone of skipped tasks goes on in another transaction
+	OpenCones   []RunKey // runs whose cone of skipped tasks continues in another transaction
 	CloseCones  []RunKey
-	Reschedule  []run.Task         // leases that the reaper looks at again at another time
-	Charges     []Charge           // what a round of admission does to shares
-	Clocks      map[string]float64 // of pools, after that round
+	Reschedule  []run.Task         // leases with another time for the reaper's next check
+	Charges     []Charge           // charges of a round of admission
+	Clocks      map[string]float64 // clocks of pools after that round
 	Settlements []Settlement
-	Results     []ConfigResult // of runs that have ended, for their configs
-	Looked      []run.Run      // whose start nobody needs to look at again
-	Deltas      []RunDelta     // what runs that ended, and breaches, add to the totals
+	Results     []ConfigResult // results of ended runs for their configs
+	Looked      []run.Run      // runs whose start needs no other check
+	Deltas      []RunDelta     // additions to the totals by ended runs and breaches
 }
 
-// NewTask is a task as its run makes it.
+// NewTask is a task that a run creates.
 type NewTask struct {
 	Key  TaskKey
 	Spec run.TaskSpec
 }
 
-// Edge says that Task waits for Upstream.
+// Edge is an edge of the plan: Task waits for Upstream.
 type Edge struct {
 	Key      RunKey
 	Upstream id.Task
 	Task     id.Task
 }
 
-// Move is a task whose row changed: From is its state as it was loaded, 0 if it is new.
+// Move is a changed task: From is its state before, 0 if it is new.
 type Move struct {
 	From run.TaskState
 	Task run.Task
 }
 
-// Apply collects the statements that make the changes: one for each table touched.
+// Apply collects the statements for the changes: one for each table.
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
 		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.chargeShares, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements, tx.insertConfigResults,
@@ -156,8 +156,8 @@ func (tx *Tx) insertTasks(ctx context.Context, c Changes) error {
 	})
 }
 
-// upstreamsOf turns the places that new tasks wait for into ids. A plan's tasks are made
-// together, in the order of their places.
+// upstreamsOf converts the upstream indexes of new tasks to ids. The tasks of a plan are created
+// together, in the order of their indexes.
 func upstreamsOf(rows []NewTask) ([]string, error) {
 	texts := make([]string, len(rows))
 	for i, t := range rows {
@@ -174,7 +174,7 @@ func upstreamsOf(rows []NewTask) ([]string, error) {
 	return texts, nil
 }
 
-// idsText spells an array of ids, "" for none.
+// idsText is an array of ids as text, "" for none.
 func idsText(ids []uuid.UUID) string {
 	if len(ids) == 0 {
 		return ""
@@ -275,7 +275,7 @@ func (tx *Tx) writeCones(ctx context.Context, c Changes) error {
 	})
 }
 
-// anyRows marks a statement that may touch any number of rows.
+// anyRows marks a statement that may change any number of rows.
 const anyRows = -1
 
 func (tx *Tx) reschedule(ctx context.Context, c Changes) error {
@@ -290,7 +290,7 @@ func (tx *Tx) reschedule(ctx context.Context, c Changes) error {
 	})
 }
 
-// leaseDue is when the reaper must look at a lease: at its expiry or its deadline.
+// leaseDue is when the reaper must check a lease: at its expiry or its deadline.
 func leaseDue(t run.Task) time.Time {
 	if !t.Deadline.IsZero() && t.Deadline.Before(t.ExpiresAt) {
 		return t.Deadline

@@ -53,7 +53,6 @@ var unreviewed = []string{
 	"examples",
 	"internal/base",
 	"internal/domain",
-	"internal/store",
 	"internal/engine",
 	"internal/loops",
 	"internal/edge/api",

@@ -106,7 +106,7 @@ func addProgress(out *servov1.Attempt, of run.Attempt, kept store.AttemptProgres
 			ended = of.EndedAt
 		}
 		out.Stages = append(out.Stages, &servov1.Stage{
-			Phase: stage.Phase, Stage: stage.Stage, StartedAt: timestamp(stage.StartedAt), EndedAt: timestamp(ended), Count: stage.Stands,
+			Phase: stage.Phase, Stage: stage.Stage, StartedAt: timestamp(stage.StartedAt), EndedAt: timestamp(ended), Count: stage.Count,
 		})
 	}
 }

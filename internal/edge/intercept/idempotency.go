@@ -79,7 +79,7 @@ func (c *Chain) idempotent(ctx context.Context, method string, req any, handler 
 
 // run runs a call without a stored answer, and stores its answer.
 func (c *Chain) run(ctx context.Context, method string, call store.Call, req any, handler grpc.UnaryHandler) (any, error) {
-	pending := c.store.Claim(call)
+	pending := c.store.CallTx(call)
 	defer pending.Abandon(ctx) // after an error, a panic or a cancellation nothing remains
 	inside := ctx
 	if !inSteps(method) {
@@ -94,7 +94,7 @@ func (c *Chain) run(ctx context.Context, method string, call store.Call, req any
 		}
 	}
 	pending.Abandon(ctx)
-	if pending.Twin() {
+	if pending.Duplicate() {
 		return c.awaitTwin(ctx, method, call)
 	}
 	// A concurrent call with the same key may have succeeded, and so may a commit whose confirmation
@@ -109,7 +109,7 @@ func (c *Chain) run(ctx context.Context, method string, call store.Call, req any
 }
 
 // keep stores an answer without its secrets, in the transaction of the effect.
-func (c *Chain) keep(ctx context.Context, pending *store.Claim, answer any) (bool, error) {
+func (c *Chain) keep(ctx context.Context, pending *store.CallTx, answer any) (bool, error) {
 	message, ok := answer.(proto.Message)
 	if !ok {
 		return false, fmt.Errorf("cannot store an answer of type %T", answer)

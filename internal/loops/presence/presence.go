@@ -92,7 +92,7 @@ func (p *Presence) Stop(ctx context.Context) error {
 func (p *Presence) renew(ctx context.Context) (more bool, err error) {
 	workers, heard, news := p.engine.SeenWorkers()
 	others, err := p.store.RenewPresence(ctx, store.Presence{
-		Name: p.config.Name, Version: p.config.Version, StartedAt: p.start, Workers: workers, Heard: heard,
+		Name: p.config.Name, Version: p.config.Version, StartedAt: p.start, Workers: workers, Alive: heard,
 	})
 	if err != nil {
 		return false, err

@@ -1,10 +1,10 @@
--- Admission: what is ready, by tenant and pool, and what each tenant has of a pool.
+-- Admission: ready tasks by tenant and pool, and the shares of tenants in pools.
 
 -- name: FoldSettlements :one
--- Takes in what other transactions have left for admission: tasks that have become ready, that
--- are in flight no longer, and what attempts have really taken. The mean of an asset leans to
--- what was seen last. A tenant that begins to wait, or has room in its quota again, joins as
--- fair.Join says. Only the holder of the duty writes shares, so what is read here is current.
+-- Folds the settlements of other transactions: tasks that became ready or left flight, and the real
+-- duration of attempts. The mean of an asset gives recent attempts more weight. A tenant that begins
+-- to wait, or is below its quota again, joins by the rule of fair.Join. Only the holder of the duty
+-- writes shares, so the rows that are read here are current.
 WITH gone AS (
     DELETE FROM servo.settlements
     WHERE  ctid = ANY (ARRAY(SELECT s.ctid FROM servo.settlements s ORDER BY s.id LIMIT @most::int))
@@ -56,8 +56,8 @@ WITH gone AS (
 SELECT count(*)::int AS folded FROM gone;
 
 -- name: RecountShares :exec
--- Counts anew what is in flight. What has left and is not folded in yet will be taken off when
--- it is, so it is added here; one statement sees one moment of both.
+-- Counts the tasks in flight again. Settlements that are not folded yet will be subtracted later, so
+-- they are added here; one statement sees one moment of both.
 WITH counted AS (
     SELECT c.tenant_id, c.pool, sum(c.n)::int AS n
     FROM   (SELECT q.tenant_id, q.pool, count(*) AS n FROM servo.pool_q q GROUP BY 1, 2
@@ -76,8 +76,8 @@ SET    in_flight = excluded.in_flight, updated_at = excluded.updated_at
 WHERE  s.in_flight <> excluded.in_flight;
 
 -- name: RenoteReady :exec
--- Notes anew who waits, for the next fold: tenants with ready tasks that are not marked, a jump
--- along the index for each tenant and pool, and tenants whose quota was used up.
+-- Inserts settlements again for the next fold: for tenants with ready tasks that are not marked as
+-- waiting, with one index lookup for each tenant and pool, and for tenants whose quota was used up.
 WITH RECURSIVE found AS (
     (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
     UNION ALL
@@ -96,8 +96,8 @@ UNION ALL
 SELECT DISTINCT s.tenant_id, '', '', 0, 0, 0::float8, 0::float8, false FROM servo.shares s WHERE s.over_quota;
 
 -- name: ReadyPools :many
--- The pools that somebody waits for, and those asked for, with what bounds them: their own
--- limit, what is queued, and how many tasks the workers can hold that were seen lately.
+-- The pools with waiting tenants, and the given ones, with their own limit, the queued tasks, and
+-- the capacity of their live workers.
 WITH RECURSIVE found AS (
     (SELECT s.pool FROM servo.shares s WHERE s.waits AND NOT s.over_quota ORDER BY s.pool LIMIT 1)
     UNION ALL
@@ -119,8 +119,8 @@ JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.sha
 ORDER  BY p.pool;
 
 -- name: HeadShares :many
--- The tenants that are served next in each pool, at most so many of each, and what bounds them.
--- Tenants that may not use the pool are passed over.
+-- The tenants that are served next in each pool, up to a number for each pool, and their limits.
+-- Tenants that may not use the pool are skipped.
 SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, f.even_at::float8 AS even_at, f.admitted::bigint AS admitted,
        t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses
 FROM   (SELECT unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
@@ -133,14 +133,14 @@ JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.sha
 ORDER  BY f.pool, f.even_at, f.tenant_id;
 
 -- name: AdmissionWork :one
--- Whether there is anything to do at all, at the cost of three looks at the head of an index.
+-- Whether admission has work: three index lookups.
 SELECT ((SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1) IS NOT NULL)::bool AS ready,
        ((SELECT s.id FROM servo.settlements s ORDER BY s.id LIMIT 1) IS NOT NULL)::bool AS notes,
        ((SELECT l.tenant_id FROM servo.live_runs l WHERE l.pending ORDER BY l.tenant_id LIMIT 1) IS NOT NULL)::bool AS starts;
 
 -- name: TakeReady :many
--- The tasks that come next of each tenant and pool, without waiting for anybody, with what
--- their assets take by experience.
+-- The next tasks of each tenant and pool, with the usual duration of their assets. Skips locked
+-- rows.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
@@ -152,8 +152,8 @@ JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
 LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
 
 -- name: TakeOldest :many
--- The tasks that are ready longest of each tenant and pool, whatever their priority: the first of
--- each priority, and of these the oldest.
+-- The oldest ready tasks of each tenant and pool, of any priority: the first tasks of each priority,
+-- and the oldest of these.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
@@ -169,8 +169,8 @@ JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
 LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
 
 -- name: PausedTasks :many
--- Those of the tasks whose asset is paused. The pauses stay as they are until the commit, so
--- that a resume comes before or after.
+-- Those of the tasks whose asset is paused. The pauses are locked until the commit, so that a resume
+-- happens before or after.
 SELECT n.run_id::uuid AS run_id, n.task_id::uuid AS task_id
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id,
                unnest(@assets::text[]) AS asset) AS n
@@ -187,8 +187,8 @@ WHERE  ctid = ANY (ARRAY(
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: ChargeShares :exec
--- Executed after the tasks were moved: a share waits if ready tasks are left, those among them
--- that another transaction has locked. What becomes ready meanwhile leaves a note.
+-- Executed after the tasks were moved: a share waits if ready tasks are left, including tasks that
+-- another transaction has locked. Tasks that become ready meanwhile leave a settlement.
 INSERT INTO servo.shares AS s (tenant_id, pool, in_flight, admitted, even_at, over_quota, waits, updated_at)
 SELECT n.tenant_id, n.pool, n.added, n.added, n.even_at, n.over_quota,
        EXISTS (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND q.pool = n.pool AND NOT q.held), @now::timestamptz

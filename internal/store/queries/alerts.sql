@@ -1,12 +1,11 @@
--- Alerts: what the rules ask, and what becomes of the answers.
+-- Alerts: their conditions, changes and messages.
 
 -- name: TryWatch :one
--- Who looks, looks alone: two would raise the same.
+-- One transaction at a time evaluates alerts: two would raise the same alert.
 SELECT pg_try_advisory_xact_lock(hashtextextended('servo.alerts', 0))::bool AS alone;
 
 -- name: Conditions :many
--- Everything that holds now and that somebody must hear of. Each part reads an index of what
--- is wrong.
+-- All conditions that currently need an alert. Each part reads an index of rows with a problem.
 SELECT c.kind::text AS kind, c.tenant_id::uuid AS tenant_id, c.about_id::uuid AS about_id, c.workspace::text AS workspace, c.name::text AS name,
        c.count::int AS count, coalesce(c.since, @now::timestamptz)::timestamptz AS since, c.reason::text AS reason
 FROM  (
@@ -55,7 +54,7 @@ FROM  (
     JOIN   LATERAL (SELECT y.name FROM servo.tenants y WHERE y.id = t.tenant_id OFFSET 0) AS n ON true) AS c;
 
 -- name: OldestDue :one
--- Since when the most overdue config is due; the far future if none is.
+-- The due time of the most overdue config; the far future if none is due.
 SELECT coalesce((SELECT c.due_at FROM servo.configs c WHERE c.due_at IS NOT NULL ORDER BY c.due_at LIMIT 1), '9999-12-31 00:00:00+00')::timestamptz AS due_at;
 
 -- name: OpenAlerts :many
@@ -73,7 +72,7 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS
 WHERE  a.tenant_id = ANY (ARRAY[n.tenant_id]) AND a.id = n.id;
 
 -- name: ChannelsOf :many
--- The channels of tenants; that of zeros has those of the installation.
+-- The channels of tenants; the zero tenant has those of the installation.
 SELECT c.tenant_id, c.id, c.version, c.name, c.url, c.severity, c.created_by, c.created_at, c.deleted_at
 FROM   (SELECT DISTINCT unnest(@tenant_ids::uuid[]) AS tenant_id) AS n
 JOIN   LATERAL (SELECT x.tenant_id, x.id, x.version, x.name, x.url, x.severity, x.created_by, x.created_at, x.deleted_at
@@ -86,12 +85,12 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@alert_ids::uuid[]), unnest(@changes:
        @now::timestamptz, @now::timestamptz;
 
 -- name: DeliveriesDue :one
--- Whether anything is to be sent, at the cost of one look at the head of an index.
+-- Whether a message is due: one index lookup.
 SELECT coalesce((SELECT d.due_at FROM servo.alert_deliveries d WHERE d.due_at IS NOT NULL ORDER BY d.due_at LIMIT 1) <= servo.clock(), false)::bool AS due;
 
 -- name: TakeDeliveries :many
--- Messages that are due, for whoever takes them until the lease is over. The end of an alert
--- waits for its beginning: it is looked at again when that is, and is not ours.
+-- Leases messages that are due. The message about an alert's end waits for the one about its
+-- beginning: it is rescheduled and not leased.
 UPDATE servo.alert_deliveries d
 SET    due_at = coalesce(n.first_due_at + interval '1 millisecond', @until::timestamptz),
        tries = d.tries + CASE WHEN n.first_due_at IS NULL THEN 1 ELSE 0 END
@@ -104,7 +103,7 @@ WHERE  d.tenant_id = ANY (ARRAY[n.tenant_id]) AND d.alert_id = n.alert_id AND d.
 RETURNING d.tenant_id, d.alert_id, d.change, d.channel_tenant_id, d.channel_id, d.created_at, d.tries, (n.first_due_at IS NULL)::bool AS ours;
 
 -- name: Messages :many
--- What is sent: alerts with the channels that hear of them.
+-- The contents of messages: alerts with their channels.
 SELECT a.tenant_id, a.id, a.version, a.kind, a.severity, a.about_id, a.name, a.message, a.raised_at, a.resolved_at,
        c.id AS channel_id, c.name AS channel, c.url, c.secret, c.deleted_at, coalesce(t.name, '')::text AS tenant
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@alert_ids::uuid[]) AS alert_id,
@@ -114,15 +113,15 @@ JOIN   LATERAL (SELECT * FROM servo.alert_channels x WHERE x.tenant_id = n.chann
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true;
 
 -- name: SettleDelivery :execrows
--- What came of a try: delivered, given up, or tried again at a time. Whoever comes after its
--- lease was over changes nothing that another has settled.
+-- The result of a delivery attempt: delivered, dropped, or retried at a time. After its lease has
+-- ended, a server changes nothing that another has settled.
 UPDATE servo.alert_deliveries d
 SET    due_at = sqlc.narg('due_at')::timestamptz, delivered_at = sqlc.narg('delivered_at')::timestamptz, error = @error::text
 WHERE  d.tenant_id = @tenant_id::uuid AND d.alert_id = @alert_id::uuid AND d.channel_id = @channel_id::uuid AND d.change = @change::smallint
 AND    d.tries = @tries::int AND d.delivered_at IS NULL;
 
 -- name: ReleaseDelivery :exec
--- The end of an alert may go once its beginning has.
+-- The message about an alert's end is due once the one about its beginning is settled.
 UPDATE servo.alert_deliveries d
 SET    due_at = @now::timestamptz
 WHERE  d.tenant_id = @tenant_id::uuid AND d.alert_id = @alert_id::uuid AND d.channel_id = @channel_id::uuid AND d.change = 2
@@ -133,7 +132,7 @@ INSERT INTO servo.alert_channels (tenant_id, id, version, name, url, severity, s
 VALUES (@tenant_id::uuid, @id::uuid, 1, @name::text, @url::text, @severity::smallint, @secret::bytea, @created_by::text, @now::timestamptz);
 
 -- name: ChannelSecret :one
--- A channel with the secret that its messages are signed with, to send one at once.
+-- A channel with the secret that signs its messages, to send a test message.
 SELECT c.id, c.name, c.url, c.severity, c.secret
 FROM   servo.alert_channels c
 WHERE  c.tenant_id = @tenant_id::uuid AND c.name = @name::text AND c.deleted_at IS NULL;

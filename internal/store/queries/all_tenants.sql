@@ -1,10 +1,10 @@
--- What operators read across tenants. The role says whose rows these are: under the role of the
--- engine those of all, under the role of a tenant its own. Each statement walks an index and
--- stops: what it costs depends on the page and on what is live, not on what has been.
+-- Reads for operators across tenants. The role decides which rows they see: under the engine's role
+-- those of all tenants, under a tenant's role its own. Each statement walks an index and stops: its
+-- cost depends on the page and on live rows, not on the history.
 
 -- name: EnterAllTenants :exec
--- The role of the engine with the plans of a tenant: along keys, for the arguments that there are,
--- and in the order of an index, so that a page ends the walk.
+-- The role of the engine with the plans of a tenant: along keys, for the actual arguments, and in
+-- the order of an index, so that the scan ends with the page.
 SELECT set_config('role', 'servo_engine', true),
        set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
@@ -15,7 +15,7 @@ SELECT set_config('role', 'servo_engine', true),
        set_config('plan_cache_mode', 'force_custom_plan', true);
 
 -- name: RunsOfAll :many
--- The newest first, before a place.
+-- The newest first, before a position.
 SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
@@ -29,7 +29,7 @@ ORDER  BY r.created_at DESC, r.id DESC
 LIMIT  @most::int;
 
 -- name: RunsOfAllBound :many
--- How far back a filter is tried in one page: when the run was made that is so many runs back.
+-- How far back a filter is applied in one page: the time of creation of the run that many runs back.
 SELECT r.created_at FROM servo.runs r
 WHERE  r.created_at >= @from_at::timestamptz AND r.created_at < @to_at::timestamptz AND r.created_at <= @before_at::timestamptz
 ORDER  BY r.created_at DESC
@@ -41,8 +41,8 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]
 JOIN   LATERAL (SELECT x.* FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.run_id OFFSET 0) AS r ON true;
 
 -- name: LateNow :many
--- Live runs that should have begun and have not, the longest first. Whether one has begun is
--- seen by its tasks: one that was started, or tried before, or has ended.
+-- Live runs that should have begun and have not, the latest first. A run has begun if one of its
+-- tasks was started, was attempted before, or has ended.
 SELECT l.tenant_id, l.run_id, w.name AS workspace, coalesce(c.name, '')::text AS config, r.start_by::timestamptz AS start_by
 FROM   (SELECT a.tenant_id, a.run_id, a.workspace_id, a.config_id
         FROM   ((SELECT x.tenant_id, x.run_id, x.workspace_id, x.config_id FROM servo.live_runs x
@@ -63,7 +63,7 @@ ORDER  BY r.start_by, l.run_id
 LIMIT  @most::int;
 
 -- name: RunningNow :many
--- Runs that have started and not ended, the oldest first, with what was reported last of their tasks.
+-- Runs that have started and not ended, the oldest first, with the last reported progress of their tasks.
 SELECT l.tenant_id, l.run_id, l.workspace, coalesce(c.name, '')::text AS config, coalesce(p.task_id, '00000000-0000-0000-0000-000000000000')::uuid AS task_id,
        coalesce(p.asset, '')::text AS asset, coalesce(p.phase, '')::text AS phase, coalesce(p.stage, '')::text AS stage, coalesce(p.fraction, 0)::real AS fraction,
        coalesce(p.records_extracted, 0)::bigint AS records_extracted, coalesce(p.records_transformed, 0)::bigint AS records_transformed,
@@ -104,7 +104,7 @@ ORDER  BY c.tenant_id, c.id
 LIMIT  @most::int;
 
 -- name: RecentSlots :many
--- What became of the last slots of each config of a page.
+-- The outcomes of the last slots of each config of a page.
 SELECT n.config_id::uuid AS config_id, s.at::timestamptz AS at, s.slots::bigint AS slots, s.outcome::smallint AS outcome, coalesce(s.run_id, '00000000-0000-0000-0000-000000000000')::uuid AS run_id, coalesce(r.state, 0)::smallint AS state
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@config_ids::uuid[]) AS config_id) AS n
 JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id FROM servo.slots x
@@ -115,7 +115,7 @@ JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id FROM
 LEFT   JOIN LATERAL (SELECT z.state FROM servo.runs z WHERE z.tenant_id = n.tenant_id AND z.id = s.run_id AND s.outcome = 1 OFFSET 0) AS r ON true;
 
 -- name: EventsNewest :many
--- The log against its order, before a place and down to a bound.
+-- The log in descending order, before a position and down to a bound.
 SELECT f.tx::bigint AS tx, f.position, f.tenant_id, f.run_id, f.subject::text AS subject, f.version, f.recorded_at, f.type, f.actor, f.trace, f.data
 FROM   (
         (SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
@@ -144,14 +144,14 @@ ORDER  BY f.tx DESC, f.position DESC
 LIMIT  @most::int;
 
 -- name: EventsFloor :one
--- How far back a filter is tried in one page: the transaction of the event that is so many back.
+-- How far back a filter is applied in one page: the transaction of the event that many events back.
 SELECT greatest(
     coalesce((SELECT (e.txid::text)::bigint FROM servo.run_events e WHERE e.txid <= (@tx::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET @walk::int), 0),
     coalesce((SELECT (e.txid::text)::bigint FROM servo.entity_events e WHERE e.txid <= (@tx::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET @walk::int), 0),
     coalesce((SELECT (e.txid::text)::bigint FROM servo.platform_events e WHERE e.txid <= (@tx::text)::xid8 ORDER BY e.txid DESC LIMIT 1 OFFSET @walk::int), 0))::bigint AS tx;
 
 -- name: ListAllOpenAlerts :many
--- Those of all tenants that are open, the newest first.
+-- The open alerts of all tenants, the newest first.
 SELECT sqlc.embed(a), coalesce(t.name, '')::text AS tenant
 FROM   servo.alerts a
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.tenants x WHERE x.id = a.tenant_id OFFSET 0) AS t ON true

@@ -1,5 +1,5 @@
 -- name: TryLockCall :one
--- One call with a key at a time. Whoever does not get it leaves, and waits without a transaction.
+-- One call with a key at a time. A call that does not get the lock ends its transaction and waits.
 SELECT pg_try_advisory_xact_lock(hashtextextended('servo.call ' || (@tenant_id::uuid)::text || ' ' || @key::text, 0))::bool AS alone;
 
 -- name: AnsweredCall :one
@@ -8,7 +8,7 @@ FROM   servo.answered_calls c
 WHERE  c.tenant_id = @tenant_id::uuid AND c.key = @key::text AND c.created_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @keep::float8);
 
 -- name: InsertAnsweredCall :execrows
--- A key whose time is over is there until somebody forgets it, or uses it again.
+-- The row of an expired key stays until it is deleted, or replaced by a call with the same key.
 INSERT INTO servo.answered_calls AS c (tenant_id, key, method, digest, answer, created_at)
 VALUES (@tenant_id::uuid, @key::text, @method::text, @digest::bytea, @answer::bytea, servo.clock())
 ON CONFLICT (tenant_id, key) DO UPDATE

@@ -1,10 +1,10 @@
--- What workers can run, and tasks that none of them can.
+-- The capabilities of workers, and tasks that none of them can run.
 --
 -- A worker is live if it was seen within `alive`. A pool without live workers accepts every task,
--- up to the length of a queue without workers: its first worker finds something to do.
+-- up to the length of a queue without workers: its first worker finds tasks.
 
 -- name: SeeCapabilities :exec
--- In the order of the key, as two servers may have seen the same.
+-- In the order of the key, since two servers may write the same lists.
 INSERT INTO servo.capability_sets AS c (digest, capabilities, seen_at)
 SELECT n.digest, ARRAY(SELECT jsonb_array_elements_text(n.capabilities)), @now::timestamptz
 FROM   (SELECT unnest(@digests::text[]) AS digest, unnest(@capabilities::text[])::jsonb AS capabilities ORDER BY 1) AS n
@@ -14,7 +14,7 @@ ON CONFLICT (digest) DO UPDATE SET seen_at = excluded.seen_at WHERE c.seen_at < 
 SELECT c.digest, c.capabilities FROM servo.capability_sets c WHERE c.digest = ANY (@digests::text[]);
 
 -- name: LivePoolSets :many
--- What the live workers of the given pools have, each list once.
+-- The capabilities of the live workers of the given pools, each list once.
 SELECT w.pool, w.capabilities AS digest, count(*)::int AS workers
 FROM   servo.workers w
 WHERE  w.pool = ANY (@pools::text[]) AND w.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)
@@ -22,8 +22,8 @@ GROUP  BY w.pool, w.capabilities
 ORDER  BY w.pool, w.capabilities;
 
 -- name: HoldLacking :exec
--- Ready tasks that no live worker of their pool can run leave the order: those that the round has
--- met, and of each tenant, pool and capability those among the first so many.
+-- Holds ready tasks that no live worker of their pool can run: those that the round has read, and of
+-- each tenant, pool and capability those among the first tasks.
 UPDATE servo.ready_q
 SET    held = true, lacks_worker = true
 WHERE  ctid = ANY (ARRAY(
@@ -40,13 +40,13 @@ WHERE  ctid = ANY (ARRAY(
                     WHERE q.run_id = k.run_id AND q.task_id = k.task_id FOR UPDATE SKIP LOCKED) AS found ON true));
 
 -- name: WaitForDuty :exec
--- Waits for the round of admission that is under way, and keeps out the next one: what it has held
--- because it saw no worker is committed then.
+-- Waits for the current round of admission, and excludes the next one: the tasks that it has held
+-- for lack of a worker are committed then.
 SELECT d.name FROM servo.duties d WHERE d.name = @name::text FOR NO KEY UPDATE;
 
 -- name: CapableTasks :many
--- Tasks that were held for want of a worker, and that a live worker can run by now, or whose pool
--- has no live worker any more.
+-- Tasks that were held for lack of a worker, and that a live worker can now run, or whose pool has
+-- no live worker any more.
 WITH RECURSIVE lacking AS (
     (SELECT q.pool, q.needs FROM servo.ready_q q WHERE q.lacks_worker ORDER BY q.pool, q.needs LIMIT 1)
     UNION ALL
@@ -97,9 +97,9 @@ JOIN   LATERAL (SELECT * FROM servo.pool_q x
                 OFFSET 0 FOR UPDATE SKIP LOCKED) AS q ON true;
 
 -- name: UnservedNeeds :many
--- What waiting tasks need and no live worker of their pool has: tasks that are held for it, and
--- those queued in pools without live workers. Tasks are counted up to `most` for each, and up to
--- `looked` queued ones are looked at.
+-- The needs of waiting tasks that no live worker of their pool serves: of held tasks, and of tasks
+-- queued in pools without live workers. Tasks are counted up to `most` for each, and up to `looked`
+-- queued tasks are read.
 WITH RECURSIVE lacking AS (
     (SELECT q.pool, q.needs FROM servo.ready_q q WHERE q.lacks_worker ORDER BY q.pool, q.needs LIMIT 1)
     UNION ALL

@@ -1,13 +1,13 @@
 -- name: LockClaims :exec
--- The repeat of a claim waits until the first try has committed or failed. The second lock is
--- shared by all claims: whoever turns dispatch off (LockSwitch) waits for those who have seen it
--- on, and whoever comes later waits for that.
+-- The repeat of a claim waits until the first try has committed or failed. The second lock is shared
+-- by all claims: a transaction that turns dispatch off (LockSwitch) waits for the claims that have
+-- read the switch, and later claims wait for it.
 SELECT pg_advisory_xact_lock(key), pg_advisory_xact_lock_shared(hashtextextended('servo.switch.dispatch', 0))
 FROM   (SELECT unnest(@keys::bigint[]) AS key ORDER BY 1) AS k;
 
 -- name: LeasesOfClaims :many
--- OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
--- tasks of the run and sorts out the one: as cheap by its estimates, and 10,000 rows for one.
+-- OFFSET 0 keeps each lookup as it is written. In a plain join, the planner reads all tasks of the
+-- run and filters: equally cheap by its estimates, but 10,000 rows for one.
 SELECT sqlc.embed(q), t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
 FROM   servo.leases q
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
@@ -18,11 +18,11 @@ WHERE  q.claim_id = ANY(@claim_ids::uuid[])
 ORDER  BY q.token;
 
 -- name: TakeQueued :many
--- The head of a queue, without waiting for anybody, with a new token for each row and all
--- that a worker needs to know. Nothing while dispatch is off, and nothing of tenants that may
--- not use the pool: both are looked up once for the statement. A worker of one tenant gets
--- tasks of that tenant only; zeros are a worker of all. It gets tasks that need what it has, and none
--- that this transaction has taken for another claim.
+-- The head of a queue, with a new token for each row and the assignment of the worker. Skips locked
+-- rows. Returns no tasks while dispatch is off, and none of tenants that may not use the pool: both
+-- are read once per statement. A worker of one tenant gets tasks of that tenant only; the zero
+-- tenant means all. It gets tasks whose needs it serves, and none that this transaction has taken for
+-- another claim.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
        t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
@@ -39,9 +39,10 @@ JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters
                 WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true;
 
 -- name: UpstreamResults :many
--- What the upstreams of claimed tasks have left: of each lease the small results first, as
--- long as they fit. The size of a value as it is stored is known without reading it, so what
--- is far too large is never unpacked. A number of one digit takes six times as much stored.
+-- The results of the upstreams of claimed tasks: of each lease the smallest results first, as long as
+-- they fit. The stored size of a value is known without reading it, so values that are far too large
+-- are never decompressed. The stored size may be six times the size of the text, for one-digit
+-- numbers.
 SELECT s.nth::int AS nth, s.asset, s.partition, (CASE WHEN s.near AND s.length <= @most::bigint THEN s.result END)::jsonb AS result,
        coalesce(s.result IS NOT NULL AND NOT (s.near AND s.length <= @most::bigint), false)::bool AS omitted
 FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * @most::bigint AS near,
@@ -55,9 +56,9 @@ FROM   (SELECT f.nth, f.asset, f.partition, f.result, f.stored <= 8 * @most::big
                                 WHERE u.tenant_id = n.tenant_id AND u.run_id = n.run_id AND u.id = n.task_id OFFSET 0) AS t ON true) AS f) AS s;
 
 -- name: LatestResults :many
--- The task of each asset that has succeeded in a workspace, of the newest run. Tasks that a fan-out
--- has added are told by their partition and not meant. The workspace is a condition on each
--- candidate, since other workspaces may have the same assets.
+-- The task of each asset that has succeeded in a workspace, of the newest run. Tasks of fan-outs have
+-- a partition and are excluded. The workspace is a condition on each candidate, since other
+-- workspaces may have the same assets.
 SELECT n.nth::int AS nth, t.run_id, t.id
 FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@workspace_ids::uuid[]) AS workspace_id,
                unnest(@assets::text[]) AS asset) AS n
@@ -68,7 +69,7 @@ JOIN   LATERAL (SELECT u.run_id, u.id FROM servo.tasks u
                 LIMIT  1) AS t ON true;
 
 -- name: LeasesOfClaimRange :many
--- What a worker was leased by claims that are over, for it to be compared with what it holds.
+-- The leases of a worker by earlier claims, to compare them with the tasks that it holds.
 SELECT q.tenant_id, q.run_id, q.task_id, q.token
 FROM   servo.leases q
 WHERE  q.claim_id BETWEEN @first_id::uuid AND @last_id::uuid AND q.worker = @worker::text
@@ -76,7 +77,7 @@ LIMIT  @most::int;
 
 -- name: UnstartedLeases :many
 -- The leases that workers with this prefix hold and have not started. Leases have no index by
--- worker: a server asks once, when it starts.
+-- worker: a server executes this once, when it starts.
 SELECT q.tenant_id, q.run_id, q.task_id, q.token
 FROM   servo.leases q
 WHERE  starts_with(q.worker, @prefix::text) AND q.started_at IS NULL

@@ -1,4 +1,4 @@
--- Configs: what the engine writes of them, and the ledger of their slots.
+-- Configs and the ledger of their slots, under the engine's role.
 
 -- name: UpsertConfigs :exec
 INSERT INTO servo.configs AS c (tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note,
@@ -17,7 +17,7 @@ SET    version = excluded.version, pipeline = excluded.pipeline, labels = exclud
        due_at = excluded.due_at, zone_data = excluded.zone_data, range_from = excluded.range_from, failures = excluded.failures;
 
 -- name: MoveConfigs :exec
--- Where locked configs stand after some of their slots were decided.
+-- The next slots and last runs of locked configs after slots were decided.
 UPDATE servo.configs c
 SET    decided_until = n.decided_until, next_slot = nullif(n.next_slot, '0001-01-01 00:00:00+00'), due_at = nullif(n.due_at, '0001-01-01 00:00:00+00'),
        moved_to = CASE WHEN c.moved_to <= n.decided_until THEN NULL ELSE c.moved_to END,
@@ -33,8 +33,8 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS
 WHERE  c.tenant_id = ANY (ARRAY[n.tenant_id]) AND c.id = n.id;
 
 -- name: LockDueConfigs :many
--- The configs that are due, without waiting for anybody, with the range that their last slot
--- is in and the last success of what they depend on.
+-- The due configs, with the range of their last slot and the last success of the config that they
+-- depend on. Skips locked rows.
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
        c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
@@ -48,7 +48,7 @@ LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
                      WHERE x.tenant_id = c.tenant_id AND x.workspace_id = c.workspace_id AND x.name = c.depends_on AND x.deleted_at IS NULL OFFSET 0) AS d ON true;
 
 -- name: LockConfigs :many
--- Configs by id, in its order; who decides about their slots waits.
+-- Configs by id, in the order of ids. Other transactions that decide about their slots wait.
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
        c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
@@ -63,7 +63,7 @@ LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
                      WHERE x.tenant_id = c.tenant_id AND x.workspace_id = c.workspace_id AND x.name = c.depends_on AND x.deleted_at IS NULL OFFSET 0) AS d ON true;
 
 -- name: LockFreeConfigs :many
--- The same, without those that somebody else holds.
+-- The same, but skips locked rows.
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
        c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
@@ -94,8 +94,8 @@ JOIN   LATERAL (SELECT x.tenant_id, x.id FROM servo.configs x
                 AND   x.enabled AND x.paused_at IS NULL OFFSET 0) AS c ON true;
 
 -- name: NextDue :one
--- When the next config is due; the far future if none is. Two more looks at the head of an index
--- say whether runs have told something, and whether events wait.
+-- When the next config is due; the far future if none is. Two more index lookups show whether results
+-- of runs and external events wait.
 SELECT coalesce((SELECT c.due_at FROM servo.configs c WHERE c.due_at IS NOT NULL ORDER BY c.due_at LIMIT 1), '9999-12-31 00:00:00+00')::timestamptz AS due_at,
        ((SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT 1) IS NOT NULL)::bool AS results,
        ((SELECT e.id FROM servo.event_inbox e WHERE e.done_at IS NULL ORDER BY e.received_at, e.id LIMIT 1) IS NOT NULL)::bool AS events;
@@ -108,7 +108,7 @@ JOIN   LATERAL (SELECT count(*) AS live, count(*) FILTER (WHERE x.wait_key <> ''
                 WHERE x.tenant_id = n.tenant_id AND x.config_id = n.config_id) AS l ON true;
 
 -- name: WaitingOfConfigs :many
--- The runs of configs that wait for their lock, the first so many of each.
+-- The runs of configs that wait for their lock, up to a number of each.
 SELECT n.config_id::uuid AS config_id, l.run_id
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@config_ids::uuid[]) AS config_id) AS n
 JOIN   LATERAL (SELECT x.run_id FROM servo.live_runs x
@@ -119,7 +119,7 @@ INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at, deci
 SELECT unnest(@tenant_ids::uuid[]), unnest(@config_ids::uuid[]), unnest(@slot_ats::timestamptz[]), unnest(@run_ids::uuid[]), @now::timestamptz, @decided_by::text;
 
 -- name: UpsertSlotRanges :exec
--- A range that goes on with the one before it lies in the same row.
+-- A range that continues the one before it is in the same row.
 INSERT INTO servo.slot_ranges AS r (tenant_id, config_id, from_at, to_at, slots, outcome, reason, config_version, run_id, decided_at, decided_by)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@config_ids::uuid[]), unnest(@from_ats::timestamptz[]), unnest(@to_ats::timestamptz[]), unnest(@slots::bigint[]),
        unnest(@outcomes::smallint[]), unnest(@reasons::text[]), unnest(@config_versions::int[]),
@@ -132,19 +132,19 @@ INSERT INTO servo.config_results (tenant_id, config_id, run_id, state, ended_at)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@config_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@states::smallint[]), @now::timestamptz;
 
 -- name: TakeConfigResults :many
--- What runs have told their configs, the oldest first.
+-- The results of runs for their configs, the oldest first.
 DELETE FROM servo.config_results
 WHERE  id = ANY (ARRAY(SELECT r.id FROM servo.config_results r ORDER BY r.id LIMIT @most::int FOR UPDATE SKIP LOCKED))
 RETURNING id, tenant_id, config_id, run_id, state, ended_at, after_id;
 
 -- name: ClaimedRuns :many
--- Of runs that have ended, those of which a worker has claimed some task.
+-- Those of the ended runs of which a worker has claimed a task.
 SELECT n.run_id::uuid AS run_id
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
 JOIN   LATERAL (SELECT 1 FROM servo.tasks t WHERE t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.attempt > 0 LIMIT 1) AS c ON true;
 
 -- name: LeaveConfigResults :exec
--- Results that were taken and have to wait, in the place where they were.
+-- Results that were deleted and have to wait, with their old ids.
 INSERT INTO servo.config_results (id, tenant_id, config_id, run_id, state, ended_at, after_id) OVERRIDING SYSTEM VALUE
 SELECT unnest(@ids::bigint[]), unnest(@tenant_ids::uuid[]), unnest(@config_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@states::smallint[]),
        unnest(@ended_ats::timestamptz[]), nullif(unnest(@after_ids::uuid[]), '00000000-0000-0000-0000-000000000000');
@@ -169,7 +169,7 @@ WHERE  x.tenant_id = @tenant_id::uuid AND x.workspace_id = @workspace_id::uuid A
 AND    (x.after_config IS NOT NULL OR x.depends_on IS NOT NULL);
 
 -- name: ConfigNames :many
--- For whoever has misspelt one.
+-- For suggestions after a wrong name.
 SELECT x.name FROM servo.configs x
 WHERE  x.tenant_id = @tenant_id::uuid AND x.workspace_id = @workspace_id::uuid AND x.deleted_at IS NULL
 ORDER  BY x.name LIMIT @most::int;

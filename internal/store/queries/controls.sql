@@ -1,20 +1,20 @@
--- What operators do by hand: force-cancel, switches, pauses of assets.
+-- Actions of operators: force-cancel, switches, pauses of assets.
 
 -- name: HeartbeatSeen :many
--- When the holders of leases were last heard of. Their rows are not locked: a beat that comes
--- at the same moment is as good as one that comes a moment later.
+-- The last heartbeats of leases. Their rows are not locked: a concurrent heartbeat counts as a later
+-- one.
 SELECT h.run_id, h.task_id, h.token, h.seen_at
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT b.run_id, b.task_id, b.token, b.seen_at FROM servo.heartbeats b
                 WHERE b.tenant_id = n.tenant_id AND b.run_id = n.run_id AND b.task_id = n.task_id OFFSET 0) AS h ON true;
 
 -- name: LockSwitch :exec
--- Whoever turns a switch waits until those who have looked at it are done, and keeps out those
--- who want to look. They share this lock (LockClaims), so nobody acts on what it was.
+-- A transaction that changes a switch waits for the transactions that have read it, and excludes new
+-- ones. These share this lock (LockClaims), so none of them acts on an outdated value.
 SELECT pg_advisory_xact_lock(hashtextextended('servo.switch.' || @name::text, 0));
 
 -- name: SwitchByName :many
--- One row, or none for a switch that nobody has touched.
+-- One row, or none for a switch that was never changed.
 SELECT s.* FROM servo.switches s WHERE s.name = @name::text;
 
 -- name: UpsertSwitch :execrows
@@ -25,8 +25,8 @@ SET    off = excluded.off, reason = excluded.reason, changed_by = excluded.chang
 WHERE  s.version = excluded.version - 1;
 
 -- name: BusyTasks :many
--- What workers hold, the longest first, for an operator who waits for them. No index leads
--- there by age: no more than `looked` leases are looked at.
+-- Leased tasks, the oldest first, for an operator who waits for them. There is no index by age: up to
+-- `looked` leases are read.
 SELECT t.name AS tenant, q.run_id, q.task_id, q.asset, q.pool, q.worker, q.since, q.cancel_requested
 FROM   (SELECT l.tenant_id, l.run_id, l.task_id, l.asset, l.pool, l.worker, l.since, l.cancel_requested
         FROM servo.leases l LIMIT @looked::int) AS q
@@ -47,12 +47,12 @@ VALUES (@tenant_id::uuid, @workspace_id::uuid, @asset::text, @now::timestamptz, 
 ON CONFLICT DO NOTHING;
 
 -- name: DeleteAssetPause :execrows
--- Waits for admission, which holds the row as long as it may still hold tasks because of it.
+-- Waits for admission, which locks the row as long as it may hold tasks because of it.
 DELETE FROM servo.asset_pauses WHERE tenant_id = @tenant_id::uuid AND workspace_id = @workspace_id::uuid AND asset = @asset::text;
 
 -- name: ReleaseHeld :one
--- The held tasks of one asset go back into the order, with a note for admission. In the order of
--- keys, as a cancel locks them.
+-- Releases the held tasks of one asset, with a settlement for admission. In the order of keys, as a
+-- cancel locks them.
 WITH free AS (
     SELECT q.run_id, q.task_id
     FROM   servo.ready_q q

@@ -1,5 +1,5 @@
--- What operators watch, over all tenants. Each count stops at `most`, so that looking costs
--- the same however long a queue has become.
+-- Counts over all tenants for operators. Each count stops at `most`, so that the cost does not grow
+-- with the queue.
 
 -- name: QueueDepths :one
 SELECT (SELECT count(*) FROM (SELECT FROM servo.waiting LIMIT @most::int) AS q)::int AS pending,
@@ -25,7 +25,7 @@ JOIN   LATERAL (SELECT count(*) AS tasks FROM (SELECT FROM servo.pool_q q WHERE 
 LIMIT  @pools::int;
 
 -- name: LeasedByPool :many
--- Leases are as many as workers can hold, and have no index by pool: up to `most` are looked at.
+-- There are as many leases as workers have capacity, without an index by pool: up to `most` are read.
 SELECT q.pool, count(*)::int AS tasks FROM (SELECT l.pool FROM servo.leases l LIMIT @most::int) AS q GROUP BY q.pool ORDER BY q.pool LIMIT @pools::int;
 
 -- name: Duties :many

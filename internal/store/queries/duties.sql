@@ -1,6 +1,6 @@
 -- name: TakeDuty :one
--- Takes a free or expired duty in a new epoch, and waits for transactions that still hold its
--- row: what they do was decided under the epoch before.
+-- Takes a free or expired duty in a new epoch, and waits for transactions that still lock its row:
+-- they work under the previous epoch.
 WITH free AS (
     UPDATE servo.duty_renewals r
     SET    holder = @holder::text, epoch = r.epoch + 1, expires_at = @expires_at::timestamptz
@@ -24,7 +24,7 @@ RETURNING epoch;
 UPDATE servo.duty_renewals SET expires_at = '-infinity' WHERE name = @name::text AND holder = @holder::text;
 
 -- name: HoldDuty :one
--- Under a duty: the row cannot change hands before this transaction ends, and a second
--- transaction of the same holder waits for the first. FOR SHARE would let it pass while
--- the commit of the first is under way, and both would see the same room.
+-- Locks the row of a duty: no other server can take it before this transaction ends, and a second
+-- transaction of the same holder waits for the first. FOR SHARE would let the second pass while the
+-- first commits, and both would see the same capacity.
 SELECT epoch FROM servo.duties WHERE name = @name::text AND holder = @holder::text AND epoch = @epoch::bigint FOR NO KEY UPDATE;

@@ -1,8 +1,7 @@
 -- name: ListShares :many
--- What each tenant has of each pool, for people: tenants that wait, have tasks in flight, or were
--- served lately. They are weighed against each other, a jump along an index for each, up to a
--- number of each kind; what waits is counted for those alone that are shown. A tenant that is
--- asked for is always among them.
+-- The shares of tenants in pools, for people: tenants that wait, have tasks in flight, or were served
+-- recently. Each takes one index lookup, up to a number of each kind. Waiting tasks are counted for
+-- the returned shares only. A given tenant is always included.
 WITH RECURSIVE ready AS (
     (SELECT q.tenant_id, q.pool FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1)
     UNION ALL

@@ -1,8 +1,8 @@
--- The feed: the log in the order of transactions, and who it is sent to.
+-- The feed: the log in the order of transactions, and its subscriptions.
 
 -- name: EnterFeed :exec
--- The role of the engine, with plans that walk the indexes of the feed in their order and stop
--- when they have enough, whatever the statistics say.
+-- The role of the engine, with plans that scan the indexes of the feed in their order and stop at the
+-- limit, with any statistics.
 SELECT set_config('role', 'servo_engine', true),
        set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
@@ -13,9 +13,9 @@ SELECT set_config('role', 'servo_engine', true),
        set_config('plan_cache_mode', 'force_generic_plan', true);
 
 -- name: Feed :many
--- What follows a place, up to the oldest transaction that still runs: one with a smaller id than
--- what was read can then commit no more, so nothing is ever skipped. Visibility and that bound
--- come from the same snapshot.
+-- The events after a position, up to the oldest running transaction: no transaction with a smaller id
+-- than the returned ones can still commit, so no event is skipped. Visibility and that bound come
+-- from the same snapshot.
 SELECT f.tx, f.position, f.tenant_id, f.run_id, f.subject, f.version, f.recorded_at, f.schema, f.type, f.actor, f.trace, f.data
 FROM   ((SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
          FROM   servo.run_events e
@@ -38,7 +38,7 @@ ORDER  BY f.tx, f.position
 LIMIT  @most::int;
 
 -- name: FeedNext :one
--- When the first event after a place was recorded, settled or not; the far future if there is none.
+-- The time of the first event after a position, settled or not; the far future if there is none.
 SELECT coalesce(min(f.recorded_at), '9999-12-31 00:00:00+00')::timestamptz AS recorded_at
 FROM   ((SELECT e.recorded_at FROM servo.run_events e
          WHERE  e.txid >= (@tx::text)::xid8 AND (e.txid > (@tx::text)::xid8 OR e.position > @position::bigint) ORDER BY e.txid LIMIT 1)
@@ -50,14 +50,14 @@ FROM   ((SELECT e.recorded_at FROM servo.run_events e
          WHERE  e.txid >= (@tx::text)::xid8 AND (e.txid > (@tx::text)::xid8 OR e.position > @position::bigint) ORDER BY e.txid LIMIT 1)) AS f;
 
 -- name: FeedEnds :one
--- Where the feed ends: the oldest transaction that still runs, and the next that will begin.
+-- The end of the feed: the oldest running transaction, and the next that will begin.
 SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint AS settled, (pg_snapshot_xmax(pg_current_snapshot())::text)::bigint AS next;
 
 -- name: FeedEpochs :many
 SELECT e.epoch, e.from_tx, e.cluster FROM servo.feed_epochs e ORDER BY e.epoch;
 
 -- name: FeedCluster :one
--- Which cluster this is, and how often its history has branched off.
+-- The system identifier of the cluster and its timeline.
 SELECT ((SELECT c.system_identifier FROM pg_control_system() AS c)::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::text AS cluster;
 
 -- name: LockFeedEpochs :exec
@@ -71,11 +71,11 @@ VALUES (@epoch::int, @from_tx::bigint, @cluster::text, servo.clock(), @reason::t
 UPDATE servo.feed_epochs SET cluster = @cluster::text WHERE epoch = @epoch::int;
 
 -- name: SubscriptionsDue :many
--- Where those stand that are to be looked after, at the cost of one look at an index.
+-- The positions of due subscriptions: one index scan.
 SELECT s.after_epoch, s.after_tx, s.after_position FROM servo.subscriptions s WHERE s.due_at <= servo.clock() ORDER BY s.due_at LIMIT @most::int;
 
 -- name: TakeSubscriptions :many
--- Those that are due, for whoever takes them until the lease is over.
+-- Leases due subscriptions.
 UPDATE servo.subscriptions s
 SET    due_at = @until::timestamptz, lease = s.lease + 1
 FROM   (SELECT x.tenant_id, x.id FROM servo.subscriptions x
@@ -85,8 +85,7 @@ RETURNING s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.p
           s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since;
 
 -- name: MoveSubscriptions :execrows
--- Where subscriptions stand now and when they are looked after again. Who has lost its lease
--- moves nothing: neither ahead nor back.
+-- The new positions and due times of subscriptions. A server that has lost its lease changes nothing.
 UPDATE servo.subscriptions s
 SET    after_epoch = n.epoch, after_tx = n.tx, after_position = n.position, due_at = n.due_at,
        delivered = s.delivered + n.delivered, delivered_at = CASE WHEN n.delivered > 0 THEN @now::timestamptz ELSE s.delivered_at END,
@@ -99,7 +98,7 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS
 WHERE  s.tenant_id = ANY (ARRAY[n.tenant_id]) AND s.id = n.id AND s.lease = n.lease AND s.due_at IS NOT NULL;
 
 -- name: FailSubscription :execrows
--- A call that was not accepted. The place stays.
+-- A failed delivery. The position stays.
 UPDATE servo.subscriptions s
 SET    due_at = @due_at::timestamptz, tries = s.tries + 1, failing_since = coalesce(s.failing_since, @now::timestamptz), error = @error::text
 WHERE  s.tenant_id = @tenant_id::uuid AND s.id = @id::uuid AND s.lease = @lease::bigint AND s.due_at IS NOT NULL;
@@ -128,7 +127,7 @@ WHERE  s.tenant_id = @tenant_id::uuid AND s.name = @name::text AND s.deleted_at 
 FOR NO KEY UPDATE;
 
 -- name: UpdateSubscription :exec
--- What an event has changed. Whoever has taken it has it no more.
+-- The changes of an event. Ends a lease of the subscription.
 UPDATE servo.subscriptions s
 SET    version = @version::int, paused_at = sqlc.narg('paused_at')::timestamptz, pause_reason = @pause_reason::text, deleted_at = sqlc.narg('deleted_at')::timestamptz,
        due_at = sqlc.narg('due_at')::timestamptz, lease = s.lease + 1, tries = CASE WHEN @again::bool THEN 0 ELSE s.tries END,

@@ -1,7 +1,7 @@
--- Who fires the slots of configs.
+-- Transactions that fire the slots of configs.
 
 -- name: TakeFiringSeat :one
--- The time now, and one of the seats of those who fire at the same time. Without one a transaction
--- would only walk over configs that others have locked. It is free again when the transaction ends.
+-- The current time, and one of the seats for transactions that fire at the same time. Without a limit,
+-- transactions would scan configs that others have locked. The end of the transaction frees the seat.
 SELECT servo.clock()::timestamptz AS now,
        EXISTS (SELECT FROM generate_series(1, @seats::int) AS seat WHERE pg_try_advisory_xact_lock(hashtext('servo.firing'), seat))::bool AS seated;

@@ -12,7 +12,7 @@ JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.run_id A
 ORDER  BY e.subject_id, e.version;
 
 -- name: TaskAssets :many
--- Which asset each task makes: failures are judged by its retry policy.
+-- The asset of each task: its retry policy decides about failures.
 SELECT t.id, t.asset
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
 JOIN   servo.tasks t ON t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.task_id;

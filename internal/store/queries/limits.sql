@@ -1,5 +1,4 @@
--- What bounds runs: the rows of those that have not ended, the locks that they hold, and the
--- quotas of their tenants.
+-- Limits of runs: live runs, their locks, and the quotas of tenants.
 
 -- name: InsertLiveRuns :exec
 INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id, wait_key,
@@ -11,9 +10,9 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@workspace_
        nullif(unnest(@late_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@breaches::smallint[]), unnest(@turns::bigint[]);
 
 -- name: InsertLocks :many
--- Takes locks that are free and that no run waits for: a run that waits is never overtaken.
--- Insert first: the run that holds a lock keeps it. Waits for a run that is just ending. Keys are
--- taken in their order, so that two batches cannot wait for each other.
+-- Takes locks that are free and that no run waits for: a waiting run is never overtaken. The insert
+-- comes first: the run that holds a lock keeps it. Waits for the commit of a run that ends. Keys are
+-- taken in their order, so that two batches do not deadlock.
 INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, due_at, limit_s, priority, pending, lock_key, locked_by, pipeline, config_id,
                              late_at, breaches)
 SELECT n.tenant_id, n.run_id, n.workspace_id, @now::timestamptz, n.due_at, n.limit_s, n.priority, false, n.lock_key, n.locked_by, n.pipeline,
@@ -38,12 +37,13 @@ FROM   (SELECT n.tenant_id, n.lock_key, coalesce(
 WHERE  l.run_id IS NOT NULL;
 
 -- name: LockTurns :many
--- The places of so many runs that wait for locks, one after the other.
+-- The positions of new runs that wait for locks.
 SELECT nextval('servo.lock_turns')::bigint AS turn FROM generate_series(1, @runs::int);
 
 -- name: GiveLocks :many
--- Gives locks to the runs, which are locked, that are the first to wait for them. Keys are taken
--- in the order of the arrays. The key stays in wait_key until the run starts: see UpdateLiveRuns.
+-- Gives locks to those of the runs that are first in line for them. The rows of the runs are locked.
+-- Keys are taken in the order of the arrays. The key stays in wait_key until the run starts: see
+-- UpdateLiveRuns.
 UPDATE servo.live_runs l
 SET    lock_key = l.wait_key
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
@@ -54,7 +54,7 @@ AND    NOT EXISTS (SELECT FROM servo.live_runs q WHERE q.tenant_id = n.tenant_id
 RETURNING l.run_id;
 
 -- name: ReturnLocks :exec
--- Of runs that GiveLocks has given locks to in this transaction and that do not start after all.
+-- Releases the locks of GiveLocks in this transaction, for runs that do not start after all.
 UPDATE servo.live_runs l
 SET    lock_key = ''
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
@@ -78,7 +78,7 @@ WHERE  ctid = ANY (ARRAY(
     JOIN   LATERAL (SELECT l.ctid AS tid FROM servo.live_runs l WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id OFFSET 0) AS found ON true));
 
 -- name: LiveRuns :many
--- Of runs that are locked.
+-- Live runs whose runs are locked.
 SELECT l.tenant_id, l.run_id, l.limit_s, l.pending, l.lock_key, l.locked_by, l.wait_key
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
 JOIN   LATERAL (SELECT * FROM servo.live_runs x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id OFFSET 0) AS l ON true;
@@ -101,7 +101,7 @@ SELECT j.tenant_id::uuid AS tenant_id FROM jump j WHERE j.tenant_id IS NOT NULL;
 
 -- name: NextRuns :many
 -- The runs of each tenant that start next: by priority, then by age. A run that waits for a
--- lock is passed over while another holds it, or came before it.
+-- lock is skipped while another run holds the lock or is before it in line.
 SELECT l.tenant_id, l.run_id, l.wait_key
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.wait_key FROM servo.live_runs x
@@ -113,7 +113,7 @@ JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.wait_key FROM servo.live_runs x
                 ORDER BY x.priority DESC, x.run_id LIMIT n.most) AS l ON true;
 
 -- name: Roots :many
--- Tasks that wait for nothing but the start of their run, which is locked.
+-- Tasks that wait for the start of their run only. The run is locked.
 SELECT w.*
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id) AS n
 JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = n.run_id OFFSET 0) AS w ON true
@@ -127,13 +127,13 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id) AS n
 JOIN   LATERAL (SELECT * FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true;
 
 -- name: LockTenants :many
--- Who counts and acts upon it does both under this lock.
+-- A transaction counts runs and acts on the count under this lock.
 SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id ORDER BY 1) AS n
 JOIN   LATERAL (SELECT * FROM servo.tenants x WHERE x.id = n.tenant_id FOR NO KEY UPDATE) AS t ON true;
 
 -- name: CountUsage :many
--- What tenants use, each counted no further than it must be known; 0 counts nothing.
+-- The runs and tasks of tenants, each counted up to a limit; 0 counts nothing.
 SELECT n.tenant_id::uuid AS tenant_id,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.tenant_id = n.tenant_id LIMIT n.lives) AS x)::int AS live,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.tenant_id = n.tenant_id AND NOT l.pending LIMIT n.runnings) AS x)::int AS running,
@@ -146,13 +146,13 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@lives::int[]) A
                unnest(@day_froms::uuid[]) AS day_from, unnest(@day_untils::uuid[]) AS day_until) AS n;
 
 -- name: ForgetTriggerKeys :exec
--- Of triggers that made no run: the same key may be used again.
+-- Keys of triggers that created no run: the same key may be used again.
 DELETE FROM servo.idempotency_keys k
 USING  (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) AS key) AS n
 WHERE  k.tenant_id = ANY (ARRAY[n.tenant_id]) AND k.key = n.key;
 
 -- name: RepointTriggerKeys :exec
--- Of triggers that were answered with the run that holds their lock.
+-- Keys of triggers that were answered with the run that holds their lock.
 UPDATE servo.idempotency_keys k
 SET    run_id = n.run_id
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) AS key, unnest(@run_ids::uuid[]) AS run_id) AS n

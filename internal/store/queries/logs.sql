@@ -1,10 +1,9 @@
 -- name: WriteLogs :many
--- Adds chunks to the logs of attempts, by whoever holds their leases, and counts what came in
--- for the first time. A chunk that is there stays as it is; one that was dropped, or comes
--- after later ones were, stays away. What is answered are the chunks whose leases
--- are held, and then the logs that have become too long.
--- Rows are written in the order of their keys, chunks before books, so that two servers that
--- hear one worker do not wait for each other.
+-- Adds chunks to the logs of attempts whose leases are held, and counts the new bytes. An existing
+-- chunk stays as it is. A chunk that was dropped, or is older than dropped chunks, is not inserted.
+-- Returns the chunks whose leases are held, and then the logs that have become too long. Rows are
+-- written in the order of their keys, chunks before attempt_logs, so that two servers with chunks of
+-- one worker do not deadlock.
 WITH held AS (
     SELECT n.nth, q.tenant_id, q.run_id, q.task_id, q.attempt, n.seq,
            coalesce(nullif(n.at, '0001-01-01 00:00:00+00'), servo.clock()) AS at, n.bytes, n.text, coalesce(b.dropped_seq, 0) AS dropped_seq
@@ -37,9 +36,8 @@ UNION ALL
 SELECT -1, b.tenant_id, b.run_id, b.task_id, b.attempt, true FROM booked b WHERE b.kept > @most::bigint;
 
 -- name: TrimLogs :exec
--- Drops the middle of logs that have become too long: what neither the first nor the last
--- @half bytes have room for, which is one range of chunks. Their books are locked by the
--- WriteLogs before.
+-- Drops the middle of logs that have become too long: the range of chunks that are neither in the
+-- first nor in the last @half bytes. WriteLogs has locked the rows of attempt_logs.
 WITH middle AS MATERIALIZED ( -- found once for each log, before anything is deleted
     SELECT n.tenant_id, n.run_id, n.task_id, n.attempt, c.first, c.last
     FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,

@@ -1,5 +1,5 @@
--- What is live, for whoever watches: counted no further than a bound in each table, so that
--- looking costs the same however long the queues are.
+-- Counts of live rows for metrics: up to a bound in each table, so that the cost does not grow with
+-- the queues.
 
 -- name: TenantDepths :many
 -- Live tasks of the tenants that have the most, and of all together.
@@ -23,7 +23,7 @@ ORDER  BY d.tasks DESC, d.tenant_id
 LIMIT  @tenants::int;
 
 -- name: QuotaUsages :many
--- How much of their quotas tenants use, those that are nearest to a limit first.
+-- The use of tenants' quotas, those closest to a limit first.
 SELECT u.tenant_id::uuid AS tenant_id, u.quota::text AS quota, u.used::bigint AS used, u.quota_limit::int AS quota_limit
 FROM   (SELECT c.tenant_id, c.quota, c.used,
                CASE c.quota WHEN 'max_concurrent_tasks' THEN t.max_concurrent_tasks
@@ -48,13 +48,13 @@ SELECT (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE NOT l.pending 
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.lock_key <> '' LIMIT @most::int) AS q)::int AS locks;
 
 -- name: AlertCounts :many
--- Open alerts of everybody, by kind.
+-- Open alerts of all tenants, by kind.
 SELECT q.kind, count(*)::int AS open
 FROM   (SELECT a.kind FROM servo.alerts a WHERE a.resolved_at IS NULL LIMIT @most::int) AS q
 GROUP  BY q.kind;
 
 -- name: MessagesWaiting :one
--- Messages about alerts that nobody has heard yet.
+-- Undelivered messages about alerts.
 SELECT count(*)::int AS waiting FROM (SELECT FROM servo.alert_deliveries d WHERE d.due_at IS NOT NULL LIMIT @most::int) AS q;
 
 -- name: NearestLock :many

@@ -1,5 +1,5 @@
--- Pools and the keys that envelopes are signed with. None of it belongs to a tenant, or is
--- for the role of one.
+-- Pools and the keys that sign envelopes. They belong to no tenant, and the role of a tenant cannot
+-- read them.
 
 -- name: InsertPlatformEvents :exec
 INSERT INTO servo.platform_events (subject, version, recorded_at, schema, type, actor, trace, data)
@@ -7,7 +7,7 @@ SELECT unnest(@subjects::text[]), unnest(@versions::int[]), unnest(@recorded_ats
        unnest(@types::text[]), unnest(@actors::text[]), unnest(@traces::text[]), unnest(@datas::text[])::jsonb;
 
 -- name: PlatformVersion :one
--- The version of a subject: its events go on after its row was deleted.
+-- The version of a subject: versions continue after its row was deleted.
 SELECT coalesce(max(e.version), 0)::int AS version FROM servo.platform_events e WHERE e.subject = @subject::text;
 
 -- name: Pools :many
@@ -18,7 +18,7 @@ SELECT p.* FROM servo.pools p ORDER BY p.name;
 SELECT p.* FROM servo.pools p WHERE p.name = @name::text FOR UPDATE;
 
 -- name: InsertPool :exec
--- Without its version: that is read when the name is ours, and nobody else can delete it.
+-- Without its version, which is read after the insert: then no other transaction can delete the name.
 INSERT INTO servo.pools (name, owner_id, accepts, kind, url, max_concurrency, rate_per_s, timeout_s, version, created_at, updated_at)
 VALUES (@name::text, sqlc.narg(owner_id)::uuid, sqlc.narg(accepts)::uuid[], @kind::text, @url::text, @max_concurrency::int, @rate_per_s::real, @timeout_s::int,
         0, @now::timestamptz, @now::timestamptz);
@@ -30,12 +30,12 @@ SET    owner_id = sqlc.narg(owner_id)::uuid, accepts = sqlc.narg(accepts)::uuid[
 WHERE  name = @name::text AND version < @version::int;
 
 -- name: PoolAccess :many
--- Which tenants the given pools accept tasks of. A pool that is not configured accepts all.
+-- The tenants whose tasks the given pools accept. A pool without configuration accepts all.
 SELECT p.name, p.owner_id, p.accepts FROM servo.pools p WHERE p.name = ANY (@names::text[]) AND p.accepts IS NOT NULL;
 
 -- name: QueuedWithoutAccess :many
--- Queued tasks of tenants that may no longer use the pool: candidates, which are looked at
--- again under their locks. Only pools that do not accept everybody are looked at.
+-- Queued tasks of tenants that may no longer use the pool: candidates, which are checked again under
+-- their locks. Only pools that do not accept all tenants are read.
 SELECT q.tenant_id, q.run_id, q.task_id
 FROM   servo.pools p
 JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.task_id FROM servo.pool_q x
@@ -57,8 +57,8 @@ WHERE  q.tenant_id <> ALL (p.accepts);
 DELETE FROM servo.pools WHERE name = @name::text AND version = @version::int;
 
 -- name: PushPools :many
--- The pools that are called, and which of them have something to send: one probe of the
--- queue for each, past tasks of tenants that may no longer use the pool.
+-- The push pools, and which of them have queued tasks: one lookup in the queue for each, without
+-- tasks of tenants that may no longer use the pool.
 SELECT sqlc.embed(p), EXISTS (SELECT FROM servo.pool_q q WHERE q.pool = p.name AND coalesce(q.tenant_id = ANY (p.accepts), true)) AS queued,
        (SELECT count(*) FROM servo.servers s WHERE s.seen_at > @since::timestamptz)::int AS servers
 FROM   servo.pools p
@@ -66,7 +66,7 @@ WHERE  p.kind = 'push'
 ORDER  BY p.name;
 
 -- name: LockSigningKeys :exec
--- One change of keys at a time: a row that another adds would escape a lock of the rows.
+-- One change of keys at a time: row locks do not cover rows that another transaction inserts.
 SELECT pg_advisory_xact_lock(hashtextextended('servo.signing_keys', 0));
 
 -- name: SigningKeys :many

@@ -1,14 +1,12 @@
--- Who is there: servers and workers by what they last said, and what servers tell each other.
--- None of it belongs to a tenant.
+-- Live servers and workers, and notices between servers. They belong to no tenant.
 
 -- name: Notify :exec
--- A transaction of its own, and a short one: whoever notifies holds a lock of the whole
--- cluster until its commit is done, so it must not wait for the disk. What is lost in a
--- crash was only a hint.
+-- A short transaction of its own: NOTIFY holds a lock of the whole cluster until its commit, so it
+-- must not wait for the disk. A notice is only a hint and may be lost in a crash.
 SELECT set_config('synchronous_commit', 'off', true), pg_notify('servo_wake', @payload::text);
 
 -- name: RenewServer :one
--- Says that a server is there, and whether it is alone.
+-- Renews a server, and returns whether there are others.
 WITH renewed AS (
     INSERT INTO servo.servers AS s (name, version, started_at, seen_at)
     VALUES (@name::text, @version::text, @started_at::timestamptz, @now::timestamptz)
@@ -23,8 +21,7 @@ DELETE FROM servo.servers WHERE name = @name::text;
 SELECT s.name, s.version, s.started_at, s.seen_at FROM servo.servers s WHERE s.seen_at > @since::timestamptz ORDER BY s.name LIMIT @most::int;
 
 -- name: SeeWorkers :exec
--- In the order of the key, so that two servers that have seen the same workers do not wait
--- for each other in a circle.
+-- In the order of the key, so that two servers with the same workers do not deadlock.
 INSERT INTO servo.workers AS w (name, pool, slots, capabilities, first_seen, seen_at)
 SELECT n.name, n.pool, n.slots, n.capabilities, @now::timestamptz, @now::timestamptz
 FROM   (SELECT unnest(@names::text[]) AS name, unnest(@pools::text[]) AS pool, unnest(@slots::int[]) AS slots,
@@ -46,7 +43,7 @@ WHERE  w.seen_at > @since::timestamptz
 GROUP  BY w.pool ORDER BY w.pool LIMIT @most::int;
 
 -- name: Workers :many
--- A page of workers by name. Leases have no index by worker: up to `leases` are looked at.
+-- A page of workers by name. Leases have no index by worker: up to `leases` are read.
 SELECT w.name, array_agg(w.pool ORDER BY w.pool)::text[] AS pools, max(w.slots)::int AS slots,
        min(w.first_seen)::timestamptz AS first_seen, max(w.seen_at)::timestamptz AS seen_at, max(coalesce(l.held, 0))::int AS leases,
        coalesce(max(l.ends), '0001-01-01 00:00:00+00')::timestamptz AS leases_end_at,

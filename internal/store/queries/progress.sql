@@ -1,7 +1,7 @@
 -- name: Heartbeat :many
--- Renews the leases that are still held with these tokens, each by its own length or by the length
--- of the beat, and says which should stop. Nothing but the renewal is written, in place. A short
--- beat of a dispatcher does not shorten a renewal by the worker that it calls.
+-- Renews the leases that are still held with these tokens, each by its own duration or by that of the
+-- heartbeat, and returns which tasks should stop. Only the renewal is written, in place. A short
+-- heartbeat of a dispatcher does not shorten a renewal by the worker that it calls.
 WITH alive AS (
     SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.cancel_requested, coalesce(nullif(n.lease_ms, 0), q.lease_ms) AS lease_ms, n.now
     FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
@@ -21,12 +21,11 @@ WITH alive AS (
 SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive;
 
 -- name: WriteProgress :many
--- Writes how far attempts are, where that has changed, by whoever holds their leases, and says
--- which should stop. What is said of an attempt shows that its worker lives: a lease whose last
--- heartbeat is a quarter of its length old is renewed, the others are left alone.
--- A row that was there before may have been written by another server in the meantime: whether
--- a stage is a new one is decided by the row as it is then, under its lock. Of more than 100
--- stages the first 51 and the last 49 are kept; the 51st stands for all that are dropped.
+-- Writes changed progress of attempts whose leases are held, and returns which tasks should stop.
+-- Progress shows that the worker is alive: a lease whose last heartbeat is older than a quarter of its
+-- duration is renewed, the others are not. Another server may change an existing row meanwhile: the
+-- current row, under its lock, decides whether a stage is new. Of more than 100 stages the first 51
+-- and the last 49 are kept; the 51st also represents the dropped ones.
 WITH alive AS (
     SELECT q.tenant_id, q.run_id, q.task_id, q.token, q.attempt, q.cancel_requested, q.lease_ms, n.now, n.phase, n.stage, n.fraction,
            n.records_extracted, n.records_transformed, n.records_loaded, n.bytes, n.eta,
@@ -84,8 +83,8 @@ WITH alive AS (
 SELECT tenant_id, run_id, task_id, token, cancel_requested FROM alive;
 
 -- name: PoolsOfLeases :many
--- Which pools leases are of that are held with these tokens, for a caller who may speak of some
--- pools only. A lease stays in its pool.
+-- The pools of leases that are held with these tokens, for a caller with access to some pools only. A
+-- lease stays in its pool.
 SELECT n.nth::int AS nth, q.pool
 FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
                unnest(@task_ids::uuid[]) AS task_id, unnest(@tokens::bigint[]) AS token) AS n

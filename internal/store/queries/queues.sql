@@ -1,10 +1,10 @@
 -- The queue tables: one insert, one delete and one locking read for each, all by the
 -- run and task of known rows. Reads that lock go in id order.
 --
--- A queue table may have been empty when its statistics were taken, and full now. Joined
--- freely, the planner would then walk the whole table and look for each row in the batch.
--- So each statement probes row by row: LATERAL with OFFSET 0 or FOR UPDATE is kept as it is
--- written, and what was found is reached by its ctid, which a locked row keeps.
+-- A queue table may have been empty when its statistics were collected, and full now. In a plain
+-- join, the planner would scan the whole table and look up each row in the batch. So each statement
+-- looks up row by row: the planner keeps LATERAL with OFFSET 0 or FOR UPDATE as it is written. The
+-- found rows are accessed by their ctid, which does not change while a row is locked.
 
 -- name: InsertWaiting :exec
 INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, unmet)
@@ -20,7 +20,7 @@ WHERE  ctid = ANY (ARRAY(
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.waiting q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepWaiting :many
--- A cancel meets what is here, and waits for whoever is moving it on.
+-- For a cancel: waits for transactions that move these tasks.
 SELECT q.* FROM servo.waiting q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertReady :exec
@@ -39,7 +39,7 @@ WHERE  ctid = ANY (ARRAY(
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.ready_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepReady :many
--- A cancel meets what is here, and waits for whoever is moving it on.
+-- For a cancel: waits for transactions that move these tasks.
 SELECT q.* FROM servo.ready_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertQueued :exec
@@ -59,7 +59,7 @@ WHERE  ctid = ANY (ARRAY(
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.pool_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepQueued :many
--- A cancel meets what is here, and waits for whoever is moving it on.
+-- For a cancel: waits for transactions that move these tasks.
 SELECT q.* FROM servo.pool_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertLeases :exec
@@ -82,7 +82,7 @@ WHERE  ctid = ANY (ARRAY(
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.leases q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepLeases :many
--- A cancel meets what is here, and waits for whoever is moving it on.
+-- For a cancel: waits for transactions that move these tasks.
 SELECT q.* FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: InsertRetrying :exec
@@ -102,7 +102,7 @@ WHERE  ctid = ANY (ARRAY(
     JOIN   LATERAL (SELECT q.ctid AS tid FROM servo.retry_q q WHERE q.run_id = n.run_id AND q.task_id = n.task_id OFFSET 0) AS found ON true));
 
 -- name: SweepRetrying :many
--- A cancel meets what is here, and waits for whoever is moving it on.
+-- For a cancel: waits for transactions that move these tasks.
 SELECT q.* FROM servo.retry_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE;
 
 -- name: UpdateWaiting :exec
@@ -117,7 +117,7 @@ FROM   (SELECT unnest(@unmets::int[]) AS unmet,
 WHERE  q.ctid = n.tid;
 
 -- name: UpdateLeases :exec
--- expires_at and due_at stay as they are: due_at is indexed, and only the reaper moves it.
+-- expires_at and due_at do not change: due_at is indexed, and only the reaper changes it.
 UPDATE servo.leases q
 SET    since = n.since, version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),
@@ -135,7 +135,7 @@ FROM   (SELECT unnest(@sinces::timestamptz[]) AS since, unnest(@versions::int[])
 WHERE  q.ctid = n.tid;
 
 -- name: RescheduleLeases :exec
--- The next look of the reaper at leases that were renewed, or whose deadline is nearer than it knew.
+-- The reaper's next check of leases that were renewed, or whose deadline has become earlier.
 UPDATE servo.leases q
 SET    expires_at = n.expires_at, due_at = n.due_at
 FROM   (SELECT unnest(@expires_ats::timestamptz[]) AS expires_at, unnest(@due_ats::timestamptz[]) AS due_at,
@@ -164,8 +164,8 @@ JOIN   LATERAL (SELECT * FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true;
 
 -- name: Dependents :many
--- Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
--- and that is held: no lock of their own is needed.
+-- The tasks that wait for these tasks. Rows of waiting change under the lock of their run only, which
+-- is held: they need no lock of their own.
 SELECT e.upstream_id, w.*
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT d.run_id, d.upstream_id, d.task_id FROM servo.edges d
@@ -174,7 +174,7 @@ JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = e.run_id AND q.ta
 ORDER  BY w.run_id, w.task_id, e.upstream_id;
 
 -- name: Cone :many
--- The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
+-- A chunk of the waiting tasks downstream of these tasks, at any distance, each once.
 WITH RECURSIVE cone AS (
     SELECT n.tenant_id, n.run_id, e.task_id
     FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n

@@ -1,12 +1,12 @@
--- The frame of the API: its secret, and the rates of tenants.
+-- The secret of the API, and the rate limits of tenants.
 
 -- name: InstallationSecret :one
 SELECT s.secret FROM servo.installation_secrets s WHERE s.name = @name::text;
 
 -- name: LeaseRate :one
--- Leases up to so many calls of a rate to a server. What it has let pass before it had a lease
--- counts in any case. A row of the next window is of a server that looked at the clock later
--- and came first; one of any other window is over.
+-- Leases calls of a rate limit to a server. Calls that passed before it had a lease always count. A
+-- row of the next window comes from a server that read the clock later and committed first; a row of
+-- any other window has expired.
 INSERT INTO servo.rate_leases AS r (tenant_id, class, scope, window_at, leased, granted)
 SELECT a.tenant_id, a.class, a.scope, a.window_at, a.debt + greatest(0, least(a.want, a.most - a.debt)), greatest(0, least(a.want, a.most - a.debt))
 FROM   (SELECT @tenant_id::uuid AS tenant_id, @class::smallint AS class, @scope::text AS scope, @window_at::timestamptz AS window_at,
@@ -25,8 +25,8 @@ WHERE  r.tenant_id = excluded.tenant_id
 RETURNING r.window_at, r.leased, r.granted;
 
 -- name: LockStreams :exec
--- One server at a time says how many streams it has for a tenant, so that the later of two
--- sees what the earlier has said.
+-- One server at a time reports its streams of a tenant, so that the later of two reads the report of
+-- the earlier.
 SELECT pg_advisory_xact_lock(hashtextextended('servo.streams ' || @tenant::text, 0));
 
 -- name: ReportStreams :one

@@ -1,12 +1,12 @@
--- What people and programs read, all of it under the role of a tenant. Every statement names
--- the tenant, which the first column of each key is, and has a LIMIT or a key.
+-- Reads under the role of a tenant. Every statement names the tenant, which is the first column of
+-- each key, and has a LIMIT or a key.
 --
--- A tenant's transaction plans each statement for the arguments that it has, so that a filter
--- which is not asked for costs nothing, and partitions outside of the bounds are not opened.
+-- A tenant's transaction plans each statement for its arguments, so that unused filters cost nothing
+-- and partitions outside the bounds are not read.
 
 -- name: ListRuns :many
--- Backwards along the key. The partitions are in the order of the ids, so the walk begins
--- with the newest and ends when the page is full.
+-- Backwards along the key. The partitions are in the order of the ids, so the scan begins with the
+-- newest and ends when the page is full.
 SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
@@ -19,7 +19,7 @@ ORDER  BY r.id DESC
 LIMIT  @most::int;
 
 -- name: ListConfigRuns :many
--- Those of one config, the newest first.
+-- The runs of one config, the newest first.
 SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
@@ -31,7 +31,7 @@ ORDER  BY r.id DESC
 LIMIT  @most::int;
 
 -- name: RunsBound :many
--- How far back a filter is tried in one page: the run that is so many runs back.
+-- How far back a filter is applied in one page: the run that many runs back.
 SELECT r.id FROM servo.runs r
 WHERE  r.tenant_id = @tenant_id::uuid AND r.id >= @lower::uuid AND r.id < @upper::uuid
 ORDER  BY r.id DESC
@@ -45,8 +45,8 @@ ORDER  BY r.id DESC
 LIMIT  1 OFFSET @walk::int;
 
 -- name: RunsInStates :many
--- Runs that have not ended, or ended without success, the newest first: the index of each such
--- end and the live runs are walked, not the history.
+-- Runs that have not ended, or ended without success, the newest first. Scans the index of each such
+-- state and the live runs, not the history.
 SELECT n.id::uuid AS id, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   ((SELECT u.id, false AS live FROM unnest(@ended::smallint[]) AS s(state)
          CROSS  JOIN LATERAL (SELECT x.id FROM servo.runs x
@@ -67,7 +67,7 @@ ORDER  BY n.id DESC
 LIMIT  @most::int;
 
 -- name: RunsInStatesBound :many
--- How far back these are tried in one page: the newest of the places where a walk ends.
+-- How far back one page goes: the newest of the ids where a scan ends.
 SELECT b.id::uuid AS id
 FROM   ((SELECT u.id FROM unnest(@ended::smallint[]) AS s(state)
          CROSS  JOIN LATERAL (SELECT x.id FROM servo.runs x
@@ -81,7 +81,7 @@ ORDER  BY b.id DESC
 LIMIT  1;
 
 -- name: ListRetries :many
--- The runs that were made to retry one, the newest first.
+-- The runs that retry one, the newest first.
 SELECT sqlc.embed(r), coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
@@ -102,9 +102,9 @@ LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.te
 WHERE  r.tenant_id = @tenant_id::uuid AND r.id = @id::uuid;
 
 -- name: ListTasks :many
--- The page first, then where its tasks are: five probes for each task of the page, however
--- many the run has. The page is chosen in one of three ways: one task by its key; the tasks of
--- the run in the order of the plan; or, when states are asked for, from the rows that have them.
+-- The page first, then the queue tables of its tasks: five lookups for each task of the page, for any
+-- size of the run. The page is selected in one of three ways: one task by its key; the tasks of the
+-- run in the order of the plan; or, with a filter by state, from the rows in these states.
 WITH page AS (
     SELECT c.id
     FROM   (SELECT t.id, t.ix, t.asset FROM servo.tasks t
@@ -135,7 +135,7 @@ SELECT t.id, t.ix, t.asset, t.partition, t.pool, t.priority, t.created_at, t.fin
        coalesce(s.due_at, '0001-01-01 00:00:00+00')::timestamptz AS due_at,
        coalesce(s.failure, 'null')::jsonb AS failure,
        coalesce(greatest(h.seen_at, p.updated_at), '0001-01-01 00:00:00+00')::timestamptz AS seen_at,
-       (p.attempt IS NOT NULL)::bool AS said, coalesce(p.fraction, 0)::real AS fraction,
+       (p.attempt IS NOT NULL)::bool AS reported, coalesce(p.fraction, 0)::real AS fraction,
        coalesce(p.phase, '')::text AS phase, coalesce(p.stage, '')::text AS stage, coalesce(p.stages, 0)::int AS stages,
        coalesce(p.records_extracted, 0)::bigint AS records_extracted, coalesce(p.records_transformed, 0)::bigint AS records_transformed,
        coalesce(p.records_loaded, 0)::bigint AS records_loaded, coalesce(p.bytes, 0)::bigint AS bytes,
@@ -182,8 +182,8 @@ LEFT   JOIN LATERAL (SELECT d.seconds FROM servo.durations d
 ORDER  BY t.ix;
 
 -- name: TaskInputs :many
--- The tasks whose results a task is given: of its own run, and of those that executed what its run
--- does not. A task that was deleted with its run is left out.
+-- The tasks whose results a task gets as inputs: of its own run, and of earlier runs that executed
+-- them. Tasks that were deleted with their run are omitted.
 SELECT x.run_id::uuid AS run_id, x.task_id::uuid AS task_id, u.asset, u.partition
 FROM   (SELECT t.run_id, unnest(t.upstream) AS task_id FROM servo.tasks t
         WHERE  t.tenant_id = @tenant_id::uuid AND t.run_id = @run_id::uuid AND t.id = @task_id::uuid
@@ -197,8 +197,8 @@ JOIN   LATERAL (SELECT y.asset, y.partition FROM servo.tasks y
 ORDER  BY u.asset, u.partition;
 
 -- name: UpstreamTasks :many
--- Whom a task waits or waited for. The edges are kept by their upstream, so this reads those
--- of the run; where the tasks are is asked for the page alone.
+-- The upstreams of a task. The key of edges begins with the upstream, so this reads all edges of the
+-- run; the states are read for the page only.
 WITH page AS (
     SELECT t.tenant_id, t.run_id, t.id, t.ix, t.asset, t.partition, t.outcome, t.result
     FROM   servo.edges e
@@ -227,7 +227,7 @@ ORDER  BY e.txid, e.position
 LIMIT  @most::int;
 
 -- name: RunPlanEvents :many
--- The events of a run's own stream that brought its tasks.
+-- The events of a run's own stream that created its tasks.
 SELECT e.type, e.schema, e.data
 FROM   servo.run_events e
 WHERE  e.tenant_id = @tenant_id::uuid AND e.run_id = @run_id::uuid AND e.subject_id = @run_id::uuid

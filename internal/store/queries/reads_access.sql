@@ -1,7 +1,7 @@
--- What people read of keys and of the audit.
+-- Keys and audit records, for readers.
 
 -- name: ListKeys :many
--- The newest first. The digest is not for anybody.
+-- The newest first. Without the digest, which must not leave the engine.
 SELECT k.tenant_id, k.id, k.version, k.public_id, k.name, k.role, k.workspace, k.pools, k.created_by, k.created_at, k.expires_at, k.replaced_by, k.revoked_at, k.last_used_at
 FROM   servo.api_keys k
 WHERE  k.tenant_id = @tenant_id::uuid AND k.id < @before::uuid
@@ -15,7 +15,7 @@ WHERE  a.tenant_id = @tenant_id::uuid AND a.id < @before::uuid AND a.id >= @sinc
 ORDER  BY a.id DESC LIMIT @most::int;
 
 -- name: ListAuditOf :many
--- Those of one actor, the newest first.
+-- The records of one actor, the newest first.
 SELECT a.* FROM servo.audit_log a
 WHERE  a.tenant_id = @tenant_id::uuid AND a.actor = @actor::text AND a.id < @before::uuid AND a.id >= @since::uuid
 ORDER  BY a.id DESC LIMIT @most::int;

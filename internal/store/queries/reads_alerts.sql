@@ -1,4 +1,4 @@
--- What people read of alerts.
+-- Alerts, for readers.
 
 -- name: ListAlerts :many
 -- The newest first.
@@ -8,7 +8,7 @@ AND    (@kind::text = '' OR a.kind = @kind::text)
 ORDER  BY a.id DESC LIMIT @most::int;
 
 -- name: ListOpenAlerts :many
--- Those of one tenant that are open, the newest first.
+-- The open alerts of one tenant, the newest first.
 SELECT a.* FROM servo.alerts a
 WHERE  a.tenant_id = @tenant_id::uuid AND a.resolved_at IS NULL AND a.id < @before::uuid
 AND    (@kind::text = '' OR a.kind = @kind::text)

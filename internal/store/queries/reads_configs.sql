@@ -1,4 +1,4 @@
--- Configs and their slots as their tenant reads them.
+-- Configs and their slots, under the role of their tenant.
 
 -- name: GetConfig :one
 SELECT sqlc.embed(c), w.name AS workspace
@@ -13,7 +13,7 @@ JOIN   servo.configs c ON c.tenant_id = w.tenant_id AND c.workspace_id = w.id AN
 WHERE  w.tenant_id = @tenant_id::uuid AND w.name = @workspace::text;
 
 -- name: ListConfigs :many
--- By id, that is by age. Labels that are asked for must all be there.
+-- By id, that is by age. A config must have all given labels.
 SELECT sqlc.embed(c), w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
@@ -45,8 +45,8 @@ WHERE  r.tenant_id = @tenant_id::uuid AND r.config_id = @config_id::uuid AND r.t
 ORDER  BY r.from_at DESC LIMIT @most::int;
 
 -- name: SlotOutcomes :many
--- How the slots of a config ended, by the days that begin at the bounds; the last bound is the end.
--- A day is its place among the bounds, 0 what lies before them. The newest are counted, up to a
+-- The outcomes of the slots of a config, by the days that begin at the bounds; the last bound is the end.
+-- A day is its index among the bounds, 0 is before them. The newest are counted, up to a
 -- number of rows of each kind. Ranges do not overlap: at most one begins before the first bound
 -- and ends after it, and it is the last that begins before.
 SELECT n.first_day::int AS first_day, n.last_day::int AS last_day, n.outcome::smallint AS outcome, n.state::smallint AS state, n.missed::bool AS missed,
@@ -75,7 +75,7 @@ WHERE  e.tenant_id = @tenant_id::uuid AND e.subject_id = @subject_id::uuid AND e
 ORDER  BY e.version LIMIT @most::int;
 
 -- name: ConfigDecidedUntil :one
--- Up to where the slots of a config, deleted or not, are decided.
+-- Until when the slots of a config, deleted or not, are decided.
 SELECT c.decided_until FROM servo.configs c WHERE c.tenant_id = @tenant_id::uuid AND c.id = @id::uuid;
 
 -- name: GetEvent :one

@@ -7,7 +7,7 @@ ORDER  BY p.asset
 LIMIT  @most::int;
 
 -- name: TenantUsage :one
--- What a tenant uses of its quotas, each counted no further than `most`.
+-- The use of a tenant's quotas, each counted up to `most`.
 SELECT (SELECT coalesce(sum(s.in_flight), 0) FROM servo.shares s WHERE s.tenant_id = @tenant_id::uuid)::bigint AS in_flight,
        ((SELECT count(*) FROM (SELECT 1 FROM servo.ready_q q WHERE q.tenant_id = @tenant_id::uuid AND NOT q.held LIMIT @most::int) AS f)
         + (SELECT count(*) FROM (SELECT 1 FROM servo.ready_q q WHERE q.tenant_id = @tenant_id::uuid AND q.held LIMIT @most::int) AS h))::bigint AS ready,

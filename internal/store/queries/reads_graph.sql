@@ -1,8 +1,8 @@
--- The graph of one run as its tenant reads it, in one snapshot. All of it goes along the keys of
--- the run: what it costs depends on the run and on nothing else.
+-- The graph of one run, under the role of its tenant, in one snapshot. All statements use the keys of
+-- the run: their cost depends on the run only.
 
 -- name: GraphLive :many
--- Where the tasks of a run are that have not ended.
+-- The states of the live tasks of a run.
 SELECT q.task_id, q.state::smallint AS state, q.since::timestamptz AS since, q.attempt::int AS attempt, q.failures::int AS failures,
        coalesce(q.started_at, '0001-01-01 00:00:00+00')::timestamptz AS started_at,
        coalesce(q.failure->>'code', '')::text AS error, coalesce(p.fraction, 0)::real AS fraction

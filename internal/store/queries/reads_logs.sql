@@ -1,4 +1,4 @@
--- The logs of attempts, as their tenant reads them.
+-- The logs of attempts, under the role of their tenant.
 
 -- name: ReadLogs :many
 SELECT l.seq, l.at, l.text

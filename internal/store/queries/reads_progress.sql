@@ -1,5 +1,5 @@
 -- name: AttemptProgress :many
--- How far the attempts of a task have come, the latest first.
+-- The progress of the attempts of a task, the latest first.
 SELECT attempt, updated_at, stage_since, eta, records_extracted, records_transformed, records_loaded, bytes, fraction, stages, phase, stage
 FROM   servo.attempt_progress
 WHERE  tenant_id = @tenant_id::uuid AND run_id = @run_id::uuid AND task_id = @task_id::uuid

@@ -1,4 +1,4 @@
--- What people read of subscriptions.
+-- Subscriptions, for readers.
 
 -- name: ListSubscriptions :many
 -- All of a tenant, by name.

@@ -1,5 +1,5 @@
 -- name: TenantTotals :many
--- The sums of a tenant by day and labels: what was merged, and what is not yet.
+-- The sums of a tenant by day and labels: merged totals and deltas.
 SELECT x.day, x.labels, sum(x.ended)::bigint AS ended, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed,
        sum(x.timed_out)::bigint AS timed_out, sum(x.cancelled)::bigint AS cancelled, sum(x.started)::bigint AS started,
        sum(x.seconds)::float8 AS seconds, sum(x.breached)::bigint AS breached, sum(x.breaches)::bigint AS breaches
@@ -12,7 +12,7 @@ GROUP  BY x.day, x.labels
 ORDER  BY x.day, x.labels;
 
 -- name: TenantHours :many
--- The sums of a tenant by hour: what was merged, and what is not yet.
+-- The sums of a tenant by hour: merged hours and deltas.
 SELECT x.hour::timestamptz AS hour, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed, sum(x.timed_out)::bigint AS timed_out,
        sum(x.cancelled)::bigint AS cancelled, sum(x.started)::bigint AS started, sum(x.seconds)::float8 AS seconds, sum(x.breaches)::bigint AS breaches,
        max(x.delay)::float8 AS delay

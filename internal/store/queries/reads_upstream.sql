@@ -1,7 +1,7 @@
--- What push workers read through their presigned URLs.
+-- Reads of push workers through their presigned URLs.
 
 -- name: UpstreamOf :one
--- One upstream of a task: of its own plan, or of an earlier run that did it for a retry.
+-- One upstream of a task: of its own plan, or of an earlier run that executed it.
 SELECT u.id, u.ix, u.asset, u.partition, coalesce(u.state, 0)::smallint AS state, u.outcome, u.result
 FROM   servo.tasks t
 JOIN   LATERAL (SELECT x.* FROM servo.tasks x

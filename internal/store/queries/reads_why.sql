@@ -1,8 +1,8 @@
--- What a tenant sees of the reasons why something of its own has not run yet.
+-- The reasons why a task or run has not run yet, under the role of its tenant.
 
 -- name: UnmetUpstream :many
--- Upstream tasks that have not succeeded, in the order of the plan. Those that have are told by
--- their own rows, so where a task stands is asked for the page alone.
+-- Upstream tasks that have not succeeded, in the order of the plan. The rows of tasks show which have,
+-- so the states are read for the page only.
 WITH page AS (
     SELECT t.tenant_id, t.run_id, t.id, t.ix, t.asset, t.partition, t.outcome
     FROM   servo.edges e
@@ -25,7 +25,7 @@ FROM   servo.asset_pauses p
 WHERE  p.tenant_id = @tenant_id::uuid AND p.workspace_id = @workspace_id::uuid AND p.asset = @asset::text;
 
 -- name: WhereTasksAre :many
--- How many tasks of a run stand where, each place with the task that has been there longest.
+-- The number of tasks of a run in each state, with the task that has been in it longest.
 SELECT w.state::smallint AS state, w.tasks::int AS tasks, w.task_id::uuid AS task_id
 FROM   (SELECT 1 AS state, count(*) AS tasks, (array_agg(q.task_id ORDER BY q.since, q.task_id))[1] AS task_id
         FROM servo.waiting q WHERE q.tenant_id = @tenant_id::uuid AND q.run_id = @run_id::uuid

@@ -1,5 +1,5 @@
 -- name: Overdue :one
--- Whether anything is due, at the cost of six looks at the head of an index.
+-- Which kinds of rows are due: six index lookups.
 SELECT coalesce((SELECT l.due_at FROM servo.leases l ORDER BY l.due_at LIMIT 1) <= servo.clock(), false)::bool AS leases,
        coalesce((SELECT q.due_at FROM servo.retry_q q ORDER BY q.due_at LIMIT 1) <= servo.clock(), false)::bool AS retries,
        ((SELECT c.run_id FROM servo.cones c ORDER BY c.run_id LIMIT 1) IS NOT NULL)::bool AS cones,
@@ -8,7 +8,7 @@ SELECT coalesce((SELECT l.due_at FROM servo.leases l ORDER BY l.due_at LIMIT 1) 
        ((SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT 1) IS NOT NULL)::bool AS deltas;
 
 -- name: DueLeases :many
--- Candidates only: each is looked at again under its locks.
+-- Candidates only: each is checked again under its locks.
 SELECT tenant_id, run_id, task_id FROM servo.leases WHERE due_at <= @now::timestamptz ORDER BY due_at LIMIT @most::int;
 
 -- name: DueRetries :many
@@ -20,10 +20,10 @@ FROM   (SELECT unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS 
 JOIN   LATERAL (SELECT * FROM servo.retry_q r
                 WHERE r.run_id = n.run_id AND r.task_id = n.task_id
                 OFFSET 0 FOR UPDATE SKIP LOCKED) AS q ON true
-WHERE  q.due_at <= @now::timestamptz; -- outside, or the index of due times would look as good as the key
+WHERE  q.due_at <= @now::timestamptz; -- outside, or the planner would choose the index of due times in place of the key
 
 -- name: ForgetHeartbeats :execrows
--- Heartbeats of leases that are over. A new attempt overwrites the one before it anyway.
+-- Heartbeats of ended leases. A new attempt overwrites the previous one anyway.
 DELETE FROM servo.heartbeats h
 WHERE  h.expires_at <= @now::timestamptz
 AND    NOT EXISTS (SELECT FROM servo.leases q WHERE q.run_id = h.run_id AND q.task_id = h.task_id AND q.token = h.token);
@@ -44,7 +44,7 @@ SELECT tenant_id, run_id FROM servo.cones ORDER BY run_id LIMIT @most::int;
 -- a cone that was cut off.
 SELECT e.upstream_id, w.*
 FROM   servo.edges e
-JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a probe for each edge, as in LeasesOfClaims
+JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a lookup for each edge, as in LeasesOfClaims
                 WHERE t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10 OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT * FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
 WHERE  e.tenant_id = @tenant_id::uuid AND e.run_id = @run_id::uuid

@@ -24,26 +24,26 @@ INSERT INTO servo.edges (tenant_id, run_id, upstream_id, task_id)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@upstream_ids::uuid[]), unnest(@task_ids::uuid[]);
 
 -- name: LockRunsForUpdate :many
--- The strongest mode, for a cancel: it excludes every move that goes backward or ends.
+-- The strongest mode, for a cancel: it excludes every move backward and every end.
 SELECT r.*
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true;
 
 -- name: LockRunsForCount :many
--- For whatever may end a task: the counters are ours until the commit.
+-- For transactions that may end a task: excludes other changes of the counters until the commit.
 SELECT r.*
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true;
 
 -- name: LockRunsForMove :many
--- For a move backward that ends nothing: only a cancel is kept out.
+-- For a move backward without an end: excludes a cancel only.
 SELECT r.*
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
 JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true;
 
 -- name: UpdateRuns :exec
--- The tenant = ANY (ARRAY[x]) is = x, but nothing to merge by: with statistics from an empty
--- table the planner would otherwise walk the whole index for each batch.
+-- tenant = ANY (ARRAY[x]) equals tenant = x, but prevents a merge join: with statistics from an empty
+-- table the planner would otherwise scan the whole index for each batch.
 UPDATE servo.runs r
 SET    version = n.version, total = n.total, remaining = n.remaining, succeeded = n.succeeded, failed = n.failed,
        skipped = n.skipped, cancelled = n.cancelled, state = n.state, timed_out = n.timed_out, late = n.late, cancel_reason = n.cancel_reason,
@@ -78,7 +78,7 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@subject_id
        unnest(@datas::text[])::jsonb;
 
 -- name: InsertIdempotencyKeys :many
--- Insert first: the key that is already there wins, and the caller gets its run.
+-- The insert comes first: an existing key wins, and the caller gets its run.
 INSERT INTO servo.idempotency_keys (tenant_id, key, digest, run_id, created_at)
 SELECT tenant_id, key, digest, run_id, @now::timestamptz
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) AS key,
@@ -93,7 +93,7 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@keys::text[]) A
 JOIN   servo.idempotency_keys k ON k.tenant_id = n.tenant_id AND k.key = n.key;
 
 -- name: ExistingRuns :many
--- After a commit whose answer was lost: which of these runs are there?
+-- Which of these runs exist, after a commit whose answer was lost.
 SELECT r.id
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
 JOIN   servo.runs r ON r.tenant_id = n.tenant_id AND r.id = n.id;

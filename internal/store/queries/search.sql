@@ -1,8 +1,8 @@
--- What people look for by an id or by a part of a name. The role says among whose: under
--- the role of the engine among those of all tenants, under the role of a tenant among its own.
+-- Search by an id or by a part of a name. Under the role of the engine it searches all tenants, under
+-- the role of a tenant its own rows.
 
 -- name: OwnersOf :many
--- Whose an id is: by the keys of each tenant. Everything but a task and a run has events by its id.
+-- The tenant of an id, by the keys of each tenant. All entities except tasks and runs have events by their id.
 SELECT t.id AS tenant_id
 FROM   (SELECT x.id FROM servo.tenants x ORDER BY x.id LIMIT @walk::int) AS t
 WHERE  EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = t.id AND r.id = @id::uuid OFFSET 0)
@@ -10,8 +10,8 @@ OR     EXISTS (SELECT FROM servo.entity_events e WHERE e.tenant_id = t.id AND e.
 LIMIT  2;
 
 -- name: OwnersOfTask :many
--- A task has no key without its run. Its id is minted with that of the run, so the run is one of
--- the last that its tenant made before.
+-- A task has no key without its run. Its id is created with that of the run, so the run is one of the
+-- last that its tenant created before.
 SELECT t.id AS tenant_id, k.run_id
 FROM   (SELECT x.id FROM servo.tenants x ORDER BY x.id LIMIT @walk::int) AS t
 JOIN   LATERAL (SELECT r.id FROM servo.runs r WHERE r.tenant_id = t.id AND r.id >= @lower::uuid AND r.id < @id::uuid ORDER BY r.tenant_id DESC, r.id DESC LIMIT @runs::int) AS n ON true
@@ -19,8 +19,8 @@ JOIN   LATERAL (SELECT x.run_id FROM servo.tasks x WHERE x.tenant_id = t.id AND 
 LIMIT  1;
 
 -- name: OwnersOfAddedTask :many
--- A task that a fan-out has added is younger than its run, by as much as that took: it is looked for
--- in the live runs, and in the last ones of whatever tenant that were made before it.
+-- A task that a fan-out has added is younger than its run. This searches the live runs, and the last
+-- runs of any tenant that are older than the task.
 SELECT n.tenant_id, n.run_id
 FROM   ((SELECT l.tenant_id, l.run_id FROM servo.live_runs l LIMIT @live::int)
         UNION ALL
@@ -29,8 +29,8 @@ JOIN   LATERAL (SELECT x.run_id FROM servo.tasks x WHERE x.tenant_id = n.tenant_
 LIMIT  1;
 
 -- name: ThingsByID :many
--- What has an id, of whatever kind. Whether it was deleted is looked at afterwards, so that no
--- index of what was not is taken for the key.
+-- The entity of an id, of any kind. The filter for deleted rows comes afterwards, so that the planner
+-- uses the key and not a partial index.
 SELECT n.kind::text AS kind, n.name::text AS name, n.state::text AS state, n.number::smallint AS number, coalesce(w.name, n.workspace)::text AS workspace
 FROM   (SELECT 'run' AS kind, x.pipeline AS name, '' AS state, x.state AS number, x.workspace_id, '' AS workspace
         FROM   servo.runs x WHERE x.tenant_id = @tenant_id::uuid AND x.id = @id::uuid
@@ -85,12 +85,12 @@ ORDER  BY NOT starts_with(c.name, @part::text), c.name
 LIMIT  @most::int;
 
 -- name: MoreConfigs :one
--- Whether there are more configs than are looked at.
+-- Whether there are more configs than the search reads.
 SELECT EXISTS (SELECT FROM servo.configs x WHERE x.deleted_at IS NULL ORDER BY x.tenant_id, x.id OFFSET @walk::int) AS more;
 
 -- name: KeysNamed :many
--- Keys by a part of the name, and by the beginning of the id that people see. Those that are alive
--- are few; the others are found by their ids.
+-- Keys by a part of the name, and by the beginning of the public id. Valid keys are few; others are
+-- found by their ids only.
 SELECT k.tenant_id, k.public_id, k.name, k.workspace, k.state
 FROM   ((SELECT x.tenant_id, x.public_id, x.name, coalesce(x.workspace, '')::text AS workspace, ''::text AS state
          FROM   (SELECT y.tenant_id, y.public_id, y.name, y.workspace FROM servo.api_keys y

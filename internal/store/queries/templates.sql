@@ -1,11 +1,11 @@
--- Templates of schedules that tenants have of their own.
+-- Schedule templates of tenants.
 
 -- name: LockTemplate :one
--- Who changes or deletes one waits for those who save configs with it.
+-- A change or delete waits for transactions that save configs with the template.
 SELECT x.* FROM servo.templates x WHERE x.tenant_id = @tenant_id::uuid AND x.name = @name::text FOR UPDATE;
 
 -- name: ShareTemplates :many
--- Who saves a config with a template holds it until then.
+-- A transaction that saves a config with a template locks the template.
 SELECT x.name, x.cron FROM servo.templates x
 WHERE  x.tenant_id = @tenant_id::uuid AND x.name = ANY (@names::text[])
 ORDER  BY x.name FOR SHARE;

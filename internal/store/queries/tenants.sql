@@ -8,7 +8,7 @@ VALUES (@id::uuid, @name::text, @version::int, @now::timestamptz, @max_concurren
 SELECT t.* FROM servo.tenants t WHERE t.id = @tenant_id::uuid FOR NO KEY UPDATE;
 
 -- name: SetQuotas :execrows
--- The note lets admission look at the tenant again in every pool.
+-- The settlement makes admission read the tenant's shares again in every pool.
 WITH noted AS (
     INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged) VALUES (@tenant_id::uuid, '', '', 0, 0, 0, 0)
 )

@@ -1,7 +1,7 @@
--- Promises about runs, and the sums of those that have ended.
+-- Promises about runs, and sums of ended runs.
 
 -- name: LateRuns :many
--- Runs that should have begun by now. Candidates only: each is looked at again under its lock.
+-- Runs that should have begun by now. Candidates only: each is checked again under its lock.
 SELECT l.tenant_id, l.run_id FROM servo.live_runs l WHERE l.late_at < @now::timestamptz ORDER BY l.late_at LIMIT @most::int;
 
 -- name: BegunInTime :many
@@ -14,22 +14,22 @@ JOIN   LATERAL (SELECT FROM servo.run_events e
                 LIMIT 1) AS begun ON true;
 
 -- name: LookedLate :exec
--- Nobody needs to look again.
+-- The start of these runs needs no other check.
 UPDATE servo.live_runs l
 SET    late_at = NULL, breaches = n.breaches
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@breaches::smallint[]) AS breaches) AS n
 WHERE  l.tenant_id = ANY (ARRAY[n.tenant_id]) AND l.run_id = n.run_id;
 
 -- name: InsertRunDeltas :exec
--- What one transaction adds to the totals.
+-- The additions of one transaction to the totals.
 INSERT INTO servo.run_deltas (tenant_id, day, hour, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches, delay)
 SELECT unnest(@tenant_ids::uuid[]), @day::date, @hour::smallint, unnest(@label_sets::text[]), unnest(@endeds::int[]), unnest(@succeededs::int[]),
        unnest(@faileds::int[]), unnest(@timed_outs::int[]), unnest(@cancelleds::int[]), unnest(@starteds::int[]), unnest(@seconds::float8[]),
        unnest(@breacheds::int[]), unnest(@breaches::int[]), unnest(@delays::float8[]);
 
 -- name: MergeRunDeltas :one
--- Takes what nobody else takes, the oldest first, and adds it up, by day and by hour. Rows are locked
--- in the order of their keys, the totals before the hours, the hours of all tenants together first.
+-- Merges unlocked deltas, the oldest first, by day and by hour. Rows are locked in the order of their
+-- keys, the totals before the hours, the hours of all tenants together first.
 WITH taken AS (
     DELETE FROM servo.run_deltas
     WHERE  id = ANY (ARRAY(SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT @most::int FOR UPDATE SKIP LOCKED))
@@ -64,7 +64,7 @@ WITH taken AS (
 SELECT count(*)::int AS taken FROM taken;
 
 -- name: TodayTotals :one
--- What has become of the runs of today, and how many have not ended, no further than most.
+-- The outcomes of today's runs, and the number of live runs, up to most.
 SELECT coalesce(sum(x.ended), 0)::bigint AS ended, coalesce(sum(x.failed + x.timed_out), 0)::bigint AS failed,
        coalesce(sum(x.started), 0)::bigint AS started, coalesce(sum(x.seconds), 0)::float8 AS seconds, coalesce(sum(x.breaches), 0)::bigint AS breaches,
        (SELECT count(*) FROM (SELECT FROM servo.live_runs l WHERE l.pending LIMIT @most::int) AS q)::bigint AS pending,
@@ -76,7 +76,7 @@ FROM   (SELECT t.ended, t.failed, t.timed_out, t.started, t.seconds, t.breaches 
         WHERE  d.day = @day::date) AS x;
 
 -- name: AllHours :many
--- The sums of all tenants by hour, which are kept together: what was merged, and what is not yet.
+-- The sums of all tenants by hour: merged hours and deltas.
 SELECT x.hour::timestamptz AS hour, sum(x.succeeded)::bigint AS succeeded, sum(x.failed)::bigint AS failed, sum(x.timed_out)::bigint AS timed_out,
        sum(x.cancelled)::bigint AS cancelled, sum(x.started)::bigint AS started, sum(x.seconds)::float8 AS seconds, sum(x.breaches)::bigint AS breaches,
        max(x.delay)::float8 AS delay

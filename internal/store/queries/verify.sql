@@ -1,19 +1,19 @@
--- What verify reads: everything, in one snapshot, a chunk of runs or tenants at a time; and
--- what repair writes to one run besides the statements of the write path.
+-- The reads of verify, in one snapshot, for a chunk of runs or tenants at a time; and the writes of
+-- repair to one run besides the statements of the write path. Whole rows are read by verify.go.
 
 -- name: PlanByKey :exec
--- Keyed probes for a chunk of known rows, and walks along a key, whatever the statistics say.
+-- Lookups by key for a chunk of known rows, and scans along a key, with any statistics.
 SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
 
 -- name: PlanByScan :exec
--- Questions about whole tables: plans as the planner likes them.
+-- Reads of whole tables: the planner's default settings.
 SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
        set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true);
 
 -- name: VerifySequences :one
--- How far tokens and positions have been given out. A sequence is not part of a snapshot:
--- read after the snapshot was taken it is at or past everything the snapshot shows.
+-- The last allocated token and position. A sequence is not part of a snapshot: read after the snapshot
+-- it is at or past all values in the snapshot.
 SELECT coalesce(pg_sequence_last_value('servo.fencing_token'::regclass), 0)::bigint AS token,
        coalesce(pg_sequence_last_value('servo.event_position'::regclass), 0)::bigint AS position;
 
@@ -22,16 +22,16 @@ SELECT r.tenant_id, r.id FROM servo.runs r WHERE (@all_tenants::bool OR r.tenant
 
 -- name: VerifyEvents :many
 -- Each stream by its versions, the run's own before those of its tasks. Neither positions nor
--- transaction ids order a stream: sessions take positions in advance, and a transaction may
--- have its id long before it gets the lock that orders it.
+-- transaction ids order a stream: sessions cache positions, and a transaction may have its id long
+-- before it gets the lock that orders it.
 SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
 ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position;
 
 -- name: VerifyOrphans :many
--- Rows without their run, counted for each table and run; the owner is whoever has a run
--- with that id, if anybody has.
+-- Rows without their run, counted for each table and run; the owner is the tenant with a run of that
+-- id, if there is one.
 WITH orphan AS (
     SELECT 'run_events'::text AS source, x.tenant_id, x.run_id FROM servo.run_events x
     WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
@@ -79,7 +79,7 @@ LEFT   JOIN servo.runs r ON r.id = o.run_id
 ORDER  BY o.tenant_id, o.run_id, o.source;
 
 -- name: VerifyRunIDs :many
--- A run's id belongs to one tenant.
+-- Ids of runs of more than one tenant.
 SELECT r.tenant_id, r.id
 FROM   servo.runs r
 WHERE  r.id IN (SELECT d.id FROM servo.runs d GROUP BY d.id HAVING count(*) > 1)
@@ -92,7 +92,7 @@ GROUP  BY p.position
 HAVING count(*) > 1;
 
 -- name: VerifyClaimTokens :many
--- No token was ever given to two attempts.
+-- Tokens of more than one attempt.
 SELECT (e.data ->> 'token')::text AS token, count(*)::int AS claims
 FROM   servo.run_events e
 WHERE  e.type = 'task.claimed'
@@ -117,8 +117,8 @@ FROM   servo.platform_events e
 ORDER  BY e.subject, e.version;
 
 -- name: VerifyLedger :many
--- What in the ledger contradicts the runs or itself. A slot outlives its run, whose month may
--- be gone: a run has the time at which its slot was decided.
+-- Entries of the ledger that contradict the runs or each other. A slot is kept longer than its run,
+-- whose partition may be deleted: a run is in the partition of the time when its slot was decided.
 SELECT l.wrong::text AS wrong, l.tenant_id, l.config_id, l.at::timestamptz AS at, l.run_id
 FROM   (SELECT 'run without slot' AS wrong, r.tenant_id, r.config_id, r.slot_at AS at, r.id AS run_id FROM servo.runs r
         WHERE  r.slot_at IS NOT NULL
@@ -178,8 +178,8 @@ GROUP  BY o.source, o.tenant_id
 ORDER  BY o.tenant_id, o.source;
 
 -- name: ForeignRuns :many
--- Rows that carry the id of a run and another tenant. The owner comes first in every key, so
--- this reads whole partitions: repair asks before it locks anything.
+-- Rows with the id of a run and another tenant. The tenant is the first column of every key, so this
+-- reads whole partitions: repair executes it before it locks rows.
 SELECT r.tenant_id FROM servo.runs r WHERE r.id = @run_id::uuid AND r.tenant_id <> @tenant_id::uuid;
 
 -- name: ForeignTasks :many
@@ -192,8 +192,8 @@ SELECT e.tenant_id, e.upstream_id, e.task_id FROM servo.edges e WHERE e.run_id =
 SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = @run_id::uuid AND e.tenant_id <> @tenant_id::uuid;
 
 -- name: RepairRun :exec
--- Every column as the events tell it. The row is updated in place, never replaced: others
--- wait for its lock and must find it.
+-- Every column from the events. The row is updated in place, never replaced: other transactions wait
+-- for its lock and must find it.
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
         triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of)
@@ -216,7 +216,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of;
 
 -- name: RepairTasks :exec
--- Whole rows, live (state 0) or ended. Those that were wrong were deleted before.
+-- Whole rows, live (state 0) or ended. Wrong rows were deleted before.
 INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, finished_at, token, ix, timeout_s, version, attempt, failures, fan_outs, state,
         priority, late_result, asset, partition, pool, outcome, cursor, result, failure, upstream, inherited)
 SELECT n.tenant_id, n.run_id, n.id, n.created_at, CASE WHEN n.state > 0 THEN n.finished_at END, CASE WHEN n.state > 0 THEN n.token END,
@@ -238,7 +238,7 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]
 DELETE FROM servo.runs r USING unnest(@tenant_ids::uuid[]) AS n(tenant_id) WHERE r.tenant_id = n.tenant_id AND r.id = @run_id::uuid;
 
 -- name: DropLiveRuns :exec
--- Whosever it is: what should be there is written anew.
+-- Of any tenant: the correct row is inserted afterwards.
 DELETE FROM servo.live_runs WHERE run_id = @run_id::uuid;
 
 -- name: DropTasks :exec
@@ -253,7 +253,7 @@ USING  (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]
 WHERE  e.tenant_id = n.tenant_id AND e.run_id = n.run_id AND e.upstream_id = n.upstream_id AND e.task_id = n.task_id;
 
 -- name: VerifyTotals :many
--- Where the sums of a tenant are not what its runs and their breaches say.
+-- Sums of a tenant that differ from its runs and their breaches.
 WITH kept AS (
     SELECT x.tenant_id, x.day, x.labels, sum(x.ended) AS ended, sum(x.succeeded) AS succeeded, sum(x.failed) AS failed, sum(x.timed_out) AS timed_out,
            sum(x.cancelled) AS cancelled, sum(x.started) AS started, sum(x.seconds) AS seconds, sum(x.breached) AS breached, sum(x.breaches) AS breaches
@@ -263,7 +263,7 @@ WITH kept AS (
             SELECT d.tenant_id, d.day, d.labels, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
             FROM   servo.run_deltas d WHERE @all_tenants::bool OR d.tenant_id = @tenant_id::uuid) AS x
     GROUP  BY x.tenant_id, x.day, x.labels
-), told AS (
+), counted AS (
     SELECT y.tenant_id, y.day, y.labels, sum(y.ended) AS ended, sum(y.succeeded) AS succeeded, sum(y.failed) AS failed, sum(y.timed_out) AS timed_out,
            sum(y.cancelled) AS cancelled, sum(y.started) AS started, sum(y.seconds) AS seconds, sum(y.breached) AS breached, sum(y.breaches) AS breaches
     FROM   (SELECT r.tenant_id, (r.finished_at AT TIME ZONE 'UTC')::date AS day, r.labels, count(*) AS ended,
@@ -285,7 +285,7 @@ WITH kept AS (
     SELECT coalesce(k.tenant_id, t.tenant_id) AS tenant_id, coalesce(k.day, t.day) AS day, coalesce(k.labels, t.labels) AS labels, c.name,
            c.got, c.want
     FROM   kept k
-    FULL   JOIN told t ON t.tenant_id = k.tenant_id AND t.day = k.day AND t.labels = k.labels
+    FULL   JOIN counted t ON t.tenant_id = k.tenant_id AND t.day = k.day AND t.labels = k.labels
     CROSS  JOIN LATERAL (SELECT unnest(ARRAY['ended', 'succeeded', 'failed', 'timed_out', 'cancelled', 'started', 'seconds', 'breached', 'breaches']) AS name,
                                 unnest(ARRAY[k.ended, k.succeeded, k.failed, k.timed_out, k.cancelled, k.started, k.seconds, k.breached, k.breaches]::float8[]) AS got,
                                 unnest(ARRAY[t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches]::float8[]) AS want) AS c

@@ -1,16 +1,16 @@
--- What the loops would see if they looked now, read without a lock: nothing waits for it and
--- nothing is passed over because of it.
+-- The rows that the loops would read now, without locks: no transaction waits for these reads or skips
+-- rows because of them.
 
 -- name: UnfoldedSettlements :many
--- What the next round of admission takes in first (FoldSettlements).
+-- The settlements that the next round of admission folds (FoldSettlements).
 SELECT s.tenant_id, s.pool, sum(s.left_by)::int AS left_by, sum(s.charged - s.seconds)::float8 AS owed, bool_or(s.arrived)::bool AS arrived,
        bool_or(s.left_by > 0 OR s.pool = '')::bool AS freed
 FROM   (SELECT * FROM servo.settlements x ORDER BY x.id LIMIT @most::int) AS s
 GROUP  BY s.tenant_id, s.pool;
 
 -- name: SharesOfTenants :many
--- What tenants have of each pool, whether they wait or not, and of the given ones even if it is
--- nothing so far.
+-- The shares of tenants in each pool, whether they wait or not, and the given shares even if they have
+-- no row yet.
 SELECT n.tenant_id::uuid AS tenant_id, n.pool::text AS pool, (s.pool IS NOT NULL)::bool AS known, coalesce(s.even_at, 0)::float8 AS even_at, coalesce(s.admitted, 0)::bigint AS admitted,
        coalesce(s.waits, false)::bool AS waits, coalesce(s.over_quota, false)::bool AS over_quota, t.max_concurrent_tasks, t.fairness_weight,
        h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = n.tenant_id)::bool AS pauses
@@ -24,7 +24,7 @@ JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tena
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = n.tenant_id) AS h ON true;
 
 -- name: LookReady :many
--- The tasks that a round looks at (TakeReady), and which of them it would hold (PausedTasks).
+-- The tasks that a round reads (TakeReady), and which of them it would hold (PausedTasks).
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
@@ -40,7 +40,7 @@ JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
 LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
 
 -- name: LookOldest :many
--- The tasks that are ready longest (TakeOldest), and which of them a round would hold.
+-- The oldest ready tasks (TakeOldest), and which of them a round would hold.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
        q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds,
        (n.pauses AND EXISTS (SELECT FROM servo.runs r
@@ -60,8 +60,8 @@ JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
 LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
 
 -- name: ReadyPlace :one
--- Whether a ready task is held, how many of its tenant come before it in its pool, and how many
--- of these are ready longer, whatever their priority.
+-- Whether a ready task is held, the number of tasks of its tenant before it in its pool, and the
+-- number of tasks of any priority that are ready longer.
 SELECT q.held, q.lacks_worker, (SELECT count(*) FROM (SELECT FROM servo.ready_q o
                                       WHERE o.tenant_id = q.tenant_id AND o.pool = q.pool AND NOT o.held AND o.rank < q.rank
                                       LIMIT @most::int) AS x)::int AS ahead,
@@ -75,14 +75,14 @@ FROM   servo.ready_q q
 WHERE  q.tenant_id = @tenant_id::uuid AND q.run_id = @run_id::uuid AND q.task_id = @task_id::uuid;
 
 -- name: QueuePlace :one
--- How many tasks of anybody come before a queued one in its pool.
+-- The number of tasks of all tenants before a queued one in its pool.
 SELECT (SELECT count(*) FROM (SELECT FROM servo.pool_q o WHERE o.pool = q.pool AND o.rank < q.rank LIMIT @most::int) AS x)::int AS ahead
 FROM   servo.pool_q q
 WHERE  q.tenant_id = @tenant_id::uuid AND q.run_id = @run_id::uuid AND q.task_id = @task_id::uuid;
 
 -- name: PoolWorkers :one
--- The live workers of a pool, what they can hold and what they hold, of whichever pool. Leases
--- have no index by worker: up to `leases` are looked at.
+-- The live workers of a pool, their capacity, and the tasks of any pool that they hold. Leases have no
+-- index by worker: up to `leases` are read.
 SELECT count(*)::int AS workers, coalesce(sum(w.slots), 0)::int AS slots, coalesce(sum(least(w.slots, coalesce(h.held, 0))), 0)::int AS busy
 FROM   servo.workers w
 LEFT   JOIN (SELECT q.worker, count(*) AS held FROM (SELECT x.worker FROM servo.leases x LIMIT @leases::int) AS q GROUP BY q.worker) AS h
@@ -90,13 +90,13 @@ LEFT   JOIN (SELECT q.worker, count(*) AS held FROM (SELECT x.worker FROM servo.
 WHERE  w.pool = @pool::text AND w.seen_at > @since::timestamptz;
 
 -- name: LookRuns :many
--- Runs as they are (LockRunsForCount).
+-- Runs without a lock (LockRunsForCount).
 SELECT r.*
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
 JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id OFFSET 0) AS r ON true;
 
 -- name: StartPlace :one
--- How many runs of its tenant start before one that waits, in the order of NextRuns.
+-- The number of runs of its tenant that start before a waiting run, in the order of NextRuns.
 SELECT (SELECT count(*) FROM (SELECT FROM servo.live_runs o
                               WHERE o.tenant_id = l.tenant_id AND o.pending
                               AND (o.priority > l.priority OR o.priority = l.priority AND o.run_id < l.run_id) LIMIT @most::int) AS x)::int AS ahead

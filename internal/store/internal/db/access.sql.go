@@ -24,7 +24,7 @@ type CountKeysParams struct {
 	Role     string    `db:"role"`
 }
 
-// Keys of an owner that are alive, of one role or of all.
+// Valid keys of an owner, of one role or of all.
 func (q *Queries) CountKeys(ctx context.Context, arg CountKeysParams) (int64, error) {
 	row := q.db.QueryRow(ctx, CountKeys, arg.TenantID, arg.Now, arg.Role)
 	var count int64
@@ -53,8 +53,7 @@ type InsertAuditParams struct {
 	Requests   []string    `db:"requests"`
 }
 
-// What was asked for, many calls at once. A call that is written again after trouble is there
-// once.
+// Audit records of many calls. A record that is written again after an error exists once.
 func (q *Queries) InsertAudit(ctx context.Context, arg InsertAuditParams) error {
 	_, err := q.db.Exec(ctx, InsertAudit,
 		arg.TenantIds,
@@ -141,9 +140,9 @@ type KeyByPublicIDRow struct {
 	Claims     []string   `db:"claims"`
 }
 
-// API keys and the audit, as the engine sees them.
-// The key that a caller shows, with what it is judged by: its digest, the name of its tenant and
-// the time. A worker key of a tenant claims from those of its pools that the tenant owns now.
+// API keys and audit records, under the engine's role.
+// The key that a caller presents, with its digest, the name of its tenant and the time. A worker key
+// of a tenant may claim from those of its pools that the tenant owns.
 func (q *Queries) KeyByPublicID(ctx context.Context, publicID string) (KeyByPublicIDRow, error) {
 	row := q.db.QueryRow(ctx, KeyByPublicID, publicID)
 	var i KeyByPublicIDRow
@@ -198,7 +197,7 @@ type LockKeyRow struct {
 	RevokedAt  *time.Time `db:"revoked_at"`
 }
 
-// A key by its id, or by the name that no other living key has.
+// A key by its id, or a valid key by its name, which is unique among valid keys.
 func (q *Queries) LockKey(ctx context.Context, arg LockKeyParams) (LockKeyRow, error) {
 	row := q.db.QueryRow(ctx, LockKey, arg.TenantID, arg.Key)
 	var i LockKeyRow
@@ -224,7 +223,7 @@ const LockKeys = `-- name: LockKeys :exec
 SELECT pg_advisory_xact_lock(hashtextextended('servo.keys.' || ($1::uuid)::text, 0))
 `
 
-// Whoever makes a key of an owner does it alone: two would both count up to the limit.
+// One transaction at a time creates keys of an owner: two would both count up to the limit.
 func (q *Queries) LockKeys(ctx context.Context, tenantID uuid.UUID) error {
 	_, err := q.db.Exec(ctx, LockKeys, tenantID)
 	return err
@@ -243,7 +242,7 @@ type TouchKeysParams struct {
 	Ats       []time.Time `db:"ats"`
 }
 
-// When keys were last used: many at once, and never backwards.
+// The last use of many keys. An earlier time does not replace a later one.
 func (q *Queries) TouchKeys(ctx context.Context, arg TouchKeysParams) error {
 	_, err := q.db.Exec(ctx, TouchKeys, arg.TenantIds, arg.Ids, arg.Ats)
 	return err

@@ -24,7 +24,7 @@ type AdmissionWorkRow struct {
 	Starts bool `db:"starts"`
 }
 
-// Whether there is anything to do at all, at the cost of three looks at the head of an index.
+// Whether admission has work: three index lookups.
 func (q *Queries) AdmissionWork(ctx context.Context) (AdmissionWorkRow, error) {
 	row := q.db.QueryRow(ctx, AdmissionWork)
 	var i AdmissionWorkRow
@@ -52,8 +52,8 @@ type ChargeSharesParams struct {
 	OverQuotas []bool      `db:"over_quotas"`
 }
 
-// Executed after the tasks were moved: a share waits if ready tasks are left, those among them
-// that another transaction has locked. What becomes ready meanwhile leaves a note.
+// Executed after the tasks were moved: a share waits if ready tasks are left, including tasks that
+// another transaction has locked. Tasks that become ready meanwhile leave a settlement.
 func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) error {
 	_, err := q.db.Exec(ctx, ChargeShares,
 		arg.Now,
@@ -119,11 +119,11 @@ WITH gone AS (
 SELECT count(*)::int AS folded FROM gone
 `
 
-// Admission: what is ready, by tenant and pool, and what each tenant has of a pool.
-// Takes in what other transactions have left for admission: tasks that have become ready, that
-// are in flight no longer, and what attempts have really taken. The mean of an asset leans to
-// what was seen last. A tenant that begins to wait, or has room in its quota again, joins as
-// fair.Join says. Only the holder of the duty writes shares, so what is read here is current.
+// Admission: ready tasks by tenant and pool, and the shares of tenants in pools.
+// Folds the settlements of other transactions: tasks that became ready or left flight, and the real
+// duration of attempts. The mean of an asset gives recent attempts more weight. A tenant that begins
+// to wait, or is below its quota again, joins by the rule of fair.Join. Only the holder of the duty
+// writes shares, so the rows that are read here are current.
 func (q *Queries) FoldSettlements(ctx context.Context, most int32) (int32, error) {
 	row := q.db.QueryRow(ctx, FoldSettlements, most)
 	var folded int32
@@ -160,8 +160,8 @@ type HeadSharesRow struct {
 	Pauses             bool      `db:"pauses"`
 }
 
-// The tenants that are served next in each pool, at most so many of each, and what bounds them.
-// Tenants that may not use the pool are passed over.
+// The tenants that are served next in each pool, up to a number for each pool, and their limits.
+// Tenants that may not use the pool are skipped.
 func (q *Queries) HeadShares(ctx context.Context, arg HeadSharesParams) ([]HeadSharesRow, error) {
 	rows, err := q.db.Query(ctx, HeadShares, arg.Pools, arg.Mosts)
 	if err != nil {
@@ -262,8 +262,8 @@ type PausedTasksRow struct {
 	TaskID uuid.UUID `db:"task_id"`
 }
 
-// Those of the tasks whose asset is paused. The pauses stay as they are until the commit, so
-// that a resume comes before or after.
+// Those of the tasks whose asset is paused. The pauses are locked until the commit, so that a resume
+// happens before or after.
 func (q *Queries) PausedTasks(ctx context.Context, arg PausedTasksParams) ([]PausedTasksRow, error) {
 	rows, err := q.db.Query(ctx, PausedTasks,
 		arg.TenantIds,
@@ -328,8 +328,8 @@ type ReadyPoolsRow struct {
 	InFlight       int32    `db:"in_flight"`
 }
 
-// The pools that somebody waits for, and those asked for, with what bounds them: their own
-// limit, what is queued, and how many tasks the workers can hold that were seen lately.
+// The pools with waiting tenants, and the given ones, with their own limit, the queued tasks, and
+// the capacity of their live workers.
 func (q *Queries) ReadyPools(ctx context.Context, arg ReadyPoolsParams) ([]ReadyPoolsRow, error) {
 	rows, err := q.db.Query(ctx, ReadyPools, arg.Also, arg.Alive, arg.MostQueued)
 	if err != nil {
@@ -378,8 +378,8 @@ SET    in_flight = excluded.in_flight, updated_at = excluded.updated_at
 WHERE  s.in_flight <> excluded.in_flight
 `
 
-// Counts anew what is in flight. What has left and is not folded in yet will be taken off when
-// it is, so it is added here; one statement sees one moment of both.
+// Counts the tasks in flight again. Settlements that are not folded yet will be subtracted later, so
+// they are added here; one statement sees one moment of both.
 func (q *Queries) RecountShares(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, RecountShares)
 	return err
@@ -404,8 +404,8 @@ UNION ALL
 SELECT DISTINCT s.tenant_id, '', '', 0, 0, 0::float8, 0::float8, false FROM servo.shares s WHERE s.over_quota
 `
 
-// Notes anew who waits, for the next fold: tenants with ready tasks that are not marked, a jump
-// along the index for each tenant and pool, and tenants whose quota was used up.
+// Inserts settlements again for the next fold: for tenants with ready tasks that are not marked as
+// waiting, with one index lookup for each tenant and pool, and for tenants whose quota was used up.
 func (q *Queries) RenoteReady(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, RenoteReady)
 	return err
@@ -470,8 +470,8 @@ type TakeOldestRow struct {
 	Seconds    float64   `db:"seconds"`
 }
 
-// The tasks that are ready longest of each tenant and pool, whatever their priority: the first of
-// each priority, and of these the oldest.
+// The oldest ready tasks of each tenant and pool, of any priority: the first tasks of each priority,
+// and the oldest of these.
 func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeOldestRow, error) {
 	rows, err := q.db.Query(ctx, TakeOldest, arg.TenantIds, arg.Pools, arg.Mosts)
 	if err != nil {
@@ -550,8 +550,8 @@ type TakeReadyRow struct {
 	Seconds    float64   `db:"seconds"`
 }
 
-// The tasks that come next of each tenant and pool, without waiting for anybody, with what
-// their assets take by experience.
+// The next tasks of each tenant and pool, with the usual duration of their assets. Skips locked
+// rows.
 func (q *Queries) TakeReady(ctx context.Context, arg TakeReadyParams) ([]TakeReadyRow, error) {
 	rows, err := q.db.Query(ctx, TakeReady, arg.TenantIds, arg.Pools, arg.Mosts)
 	if err != nil {

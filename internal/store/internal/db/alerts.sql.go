@@ -31,7 +31,7 @@ type ChannelSecretRow struct {
 	Secret   []byte    `db:"secret"`
 }
 
-// A channel with the secret that its messages are signed with, to send one at once.
+// A channel with the secret that signs its messages, to send a test message.
 func (q *Queries) ChannelSecret(ctx context.Context, arg ChannelSecretParams) (ChannelSecretRow, error) {
 	row := q.db.QueryRow(ctx, ChannelSecret, arg.TenantID, arg.Name)
 	var i ChannelSecretRow
@@ -65,7 +65,7 @@ type ChannelsOfRow struct {
 	DeletedAt *time.Time `db:"deleted_at"`
 }
 
-// The channels of tenants; that of zeros has those of the installation.
+// The channels of tenants; the zero tenant has those of the installation.
 func (q *Queries) ChannelsOf(ctx context.Context, tenantIds []uuid.UUID) ([]ChannelsOfRow, error) {
 	rows, err := q.db.Query(ctx, ChannelsOf, tenantIds)
 	if err != nil {
@@ -161,8 +161,7 @@ type ConditionsRow struct {
 	Reason    string    `db:"reason"`
 }
 
-// Everything that holds now and that somebody must hear of. Each part reads an index of what
-// is wrong.
+// All conditions that currently need an alert. Each part reads an index of rows with a problem.
 func (q *Queries) Conditions(ctx context.Context, arg ConditionsParams) ([]ConditionsRow, error) {
 	rows, err := q.db.Query(ctx, Conditions, arg.Now, arg.Today)
 	if err != nil {
@@ -211,7 +210,7 @@ const DeliveriesDue = `-- name: DeliveriesDue :one
 SELECT coalesce((SELECT d.due_at FROM servo.alert_deliveries d WHERE d.due_at IS NOT NULL ORDER BY d.due_at LIMIT 1) <= servo.clock(), false)::bool AS due
 `
 
-// Whether anything is to be sent, at the cost of one look at the head of an index.
+// Whether a message is due: one index lookup.
 func (q *Queries) DeliveriesDue(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, DeliveriesDue)
 	var due bool
@@ -384,7 +383,7 @@ type MessagesRow struct {
 	Tenant     string     `db:"tenant"`
 }
 
-// What is sent: alerts with the channels that hear of them.
+// The contents of messages: alerts with their channels.
 func (q *Queries) Messages(ctx context.Context, arg MessagesParams) ([]MessagesRow, error) {
 	rows, err := q.db.Query(ctx, Messages,
 		arg.TenantIds,
@@ -431,7 +430,7 @@ const OldestDue = `-- name: OldestDue :one
 SELECT coalesce((SELECT c.due_at FROM servo.configs c WHERE c.due_at IS NOT NULL ORDER BY c.due_at LIMIT 1), '9999-12-31 00:00:00+00')::timestamptz AS due_at
 `
 
-// Since when the most overdue config is due; the far future if none is.
+// The due time of the most overdue config; the far future if none is due.
 func (q *Queries) OldestDue(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, OldestDue)
 	var due_at time.Time
@@ -488,7 +487,7 @@ type ReleaseDeliveryParams struct {
 	ChannelID uuid.UUID `db:"channel_id"`
 }
 
-// The end of an alert may go once its beginning has.
+// The message about an alert's end is due once the one about its beginning is settled.
 func (q *Queries) ReleaseDelivery(ctx context.Context, arg ReleaseDeliveryParams) error {
 	_, err := q.db.Exec(ctx, ReleaseDelivery,
 		arg.Now,
@@ -535,8 +534,8 @@ type SettleDeliveryParams struct {
 	Tries       int32      `db:"tries"`
 }
 
-// What came of a try: delivered, given up, or tried again at a time. Whoever comes after its
-// lease was over changes nothing that another has settled.
+// The result of a delivery attempt: delivered, dropped, or retried at a time. After its lease has
+// ended, a server changes nothing that another has settled.
 func (q *Queries) SettleDelivery(ctx context.Context, arg SettleDeliveryParams) (int64, error) {
 	result, err := q.db.Exec(ctx, SettleDelivery,
 		arg.DueAt,
@@ -584,8 +583,8 @@ type TakeDeliveriesRow struct {
 	Ours            bool      `db:"ours"`
 }
 
-// Messages that are due, for whoever takes them until the lease is over. The end of an alert
-// waits for its beginning: it is looked at again when that is, and is not ours.
+// Leases messages that are due. The message about an alert's end waits for the one about its
+// beginning: it is rescheduled and not leased.
 func (q *Queries) TakeDeliveries(ctx context.Context, arg TakeDeliveriesParams) ([]TakeDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, TakeDeliveries, arg.Until, arg.Now, arg.Most)
 	if err != nil {
@@ -620,8 +619,8 @@ const TryWatch = `-- name: TryWatch :one
 SELECT pg_try_advisory_xact_lock(hashtextextended('servo.alerts', 0))::bool AS alone
 `
 
-// Alerts: what the rules ask, and what becomes of the answers.
-// Who looks, looks alone: two would raise the same.
+// Alerts: their conditions, changes and messages.
+// One transaction at a time evaluates alerts: two would raise the same alert.
 func (q *Queries) TryWatch(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, TryWatch)
 	var alone bool

@@ -124,11 +124,11 @@ SELECT set_config('role', 'servo_engine', true),
        set_config('plan_cache_mode', 'force_custom_plan', true)
 `
 
-// What operators read across tenants. The role says whose rows these are: under the role of the
-// engine those of all, under the role of a tenant its own. Each statement walks an index and
-// stops: what it costs depends on the page and on what is live, not on what has been.
-// The role of the engine with the plans of a tenant: along keys, for the arguments that there are,
-// and in the order of an index, so that a page ends the walk.
+// Reads for operators across tenants. The role decides which rows they see: under the engine's role
+// those of all tenants, under a tenant's role its own. Each statement walks an index and stops: its
+// cost depends on the page and on live rows, not on the history.
+// The role of the engine with the plans of a tenant: along keys, for the actual arguments, and in
+// the order of an index, so that the scan ends with the page.
 func (q *Queries) EnterAllTenants(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, EnterAllTenants)
 	return err
@@ -146,7 +146,7 @@ type EventsFloorParams struct {
 	Walk int32  `db:"walk"`
 }
 
-// How far back a filter is tried in one page: the transaction of the event that is so many back.
+// How far back a filter is applied in one page: the transaction of the event that many events back.
 func (q *Queries) EventsFloor(ctx context.Context, arg EventsFloorParams) (int64, error) {
 	row := q.db.QueryRow(ctx, EventsFloor, arg.Tx, arg.Walk)
 	var tx int64
@@ -209,7 +209,7 @@ type EventsNewestRow struct {
 	Data       json.RawMessage `db:"data"`
 }
 
-// The log against its order, before a place and down to a bound.
+// The log in descending order, before a position and down to a bound.
 func (q *Queries) EventsNewest(ctx context.Context, arg EventsNewestParams) ([]EventsNewestRow, error) {
 	rows, err := q.db.Query(ctx, EventsNewest,
 		arg.Floor,
@@ -289,8 +289,8 @@ type LateNowRow struct {
 	StartBy   time.Time `db:"start_by"`
 }
 
-// Live runs that should have begun and have not, the longest first. Whether one has begun is
-// seen by its tasks: one that was started, or tried before, or has ended.
+// Live runs that should have begun and have not, the latest first. A run has begun if one of its
+// tasks was started, was attempted before, or has ended.
 func (q *Queries) LateNow(ctx context.Context, arg LateNowParams) ([]LateNowRow, error) {
 	rows, err := q.db.Query(ctx, LateNow,
 		arg.Walk,
@@ -343,7 +343,7 @@ type ListAllOpenAlertsRow struct {
 	Tenant     string     `db:"tenant"`
 }
 
-// Those of all tenants that are open, the newest first.
+// The open alerts of all tenants, the newest first.
 func (q *Queries) ListAllOpenAlerts(ctx context.Context, arg ListAllOpenAlertsParams) ([]ListAllOpenAlertsRow, error) {
 	rows, err := q.db.Query(ctx, ListAllOpenAlerts, arg.Before, arg.Kind, arg.Most)
 	if err != nil {
@@ -402,7 +402,7 @@ type RecentSlotsRow struct {
 	State    int16     `db:"state"`
 }
 
-// What became of the last slots of each config of a page.
+// The outcomes of the last slots of each config of a page.
 func (q *Queries) RecentSlots(ctx context.Context, arg RecentSlotsParams) ([]RecentSlotsRow, error) {
 	rows, err := q.db.Query(ctx, RecentSlots, arg.TenantIds, arg.ConfigIds, arg.Most)
 	if err != nil {
@@ -483,7 +483,7 @@ type RunningNowRow struct {
 	UpdatedAt          time.Time `db:"updated_at"`
 }
 
-// Runs that have started and not ended, the oldest first, with what was reported last of their tasks.
+// Runs that have started and not ended, the oldest first, with the last reported progress of their tasks.
 func (q *Queries) RunningNow(ctx context.Context, arg RunningNowParams) ([]RunningNowRow, error) {
 	rows, err := q.db.Query(ctx, RunningNow,
 		arg.Walk,
@@ -624,7 +624,7 @@ type RunsOfAllRow struct {
 	Config    string   `db:"config"`
 }
 
-// The newest first, before a place.
+// The newest first, before a position.
 func (q *Queries) RunsOfAll(ctx context.Context, arg RunsOfAllParams) ([]RunsOfAllRow, error) {
 	rows, err := q.db.Query(ctx, RunsOfAll,
 		arg.FromAt,
@@ -705,7 +705,7 @@ type RunsOfAllBoundParams struct {
 	Walk     int32     `db:"walk"`
 }
 
-// How far back a filter is tried in one page: when the run was made that is so many runs back.
+// How far back a filter is applied in one page: the time of creation of the run that many runs back.
 func (q *Queries) RunsOfAllBound(ctx context.Context, arg RunsOfAllBoundParams) ([]time.Time, error) {
 	rows, err := q.db.Query(ctx, RunsOfAllBound,
 		arg.FromAt,

@@ -75,7 +75,7 @@ type InsertAnsweredCallParams struct {
 	Keep     float64   `db:"keep"`
 }
 
-// A key whose time is over is there until somebody forgets it, or uses it again.
+// The row of an expired key stays until it is deleted, or replaced by a call with the same key.
 func (q *Queries) InsertAnsweredCall(ctx context.Context, arg InsertAnsweredCallParams) (int64, error) {
 	result, err := q.db.Exec(ctx, InsertAnsweredCall,
 		arg.TenantID,
@@ -100,7 +100,7 @@ type TryLockCallParams struct {
 	Key      string    `db:"key"`
 }
 
-// One call with a key at a time. Whoever does not get it leaves, and waits without a transaction.
+// One call with a key at a time. A call that does not get the lock ends its transaction and waits.
 func (q *Queries) TryLockCall(ctx context.Context, arg TryLockCallParams) (bool, error) {
 	row := q.db.QueryRow(ctx, TryLockCall, arg.TenantID, arg.Key)
 	var alone bool

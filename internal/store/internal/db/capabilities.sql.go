@@ -75,8 +75,8 @@ type CapableTasksRow struct {
 	Pool     string    `db:"pool"`
 }
 
-// Tasks that were held for want of a worker, and that a live worker can run by now, or whose pool
-// has no live worker any more.
+// Tasks that were held for lack of a worker, and that a live worker can now run, or whose pool has
+// no live worker any more.
 func (q *Queries) CapableTasks(ctx context.Context, arg CapableTasksParams) ([]CapableTasksRow, error) {
 	rows, err := q.db.Query(ctx, CapableTasks, arg.Most, arg.Alive)
 	if err != nil {
@@ -128,8 +128,8 @@ type HoldLackingParams struct {
 	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
-// Ready tasks that no live worker of their pool can run leave the order: those that the round has
-// met, and of each tenant, pool and capability those among the first so many.
+// Holds ready tasks that no live worker of their pool can run: those that the round has read, and of
+// each tenant, pool and capability those among the first tasks.
 func (q *Queries) HoldLacking(ctx context.Context, arg HoldLackingParams) error {
 	_, err := q.db.Exec(ctx, HoldLacking,
 		arg.TenantIds,
@@ -161,7 +161,7 @@ type LivePoolSetsRow struct {
 	Workers int32  `db:"workers"`
 }
 
-// What the live workers of the given pools have, each list once.
+// The capabilities of the live workers of the given pools, each list once.
 func (q *Queries) LivePoolSets(ctx context.Context, arg LivePoolSetsParams) ([]LivePoolSetsRow, error) {
 	rows, err := q.db.Query(ctx, LivePoolSets, arg.Pools, arg.Alive)
 	if err != nil {
@@ -315,11 +315,11 @@ type SeeCapabilitiesParams struct {
 	Capabilities []string  `db:"capabilities"`
 }
 
-// What workers can run, and tasks that none of them can.
+// The capabilities of workers, and tasks that none of them can run.
 //
 // A worker is live if it was seen within `alive`. A pool without live workers accepts every task,
-// up to the length of a queue without workers: its first worker finds something to do.
-// In the order of the key, as two servers may have seen the same.
+// up to the length of a queue without workers: its first worker finds tasks.
+// In the order of the key, since two servers may write the same lists.
 func (q *Queries) SeeCapabilities(ctx context.Context, arg SeeCapabilitiesParams) error {
 	_, err := q.db.Exec(ctx, SeeCapabilities, arg.Now, arg.Digests, arg.Capabilities)
 	return err
@@ -361,9 +361,9 @@ type UnservedNeedsRow struct {
 	Tasks int32  `db:"tasks"`
 }
 
-// What waiting tasks need and no live worker of their pool has: tasks that are held for it, and
-// those queued in pools without live workers. Tasks are counted up to `most` for each, and up to
-// `looked` queued ones are looked at.
+// The needs of waiting tasks that no live worker of their pool serves: of held tasks, and of tasks
+// queued in pools without live workers. Tasks are counted up to `most` for each, and up to `looked`
+// queued tasks are read.
 func (q *Queries) UnservedNeeds(ctx context.Context, arg UnservedNeedsParams) ([]UnservedNeedsRow, error) {
 	rows, err := q.db.Query(ctx, UnservedNeeds, arg.Most, arg.Looked, arg.Alive)
 	if err != nil {
@@ -388,8 +388,8 @@ const WaitForDuty = `-- name: WaitForDuty :exec
 SELECT d.name FROM servo.duties d WHERE d.name = $1::text FOR NO KEY UPDATE
 `
 
-// Waits for the round of admission that is under way, and keeps out the next one: what it has held
-// because it saw no worker is committed then.
+// Waits for the current round of admission, and excludes the next one: the tasks that it has held
+// for lack of a worker are committed then.
 func (q *Queries) WaitForDuty(ctx context.Context, name string) error {
 	_, err := q.db.Exec(ctx, WaitForDuty, name)
 	return err

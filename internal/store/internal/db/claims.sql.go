@@ -37,9 +37,9 @@ type LatestResultsRow struct {
 	ID    uuid.UUID `db:"id"`
 }
 
-// The task of each asset that has succeeded in a workspace, of the newest run. Tasks that a fan-out
-// has added are told by their partition and not meant. The workspace is a condition on each
-// candidate, since other workspaces may have the same assets.
+// The task of each asset that has succeeded in a workspace, of the newest run. Tasks of fan-outs have
+// a partition and are excluded. The workspace is a condition on each candidate, since other
+// workspaces may have the same assets.
 func (q *Queries) LatestResults(ctx context.Context, arg LatestResultsParams) ([]LatestResultsRow, error) {
 	rows, err := q.db.Query(ctx, LatestResults,
 		arg.Nths,
@@ -86,7 +86,7 @@ type LeasesOfClaimRangeRow struct {
 	Token    int64     `db:"token"`
 }
 
-// What a worker was leased by claims that are over, for it to be compared with what it holds.
+// The leases of a worker by earlier claims, to compare them with the tasks that it holds.
 func (q *Queries) LeasesOfClaimRange(ctx context.Context, arg LeasesOfClaimRangeParams) ([]LeasesOfClaimRangeRow, error) {
 	rows, err := q.db.Query(ctx, LeasesOfClaimRange,
 		arg.FirstID,
@@ -144,8 +144,8 @@ type LeasesOfClaimsRow struct {
 	WindowOf     json.RawMessage `db:"window_of"`
 }
 
-// OFFSET 0 keeps each probe as it is written. Joined freely, the planner looks for the
-// tasks of the run and sorts out the one: as cheap by its estimates, and 10,000 rows for one.
+// OFFSET 0 keeps each lookup as it is written. In a plain join, the planner reads all tasks of the
+// run and filters: equally cheap by its estimates, but 10,000 rows for one.
 func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]LeasesOfClaimsRow, error) {
 	rows, err := q.db.Query(ctx, LeasesOfClaims, claimIds)
 	if err != nil {
@@ -213,9 +213,9 @@ SELECT pg_advisory_xact_lock(key), pg_advisory_xact_lock_shared(hashtextextended
 FROM   (SELECT unnest($1::bigint[]) AS key ORDER BY 1) AS k
 `
 
-// The repeat of a claim waits until the first try has committed or failed. The second lock is
-// shared by all claims: whoever turns dispatch off (LockSwitch) waits for those who have seen it
-// on, and whoever comes later waits for that.
+// The repeat of a claim waits until the first try has committed or failed. The second lock is shared
+// by all claims: a transaction that turns dispatch off (LockSwitch) waits for the claims that have
+// read the switch, and later claims wait for it.
 func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 	_, err := q.db.Exec(ctx, LockClaims, keys)
 	return err
@@ -281,11 +281,11 @@ type TakeQueuedRow struct {
 	WindowOf     json.RawMessage `db:"window_of"`
 }
 
-// The head of a queue, without waiting for anybody, with a new token for each row and all
-// that a worker needs to know. Nothing while dispatch is off, and nothing of tenants that may
-// not use the pool: both are looked up once for the statement. A worker of one tenant gets
-// tasks of that tenant only; zeros are a worker of all. It gets tasks that need what it has, and none
-// that this transaction has taken for another claim.
+// The head of a queue, with a new token for each row and the assignment of the worker. Skips locked
+// rows. Returns no tasks while dispatch is off, and none of tenants that may not use the pool: both
+// are read once per statement. A worker of one tenant gets tasks of that tenant only; the zero
+// tenant means all. It gets tasks whose needs it serves, and none that this transaction has taken for
+// another claim.
 func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQueuedRow, error) {
 	rows, err := q.db.Query(ctx, TakeQueued,
 		arg.Pool,
@@ -366,7 +366,7 @@ type UnstartedLeasesRow struct {
 }
 
 // The leases that workers with this prefix hold and have not started. Leases have no index by
-// worker: a server asks once, when it starts.
+// worker: a server executes this once, when it starts.
 func (q *Queries) UnstartedLeases(ctx context.Context, arg UnstartedLeasesParams) ([]UnstartedLeasesRow, error) {
 	rows, err := q.db.Query(ctx, UnstartedLeases, arg.Prefix, arg.Most)
 	if err != nil {
@@ -423,9 +423,10 @@ type UpstreamResultsRow struct {
 	Omitted   bool            `db:"omitted"`
 }
 
-// What the upstreams of claimed tasks have left: of each lease the small results first, as
-// long as they fit. The size of a value as it is stored is known without reading it, so what
-// is far too large is never unpacked. A number of one digit takes six times as much stored.
+// The results of the upstreams of claimed tasks: of each lease the smallest results first, as long as
+// they fit. The stored size of a value is known without reading it, so values that are far too large
+// are never decompressed. The stored size may be six times the size of the text, for one-digit
+// numbers.
 func (q *Queries) UpstreamResults(ctx context.Context, arg UpstreamResultsParams) ([]UpstreamResultsRow, error) {
 	rows, err := q.db.Query(ctx, UpstreamResults,
 		arg.Most,

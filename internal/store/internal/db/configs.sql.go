@@ -24,7 +24,7 @@ type ClaimedRunsParams struct {
 	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
-// Of runs that have ended, those of which a worker has claimed some task.
+// Those of the ended runs of which a worker has claimed a task.
 func (q *Queries) ClaimedRuns(ctx context.Context, arg ClaimedRunsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, ClaimedRuns, arg.TenantIds, arg.RunIds)
 	if err != nil {
@@ -181,7 +181,7 @@ type ConfigNamesParams struct {
 	Most        int32     `db:"most"`
 }
 
-// For whoever has misspelt one.
+// For suggestions after a wrong name.
 func (q *Queries) ConfigNames(ctx context.Context, arg ConfigNamesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, ConfigNames, arg.TenantID, arg.WorkspaceID, arg.Most)
 	if err != nil {
@@ -314,7 +314,7 @@ type LeaveConfigResultsParams struct {
 	AfterIds  []uuid.UUID `db:"after_ids"`
 }
 
-// Results that were taken and have to wait, in the place where they were.
+// Results that were deleted and have to wait, with their old ids.
 func (q *Queries) LeaveConfigResults(ctx context.Context, arg LeaveConfigResultsParams) error {
 	_, err := q.db.Exec(ctx, LeaveConfigResults,
 		arg.Ids,
@@ -463,7 +463,7 @@ type LockConfigsRow struct {
 	DependencySuccessAt *time.Time      `db:"dependency_success_at"`
 }
 
-// Configs by id, in its order; who decides about their slots waits.
+// Configs by id, in the order of ids. Other transactions that decide about their slots wait.
 func (q *Queries) LockConfigs(ctx context.Context, arg LockConfigsParams) ([]LockConfigsRow, error) {
 	rows, err := q.db.Query(ctx, LockConfigs, arg.TenantIds, arg.Ids)
 	if err != nil {
@@ -571,8 +571,8 @@ type LockDueConfigsRow struct {
 	DependencySuccessAt *time.Time      `db:"dependency_success_at"`
 }
 
-// The configs that are due, without waiting for anybody, with the range that their last slot
-// is in and the last success of what they depend on.
+// The due configs, with the range of their last slot and the last success of the config that they
+// depend on. Skips locked rows.
 func (q *Queries) LockDueConfigs(ctx context.Context, arg LockDueConfigsParams) ([]LockDueConfigsRow, error) {
 	rows, err := q.db.Query(ctx, LockDueConfigs, arg.Now, arg.Most)
 	if err != nil {
@@ -681,7 +681,7 @@ type LockFreeConfigsRow struct {
 	DependencySuccessAt *time.Time      `db:"dependency_success_at"`
 }
 
-// The same, without those that somebody else holds.
+// The same, but skips locked rows.
 func (q *Queries) LockFreeConfigs(ctx context.Context, arg LockFreeConfigsParams) ([]LockFreeConfigsRow, error) {
 	rows, err := q.db.Query(ctx, LockFreeConfigs, arg.TenantIds, arg.Ids)
 	if err != nil {
@@ -767,7 +767,7 @@ type MoveConfigsParams struct {
 	LastSuccessAts []time.Time `db:"last_success_ats"`
 }
 
-// Where locked configs stand after some of their slots were decided.
+// The next slots and last runs of locked configs after slots were decided.
 func (q *Queries) MoveConfigs(ctx context.Context, arg MoveConfigsParams) error {
 	_, err := q.db.Exec(ctx, MoveConfigs,
 		arg.TenantIds,
@@ -799,8 +799,8 @@ type NextDueRow struct {
 	Events  bool      `db:"events"`
 }
 
-// When the next config is due; the far future if none is. Two more looks at the head of an index
-// say whether runs have told something, and whether events wait.
+// When the next config is due; the far future if none is. Two more index lookups show whether results
+// of runs and external events wait.
 func (q *Queries) NextDue(ctx context.Context) (NextDueRow, error) {
 	row := q.db.QueryRow(ctx, NextDue)
 	var i NextDueRow
@@ -814,7 +814,7 @@ WHERE  id = ANY (ARRAY(SELECT r.id FROM servo.config_results r ORDER BY r.id LIM
 RETURNING id, tenant_id, config_id, run_id, state, ended_at, after_id
 `
 
-// What runs have told their configs, the oldest first.
+// The results of runs for their configs, the oldest first.
 func (q *Queries) TakeConfigResults(ctx context.Context, most int32) ([]ServoConfigResult, error) {
 	rows, err := q.db.Query(ctx, TakeConfigResults, most)
 	if err != nil {
@@ -887,7 +887,7 @@ type UpsertConfigsParams struct {
 	Failures        []int32     `db:"failures"`
 }
 
-// Configs: what the engine writes of them, and the ledger of their slots.
+// Configs and the ledger of their slots, under the engine's role.
 func (q *Queries) UpsertConfigs(ctx context.Context, arg UpsertConfigsParams) error {
 	_, err := q.db.Exec(ctx, UpsertConfigs,
 		arg.TenantIds,
@@ -940,7 +940,7 @@ type UpsertSlotRangesParams struct {
 	DecidedBy      string      `db:"decided_by"`
 }
 
-// A range that goes on with the one before it lies in the same row.
+// A range that continues the one before it is in the same row.
 func (q *Queries) UpsertSlotRanges(ctx context.Context, arg UpsertSlotRangesParams) error {
 	_, err := q.db.Exec(ctx, UpsertSlotRanges,
 		arg.TenantIds,
@@ -976,7 +976,7 @@ type WaitingOfConfigsRow struct {
 	RunID    uuid.UUID `db:"run_id"`
 }
 
-// The runs of configs that wait for their lock, the first so many of each.
+// The runs of configs that wait for their lock, up to a number of each.
 func (q *Queries) WaitingOfConfigs(ctx context.Context, arg WaitingOfConfigsParams) ([]WaitingOfConfigsRow, error) {
 	rows, err := q.db.Query(ctx, WaitingOfConfigs, arg.TenantIds, arg.ConfigIds, arg.Most)
 	if err != nil {

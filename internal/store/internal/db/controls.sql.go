@@ -56,8 +56,8 @@ type BusyTasksRow struct {
 	CancelRequested bool      `db:"cancel_requested"`
 }
 
-// What workers hold, the longest first, for an operator who waits for them. No index leads
-// there by age: no more than `looked` leases are looked at.
+// Leased tasks, the oldest first, for an operator who waits for them. There is no index by age: up to
+// `looked` leases are read.
 func (q *Queries) BusyTasks(ctx context.Context, arg BusyTasksParams) ([]BusyTasksRow, error) {
 	rows, err := q.db.Query(ctx, BusyTasks, arg.Looked, arg.Most)
 	if err != nil {
@@ -108,7 +108,7 @@ type DeleteAssetPauseParams struct {
 	Asset       string    `db:"asset"`
 }
 
-// Waits for admission, which holds the row as long as it may still hold tasks because of it.
+// Waits for admission, which locks the row as long as it may hold tasks because of it.
 func (q *Queries) DeleteAssetPause(ctx context.Context, arg DeleteAssetPauseParams) (int64, error) {
 	result, err := q.db.Exec(ctx, DeleteAssetPause, arg.TenantID, arg.WorkspaceID, arg.Asset)
 	if err != nil {
@@ -138,9 +138,9 @@ type HeartbeatSeenRow struct {
 	SeenAt time.Time `db:"seen_at"`
 }
 
-// What operators do by hand: force-cancel, switches, pauses of assets.
-// When the holders of leases were last heard of. Their rows are not locked: a beat that comes
-// at the same moment is as good as one that comes a moment later.
+// Actions of operators: force-cancel, switches, pauses of assets.
+// The last heartbeats of leases. Their rows are not locked: a concurrent heartbeat counts as a later
+// one.
 func (q *Queries) HeartbeatSeen(ctx context.Context, arg HeartbeatSeenParams) ([]HeartbeatSeenRow, error) {
 	rows, err := q.db.Query(ctx, HeartbeatSeen, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
@@ -200,8 +200,8 @@ const LockSwitch = `-- name: LockSwitch :exec
 SELECT pg_advisory_xact_lock(hashtextextended('servo.switch.' || $1::text, 0))
 `
 
-// Whoever turns a switch waits until those who have looked at it are done, and keeps out those
-// who want to look. They share this lock (LockClaims), so nobody acts on what it was.
+// A transaction that changes a switch waits for the transactions that have read it, and excludes new
+// ones. These share this lock (LockClaims), so none of them acts on an outdated value.
 func (q *Queries) LockSwitch(ctx context.Context, name string) error {
 	_, err := q.db.Exec(ctx, LockSwitch, name)
 	return err
@@ -233,8 +233,8 @@ type ReleaseHeldParams struct {
 	WorkspaceID uuid.UUID `db:"workspace_id"`
 }
 
-// The held tasks of one asset go back into the order, with a note for admission. In the order of
-// keys, as a cancel locks them.
+// Releases the held tasks of one asset, with a settlement for admission. In the order of keys, as a
+// cancel locks them.
 func (q *Queries) ReleaseHeld(ctx context.Context, arg ReleaseHeldParams) (int32, error) {
 	row := q.db.QueryRow(ctx, ReleaseHeld, arg.TenantID, arg.Asset, arg.WorkspaceID)
 	var released int32
@@ -246,7 +246,7 @@ const SwitchByName = `-- name: SwitchByName :many
 SELECT s.name, s.off, s.reason, s.changed_by, s.changed_at, s.version FROM servo.switches s WHERE s.name = $1::text
 `
 
-// One row, or none for a switch that nobody has touched.
+// One row, or none for a switch that was never changed.
 func (q *Queries) SwitchByName(ctx context.Context, name string) ([]ServoSwitch, error) {
 	rows, err := q.db.Query(ctx, SwitchByName, name)
 	if err != nil {

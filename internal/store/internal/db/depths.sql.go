@@ -63,7 +63,7 @@ type LeasedByPoolRow struct {
 	Tasks int32  `db:"tasks"`
 }
 
-// Leases are as many as workers can hold, and have no index by pool: up to `most` are looked at.
+// There are as many leases as workers have capacity, without an index by pool: up to `most` are read.
 func (q *Queries) LeasedByPool(ctx context.Context, arg LeasedByPoolParams) ([]LeasedByPoolRow, error) {
 	rows, err := q.db.Query(ctx, LeasedByPool, arg.Most, arg.Pools)
 	if err != nil {
@@ -104,8 +104,8 @@ type QueueDepthsRow struct {
 	RetryWait  int32 `db:"retry_wait"`
 }
 
-// What operators watch, over all tenants. Each count stops at `most`, so that looking costs
-// the same however long a queue has become.
+// Counts over all tenants for operators. Each count stops at `most`, so that the cost does not grow
+// with the queue.
 func (q *Queries) QueueDepths(ctx context.Context, most int32) (QueueDepthsRow, error) {
 	row := q.db.QueryRow(ctx, QueueDepths, most)
 	var i QueueDepthsRow

@@ -20,9 +20,9 @@ type HoldDutyParams struct {
 	Epoch  int64  `db:"epoch"`
 }
 
-// Under a duty: the row cannot change hands before this transaction ends, and a second
-// transaction of the same holder waits for the first. FOR SHARE would let it pass while
-// the commit of the first is under way, and both would see the same room.
+// Locks the row of a duty: no other server can take it before this transaction ends, and a second
+// transaction of the same holder waits for the first. FOR SHARE would let the second pass while the
+// first commits, and both would see the same capacity.
 func (q *Queries) HoldDuty(ctx context.Context, arg HoldDutyParams) (int64, error) {
 	row := q.db.QueryRow(ctx, HoldDuty, arg.Name, arg.Holder, arg.Epoch)
 	var epoch int64
@@ -92,8 +92,8 @@ type TakeDutyParams struct {
 	Now       time.Time `db:"now"`
 }
 
-// Takes a free or expired duty in a new epoch, and waits for transactions that still hold its
-// row: what they do was decided under the epoch before.
+// Takes a free or expired duty in a new epoch, and waits for transactions that still lock its row:
+// they work under the previous epoch.
 func (q *Queries) TakeDuty(ctx context.Context, arg TakeDutyParams) (int64, error) {
 	row := q.db.QueryRow(ctx, TakeDuty,
 		arg.Holder,

@@ -36,9 +36,9 @@ SELECT set_config('role', 'servo_engine', true),
        set_config('plan_cache_mode', 'force_generic_plan', true)
 `
 
-// The feed: the log in the order of transactions, and who it is sent to.
-// The role of the engine, with plans that walk the indexes of the feed in their order and stop
-// when they have enough, whatever the statistics say.
+// The feed: the log in the order of transactions, and its subscriptions.
+// The role of the engine, with plans that scan the indexes of the feed in their order and stop at the
+// limit, with any statistics.
 func (q *Queries) EnterFeed(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, EnterFeed)
 	return err
@@ -59,7 +59,7 @@ type FailSubscriptionParams struct {
 	Lease    int64     `db:"lease"`
 }
 
-// A call that was not accepted. The place stays.
+// A failed delivery. The position stays.
 func (q *Queries) FailSubscription(ctx context.Context, arg FailSubscriptionParams) (int64, error) {
 	result, err := q.db.Exec(ctx, FailSubscription,
 		arg.DueAt,
@@ -160,9 +160,9 @@ type FeedRow struct {
 	Data       json.RawMessage `db:"data"`
 }
 
-// What follows a place, up to the oldest transaction that still runs: one with a smaller id than
-// what was read can then commit no more, so nothing is ever skipped. Visibility and that bound
-// come from the same snapshot.
+// The events after a position, up to the oldest running transaction: no transaction with a smaller id
+// than the returned ones can still commit, so no event is skipped. Visibility and that bound come
+// from the same snapshot.
 func (q *Queries) Feed(ctx context.Context, arg FeedParams) ([]FeedRow, error) {
 	rows, err := q.db.Query(ctx, Feed, arg.Tx, arg.Position, arg.Most)
 	if err != nil {
@@ -200,7 +200,7 @@ const FeedCluster = `-- name: FeedCluster :one
 SELECT ((SELECT c.system_identifier FROM pg_control_system() AS c)::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::text AS cluster
 `
 
-// Which cluster this is, and how often its history has branched off.
+// The system identifier of the cluster and its timeline.
 func (q *Queries) FeedCluster(ctx context.Context) (string, error) {
 	row := q.db.QueryRow(ctx, FeedCluster)
 	var cluster string
@@ -217,7 +217,7 @@ type FeedEndsRow struct {
 	Next    int64 `db:"next"`
 }
 
-// Where the feed ends: the oldest transaction that still runs, and the next that will begin.
+// The end of the feed: the oldest running transaction, and the next that will begin.
 func (q *Queries) FeedEnds(ctx context.Context) (FeedEndsRow, error) {
 	row := q.db.QueryRow(ctx, FeedEnds)
 	var i FeedEndsRow
@@ -272,7 +272,7 @@ type FeedNextParams struct {
 	Position int64  `db:"position"`
 }
 
-// When the first event after a place was recorded, settled or not; the far future if there is none.
+// The time of the first event after a position, settled or not; the far future if there is none.
 func (q *Queries) FeedNext(ctx context.Context, arg FeedNextParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, FeedNext, arg.Tx, arg.Position)
 	var recorded_at time.Time
@@ -418,8 +418,7 @@ type MoveSubscriptionsParams struct {
 	DueAts    []time.Time `db:"due_ats"`
 }
 
-// Where subscriptions stand now and when they are looked after again. Who has lost its lease
-// moves nothing: neither ahead nor back.
+// The new positions and due times of subscriptions. A server that has lost its lease changes nothing.
 func (q *Queries) MoveSubscriptions(ctx context.Context, arg MoveSubscriptionsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, MoveSubscriptions,
 		arg.Now,
@@ -529,7 +528,7 @@ type SubscriptionsDueRow struct {
 	AfterPosition int64 `db:"after_position"`
 }
 
-// Where those stand that are to be looked after, at the cost of one look at an index.
+// The positions of due subscriptions: one index scan.
 func (q *Queries) SubscriptionsDue(ctx context.Context, most int32) ([]SubscriptionsDueRow, error) {
 	rows, err := q.db.Query(ctx, SubscriptionsDue, most)
 	if err != nil {
@@ -586,7 +585,7 @@ type TakeSubscriptionsRow struct {
 	FailingSince  *time.Time `db:"failing_since"`
 }
 
-// Those that are due, for whoever takes them until the lease is over.
+// Leases due subscriptions.
 func (q *Queries) TakeSubscriptions(ctx context.Context, arg TakeSubscriptionsParams) ([]TakeSubscriptionsRow, error) {
 	rows, err := q.db.Query(ctx, TakeSubscriptions, arg.Until, arg.Now, arg.Most)
 	if err != nil {
@@ -648,7 +647,7 @@ type UpdateSubscriptionParams struct {
 	ID            uuid.UUID  `db:"id"`
 }
 
-// What an event has changed. Whoever has taken it has it no more.
+// The changes of an event. Ends a lease of the subscription.
 func (q *Queries) UpdateSubscription(ctx context.Context, arg UpdateSubscriptionParams) error {
 	_, err := q.db.Exec(ctx, UpdateSubscription,
 		arg.Version,

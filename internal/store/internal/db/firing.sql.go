@@ -21,9 +21,9 @@ type TakeFiringSeatRow struct {
 	Seated bool      `db:"seated"`
 }
 
-// Who fires the slots of configs.
-// The time now, and one of the seats of those who fire at the same time. Without one a transaction
-// would only walk over configs that others have locked. It is free again when the transaction ends.
+// Transactions that fire the slots of configs.
+// The current time, and one of the seats for transactions that fire at the same time. Without a limit,
+// transactions would scan configs that others have locked. The end of the transaction frees the seat.
 func (q *Queries) TakeFiringSeat(ctx context.Context, seats int32) (TakeFiringSeatRow, error) {
 	row := q.db.QueryRow(ctx, TakeFiringSeat, seats)
 	var i TakeFiringSeatRow

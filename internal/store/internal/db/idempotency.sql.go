@@ -84,7 +84,7 @@ type TaskAssetsRow struct {
 	Asset string    `db:"asset"`
 }
 
-// Which asset each task makes: failures are judged by its retry policy.
+// The asset of each task: its retry policy decides about failures.
 func (q *Queries) TaskAssets(ctx context.Context, arg TaskAssetsParams) ([]TaskAssetsRow, error) {
 	rows, err := q.db.Query(ctx, TaskAssets, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {

@@ -97,8 +97,8 @@ type EventListenersRow struct {
 	ID       uuid.UUID `db:"id"`
 }
 
-// Of each event the first configs that listen, after the last one that has had its run. Only
-// events of which a config listens are answered.
+// The next configs that listen to each external event, after the last one that has had its run.
+// External events without a listener return no row.
 func (q *Queries) EventListeners(ctx context.Context, arg EventListenersParams) ([]EventListenersRow, error) {
 	rows, err := q.db.Query(ctx, EventListeners,
 		arg.TenantIds,
@@ -137,7 +137,7 @@ type ForgetEventsParams struct {
 	Most   int32     `db:"most"`
 }
 
-// The oldest events that are done and that nobody will send again.
+// The oldest finished external events whose keys have expired.
 func (q *Queries) ForgetEvents(ctx context.Context, arg ForgetEventsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, ForgetEvents, arg.Before, arg.Most)
 	if err != nil {
@@ -168,8 +168,8 @@ type InsertEventParams struct {
 	Listeners   int32     `db:"listeners"`
 }
 
-// Events from outside: what was sent, and who listens.
-// Who sends the same key at the same time waits here, and finds it taken.
+// External events and the configs that listen to them.
+// A concurrent insert of the same key waits here, and finds that the key exists.
 func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) (int64, error) {
 	result, err := q.db.Exec(ctx, InsertEvent,
 		arg.TenantID,
@@ -240,7 +240,7 @@ WHERE  e.done_at IS NULL
 ORDER  BY e.received_at, e.id LIMIT $1::int FOR UPDATE SKIP LOCKED
 `
 
-// The oldest events that are not done, without waiting for anybody.
+// The oldest unfinished external events. Skips locked rows.
 func (q *Queries) TakeEvents(ctx context.Context, most int32) ([]ServoEventInbox, error) {
 	rows, err := q.db.Query(ctx, TakeEvents, most)
 	if err != nil {
@@ -296,7 +296,7 @@ type UpdateEventsParams struct {
 	DoneAts   []time.Time `db:"done_ats"`
 }
 
-// How far locked events are.
+// The progress of locked external events.
 func (q *Queries) UpdateEvents(ctx context.Context, arg UpdateEventsParams) error {
 	_, err := q.db.Exec(ctx, UpdateEvents,
 		arg.TenantIds,

@@ -43,7 +43,7 @@ type CountUsageRow struct {
 	Daily    int32     `db:"daily"`
 }
 
-// What tenants use, each counted no further than it must be known; 0 counts nothing.
+// The runs and tasks of tenants, each counted up to a limit; 0 counts nothing.
 func (q *Queries) CountUsage(ctx context.Context, arg CountUsageParams) ([]CountUsageRow, error) {
 	rows, err := q.db.Query(ctx, CountUsage,
 		arg.TenantIds,
@@ -152,7 +152,7 @@ type ForgetTriggerKeysParams struct {
 	Keys      []string    `db:"keys"`
 }
 
-// Of triggers that made no run: the same key may be used again.
+// Keys of triggers that created no run: the same key may be used again.
 func (q *Queries) ForgetTriggerKeys(ctx context.Context, arg ForgetTriggerKeysParams) error {
 	_, err := q.db.Exec(ctx, ForgetTriggerKeys, arg.TenantIds, arg.Keys)
 	return err
@@ -174,8 +174,9 @@ type GiveLocksParams struct {
 	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
-// Gives locks to the runs, which are locked, that are the first to wait for them. Keys are taken
-// in the order of the arrays. The key stays in wait_key until the run starts: see UpdateLiveRuns.
+// Gives locks to those of the runs that are first in line for them. The rows of the runs are locked.
+// Keys are taken in the order of the arrays. The key stays in wait_key until the run starts: see
+// UpdateLiveRuns.
 func (q *Queries) GiveLocks(ctx context.Context, arg GiveLocksParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, GiveLocks, arg.TenantIds, arg.RunIds)
 	if err != nil {
@@ -226,8 +227,7 @@ type InsertLiveRunsParams struct {
 	Turns        []int64     `db:"turns"`
 }
 
-// What bounds runs: the rows of those that have not ended, the locks that they hold, and the
-// quotas of their tenants.
+// Limits of runs: live runs, their locks, and the quotas of tenants.
 func (q *Queries) InsertLiveRuns(ctx context.Context, arg InsertLiveRunsParams) error {
 	_, err := q.db.Exec(ctx, InsertLiveRuns,
 		arg.TenantIds,
@@ -281,9 +281,9 @@ type InsertLocksParams struct {
 	Breaches     []int16     `db:"breaches"`
 }
 
-// Takes locks that are free and that no run waits for: a run that waits is never overtaken.
-// Insert first: the run that holds a lock keeps it. Waits for a run that is just ending. Keys are
-// taken in their order, so that two batches cannot wait for each other.
+// Takes locks that are free and that no run waits for: a waiting run is never overtaken. The insert
+// comes first: the run that holds a lock keeps it. Waits for the commit of a run that ends. Keys are
+// taken in their order, so that two batches do not deadlock.
 func (q *Queries) InsertLocks(ctx context.Context, arg InsertLocksParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, InsertLocks,
 		arg.Now,
@@ -339,7 +339,7 @@ type LiveRunsRow struct {
 	WaitKey  string    `db:"wait_key"`
 }
 
-// Of runs that are locked.
+// Live runs whose runs are locked.
 func (q *Queries) LiveRuns(ctx context.Context, arg LiveRunsParams) ([]LiveRunsRow, error) {
 	rows, err := q.db.Query(ctx, LiveRuns, arg.TenantIds, arg.RunIds)
 	if err != nil {
@@ -426,7 +426,7 @@ type LockTenantsRow struct {
 	Zone              string    `db:"zone"`
 }
 
-// Who counts and acts upon it does both under this lock.
+// A transaction counts runs and acts on the count under this lock.
 func (q *Queries) LockTenants(ctx context.Context, tenantIds []uuid.UUID) ([]LockTenantsRow, error) {
 	rows, err := q.db.Query(ctx, LockTenants, tenantIds)
 	if err != nil {
@@ -459,7 +459,7 @@ const LockTurns = `-- name: LockTurns :many
 SELECT nextval('servo.lock_turns')::bigint AS turn FROM generate_series(1, $1::int)
 `
 
-// The places of so many runs that wait for locks, one after the other.
+// The positions of new runs that wait for locks.
 func (q *Queries) LockTurns(ctx context.Context, runs int32) ([]int64, error) {
 	rows, err := q.db.Query(ctx, LockTurns, runs)
 	if err != nil {
@@ -504,7 +504,7 @@ type NextRunsRow struct {
 }
 
 // The runs of each tenant that start next: by priority, then by age. A run that waits for a
-// lock is passed over while another holds it, or came before it.
+// lock is skipped while another run holds the lock or is before it in line.
 func (q *Queries) NextRuns(ctx context.Context, arg NextRunsParams) ([]NextRunsRow, error) {
 	rows, err := q.db.Query(ctx, NextRuns, arg.TenantIds, arg.Mosts)
 	if err != nil {
@@ -538,7 +538,7 @@ type RepointTriggerKeysParams struct {
 	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
-// Of triggers that were answered with the run that holds their lock.
+// Keys of triggers that were answered with the run that holds their lock.
 func (q *Queries) RepointTriggerKeys(ctx context.Context, arg RepointTriggerKeysParams) error {
 	_, err := q.db.Exec(ctx, RepointTriggerKeys, arg.TenantIds, arg.Keys, arg.RunIds)
 	return err
@@ -556,7 +556,7 @@ type ReturnLocksParams struct {
 	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
-// Of runs that GiveLocks has given locks to in this transaction and that do not start after all.
+// Releases the locks of GiveLocks in this transaction, for runs that do not start after all.
 func (q *Queries) ReturnLocks(ctx context.Context, arg ReturnLocksParams) error {
 	_, err := q.db.Exec(ctx, ReturnLocks, arg.TenantIds, arg.RunIds)
 	return err
@@ -576,7 +576,7 @@ type RootsParams struct {
 	RunIds    []uuid.UUID `db:"run_ids"`
 }
 
-// Tasks that wait for nothing but the start of their run, which is locked.
+// Tasks that wait for the start of their run only. The run is locked.
 func (q *Queries) Roots(ctx context.Context, arg RootsParams) ([]ServoWaiting, error) {
 	rows, err := q.db.Query(ctx, Roots, arg.TenantIds, arg.RunIds)
 	if err != nil {

@@ -46,9 +46,8 @@ type TrimLogsParams struct {
 	Half      int64       `db:"half"`
 }
 
-// Drops the middle of logs that have become too long: what neither the first nor the last
-// @half bytes have room for, which is one range of chunks. Their books are locked by the
-// WriteLogs before.
+// Drops the middle of logs that have become too long: the range of chunks that are neither in the
+// first nor in the last @half bytes. WriteLogs has locked the rows of attempt_logs.
 func (q *Queries) TrimLogs(ctx context.Context, arg TrimLogsParams) error {
 	_, err := q.db.Exec(ctx, TrimLogs,
 		arg.Overhead,
@@ -117,12 +116,11 @@ type WriteLogsRow struct {
 	Full     bool      `db:"full"`
 }
 
-// Adds chunks to the logs of attempts, by whoever holds their leases, and counts what came in
-// for the first time. A chunk that is there stays as it is; one that was dropped, or comes
-// after later ones were, stays away. What is answered are the chunks whose leases
-// are held, and then the logs that have become too long.
-// Rows are written in the order of their keys, chunks before books, so that two servers that
-// hear one worker do not wait for each other.
+// Adds chunks to the logs of attempts whose leases are held, and counts the new bytes. An existing
+// chunk stays as it is. A chunk that was dropped, or is older than dropped chunks, is not inserted.
+// Returns the chunks whose leases are held, and then the logs that have become too long. Rows are
+// written in the order of their keys, chunks before attempt_logs, so that two servers with chunks of
+// one worker do not deadlock.
 func (q *Queries) WriteLogs(ctx context.Context, arg WriteLogsParams) ([]WriteLogsRow, error) {
 	rows, err := q.db.Query(ctx, WriteLogs,
 		arg.Nths,

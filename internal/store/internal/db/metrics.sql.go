@@ -23,7 +23,7 @@ type AlertCountsRow struct {
 	Open int32  `db:"open"`
 }
 
-// Open alerts of everybody, by kind.
+// Open alerts of all tenants, by kind.
 func (q *Queries) AlertCounts(ctx context.Context, most int32) ([]AlertCountsRow, error) {
 	rows, err := q.db.Query(ctx, AlertCounts, most)
 	if err != nil {
@@ -67,7 +67,7 @@ const MessagesWaiting = `-- name: MessagesWaiting :one
 SELECT count(*)::int AS waiting FROM (SELECT FROM servo.alert_deliveries d WHERE d.due_at IS NOT NULL LIMIT $1::int) AS q
 `
 
-// Messages about alerts that nobody has heard yet.
+// Undelivered messages about alerts.
 func (q *Queries) MessagesWaiting(ctx context.Context, most int32) (int32, error) {
 	row := q.db.QueryRow(ctx, MessagesWaiting, most)
 	var waiting int32
@@ -142,7 +142,7 @@ type QuotaUsagesRow struct {
 	QuotaLimit int32     `db:"quota_limit"`
 }
 
-// How much of their quotas tenants use, those that are nearest to a limit first.
+// The use of tenants' quotas, those closest to a limit first.
 func (q *Queries) QuotaUsages(ctx context.Context, arg QuotaUsagesParams) ([]QuotaUsagesRow, error) {
 	rows, err := q.db.Query(ctx, QuotaUsages, arg.Most, arg.Usages)
 	if err != nil {
@@ -211,8 +211,8 @@ type TenantDepthsRow struct {
 	AllRetryWait  int32     `db:"all_retry_wait"`
 }
 
-// What is live, for whoever watches: counted no further than a bound in each table, so that
-// looking costs the same however long the queues are.
+// Counts of live rows for metrics: up to a bound in each table, so that the cost does not grow with
+// the queues.
 // Live tasks of the tenants that have the most, and of all together.
 func (q *Queries) TenantDepths(ctx context.Context, arg TenantDepthsParams) ([]TenantDepthsRow, error) {
 	rows, err := q.db.Query(ctx, TenantDepths, arg.Most, arg.Tenants)

@@ -47,8 +47,8 @@ type InsertPlatformEventsParams struct {
 	Datas       []string    `db:"datas"`
 }
 
-// Pools and the keys that envelopes are signed with. None of it belongs to a tenant, or is
-// for the role of one.
+// Pools and the keys that sign envelopes. They belong to no tenant, and the role of a tenant cannot
+// read them.
 func (q *Queries) InsertPlatformEvents(ctx context.Context, arg InsertPlatformEventsParams) error {
 	_, err := q.db.Exec(ctx, InsertPlatformEvents,
 		arg.Subjects,
@@ -81,7 +81,7 @@ type InsertPoolParams struct {
 	Now            time.Time   `db:"now"`
 }
 
-// Without its version: that is read when the name is ours, and nobody else can delete it.
+// Without its version, which is read after the insert: then no other transaction can delete the name.
 func (q *Queries) InsertPool(ctx context.Context, arg InsertPoolParams) error {
 	_, err := q.db.Exec(ctx, InsertPool,
 		arg.Name,
@@ -202,7 +202,7 @@ const LockSigningKeys = `-- name: LockSigningKeys :exec
 SELECT pg_advisory_xact_lock(hashtextextended('servo.signing_keys', 0))
 `
 
-// One change of keys at a time: a row that another adds would escape a lock of the rows.
+// One change of keys at a time: row locks do not cover rows that another transaction inserts.
 func (q *Queries) LockSigningKeys(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, LockSigningKeys)
 	return err
@@ -212,7 +212,7 @@ const PlatformVersion = `-- name: PlatformVersion :one
 SELECT coalesce(max(e.version), 0)::int AS version FROM servo.platform_events e WHERE e.subject = $1::text
 `
 
-// The version of a subject: its events go on after its row was deleted.
+// The version of a subject: versions continue after its row was deleted.
 func (q *Queries) PlatformVersion(ctx context.Context, subject string) (int32, error) {
 	row := q.db.QueryRow(ctx, PlatformVersion, subject)
 	var version int32
@@ -230,7 +230,7 @@ type PoolAccessRow struct {
 	Accepts []uuid.UUID `db:"accepts"`
 }
 
-// Which tenants the given pools accept tasks of. A pool that is not configured accepts all.
+// The tenants whose tasks the given pools accept. A pool without configuration accepts all.
 func (q *Queries) PoolAccess(ctx context.Context, names []string) ([]PoolAccessRow, error) {
 	rows, err := q.db.Query(ctx, PoolAccess, names)
 	if err != nil {
@@ -302,8 +302,8 @@ type PushPoolsRow struct {
 	Servers   int32     `db:"servers"`
 }
 
-// The pools that are called, and which of them have something to send: one probe of the
-// queue for each, past tasks of tenants that may no longer use the pool.
+// The push pools, and which of them have queued tasks: one lookup in the queue for each, without
+// tasks of tenants that may no longer use the pool.
 func (q *Queries) PushPools(ctx context.Context, since time.Time) ([]PushPoolsRow, error) {
 	rows, err := q.db.Query(ctx, PushPools, since)
 	if err != nil {
@@ -354,8 +354,8 @@ type QueuedWithoutAccessRow struct {
 	TaskID   uuid.UUID `db:"task_id"`
 }
 
-// Queued tasks of tenants that may no longer use the pool: candidates, which are looked at
-// again under their locks. Only pools that do not accept everybody are looked at.
+// Queued tasks of tenants that may no longer use the pool: candidates, which are checked again under
+// their locks. Only pools that do not accept all tenants are read.
 func (q *Queries) QueuedWithoutAccess(ctx context.Context, most int32) ([]QueuedWithoutAccessRow, error) {
 	rows, err := q.db.Query(ctx, QueuedWithoutAccess, most)
 	if err != nil {

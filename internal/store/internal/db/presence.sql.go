@@ -53,11 +53,9 @@ const Notify = `-- name: Notify :exec
 SELECT set_config('synchronous_commit', 'off', true), pg_notify('servo_wake', $1::text)
 `
 
-// Who is there: servers and workers by what they last said, and what servers tell each other.
-// None of it belongs to a tenant.
-// A transaction of its own, and a short one: whoever notifies holds a lock of the whole
-// cluster until its commit is done, so it must not wait for the disk. What is lost in a
-// crash was only a hint.
+// Live servers and workers, and notices between servers. They belong to no tenant.
+// A short transaction of its own: NOTIFY holds a lock of the whole cluster until its commit, so it
+// must not wait for the disk. A notice is only a hint and may be lost in a crash.
 func (q *Queries) Notify(ctx context.Context, payload string) error {
 	_, err := q.db.Exec(ctx, Notify, payload)
 	return err
@@ -127,7 +125,7 @@ type RenewServerParams struct {
 	Now       time.Time `db:"now"`
 }
 
-// Says that a server is there, and whether it is alone.
+// Renews a server, and returns whether there are others.
 func (q *Queries) RenewServer(ctx context.Context, arg RenewServerParams) (bool, error) {
 	row := q.db.QueryRow(ctx, RenewServer,
 		arg.Name,
@@ -160,8 +158,7 @@ type SeeWorkersParams struct {
 	Since        time.Time `db:"since"`
 }
 
-// In the order of the key, so that two servers that have seen the same workers do not wait
-// for each other in a circle.
+// In the order of the key, so that two servers with the same workers do not deadlock.
 func (q *Queries) SeeWorkers(ctx context.Context, arg SeeWorkersParams) error {
 	_, err := q.db.Exec(ctx, SeeWorkers,
 		arg.Now,
@@ -260,7 +257,7 @@ type WorkersRow struct {
 	Capabilities []string  `db:"capabilities"`
 }
 
-// A page of workers by name. Leases have no index by worker: up to `leases` are looked at.
+// A page of workers by name. Leases have no index by worker: up to `leases` are read.
 func (q *Queries) Workers(ctx context.Context, arg WorkersParams) ([]WorkersRow, error) {
 	rows, err := q.db.Query(ctx, Workers,
 		arg.Leases,

@@ -49,9 +49,9 @@ type HeartbeatRow struct {
 	CancelRequested bool      `db:"cancel_requested"`
 }
 
-// Renews the leases that are still held with these tokens, each by its own length or by the length
-// of the beat, and says which should stop. Nothing but the renewal is written, in place. A short
-// beat of a dispatcher does not shorten a renewal by the worker that it calls.
+// Renews the leases that are still held with these tokens, each by its own duration or by that of the
+// heartbeat, and returns which tasks should stop. Only the renewal is written, in place. A short
+// heartbeat of a dispatcher does not shorten a renewal by the worker that it calls.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]HeartbeatRow, error) {
 	rows, err := q.db.Query(ctx, Heartbeat,
 		arg.TenantIds,
@@ -106,8 +106,8 @@ type PoolsOfLeasesRow struct {
 	Pool string `db:"pool"`
 }
 
-// Which pools leases are of that are held with these tokens, for a caller who may speak of some
-// pools only. A lease stays in its pool.
+// The pools of leases that are held with these tokens, for a caller with access to some pools only. A
+// lease stays in its pool.
 func (q *Queries) PoolsOfLeases(ctx context.Context, arg PoolsOfLeasesParams) ([]PoolsOfLeasesRow, error) {
 	rows, err := q.db.Query(ctx, PoolsOfLeases,
 		arg.Nths,
@@ -216,12 +216,11 @@ type WriteProgressRow struct {
 	CancelRequested bool      `db:"cancel_requested"`
 }
 
-// Writes how far attempts are, where that has changed, by whoever holds their leases, and says
-// which should stop. What is said of an attempt shows that its worker lives: a lease whose last
-// heartbeat is a quarter of its length old is renewed, the others are left alone.
-// A row that was there before may have been written by another server in the meantime: whether
-// a stage is a new one is decided by the row as it is then, under its lock. Of more than 100
-// stages the first 51 and the last 49 are kept; the 51st stands for all that are dropped.
+// Writes changed progress of attempts whose leases are held, and returns which tasks should stop.
+// Progress shows that the worker is alive: a lease whose last heartbeat is older than a quarter of its
+// duration is renewed, the others are not. Another server may change an existing row meanwhile: the
+// current row, under its lock, decides whether a stage is new. Of more than 100 stages the first 51
+// and the last 49 are kept; the 51st also represents the dropped ones.
 func (q *Queries) WriteProgress(ctx context.Context, arg WriteProgressParams) ([]WriteProgressRow, error) {
 	rows, err := q.db.Query(ctx, WriteProgress,
 		arg.TenantIds,

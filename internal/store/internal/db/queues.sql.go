@@ -38,7 +38,7 @@ type ConeParams struct {
 	TaskIds   []uuid.UUID `db:"task_ids"`
 }
 
-// The waiting tasks downstream of these tasks, however far, each once, a chunk of them.
+// A chunk of the waiting tasks downstream of these tasks, at any distance, each once.
 func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ServoWaiting, error) {
 	rows, err := q.db.Query(ctx, Cone,
 		arg.Chunk,
@@ -196,8 +196,8 @@ type DependentsRow struct {
 	Needs      string    `db:"needs"`
 }
 
-// Who waits for these tasks. Rows of waiting are touched under the lock of their run only,
-// and that is held: no lock of their own is needed.
+// The tasks that wait for these tasks. Rows of waiting change under the lock of their run only, which
+// is held: they need no lock of their own.
 func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]DependentsRow, error) {
 	rows, err := q.db.Query(ctx, Dependents, arg.TenantIds, arg.RunIds, arg.TaskIds)
 	if err != nil {
@@ -500,10 +500,10 @@ type InsertWaitingParams struct {
 // The queue tables: one insert, one delete and one locking read for each, all by the
 // run and task of known rows. Reads that lock go in id order.
 //
-// A queue table may have been empty when its statistics were taken, and full now. Joined
-// freely, the planner would then walk the whole table and look for each row in the batch.
-// So each statement probes row by row: LATERAL with OFFSET 0 or FOR UPDATE is kept as it is
-// written, and what was found is reached by its ctid, which a locked row keeps.
+// A queue table may have been empty when its statistics were collected, and full now. In a plain
+// join, the planner would scan the whole table and look up each row in the batch. So each statement
+// looks up row by row: the planner keeps LATERAL with OFFSET 0 or FOR UPDATE as it is written. The
+// found rows are accessed by their ctid, which does not change while a row is locked.
 func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) error {
 	_, err := q.db.Exec(ctx, InsertWaiting,
 		arg.TenantIds,
@@ -705,7 +705,7 @@ type RescheduleLeasesParams struct {
 	TaskIds    []uuid.UUID `db:"task_ids"`
 }
 
-// The next look of the reaper at leases that were renewed, or whose deadline is nearer than it knew.
+// The reaper's next check of leases that were renewed, or whose deadline has become earlier.
 func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesParams) error {
 	_, err := q.db.Exec(ctx, RescheduleLeases,
 		arg.ExpiresAts,
@@ -720,7 +720,7 @@ const SweepLeases = `-- name: SweepLeases :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-// A cancel meets what is here, and waits for whoever is moving it on.
+// For a cancel: waits for transactions that move these tasks.
 func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]ServoLease, error) {
 	rows, err := q.db.Query(ctx, SweepLeases, runIds)
 	if err != nil {
@@ -775,7 +775,7 @@ const SweepQueued = `-- name: SweepQueued :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.cost, q.asset, q.ready_at, q.deaths, q.needs FROM servo.pool_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-// A cancel meets what is here, and waits for whoever is moving it on.
+// For a cancel: waits for transactions that move these tasks.
 func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]ServoPoolQ, error) {
 	rows, err := q.db.Query(ctx, SweepQueued, runIds)
 	if err != nil {
@@ -821,7 +821,7 @@ const SweepReady = `-- name: SweepReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-// A cancel meets what is here, and waits for whoever is moving it on.
+// For a cancel: waits for transactions that move these tasks.
 func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]ServoReadyQ, error) {
 	rows, err := q.db.Query(ctx, SweepReady, runIds)
 	if err != nil {
@@ -866,7 +866,7 @@ const SweepRetrying = `-- name: SweepRetrying :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-// A cancel meets what is here, and waits for whoever is moving it on.
+// For a cancel: waits for transactions that move these tasks.
 func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]ServoRetryQ, error) {
 	rows, err := q.db.Query(ctx, SweepRetrying, runIds)
 	if err != nil {
@@ -910,7 +910,7 @@ const SweepWaiting = `-- name: SweepWaiting :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet, q.needs FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
-// A cancel meets what is here, and waits for whoever is moving it on.
+// For a cancel: waits for transactions that move these tasks.
 func (q *Queries) SweepWaiting(ctx context.Context, runIds []uuid.UUID) ([]ServoWaiting, error) {
 	rows, err := q.db.Query(ctx, SweepWaiting, runIds)
 	if err != nil {
@@ -976,7 +976,7 @@ type UpdateLeasesParams struct {
 	TaskIds          []uuid.UUID `db:"task_ids"`
 }
 
-// expires_at and due_at stay as they are: due_at is indexed, and only the reaper moves it.
+// expires_at and due_at do not change: due_at is indexed, and only the reaper changes it.
 func (q *Queries) UpdateLeases(ctx context.Context, arg UpdateLeasesParams) error {
 	_, err := q.db.Exec(ctx, UpdateLeases,
 		arg.Sinces,

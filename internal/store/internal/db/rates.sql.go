@@ -41,7 +41,7 @@ const InstallationSecret = `-- name: InstallationSecret :one
 SELECT s.secret FROM servo.installation_secrets s WHERE s.name = $1::text
 `
 
-// The frame of the API: its secret, and the rates of tenants.
+// The secret of the API, and the rate limits of tenants.
 func (q *Queries) InstallationSecret(ctx context.Context, name string) ([]byte, error) {
 	row := q.db.QueryRow(ctx, InstallationSecret, name)
 	var secret []byte
@@ -85,9 +85,9 @@ type LeaseRateRow struct {
 	Granted  int32     `db:"granted"`
 }
 
-// Leases up to so many calls of a rate to a server. What it has let pass before it had a lease
-// counts in any case. A row of the next window is of a server that looked at the clock later
-// and came first; one of any other window is over.
+// Leases calls of a rate limit to a server. Calls that passed before it had a lease always count. A
+// row of the next window comes from a server that read the clock later and committed first; a row of
+// any other window has expired.
 func (q *Queries) LeaseRate(ctx context.Context, arg LeaseRateParams) (LeaseRateRow, error) {
 	row := q.db.QueryRow(ctx, LeaseRate,
 		arg.TenantID,
@@ -108,8 +108,8 @@ const LockStreams = `-- name: LockStreams :exec
 SELECT pg_advisory_xact_lock(hashtextextended('servo.streams ' || $1::text, 0))
 `
 
-// One server at a time says how many streams it has for a tenant, so that the later of two
-// sees what the earlier has said.
+// One server at a time reports its streams of a tenant, so that the later of two reads the report of
+// the earlier.
 func (q *Queries) LockStreams(ctx context.Context, tenant string) error {
 	_, err := q.db.Exec(ctx, LockStreams, tenant)
 	return err

@@ -233,7 +233,7 @@ type ListConfigRunsRow struct {
 	Config    string   `db:"config"`
 }
 
-// Those of one config, the newest first.
+// The runs of one config, the newest first.
 func (q *Queries) ListConfigRuns(ctx context.Context, arg ListConfigRunsParams) ([]ListConfigRunsRow, error) {
 	rows, err := q.db.Query(ctx, ListConfigRuns,
 		arg.TenantID,
@@ -390,7 +390,7 @@ type ListRetriesRow struct {
 	Config    string   `db:"config"`
 }
 
-// The runs that were made to retry one, the newest first.
+// The runs that retry one, the newest first.
 func (q *Queries) ListRetries(ctx context.Context, arg ListRetriesParams) ([]ListRetriesRow, error) {
 	rows, err := q.db.Query(ctx, ListRetries,
 		arg.TenantID,
@@ -488,13 +488,13 @@ type ListRunsRow struct {
 	Config    string   `db:"config"`
 }
 
-// What people and programs read, all of it under the role of a tenant. Every statement names
-// the tenant, which the first column of each key is, and has a LIMIT or a key.
+// Reads under the role of a tenant. Every statement names the tenant, which is the first column of
+// each key, and has a LIMIT or a key.
 //
-// A tenant's transaction plans each statement for the arguments that it has, so that a filter
-// which is not asked for costs nothing, and partitions outside of the bounds are not opened.
-// Backwards along the key. The partitions are in the order of the ids, so the walk begins
-// with the newest and ends when the page is full.
+// A tenant's transaction plans each statement for its arguments, so that unused filters cost nothing
+// and partitions outside the bounds are not read.
+// Backwards along the key. The partitions are in the order of the ids, so the scan begins with the
+// newest and ends when the page is full.
 func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsRow, error) {
 	rows, err := q.db.Query(ctx, ListRuns,
 		arg.TenantID,
@@ -591,7 +591,7 @@ SELECT t.id, t.ix, t.asset, t.partition, t.pool, t.priority, t.created_at, t.fin
        coalesce(s.due_at, '0001-01-01 00:00:00+00')::timestamptz AS due_at,
        coalesce(s.failure, 'null')::jsonb AS failure,
        coalesce(greatest(h.seen_at, p.updated_at), '0001-01-01 00:00:00+00')::timestamptz AS seen_at,
-       (p.attempt IS NOT NULL)::bool AS said, coalesce(p.fraction, 0)::real AS fraction,
+       (p.attempt IS NOT NULL)::bool AS reported, coalesce(p.fraction, 0)::real AS fraction,
        coalesce(p.phase, '')::text AS phase, coalesce(p.stage, '')::text AS stage, coalesce(p.stages, 0)::int AS stages,
        coalesce(p.records_extracted, 0)::bigint AS records_extracted, coalesce(p.records_transformed, 0)::bigint AS records_transformed,
        coalesce(p.records_loaded, 0)::bigint AS records_loaded, coalesce(p.bytes, 0)::bigint AS bytes,
@@ -676,7 +676,7 @@ type ListTasksRow struct {
 	DueAt              time.Time       `db:"due_at"`
 	Failure            json.RawMessage `db:"failure"`
 	SeenAt             time.Time       `db:"seen_at"`
-	Said               bool            `db:"said"`
+	Reported           bool            `db:"reported"`
 	Fraction           float32         `db:"fraction"`
 	Phase              string          `db:"phase"`
 	Stage              string          `db:"stage"`
@@ -691,9 +691,9 @@ type ListTasksRow struct {
 	UsualSeconds       float64         `db:"usual_seconds"`
 }
 
-// The page first, then where its tasks are: five probes for each task of the page, however
-// many the run has. The page is chosen in one of three ways: one task by its key; the tasks of
-// the run in the order of the plan; or, when states are asked for, from the rows that have them.
+// The page first, then the queue tables of its tasks: five lookups for each task of the page, for any
+// size of the run. The page is selected in one of three ways: one task by its key; the tasks of the
+// run in the order of the plan; or, with a filter by state, from the rows in these states.
 func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTasksRow, error) {
 	rows, err := q.db.Query(ctx, ListTasks,
 		arg.TenantID,
@@ -739,7 +739,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.DueAt,
 			&i.Failure,
 			&i.SeenAt,
-			&i.Said,
+			&i.Reported,
 			&i.Fraction,
 			&i.Phase,
 			&i.Stage,
@@ -902,7 +902,7 @@ type RunPlanEventsRow struct {
 	Data   json.RawMessage `db:"data"`
 }
 
-// The events of a run's own stream that brought its tasks.
+// The events of a run's own stream that created its tasks.
 func (q *Queries) RunPlanEvents(ctx context.Context, arg RunPlanEventsParams) ([]RunPlanEventsRow, error) {
 	rows, err := q.db.Query(ctx, RunPlanEvents, arg.TenantID, arg.RunID)
 	if err != nil {
@@ -937,7 +937,7 @@ type RunsBoundParams struct {
 	Walk     int32     `db:"walk"`
 }
 
-// How far back a filter is tried in one page: the run that is so many runs back.
+// How far back a filter is applied in one page: the run that many runs back.
 func (q *Queries) RunsBound(ctx context.Context, arg RunsBoundParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, RunsBound,
 		arg.TenantID,
@@ -1004,8 +1004,8 @@ type RunsInStatesRow struct {
 	Config    string    `db:"config"`
 }
 
-// Runs that have not ended, or ended without success, the newest first: the index of each such
-// end and the live runs are walked, not the history.
+// Runs that have not ended, or ended without success, the newest first. Scans the index of each such
+// state and the live runs, not the history.
 func (q *Queries) RunsInStates(ctx context.Context, arg RunsInStatesParams) ([]RunsInStatesRow, error) {
 	rows, err := q.db.Query(ctx, RunsInStates,
 		arg.Ended,
@@ -1061,7 +1061,7 @@ type RunsInStatesBoundParams struct {
 	Live     bool      `db:"live"`
 }
 
-// How far back these are tried in one page: the newest of the places where a walk ends.
+// How far back one page goes: the newest of the ids where a scan ends.
 func (q *Queries) RunsInStatesBound(ctx context.Context, arg RunsInStatesBoundParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, RunsInStatesBound,
 		arg.Ended,
@@ -1116,8 +1116,8 @@ type TaskInputsRow struct {
 	Partition string    `db:"partition"`
 }
 
-// The tasks whose results a task is given: of its own run, and of those that executed what its run
-// does not. A task that was deleted with its run is left out.
+// The tasks whose results a task gets as inputs: of its own run, and of earlier runs that executed
+// them. Tasks that were deleted with their run are omitted.
 func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskInputsRow, error) {
 	rows, err := q.db.Query(ctx, TaskInputs, arg.TenantID, arg.RunID, arg.TaskID)
 	if err != nil {
@@ -1207,8 +1207,8 @@ type UpstreamTasksRow struct {
 	Result    json.RawMessage `db:"result"`
 }
 
-// Whom a task waits or waited for. The edges are kept by their upstream, so this reads those
-// of the run; where the tasks are is asked for the page alone.
+// The upstreams of a task. The key of edges begins with the upstream, so this reads all edges of the
+// run; the states are read for the page only.
 func (q *Queries) UpstreamTasks(ctx context.Context, arg UpstreamTasksParams) ([]UpstreamTasksRow, error) {
 	rows, err := q.db.Query(ctx, UpstreamTasks,
 		arg.TenantID,

@@ -77,7 +77,7 @@ type ListAuditOfParams struct {
 	Most     int32     `db:"most"`
 }
 
-// Those of one actor, the newest first.
+// The records of one actor, the newest first.
 func (q *Queries) ListAuditOf(ctx context.Context, arg ListAuditOfParams) ([]ServoAuditLog, error) {
 	rows, err := q.db.Query(ctx, ListAuditOf,
 		arg.TenantID,
@@ -149,8 +149,8 @@ type ListKeysRow struct {
 	LastUsedAt *time.Time `db:"last_used_at"`
 }
 
-// What people read of keys and of the audit.
-// The newest first. The digest is not for anybody.
+// Keys and audit records, for readers.
+// The newest first. Without the digest, which must not leave the engine.
 func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ListKeysRow, error) {
 	rows, err := q.db.Query(ctx, ListKeys,
 		arg.TenantID,

@@ -105,7 +105,7 @@ type ListAlertsParams struct {
 	Most     int32     `db:"most"`
 }
 
-// What people read of alerts.
+// Alerts, for readers.
 // The newest first.
 func (q *Queries) ListAlerts(ctx context.Context, arg ListAlertsParams) ([]ServoAlert, error) {
 	rows, err := q.db.Query(ctx, ListAlerts,
@@ -157,7 +157,7 @@ type ListOpenAlertsParams struct {
 	Most     int32     `db:"most"`
 }
 
-// Those of one tenant that are open, the newest first.
+// The open alerts of one tenant, the newest first.
 func (q *Queries) ListOpenAlerts(ctx context.Context, arg ListOpenAlertsParams) ([]ServoAlert, error) {
 	rows, err := q.db.Query(ctx, ListOpenAlerts,
 		arg.TenantID,

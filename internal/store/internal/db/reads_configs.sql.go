@@ -22,7 +22,7 @@ type ConfigDecidedUntilParams struct {
 	ID       uuid.UUID `db:"id"`
 }
 
-// Up to where the slots of a config, deleted or not, are decided.
+// Until when the slots of a config, deleted or not, are decided.
 func (q *Queries) ConfigDecidedUntil(ctx context.Context, arg ConfigDecidedUntilParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, ConfigDecidedUntil, arg.TenantID, arg.ID)
 	var decided_until time.Time
@@ -107,7 +107,7 @@ type GetConfigRow struct {
 	Workspace   string      `db:"workspace"`
 }
 
-// Configs and their slots as their tenant reads them.
+// Configs and their slots, under the role of their tenant.
 func (q *Queries) GetConfig(ctx context.Context, arg GetConfigParams) (GetConfigRow, error) {
 	row := q.db.QueryRow(ctx, GetConfig, arg.TenantID, arg.ID, arg.Deleted)
 	var i GetConfigRow
@@ -281,7 +281,7 @@ type ListConfigsRow struct {
 	Workspace   string      `db:"workspace"`
 }
 
-// By id, that is by age. Labels that are asked for must all be there.
+// By id, that is by age. A config must have all given labels.
 func (q *Queries) ListConfigs(ctx context.Context, arg ListConfigsParams) ([]ListConfigsRow, error) {
 	rows, err := q.db.Query(ctx, ListConfigs,
 		arg.TenantID,
@@ -566,8 +566,8 @@ type SlotOutcomesRow struct {
 	Oldest   time.Time `db:"oldest"`
 }
 
-// How the slots of a config ended, by the days that begin at the bounds; the last bound is the end.
-// A day is its place among the bounds, 0 what lies before them. The newest are counted, up to a
+// The outcomes of the slots of a config, by the days that begin at the bounds; the last bound is the end.
+// A day is its index among the bounds, 0 is before them. The newest are counted, up to a
 // number of rows of each kind. Ranges do not overlap: at most one begins before the first bound
 // and ends after it, and it is the last that begins before.
 func (q *Queries) SlotOutcomes(ctx context.Context, arg SlotOutcomesParams) ([]SlotOutcomesRow, error) {

@@ -82,7 +82,7 @@ type TenantUsageRow struct {
 	Today    int64 `db:"today"`
 }
 
-// What a tenant uses of its quotas, each counted no further than `most`.
+// The use of a tenant's quotas, each counted up to `most`.
 func (q *Queries) TenantUsage(ctx context.Context, arg TenantUsageParams) (TenantUsageRow, error) {
 	row := q.db.QueryRow(ctx, TenantUsage, arg.TenantID, arg.Most, arg.Day)
 	var i TenantUsageRow

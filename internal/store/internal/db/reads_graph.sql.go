@@ -185,9 +185,9 @@ type GraphLiveRow struct {
 	Fraction  float32   `db:"fraction"`
 }
 
-// The graph of one run as its tenant reads it, in one snapshot. All of it goes along the keys of
-// the run: what it costs depends on the run and on nothing else.
-// Where the tasks of a run are that have not ended.
+// The graph of one run, under the role of its tenant, in one snapshot. All statements use the keys of
+// the run: their cost depends on the run only.
+// The states of the live tasks of a run.
 func (q *Queries) GraphLive(ctx context.Context, arg GraphLiveParams) ([]GraphLiveRow, error) {
 	rows, err := q.db.Query(ctx, GraphLive, arg.TenantID, arg.RunID)
 	if err != nil {

@@ -67,7 +67,7 @@ type ReadLogsRow struct {
 	Text string    `db:"text"`
 }
 
-// The logs of attempts, as their tenant reads them.
+// The logs of attempts, under the role of their tenant.
 func (q *Queries) ReadLogs(ctx context.Context, arg ReadLogsParams) ([]ReadLogsRow, error) {
 	rows, err := q.db.Query(ctx, ReadLogs,
 		arg.TenantID,

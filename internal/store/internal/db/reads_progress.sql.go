@@ -42,7 +42,7 @@ type AttemptProgressRow struct {
 	Stage              string     `db:"stage"`
 }
 
-// How far the attempts of a task have come, the latest first.
+// The progress of the attempts of a task, the latest first.
 func (q *Queries) AttemptProgress(ctx context.Context, arg AttemptProgressParams) ([]AttemptProgressRow, error) {
 	rows, err := q.db.Query(ctx, AttemptProgress,
 		arg.TenantID,

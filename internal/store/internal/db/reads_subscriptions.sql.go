@@ -51,7 +51,7 @@ type ListSubscriptionsRow struct {
 	DeliveredAt   *time.Time `db:"delivered_at"`
 }
 
-// What people read of subscriptions.
+// Subscriptions, for readers.
 // All of a tenant, by name.
 func (q *Queries) ListSubscriptions(ctx context.Context, arg ListSubscriptionsParams) ([]ListSubscriptionsRow, error) {
 	rows, err := q.db.Query(ctx, ListSubscriptions, arg.TenantID, arg.Name)

@@ -46,7 +46,7 @@ type TenantHoursRow struct {
 	Delay     float64   `db:"delay"`
 }
 
-// The sums of a tenant by hour: what was merged, and what is not yet.
+// The sums of a tenant by hour: merged hours and deltas.
 func (q *Queries) TenantHours(ctx context.Context, arg TenantHoursParams) ([]TenantHoursRow, error) {
 	rows, err := q.db.Query(ctx, TenantHours, arg.TenantID, arg.FromHour, arg.ToHour)
 	if err != nil {
@@ -110,7 +110,7 @@ type TenantTotalsRow struct {
 	Breaches  int64       `db:"breaches"`
 }
 
-// The sums of a tenant by day and labels: what was merged, and what is not yet.
+// The sums of a tenant by day and labels: merged totals and deltas.
 func (q *Queries) TenantTotals(ctx context.Context, arg TenantTotalsParams) ([]TenantTotalsRow, error) {
 	rows, err := q.db.Query(ctx, TenantTotals, arg.TenantID, arg.FromDay, arg.ToDay)
 	if err != nil {

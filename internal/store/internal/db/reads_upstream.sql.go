@@ -40,8 +40,8 @@ type UpstreamOfRow struct {
 	Result    json.RawMessage `db:"result"`
 }
 
-// What push workers read through their presigned URLs.
-// One upstream of a task: of its own plan, or of an earlier run that did it for a retry.
+// Reads of push workers through their presigned URLs.
+// One upstream of a task: of its own plan, or of an earlier run that executed it.
 func (q *Queries) UpstreamOf(ctx context.Context, arg UpstreamOfParams) (UpstreamOfRow, error) {
 	row := q.db.QueryRow(ctx, UpstreamOf,
 		arg.UpstreamRunID,

@@ -91,9 +91,9 @@ type UnmetUpstreamRow struct {
 	Outcome   *string   `db:"outcome"`
 }
 
-// What a tenant sees of the reasons why something of its own has not run yet.
-// Upstream tasks that have not succeeded, in the order of the plan. Those that have are told by
-// their own rows, so where a task stands is asked for the page alone.
+// The reasons why a task or run has not run yet, under the role of its tenant.
+// Upstream tasks that have not succeeded, in the order of the plan. The rows of tasks show which have,
+// so the states are read for the page only.
 func (q *Queries) UnmetUpstream(ctx context.Context, arg UnmetUpstreamParams) ([]UnmetUpstreamRow, error) {
 	rows, err := q.db.Query(ctx, UnmetUpstream,
 		arg.TenantID,
@@ -157,7 +157,7 @@ type WhereTasksAreRow struct {
 	TaskID uuid.UUID `db:"task_id"`
 }
 
-// How many tasks of a run stand where, each place with the task that has been there longest.
+// The number of tasks of a run in each state, with the task that has been in it longest.
 func (q *Queries) WhereTasksAre(ctx context.Context, arg WhereTasksAreParams) ([]WhereTasksAreRow, error) {
 	rows, err := q.db.Query(ctx, WhereTasksAre, arg.TenantID, arg.RunID)
 	if err != nil {

@@ -24,7 +24,7 @@ func (q *Queries) DeleteCones(ctx context.Context, runIds []uuid.UUID) error {
 const Doomed = `-- name: Doomed :many
 SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
 FROM   servo.edges e
-JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a probe for each edge, as in LeasesOfClaims
+JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a lookup for each edge, as in LeasesOfClaims
                 WHERE t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10 OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
 WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid
@@ -102,7 +102,7 @@ type DueLeasesRow struct {
 	TaskID   uuid.UUID `db:"task_id"`
 }
 
-// Candidates only: each is looked at again under its locks.
+// Candidates only: each is checked again under its locks.
 func (q *Queries) DueLeases(ctx context.Context, arg DueLeasesParams) ([]DueLeasesRow, error) {
 	rows, err := q.db.Query(ctx, DueLeases, arg.Now, arg.Most)
 	if err != nil {
@@ -165,8 +165,8 @@ WHERE  h.expires_at <= $1::timestamptz
 AND    NOT EXISTS (SELECT FROM servo.leases q WHERE q.run_id = h.run_id AND q.task_id = h.task_id AND q.token = h.token)
 `
 
-// outside, or the index of due times would look as good as the key
-// Heartbeats of leases that are over. A new attempt overwrites the one before it anyway.
+// outside, or the planner would choose the index of due times in place of the key
+// Heartbeats of ended leases. A new attempt overwrites the previous one anyway.
 func (q *Queries) ForgetHeartbeats(ctx context.Context, now time.Time) (int64, error) {
 	result, err := q.db.Exec(ctx, ForgetHeartbeats, now)
 	if err != nil {
@@ -263,7 +263,7 @@ type OverdueRow struct {
 	Deltas  bool `db:"deltas"`
 }
 
-// Whether anything is due, at the cost of six looks at the head of an index.
+// Which kinds of rows are due: six index lookups.
 func (q *Queries) Overdue(ctx context.Context) (OverdueRow, error) {
 	row := q.db.QueryRow(ctx, Overdue)
 	var i OverdueRow

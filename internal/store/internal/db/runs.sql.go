@@ -78,7 +78,7 @@ type ExistingRunsParams struct {
 	Ids       []uuid.UUID `db:"ids"`
 }
 
-// After a commit whose answer was lost: which of these runs are there?
+// Which of these runs exist, after a commit whose answer was lost.
 func (q *Queries) ExistingRuns(ctx context.Context, arg ExistingRunsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, ExistingRuns, arg.TenantIds, arg.Ids)
 	if err != nil {
@@ -199,7 +199,7 @@ type InsertIdempotencyKeysRow struct {
 	Key      string    `db:"key"`
 }
 
-// Insert first: the key that is already there wins, and the caller gets its run.
+// The insert comes first: an existing key wins, and the caller gets its run.
 func (q *Queries) InsertIdempotencyKeys(ctx context.Context, arg InsertIdempotencyKeysParams) ([]InsertIdempotencyKeysRow, error) {
 	rows, err := q.db.Query(ctx, InsertIdempotencyKeys,
 		arg.Now,
@@ -388,7 +388,7 @@ type LockRunsForCountParams struct {
 	Ids       []uuid.UUID `db:"ids"`
 }
 
-// For whatever may end a task: the counters are ours until the commit.
+// For transactions that may end a task: excludes other changes of the counters until the commit.
 func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountParams) ([]ServoRun, error) {
 	rows, err := q.db.Query(ctx, LockRunsForCount, arg.TenantIds, arg.Ids)
 	if err != nil {
@@ -455,7 +455,7 @@ type LockRunsForMoveParams struct {
 	Ids       []uuid.UUID `db:"ids"`
 }
 
-// For a move backward that ends nothing: only a cancel is kept out.
+// For a move backward without an end: excludes a cancel only.
 func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams) ([]ServoRun, error) {
 	rows, err := q.db.Query(ctx, LockRunsForMove, arg.TenantIds, arg.Ids)
 	if err != nil {
@@ -522,7 +522,7 @@ type LockRunsForUpdateParams struct {
 	Ids       []uuid.UUID `db:"ids"`
 }
 
-// The strongest mode, for a cancel: it excludes every move that goes backward or ends.
+// The strongest mode, for a cancel: it excludes every move backward and every end.
 func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdateParams) ([]ServoRun, error) {
 	rows, err := q.db.Query(ctx, LockRunsForUpdate, arg.TenantIds, arg.Ids)
 	if err != nil {
@@ -610,8 +610,8 @@ type UpdateRunsParams struct {
 	FinishedAts   []time.Time `db:"finished_ats"`
 }
 
-// The tenant = ANY (ARRAY[x]) is = x, but nothing to merge by: with statistics from an empty
-// table the planner would otherwise walk the whole index for each batch.
+// tenant = ANY (ARRAY[x]) equals tenant = x, but prevents a merge join: with statistics from an empty
+// table the planner would otherwise scan the whole index for each batch.
 func (q *Queries) UpdateRuns(ctx context.Context, arg UpdateRunsParams) error {
 	_, err := q.db.Exec(ctx, UpdateRuns,
 		arg.TenantIds,

@@ -99,8 +99,8 @@ type KeysNamedRow struct {
 	State     string    `db:"state"`
 }
 
-// Keys by a part of the name, and by the beginning of the id that people see. Those that are alive
-// are few; the others are found by their ids.
+// Keys by a part of the name, and by the beginning of the public id. Valid keys are few; others are
+// found by their ids only.
 func (q *Queries) KeysNamed(ctx context.Context, arg KeysNamedParams) ([]KeysNamedRow, error) {
 	rows, err := q.db.Query(ctx, KeysNamed,
 		arg.Walk,
@@ -193,7 +193,7 @@ const MoreConfigs = `-- name: MoreConfigs :one
 SELECT EXISTS (SELECT FROM servo.configs x WHERE x.deleted_at IS NULL ORDER BY x.tenant_id, x.id OFFSET $1::int) AS more
 `
 
-// Whether there are more configs than are looked at.
+// Whether there are more configs than the search reads.
 func (q *Queries) MoreConfigs(ctx context.Context, walk int32) (bool, error) {
 	row := q.db.QueryRow(ctx, MoreConfigs, walk)
 	var more bool
@@ -215,9 +215,9 @@ type OwnersOfParams struct {
 	ID   uuid.UUID `db:"id"`
 }
 
-// What people look for by an id or by a part of a name. The role says among whose: under
-// the role of the engine among those of all tenants, under the role of a tenant among its own.
-// Whose an id is: by the keys of each tenant. Everything but a task and a run has events by its id.
+// Search by an id or by a part of a name. Under the role of the engine it searches all tenants, under
+// the role of a tenant its own rows.
+// The tenant of an id, by the keys of each tenant. All entities except tasks and runs have events by their id.
 func (q *Queries) OwnersOf(ctx context.Context, arg OwnersOfParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, OwnersOf, arg.Walk, arg.ID)
 	if err != nil {
@@ -259,8 +259,8 @@ type OwnersOfAddedTaskRow struct {
 	RunID    uuid.UUID `db:"run_id"`
 }
 
-// A task that a fan-out has added is younger than its run, by as much as that took: it is looked for
-// in the live runs, and in the last ones of whatever tenant that were made before it.
+// A task that a fan-out has added is younger than its run. This searches the live runs, and the last
+// runs of any tenant that are older than the task.
 func (q *Queries) OwnersOfAddedTask(ctx context.Context, arg OwnersOfAddedTaskParams) ([]OwnersOfAddedTaskRow, error) {
 	rows, err := q.db.Query(ctx, OwnersOfAddedTask,
 		arg.Live,
@@ -306,8 +306,8 @@ type OwnersOfTaskRow struct {
 	RunID    uuid.UUID `db:"run_id"`
 }
 
-// A task has no key without its run. Its id is minted with that of the run, so the run is one of
-// the last that its tenant made before.
+// A task has no key without its run. Its id is created with that of the run, so the run is one of the
+// last that its tenant created before.
 func (q *Queries) OwnersOfTask(ctx context.Context, arg OwnersOfTaskParams) ([]OwnersOfTaskRow, error) {
 	rows, err := q.db.Query(ctx, OwnersOfTask,
 		arg.Walk,
@@ -422,8 +422,8 @@ type ThingsByIDRow struct {
 	Workspace string `db:"workspace"`
 }
 
-// What has an id, of whatever kind. Whether it was deleted is looked at afterwards, so that no
-// index of what was not is taken for the key.
+// The entity of an id, of any kind. The filter for deleted rows comes afterwards, so that the planner
+// uses the key and not a partial index.
 func (q *Queries) ThingsByID(ctx context.Context, arg ThingsByIDParams) ([]ThingsByIDRow, error) {
 	rows, err := q.db.Query(ctx, ThingsByID, arg.TenantID, arg.ID)
 	if err != nil {

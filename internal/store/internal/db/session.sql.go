@@ -14,7 +14,7 @@ const AllowPause = `-- name: AllowPause :exec
 SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)
 `
 
-// For a transaction that has a lot to think about between two statements.
+// For a transaction that computes for longer between two statements.
 func (q *Queries) AllowPause(ctx context.Context, most string) error {
 	_, err := q.db.Exec(ctx, AllowPause, most)
 	return err
@@ -44,10 +44,10 @@ SELECT set_config('role', 'servo_engine', true),
 // Role and planner settings of one engine transaction, in one statement. The
 // statements of the engine are all keyed probes for a batch of known rows; without the settings stale
 // statistics of a queue table that was empty a second ago choose whole-table plans.
-// They make estimated costs meaningless, and PostgreSQL compiles what it takes for expensive:
-// seconds for a statement that runs in microseconds. So jit goes with them, wherever a role is set.
-// Between two statements the engine only thinks. One that says nothing for two seconds was
-// stopped or cut off, and everybody else waits for its locks: PostgreSQL ends it.
+// They make estimated costs meaningless, and PostgreSQL compiles statements with high estimates:
+// seconds for a statement that runs in microseconds. So jit is off wherever a role is set.
+// Between two statements the engine only computes. A transaction that is idle for two seconds was
+// stopped or disconnected, and others wait for its locks: PostgreSQL ends it.
 func (q *Queries) EnterEngine(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, EnterEngine)
 	return err
@@ -57,7 +57,7 @@ const EnterEngineRead = `-- name: EnterEngineRead :exec
 SELECT set_config('role', 'servo_engine', true), set_config('jit', 'off', true)
 `
 
-// For reads over everything (verify): the role of the engine with plans as the planner likes them.
+// For reads of whole tables (verify): the role of the engine with the planner's default settings.
 func (q *Queries) EnterEngineRead(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, EnterEngineRead)
 	return err
@@ -73,8 +73,8 @@ SELECT set_config('role', 'servo_tenant', true), set_config('servo.tenant', $1::
        set_config('plan_cache_mode', 'force_custom_plan', true)
 `
 
-// Reads of one tenant go along keys, whatever the statistics say, and are planned for the
-// arguments that they have: filters that nobody asked for disappear.
+// Reads of one tenant use keys, with any statistics, and are planned for their arguments: unused
+// filters disappear.
 func (q *Queries) EnterTenant(ctx context.Context, tenant string) error {
 	_, err := q.db.Exec(ctx, EnterTenant, tenant)
 	return err

@@ -74,8 +74,8 @@ type LockTemplateParams struct {
 	Name     string    `db:"name"`
 }
 
-// Templates of schedules that tenants have of their own.
-// Who changes or deletes one waits for those who save configs with it.
+// Schedule templates of tenants.
+// A change or delete waits for transactions that save configs with the template.
 func (q *Queries) LockTemplate(ctx context.Context, arg LockTemplateParams) (ServoTemplate, error) {
 	row := q.db.QueryRow(ctx, LockTemplate, arg.TenantID, arg.Name)
 	var i ServoTemplate
@@ -109,7 +109,7 @@ type ShareTemplatesRow struct {
 	Cron string `db:"cron"`
 }
 
-// Who saves a config with a template holds it until then.
+// A transaction that saves a config with a template locks the template.
 func (q *Queries) ShareTemplates(ctx context.Context, arg ShareTemplatesParams) ([]ShareTemplatesRow, error) {
 	rows, err := q.db.Query(ctx, ShareTemplates, arg.TenantID, arg.Names)
 	if err != nil {

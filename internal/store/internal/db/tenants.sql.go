@@ -396,7 +396,7 @@ type SetQuotasParams struct {
 	TenantID           uuid.UUID `db:"tenant_id"`
 }
 
-// The note lets admission look at the tenant again in every pool.
+// The settlement makes admission read the tenant's shares again in every pool.
 func (q *Queries) SetQuotas(ctx context.Context, arg SetQuotasParams) (int64, error) {
 	result, err := q.db.Exec(ctx, SetQuotas,
 		arg.Version,

@@ -45,7 +45,7 @@ type AllHoursRow struct {
 	Delay     float64   `db:"delay"`
 }
 
-// The sums of all tenants by hour, which are kept together: what was merged, and what is not yet.
+// The sums of all tenants by hour: merged hours and deltas.
 func (q *Queries) AllHours(ctx context.Context, arg AllHoursParams) ([]AllHoursRow, error) {
 	rows, err := q.db.Query(ctx, AllHours, arg.FromHour, arg.ToHour)
 	if err != nil {
@@ -158,7 +158,7 @@ type InsertRunDeltasParams struct {
 	Delays     []float64   `db:"delays"`
 }
 
-// What one transaction adds to the totals.
+// The additions of one transaction to the totals.
 func (q *Queries) InsertRunDeltas(ctx context.Context, arg InsertRunDeltasParams) error {
 	_, err := q.db.Exec(ctx, InsertRunDeltas,
 		arg.TenantIds,
@@ -194,8 +194,8 @@ type LateRunsRow struct {
 	RunID    uuid.UUID `db:"run_id"`
 }
 
-// Promises about runs, and the sums of those that have ended.
-// Runs that should have begun by now. Candidates only: each is looked at again under its lock.
+// Promises about runs, and sums of ended runs.
+// Runs that should have begun by now. Candidates only: each is checked again under its lock.
 func (q *Queries) LateRuns(ctx context.Context, arg LateRunsParams) ([]LateRunsRow, error) {
 	rows, err := q.db.Query(ctx, LateRuns, arg.Now, arg.Most)
 	if err != nil {
@@ -229,7 +229,7 @@ type LookedLateParams struct {
 	Breaches  []int16     `db:"breaches"`
 }
 
-// Nobody needs to look again.
+// The start of these runs needs no other check.
 func (q *Queries) LookedLate(ctx context.Context, arg LookedLateParams) error {
 	_, err := q.db.Exec(ctx, LookedLate, arg.TenantIds, arg.RunIds, arg.Breaches)
 	return err
@@ -270,8 +270,8 @@ WITH taken AS (
 SELECT count(*)::int AS taken FROM taken
 `
 
-// Takes what nobody else takes, the oldest first, and adds it up, by day and by hour. Rows are locked
-// in the order of their keys, the totals before the hours, the hours of all tenants together first.
+// Merges unlocked deltas, the oldest first, by day and by hour. Rows are locked in the order of their
+// keys, the totals before the hours, the hours of all tenants together first.
 func (q *Queries) MergeRunDeltas(ctx context.Context, most int32) (int32, error) {
 	row := q.db.QueryRow(ctx, MergeRunDeltas, most)
 	var taken int32
@@ -306,7 +306,7 @@ type TodayTotalsRow struct {
 	Running  int64   `db:"running"`
 }
 
-// What has become of the runs of today, and how many have not ended, no further than most.
+// The outcomes of today's runs, and the number of live runs, up to most.
 func (q *Queries) TodayTotals(ctx context.Context, arg TodayTotalsParams) (TodayTotalsRow, error) {
 	row := q.db.QueryRow(ctx, TodayTotals, arg.Most, arg.Day)
 	var i TodayTotalsRow

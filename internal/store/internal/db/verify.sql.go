@@ -41,7 +41,7 @@ const DropLiveRuns = `-- name: DropLiveRuns :exec
 DELETE FROM servo.live_runs WHERE run_id = $1::uuid
 `
 
-// Whosever it is: what should be there is written anew.
+// Of any tenant: the correct row is inserted afterwards.
 func (q *Queries) DropLiveRuns(ctx context.Context, runID uuid.UUID) error {
 	_, err := q.db.Exec(ctx, DropLiveRuns, runID)
 	return err
@@ -138,8 +138,8 @@ type ForeignRunsParams struct {
 	TenantID uuid.UUID `db:"tenant_id"`
 }
 
-// Rows that carry the id of a run and another tenant. The owner comes first in every key, so
-// this reads whole partitions: repair asks before it locks anything.
+// Rows with the id of a run and another tenant. The tenant is the first column of every key, so this
+// reads whole partitions: repair executes it before it locks rows.
 func (q *Queries) ForeignRuns(ctx context.Context, arg ForeignRunsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, ForeignRuns, arg.RunID, arg.TenantID)
 	if err != nil {
@@ -200,9 +200,9 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
 `
 
-// What verify reads: everything, in one snapshot, a chunk of runs or tenants at a time; and
-// what repair writes to one run besides the statements of the write path.
-// Keyed probes for a chunk of known rows, and walks along a key, whatever the statistics say.
+// The reads of verify, in one snapshot, for a chunk of runs or tenants at a time; and the writes of
+// repair to one run besides the statements of the write path. Whole rows are read by verify.go.
+// Lookups by key for a chunk of known rows, and scans along a key, with any statistics.
 func (q *Queries) PlanByKey(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, PlanByKey)
 	return err
@@ -213,7 +213,7 @@ SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan',
        set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)
 `
 
-// Questions about whole tables: plans as the planner likes them.
+// Reads of whole tables: the planner's default settings.
 func (q *Queries) PlanByScan(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, PlanByScan)
 	return err
@@ -278,8 +278,8 @@ type RepairRunParams struct {
 	WindowOf     string     `db:"window_of"`
 }
 
-// Every column as the events tell it. The row is updated in place, never replaced: others
-// wait for its lock and must find it.
+// Every column from the events. The row is updated in place, never replaced: other transactions wait
+// for its lock and must find it.
 func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 	_, err := q.db.Exec(ctx, RepairRun,
 		arg.TenantID,
@@ -365,7 +365,7 @@ type RepairTasksParams struct {
 	Inheritances  []string    `db:"inheritances"`
 }
 
-// Whole rows, live (state 0) or ended. Those that were wrong were deleted before.
+// Whole rows, live (state 0) or ended. Wrong rows were deleted before.
 func (q *Queries) RepairTasks(ctx context.Context, arg RepairTasksParams) error {
 	_, err := q.db.Exec(ctx, RepairTasks,
 		arg.TenantIds,
@@ -444,7 +444,7 @@ type VerifyClaimTokensRow struct {
 	Claims int32  `db:"claims"`
 }
 
-// No token was ever given to two attempts.
+// Tokens of more than one attempt.
 func (q *Queries) VerifyClaimTokens(ctx context.Context) ([]VerifyClaimTokensRow, error) {
 	rows, err := q.db.Query(ctx, VerifyClaimTokens)
 	if err != nil {
@@ -608,8 +608,8 @@ type VerifyEventsRow struct {
 }
 
 // Each stream by its versions, the run's own before those of its tasks. Neither positions nor
-// transaction ids order a stream: sessions take positions in advance, and a transaction may
-// have its id long before it gets the lock that orders it.
+// transaction ids order a stream: sessions cache positions, and a transaction may have its id long
+// before it gets the lock that orders it.
 func (q *Queries) VerifyEvents(ctx context.Context, arg VerifyEventsParams) ([]VerifyEventsRow, error) {
 	rows, err := q.db.Query(ctx, VerifyEvents, arg.TenantIds, arg.Ids)
 	if err != nil {
@@ -723,8 +723,8 @@ type VerifyLedgerRow struct {
 	RunID    uuid.UUID  `db:"run_id"`
 }
 
-// What in the ledger contradicts the runs or itself. A slot outlives its run, whose month may
-// be gone: a run has the time at which its slot was decided.
+// Entries of the ledger that contradict the runs or each other. A slot is kept longer than its run,
+// whose partition may be deleted: a run is in the partition of the time when its slot was decided.
 func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]VerifyLedgerRow, error) {
 	rows, err := q.db.Query(ctx, VerifyLedger, arg.AllTenants, arg.TenantID)
 	if err != nil {
@@ -812,8 +812,8 @@ type VerifyOrphansRow struct {
 	Owner    *uuid.UUID `db:"owner"`
 }
 
-// Rows without their run, counted for each table and run; the owner is whoever has a run
-// with that id, if anybody has.
+// Rows without their run, counted for each table and run; the owner is the tenant with a run of that
+// id, if there is one.
 func (q *Queries) VerifyOrphans(ctx context.Context, arg VerifyOrphansParams) ([]VerifyOrphansRow, error) {
 	rows, err := q.db.Query(ctx, VerifyOrphans, arg.AllTenants, arg.TenantID)
 	if err != nil {
@@ -930,7 +930,7 @@ type VerifyRunIDsRow struct {
 	ID       uuid.UUID `db:"id"`
 }
 
-// A run's id belongs to one tenant.
+// Ids of runs of more than one tenant.
 func (q *Queries) VerifyRunIDs(ctx context.Context) ([]VerifyRunIDsRow, error) {
 	rows, err := q.db.Query(ctx, VerifyRunIDs)
 	if err != nil {
@@ -961,8 +961,8 @@ type VerifySequencesRow struct {
 	Position int64 `db:"position"`
 }
 
-// How far tokens and positions have been given out. A sequence is not part of a snapshot:
-// read after the snapshot was taken it is at or past everything the snapshot shows.
+// The last allocated token and position. A sequence is not part of a snapshot: read after the snapshot
+// it is at or past all values in the snapshot.
 func (q *Queries) VerifySequences(ctx context.Context) (VerifySequencesRow, error) {
 	row := q.db.QueryRow(ctx, VerifySequences)
 	var i VerifySequencesRow
@@ -980,7 +980,7 @@ WITH kept AS (
             SELECT d.tenant_id, d.day, d.labels, d.ended, d.succeeded, d.failed, d.timed_out, d.cancelled, d.started, d.seconds, d.breached, d.breaches
             FROM   servo.run_deltas d WHERE $1::bool OR d.tenant_id = $2::uuid) AS x
     GROUP  BY x.tenant_id, x.day, x.labels
-), told AS (
+), counted AS (
     SELECT y.tenant_id, y.day, y.labels, sum(y.ended) AS ended, sum(y.succeeded) AS succeeded, sum(y.failed) AS failed, sum(y.timed_out) AS timed_out,
            sum(y.cancelled) AS cancelled, sum(y.started) AS started, sum(y.seconds) AS seconds, sum(y.breached) AS breached, sum(y.breaches) AS breaches
     FROM   (SELECT r.tenant_id, (r.finished_at AT TIME ZONE 'UTC')::date AS day, r.labels, count(*) AS ended,
@@ -1002,7 +1002,7 @@ WITH kept AS (
     SELECT coalesce(k.tenant_id, t.tenant_id) AS tenant_id, coalesce(k.day, t.day) AS day, coalesce(k.labels, t.labels) AS labels, c.name,
            c.got, c.want
     FROM   kept k
-    FULL   JOIN told t ON t.tenant_id = k.tenant_id AND t.day = k.day AND t.labels = k.labels
+    FULL   JOIN counted t ON t.tenant_id = k.tenant_id AND t.day = k.day AND t.labels = k.labels
     CROSS  JOIN LATERAL (SELECT unnest(ARRAY['ended', 'succeeded', 'failed', 'timed_out', 'cancelled', 'started', 'seconds', 'breached', 'breaches']) AS name,
                                 unnest(ARRAY[k.ended, k.succeeded, k.failed, k.timed_out, k.cancelled, k.started, k.seconds, k.breached, k.breaches]::float8[]) AS got,
                                 unnest(ARRAY[t.ended, t.succeeded, t.failed, t.timed_out, t.cancelled, t.started, t.seconds, t.breached, t.breaches]::float8[]) AS want) AS c
@@ -1028,7 +1028,7 @@ type VerifyTotalsRow struct {
 	Want     float64   `db:"want"`
 }
 
-// Where the sums of a tenant are not what its runs and their breaches say.
+// Sums of a tenant that differ from its runs and their breaches.
 func (q *Queries) VerifyTotals(ctx context.Context, arg VerifyTotalsParams) ([]VerifyTotalsRow, error) {
 	rows, err := q.db.Query(ctx, VerifyTotals, arg.AllTenants, arg.TenantID)
 	if err != nil {

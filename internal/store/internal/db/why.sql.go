@@ -61,7 +61,7 @@ type LookOldestRow struct {
 	Paused     bool      `db:"paused"`
 }
 
-// The tasks that are ready longest (TakeOldest), and which of them a round would hold.
+// The oldest ready tasks (TakeOldest), and which of them a round would hold.
 func (q *Queries) LookOldest(ctx context.Context, arg LookOldestParams) ([]LookOldestRow, error) {
 	rows, err := q.db.Query(ctx, LookOldest,
 		arg.TenantIds,
@@ -152,7 +152,7 @@ type LookReadyRow struct {
 	Paused     bool      `db:"paused"`
 }
 
-// The tasks that a round looks at (TakeReady), and which of them it would hold (PausedTasks).
+// The tasks that a round reads (TakeReady), and which of them it would hold (PausedTasks).
 func (q *Queries) LookReady(ctx context.Context, arg LookReadyParams) ([]LookReadyRow, error) {
 	rows, err := q.db.Query(ctx, LookReady,
 		arg.TenantIds,
@@ -209,7 +209,7 @@ type LookRunsParams struct {
 	Ids       []uuid.UUID `db:"ids"`
 }
 
-// Runs as they are (LockRunsForCount).
+// Runs without a lock (LockRunsForCount).
 func (q *Queries) LookRuns(ctx context.Context, arg LookRunsParams) ([]ServoRun, error) {
 	rows, err := q.db.Query(ctx, LookRuns, arg.TenantIds, arg.Ids)
 	if err != nil {
@@ -285,8 +285,8 @@ type PoolWorkersRow struct {
 	Busy    int32 `db:"busy"`
 }
 
-// The live workers of a pool, what they can hold and what they hold, of whichever pool. Leases
-// have no index by worker: up to `leases` are looked at.
+// The live workers of a pool, their capacity, and the tasks of any pool that they hold. Leases have no
+// index by worker: up to `leases` are read.
 func (q *Queries) PoolWorkers(ctx context.Context, arg PoolWorkersParams) (PoolWorkersRow, error) {
 	row := q.db.QueryRow(ctx, PoolWorkers, arg.Leases, arg.Pool, arg.Since)
 	var i PoolWorkersRow
@@ -307,7 +307,7 @@ type QueuePlaceParams struct {
 	TaskID   uuid.UUID `db:"task_id"`
 }
 
-// How many tasks of anybody come before a queued one in its pool.
+// The number of tasks of all tenants before a queued one in its pool.
 func (q *Queries) QueuePlace(ctx context.Context, arg QueuePlaceParams) (int32, error) {
 	row := q.db.QueryRow(ctx, QueuePlace,
 		arg.Most,
@@ -348,8 +348,8 @@ type ReadyPlaceRow struct {
 	Older       int32 `db:"older"`
 }
 
-// Whether a ready task is held, how many of its tenant come before it in its pool, and how many
-// of these are ready longer, whatever their priority.
+// Whether a ready task is held, the number of tasks of its tenant before it in its pool, and the
+// number of tasks of any priority that are ready longer.
 func (q *Queries) ReadyPlace(ctx context.Context, arg ReadyPlaceParams) (ReadyPlaceRow, error) {
 	row := q.db.QueryRow(ctx, ReadyPlace,
 		arg.Most,
@@ -401,8 +401,8 @@ type SharesOfTenantsRow struct {
 	Pauses             bool      `db:"pauses"`
 }
 
-// What tenants have of each pool, whether they wait or not, and of the given ones even if it is
-// nothing so far.
+// The shares of tenants in each pool, whether they wait or not, and the given shares even if they have
+// no row yet.
 func (q *Queries) SharesOfTenants(ctx context.Context, arg SharesOfTenantsParams) ([]SharesOfTenantsRow, error) {
 	rows, err := q.db.Query(ctx, SharesOfTenants, arg.TenantIds, arg.KeyTenants, arg.KeyPools)
 	if err != nil {
@@ -449,7 +449,7 @@ type StartPlaceParams struct {
 	RunID    uuid.UUID `db:"run_id"`
 }
 
-// How many runs of its tenant start before one that waits, in the order of NextRuns.
+// The number of runs of its tenant that start before a waiting run, in the order of NextRuns.
 func (q *Queries) StartPlace(ctx context.Context, arg StartPlaceParams) (int32, error) {
 	row := q.db.QueryRow(ctx, StartPlace, arg.Most, arg.TenantID, arg.RunID)
 	var ahead int32
@@ -474,9 +474,9 @@ type UnfoldedSettlementsRow struct {
 	Freed    bool      `db:"freed"`
 }
 
-// What the loops would see if they looked now, read without a lock: nothing waits for it and
-// nothing is passed over because of it.
-// What the next round of admission takes in first (FoldSettlements).
+// The rows that the loops would read now, without locks: no transaction waits for these reads or skips
+// rows because of them.
+// The settlements that the next round of admission folds (FoldSettlements).
 func (q *Queries) UnfoldedSettlements(ctx context.Context, most int32) ([]UnfoldedSettlementsRow, error) {
 	rows, err := q.db.Query(ctx, UnfoldedSettlements, most)
 	if err != nil {
