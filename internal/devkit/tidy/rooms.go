@@ -46,12 +46,12 @@ var Rooms = []Room{
 	{Name: "servo", Dir: "", Holds: "the package that authors of assets import", May: []string{"base", "domain", "contract", "client", "worker"}, Tests: []string{"devkit"}},
 	{Name: "docs", Dir: "docs", Holds: "pages that the server shows"},
 	{
-		Name: "proof", Dir: "internal/proof", Holds: "shows that the rest holds: model of the write path, projection verifier, chaos tests",
+		Name: "proof", Dir: "internal/proof", Holds: "checks of the guarantees: model of the write path, projection verifier, chaos tests",
 		May:   []string{"base", "domain", "store"},
 		Tests: []string{"client", "contract", "daemon", "devkit", "edge", "engine", "loops", "servo"},
 	},
 	{
-		Name: "edge", Dir: "internal/edge", Holds: "what callers reach: gRPC API, REST, pages, callbacks, tokens, rate limits, metrics",
+		Name: "edge", Dir: "internal/edge", Holds: "everything that answers callers: gRPC API, REST, pages, callbacks, tokens, rate limits, metrics",
 		May: []string{"base", "domain", "store", "engine", "contract", "docs", "proof"}, Tests: []string{"devkit"},
 		Siblings: []string{
 			"api > intercept", "api > oidc", "api > problem", "api > ratelimit", "callbacks > api", "callbacks > intercept", "callbacks > problem",
